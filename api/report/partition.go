@@ -1,0 +1,53 @@
+// Package report holds what a broker says of its partitions over HTTP (GET /api/v1/partitions): what the metrics say, a row a
+// partition replica. Brokers write it; the operator reads it for Topic status, people for a look.
+package report
+
+// Partitions is the answer of GET /api/v1/partitions.
+type Partitions struct {
+	Partitions []Partition `json:"partitions"`
+}
+
+// Partition is one partition replica on one broker. Sizes are bytes, times are Unix seconds.
+type Partition struct {
+	Broker           int32  `json:"broker"`
+	Topic            string `json:"topic"`
+	Partition        int32  `json:"partition"`
+	Leader           bool   `json:"leader"`
+	LeaderEpoch      int32  `json:"leaderEpoch"`
+	SizeBytes        int64  `json:"sizeBytes"`
+	Segments         int    `json:"segments"`
+	LogStartOffset   int64  `json:"logStartOffset"`
+	LogEndOffset     int64  `json:"logEndOffset"`
+	HighWatermark    int64  `json:"highWatermark"`
+	LastStableOffset int64  `json:"lastStableOffset"`
+
+	// Compaction is absent when the topic is not compacted.
+	Compaction *Compaction `json:"compaction,omitempty"`
+}
+
+// Compaction is what the cleaner knows of a partition.
+type Compaction struct {
+	CleanBytes int64 `json:"cleanBytes"`
+	DirtyBytes int64 `json:"dirtyBytes"`
+	// DirtyRatio is dirty / (clean + dirty), 0..1: Kafka's definition.
+	DirtyRatio float64 `json:"dirtyRatio"`
+	// BlockedBytes cannot be cleaned now, by reason: active_segment, min_lag, open_transaction, unreplicated, quarantined.
+	BlockedBytes map[string]int64 `json:"blockedBytes"`
+	// ReclaimableBytes is what a pass would free; absent while unknown.
+	ReclaimableBytes *int64 `json:"reclaimableBytes,omitempty"`
+	ReclaimableExact bool   `json:"reclaimableExact"`
+	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
+	Phase string `json:"phase"`
+	// Reason is why the phase is what it is: a reason of the Topic condition Compacting.
+	Reason         string           `json:"reason"`
+	ProgressRatio  float64          `json:"progressRatio"`
+	EtaSeconds     *float64         `json:"etaSeconds,omitempty"`
+	Runs           map[string]int64 `json:"runs"` // by result: success, nothing_to_do, aborted, failed
+	ReadBytes      int64            `json:"readBytes"`
+	WrittenBytes   int64            `json:"writtenBytes"`
+	ReclaimedBytes int64            `json:"reclaimedBytes"`
+	RemovedRecords int64            `json:"removedRecords"`
+	// LastSuccess is the time of the last successful pass; absent if there was none.
+	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
+	LastError   string   `json:"lastError,omitempty"`
+}

@@ -1,0 +1,80 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it and owns its spec, leader and
+// leaderEpoch; the leader owns isr and servingEpoch. Every change is a compare-and-swap on resourceVersion.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lp
+// +kubebuilder:printcolumn:name="Topic",type=string,JSONPath=`.spec.topic`
+// +kubebuilder:printcolumn:name="Index",type=integer,JSONPath=`.spec.index`
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Leader",type=integer,JSONPath=`.status.leader`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.leaderEpoch`
+// +kubebuilder:printcolumn:name="ISR",type=string,JSONPath=`.status.isr[*].broker`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Partition struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PartitionSpec   `json:"spec"`
+	Status PartitionStatus `json:"status,omitempty"`
+}
+
+// PartitionSpec is where a partition lives.
+type PartitionSpec struct {
+	// Cluster is the LogCluster's name.
+	Cluster string `json:"cluster"`
+	// Topic is the name of the Topic resource.
+	Topic string `json:"topic"`
+	// Index is the partition's number, from 0.
+	// +kubebuilder:validation:Minimum=0
+	Index int32 `json:"index"`
+	// Replicas are the node ids of the brokers that hold the partition, the preferred leader first.
+	// +kubebuilder:validation:MinItems=1
+	// +listType=atomic
+	Replicas []int32 `json:"replicas"`
+}
+
+// PartitionStatus is who leads a partition and who is in sync.
+type PartitionStatus struct {
+	// Leader is the leader's node id, -1 while there is none.
+	// +kubebuilder:default=-1
+	Leader int32 `json:"leader"`
+	// LeaderEpoch grows with each election.
+	LeaderEpoch int32 `json:"leaderEpoch"`
+	// ISR are the in-sync replicas.
+	// +optional
+	// +listType=atomic
+	ISR []InSyncReplica `json:"isr,omitempty"`
+	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when it equals leaderEpoch.
+	// +optional
+	ServingEpoch *int32 `json:"servingEpoch,omitempty"`
+	// Conditions: Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// InSyncReplica is a broker in one incarnation.
+type InSyncReplica struct {
+	// Broker is the node id.
+	Broker int32 `json:"broker"`
+	// BrokerEpoch is the incarnation: the broker's Lease.spec.leaseTransitions when it joined.
+	BrokerEpoch int64 `json:"brokerEpoch"`
+}
+
+// PartitionList is a list of partitions.
+//
+// +kubebuilder:object:root=true
+type PartitionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Partition `json:"items"`
+}

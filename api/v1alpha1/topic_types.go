@@ -1,0 +1,119 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Topic is a topic: the resource is the topic, there is no second record of it.
+// Its Kafka topic id is its metadata.uid.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lt
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.spec.partitions`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Dirty",type=string,JSONPath=`.status.compaction.dirty`
+// +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
+// +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Topic struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   TopicSpec   `json:"spec"`
+	Status TopicStatus `json:"status,omitempty"`
+}
+
+// TopicSpec is what the user wants of a topic.
+type TopicSpec struct {
+	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be changed.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Cluster string `json:"cluster"`
+
+	// TopicName is the name clients use, when it is no DNS name. Default: metadata.name. Cannot be changed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=249
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9._-]+$`
+	TopicName string `json:"topicName,omitempty"`
+
+	// Partitions is their number; it can grow, never shrink. Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Partitions int32 `json:"partitions,omitempty"`
+
+	TopicSettings `json:",inline"`
+
+	// ReclaimPolicy says what becomes of the records when the Topic is deleted. Default Retain:
+	// a Topic of the same name made later takes them up again.
+	// +optional
+	// +kubebuilder:default=Retain
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+}
+
+// TopicStatus is what Heartwood sees of a topic. The operator writes it.
+type TopicStatus struct {
+	// ObservedGeneration is the metadata.generation this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// TopicID is the Kafka topic id, as Kafka's tools print it (22 characters of URL-safe base64).
+	// +optional
+	TopicID string `json:"topicID,omitempty"`
+
+	// Partitions is how many Partition resources exist, ReadyPartitions how many of them have a serving leader.
+	// +optional
+	Partitions int32 `json:"partitions,omitempty"`
+	// +optional
+	ReadyPartitions int32 `json:"readyPartitions,omitempty"`
+
+	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not compacted.
+	// +optional
+	Compaction *CompactionStatus `json:"compaction,omitempty"`
+
+	// Conditions: Ready, Compacting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CompactionStatus sums up the cleaner's work on a topic.
+type CompactionStatus struct {
+	// Dirty is the share of cleanable bytes that is dirty, such as "37%": the largest of any partition.
+	// +optional
+	Dirty string `json:"dirty,omitempty"`
+	// Reclaimable is what a clean would free, over all partitions; absent while unknown.
+	// +optional
+	Reclaimable *resource.Quantity `json:"reclaimable,omitempty"`
+	// Phase is the busiest phase of any partition: Idle, Queued, Indexing, Deduplicating, Rewriting or Committing.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// ProgressPercent is the progress of the running passes.
+	// +optional
+	ProgressPercent *int32 `json:"progressPercent,omitempty"`
+	// LastCleaned is when a partition was last cleaned: the oldest of all partitions that ever were.
+	// +optional
+	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
+}
+
+// TopicList is a list of topics.
+//
+// +kubebuilder:object:root=true
+type TopicList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Topic `json:"items"`
+}
+
+// KafkaName returns the name clients know the topic by.
+func (t *Topic) KafkaName() string {
+	if t.Spec.TopicName != "" {
+		return t.Spec.TopicName
+	}
+	return t.Name
+}

@@ -1,0 +1,3 @@
+// Package lint holds the rules of the house that no compiler checks: who may import whom, how long files and functions may be,
+// and that every package says what it is for. It is a test only; docs/architecture.md tells the why.
+package lint

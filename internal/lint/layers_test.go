@@ -1,0 +1,137 @@
+package lint
+
+import (
+	"go/parser"
+	"go/token"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "heartwood.dev/heartwood/"
+
+// layers says what each package of this module may import of it, downward only. A package that is missing here fails the
+// test: put it where it belongs. "internal/metadata/*" stands for every package below.
+var layers = map[string][]string{
+	"api/v1alpha1": {},
+	"api/report":   {},
+	"config/crd":   {},
+
+	"internal/vfs":         {},
+	"internal/timer":       {},
+	"internal/compress":    {},
+	"internal/placement":   {},
+	"internal/record":      {"internal/compress"},
+	"internal/topicconfig": {"internal/compress", "internal/record"},
+
+	"internal/logstore/segment": {"internal/vfs", "internal/record"},
+	"internal/logstore/clean":   {"internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/inspect": {"internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore": {
+		"api/report", "internal/logstore/segment", "internal/logstore/clean", "internal/topicconfig", "internal/record",
+		"internal/compress", "internal/vfs",
+	},
+
+	"internal/metadata":       {"api/v1alpha1", "internal/topicconfig", "internal/compress", "internal/record"},
+	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
+	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/topicconfig"},
+	"internal/manifest":       {"api/v1alpha1", "config/crd"},
+
+	"internal/replica": {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
+	"internal/wire":    {"internal/vfs"},
+	"internal/handler": {
+		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata", "internal/topicconfig", "internal/record",
+		"internal/compress",
+	},
+	"internal/broker": {
+		"api/report", "internal/wire", "internal/handler", "internal/replica", "internal/logstore", "internal/metadata",
+		"internal/timer", "internal/vfs",
+	},
+	"internal/dev": {
+		"api/v1alpha1", "api/report", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",
+		"internal/vfs",
+	},
+
+	"internal/operator/render": {"api/v1alpha1"},
+	"controllers":              {"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement"},
+	"internal/lint":            {},
+}
+
+// kubernetes says which packages may import Kubernetes clients; kafka, which may import the Kafka protocol's types.
+var (
+	kubernetes = []string{
+		"api", "controllers", "internal/operator", "internal/metadata/kube", "cmd", "test", "hack",
+		// manifest checks manifests with the API server's own validation code, without a client.
+		"internal/manifest",
+	}
+	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker", "test"}
+)
+
+func TestImportsGoDownward(t *testing.T) {
+	for _, file := range sources(t) {
+		pkg := path.Dir(file)
+		if top := strings.SplitN(pkg, "/", 2)[0]; top == "cmd" || top == "test" || top == "hack" {
+			continue // commands and tests of whole programs may use anything
+		}
+		allowed, known := layers[pkg]
+		if !known && pkg != "internal" {
+			t.Errorf("%s: package %s is not in the table of layers_test.go", file, pkg)
+			continue
+		}
+		for _, imported := range imports(t, file) {
+			rel, ours := strings.CutPrefix(imported, module)
+			if !ours || rel == pkg {
+				continue
+			}
+			if isTest(file) && strings.HasPrefix(rel, "test/kit") {
+				continue
+			}
+			if !slices.Contains(allowed, rel) {
+				t.Errorf("%s imports %s: not downward; see layers in layers_test.go", file, rel)
+			}
+		}
+	}
+}
+
+func TestTheTwoHalvesStayApart(t *testing.T) {
+	for _, file := range sources(t) {
+		for _, imported := range imports(t, file) {
+			switch {
+			case strings.HasPrefix(imported, "k8s.io/client-go"), strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"),
+				strings.HasPrefix(imported, "k8s.io/apiextensions-apiserver"):
+				if !below(file, kubernetes) {
+					t.Errorf("%s imports %s: Kubernetes stays out of the log", file, imported)
+				}
+			case strings.HasPrefix(imported, "github.com/twmb/franz-go"):
+				if !below(file, kafka) && !isTest(file) {
+					t.Errorf("%s imports %s: the protocol stays at the edge", file, imported)
+				}
+			}
+		}
+	}
+}
+
+func imports(t *testing.T, file string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, imported)
+	}
+	return all
+}
+
+func below(file string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
+}
+
+func isTest(file string) bool { return strings.HasSuffix(file, "_test.go") }

@@ -1,0 +1,69 @@
+package metadata
+
+import (
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// ID is a topic id: 16 bytes, as Kafka sends it. In Kubernetes it is the Topic's metadata.uid.
+type ID [16]byte
+
+// NoBroker is the leader of a partition that has none.
+const NoBroker int32 = -1
+
+// Image is everything a broker knows of its cluster, at one moment. It is immutable: a change is a new image.
+type Image struct {
+	ClusterID string
+	Cleaner   CleanerBudget
+	Brokers   []Broker // sorted by ID; those that are up
+	Topics    []*Topic // sorted by Name
+
+	byName map[string]*Topic
+	byID   map[ID]*Topic
+}
+
+// Broker is a broker that is up.
+type Broker struct {
+	ID    int32
+	Epoch int64 // incarnation
+	Host  string
+	Port  int32
+	Rack  string
+}
+
+// CleanerBudget bounds what a broker's cleaner may use.
+type CleanerBudget struct {
+	Workers     int
+	MemoryBytes int64
+	IOBytesRate int64 // a second; 0: no limit
+}
+
+// Topic is a topic and its partitions.
+type Topic struct {
+	Name       string
+	ID         ID
+	Settings   topicconfig.Settings
+	Internal   bool
+	RetainData bool         // reclaimPolicy: what becomes of the data when the topic goes
+	Partitions []*Partition // by index
+}
+
+// Partition is who holds and leads a partition.
+type Partition struct {
+	Index       int32
+	Replicas    []int32 // the preferred leader first
+	Leader      int32   // NoBroker: offline
+	LeaderEpoch int32
+	ISR         []int32
+}
+
+// NewImage indexes topics and sorts; the arguments are the image's from then on.
+func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
+	panic("unwritten")
+}
+
+// Topic finds a topic by name, TopicByID by id; nil if there is none.
+func (i *Image) Topic(name string) *Topic { return i.byName[name] }
+func (i *Image) TopicByID(id ID) *Topic   { return i.byID[id] }
+
+// Broker finds a broker that is up; ok is false if there is none.
+func (i *Image) Broker(id int32) (b Broker, ok bool) { panic("unwritten") }

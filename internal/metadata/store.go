@@ -1,0 +1,48 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+)
+
+// What a Store's changes fail with; handler maps each to a Kafka error code.
+var (
+	ErrTopicExists        = errors.New("topic exists")
+	ErrTopicNotFound      = errors.New("topic not found")
+	ErrInvalidTopicName   = errors.New("invalid topic name")
+	ErrInvalidPartitions  = errors.New("invalid number of partitions")
+	ErrInvalidReplication = errors.New("invalid replication factor")
+	ErrInvalidSettings    = errors.New("invalid settings")
+)
+
+// Store is where the cluster's metadata lives: local (one process, one file) or kube (resources in the API server).
+type Store interface {
+	// Run registers self, keeps it registered, and calls apply with each new image, in order, from one goroutine, the first
+	// time once the image is complete. It returns when ctx ends (nil), or when it can go on no longer.
+	Run(ctx context.Context, self Broker, apply func(*Image)) error
+	// Serving tells the store which partitions this broker leads and serves now, all of them, each with its leader epoch.
+	Serving(ctx context.Context, broker int32, served []Served) error
+}
+
+// Served is a partition that its leader serves.
+type Served struct {
+	Topic       ID
+	Partition   int32
+	LeaderEpoch int32
+}
+
+// NewTopic asks for a topic, as Kafka's CreateTopics does. Made this way, its reclaim policy is Delete.
+type NewTopic struct {
+	Name       string
+	Partitions int32             // -1: the cluster's default
+	Replicas   int32             // -1: the cluster's default
+	Properties map[string]string // under their Kafka names
+	Validate   bool              // only check
+}
+
+// Admin changes topics on behalf of Kafka admin clients; the Topic resource is made or deleted, nothing else.
+type Admin interface {
+	// CreateTopic returns the topic as it will be (its id is zero when only checked). It returns once the topic's resource exists.
+	CreateTopic(ctx context.Context, t NewTopic) (*Topic, error)
+	DeleteTopic(ctx context.Context, name string) error
+}

@@ -1,0 +1,16 @@
+package render
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Settings are what the operator knows and a LogCluster leaves out.
+type Settings struct {
+	Image string // the operator's own, used when spec.image is empty
+}
+
+// Cluster returns the objects that make a LogCluster run, in the order they are to be applied: ServiceAccount, Role,
+// RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet.
+func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object { panic("unwritten") }
