@@ -19,6 +19,7 @@ var layers = map[string][]string{
 	"api/report":   {},
 	"config/crd":   {},
 
+	"internal/version":     {},
 	"internal/vfs":         {},
 	"internal/timer":       {},
 	"internal/compress":    {},
@@ -47,7 +48,7 @@ var layers = map[string][]string{
 	},
 	"internal/broker": {
 		"api/report", "internal/wire", "internal/handler", "internal/replica", "internal/logstore", "internal/metadata",
-		"internal/timer", "internal/vfs",
+		"internal/timer", "internal/version", "internal/vfs",
 	},
 	"internal/dev": {
 		"api/v1alpha1", "api/report", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",

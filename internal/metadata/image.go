@@ -28,6 +28,8 @@ type Broker struct {
 	Host  string
 	Port  int32
 	Rack  string
+	// Directory identifies the broker's disk: another one means that its logs are gone.
+	Directory string
 }
 
 // CleanerBudget bounds what a broker's cleaner may use.

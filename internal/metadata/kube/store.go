@@ -11,11 +11,10 @@ import (
 
 // Options of a Store.
 type Options struct {
-	Config      *rest.Config
-	Namespace   string
-	Cluster     string // name of the LogCluster
-	DirectoryID string // of the broker's disk; kept in its Lease
-	Logger      *slog.Logger
+	Config    *rest.Config
+	Namespace string
+	Cluster   string // name of the LogCluster
+	Logger    *slog.Logger
 }
 
 // Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases, keeps its own Lease, and writes
