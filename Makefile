@@ -1,0 +1,64 @@
+# Heartwood: every command a developer needs. `make help` lists them.
+# Needs Go, git, make and bash; all other tools are Go modules under hack/tools, pinned there and built on first use.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+export GOTOOLCHAIN := local
+
+# The version is the nearest tag, or "dev"; the commit says the rest.
+VERSION ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo dev)
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+FUZZTIME ?= 10s
+IMAGE ?= heartwood.dev/heartwood:$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+# Packages in which something runs at once: only there can -race find anything, and it costs four times the time.
+racy = $(shell grep -rlE --include='*.go' '\bgo (func\b|[a-zA-Z_.]+\()' internal controllers 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
+# etcd and kube-apiserver for envtest; built once, and cached outside the tree, where the caller names none.
+assets = "$${KUBEBUILDER_ASSETS:-$$(hack/kubetools/assets.sh)}"
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: build
+build: ## Build the static binary bin/heartwood.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood
+
+.PHONY: test
+test: build ## Run all tests but e2e: units, layers, envtest, and the smoke test of the built binary.
+	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test ./...
+
+.PHONY: race
+race: ## Run the race detector over the packages that have goroutines.
+	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" go test -race $(racy)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (10s).
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Run the Go benchmarks; compare with benchstat before a claim, and write figures that last into docs/bench.
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: lint
+lint: ## Check format, vet, golangci-lint, generated files and the chart.
+	hack/lint.sh
+
+.PHONY: generate
+generate: ## Make the generated files again: deepcopy, CRDs, RBAC, the chart's copies.
+	hack/generate.sh
+
+.PHONY: verify
+verify: ## Check that the generated files are what generate makes.
+	hack/verify.sh
+
+.PHONY: image
+image: build ## Write the image IMAGE to bin/heartwood-image.tar (docker-archive); needs no container engine.
+	cd hack/image && go run . -image '$(IMAGE)' -binary ../../bin/heartwood -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/heartwood-image.tar
+
+.PHONY: e2e
+e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.
+	IMAGE='$(IMAGE)' go test -tags e2e -count=1 -timeout 30m -v ./test/e2e

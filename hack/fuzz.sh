@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# fuzz.sh TIME: runs every fuzz target of the module for TIME. Go fuzzes one target of one package at a time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${1:-10s}
+
+found=0
+while IFS=: read -r file func; do
+  found=$((found + 1))
+  echo "== $(dirname "$file") $func"
+  go test -run '^$' -fuzz "^$func\$" -fuzztime "$time" "./$(dirname "$file")"
+done < <(git grep -oE --untracked '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/' | sort)
+echo "$found fuzz targets"
