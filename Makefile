@@ -12,10 +12,11 @@ VERSION ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 FUZZTIME ?= 10s
 IMAGE ?= heartwood.dev/heartwood:$(VERSION)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+module := heartwood.dev/heartwood
+LDFLAGS := -s -w -X $(module)/internal/version.version=$(VERSION) -X $(module)/internal/version.commit=$(COMMIT)
 
 # Packages in which something runs at once: only there can -race find anything, and it costs four times the time.
-racy = $(shell grep -rlE --include='*.go' '\bgo (func\b|[a-zA-Z_.]+\()' internal controllers 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
+racy = $(shell grep -rlE --include='*.go' '^\s+go [a-zA-Z_]' internal controllers | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 # etcd and kube-apiserver for envtest; built once, and cached outside the tree, where the caller names none.
 assets = "$${KUBEBUILDER_ASSETS:-$$(hack/kubetools/assets.sh)}"
 
