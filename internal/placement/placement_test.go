@@ -1,0 +1,182 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAssignKnownPlacements(t *testing.T) {
+	three := []Broker{{ID: 0}, {ID: 1}, {ID: 2}}
+	for _, test := range []struct {
+		name                      string
+		brokers                   []Broker
+		load                      map[int32]int
+		existing, count, replicas int
+		want                      [][]int32
+	}{
+		{"one broker takes all", three[:1], nil, 0, 2, 1, [][]int32{{0}, {0}}},
+		{"partitions go round", three, nil, 0, 4, 1, [][]int32{{0}, {1}, {2}, {0}}},
+		{"new partitions begin where the old ones ended", three, map[int32]int{0: 1, 1: 1}, 2, 2, 1, [][]int32{{2}, {0}}},
+		{"a lone partition goes where there is least", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0, 1, 1, [][]int32{{1}}},
+		{"an empty broker gets its share of a topic, no more", three, map[int32]int{0: 9, 1: 9}, 0, 3, 1,
+			[][]int32{{2}, {0}, {1}}},
+		{"every broker leads once", three, nil, 0, 3, 2, [][]int32{{0, 1}, {2, 0}, {1, 2}}},
+		{"leaders move on from topic to topic", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3, [][]int32{{2, 0, 1}}},
+		{"replicas go to different racks", []Broker{{0, "a"}, {1, "a"}, {2, "b"}}, nil, 0, 2, 2, [][]int32{{0, 2}, {1, 2}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Assign(test.brokers, test.load, test.existing, test.count, test.replicas)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("placement (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAssignRefusesMoreReplicasThanBrokers(t *testing.T) {
+	_, err := Assign([]Broker{{ID: 0}, {ID: 1}}, nil, 0, 1, 3)
+	if !errors.Is(err, ErrNotEnoughBrokers) {
+		t.Errorf("error %v, want ErrNotEnoughBrokers", err)
+	}
+	if _, err = Assign(nil, nil, 0, 1, 1); !errors.Is(err, ErrNotEnoughBrokers) {
+		t.Errorf("error %v without brokers, want ErrNotEnoughBrokers", err)
+	}
+	if _, err = Assign([]Broker{{ID: 0}}, nil, 0, 1, 0); err == nil {
+		t.Error("no error for 0 replicas")
+	}
+}
+
+// cluster is a random question to Assign.
+type cluster struct {
+	brokers                   []Broker
+	load                      map[int32]int
+	existing, count, replicas int
+}
+
+func randomCluster(random *rand.Rand) cluster {
+	c := cluster{load: map[int32]int{}, existing: random.IntN(5), count: random.IntN(40)}
+	racks := random.IntN(4)
+	for range 1 + random.IntN(9) {
+		id := random.Int32N(1000)
+		rack := ""
+		if racks > 0 {
+			rack = fmt.Sprintf("rack-%d", random.IntN(racks))
+		}
+		if _, taken := c.load[id]; !taken {
+			c.brokers = append(c.brokers, Broker{id, rack})
+			c.load[id] = random.IntN(20)
+		}
+	}
+	c.replicas = 1 + random.IntN(min(len(c.brokers), 5))
+	return c
+}
+
+// TestAssignKeepsItsPromises holds the promises of doc.go against random clusters.
+func TestAssignKeepsItsPromises(t *testing.T) {
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		c := randomCluster(random)
+		got, err := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if fault := c.check(got); fault != "" {
+			t.Fatalf("seed %d: %s\nbrokers %v load %v\nplacement %v", seed, fault, c.brokers, c.load, got)
+		}
+		random.Shuffle(len(c.brokers), func(i, j int) { c.brokers[i], c.brokers[j] = c.brokers[j], c.brokers[i] })
+		again, _ := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)
+		if diff := cmp.Diff(got, again); diff != "" {
+			t.Fatalf("seed %d: another answer for the same brokers in another order:\n%s", seed, diff)
+		}
+	}
+}
+
+func (c cluster) check(placed [][]int32) string {
+	rack := map[int32]string{}
+	racks := map[string]bool{}
+	held, leads := map[int32]int{}, map[int32]int{}
+	for _, b := range c.brokers {
+		rack[b.ID], racks[b.Rack] = b.Rack, true
+		held[b.ID], leads[b.ID] = 0, 0
+	}
+	if len(placed) != c.count {
+		return fmt.Sprintf("%d partitions placed, %d asked for", len(placed), c.count)
+	}
+	for i, replicas := range placed {
+		brokersUsed, racksUsed := map[int32]bool{}, map[string]bool{}
+		for _, id := range replicas {
+			if _, known := rack[id]; !known {
+				return fmt.Sprintf("partition %d is on broker %d, which does not exist", i, id)
+			}
+			brokersUsed[id], racksUsed[rack[id]] = true, true
+			held[id]++
+		}
+		if len(brokersUsed) != c.replicas {
+			return fmt.Sprintf("partition %d is on %d brokers, want %d", i, len(brokersUsed), c.replicas)
+		}
+		if want := min(c.replicas, len(racks)); len(racksUsed) != want {
+			return fmt.Sprintf("partition %d is on %d racks, want %d", i, len(racksUsed), want)
+		}
+		leads[replicas[0]]++
+	}
+	if len(racks) > 1 {
+		return "" // racks of different sizes cannot be shared out evenly
+	}
+	if spread(held) > 1 {
+		return fmt.Sprintf("replicas are uneven: %v", held)
+	}
+	if spread(leads) > 3 {
+		return fmt.Sprintf("leaders are uneven: %v", leads)
+	}
+	return c.checkRest(held)
+}
+
+// checkRest checks that what does not divide evenly went to brokers with the least load.
+func (c cluster) checkRest(held map[int32]int) string {
+	for a := range held {
+		for b := range held {
+			if held[a] > held[b] && c.load[a] > c.load[b] {
+				return fmt.Sprintf("broker %d with load %d got more than broker %d with load %d", a, c.load[a], b, c.load[b])
+			}
+		}
+	}
+	return ""
+}
+
+func spread(counts map[int32]int) int {
+	values := slices.Collect(maps.Values(counts))
+	return slices.Max(values) - slices.Min(values)
+}
+
+// TestManySmallTopicsSpread places topic after topic and lets the load grow, as the operator does.
+func TestManySmallTopicsSpread(t *testing.T) {
+	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
+	for replicas := 1; replicas <= 4; replicas++ {
+		load, leads := map[int32]int{}, map[int32]int{0: 0, 1: 0, 2: 0, 3: 0}
+		for range 400 {
+			placed, err := Assign(brokers, load, 0, 1, replicas)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leads[placed[0][0]]++
+			for _, id := range placed[0] {
+				load[id]++
+			}
+		}
+		if spread(load) > 1 {
+			t.Errorf("%d replicas: uneven load %v", replicas, load)
+		}
+		if fewest := slices.Min(slices.Collect(maps.Values(leads))); fewest < 75 {
+			t.Errorf("%d replicas: a broker leads %d of 400 partitions, its share is 100: %v", replicas, fewest, leads)
+		}
+	}
+}
