@@ -1,10 +1,14 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"time"
 )
+
+// ErrLocked is what Lock fails with when the file is locked already.
+var ErrLocked = errors.New("locked by another process")
 
 // File is an open file. ReadAt is safe for concurrent use, also beside one writer.
 type File interface {
@@ -14,11 +18,12 @@ type File interface {
 	Name() string
 	Size() (int64, error)
 	Truncate(size int64) error
-	// Sync makes the content durable.
+	// Sync makes the content, the size and the modification time durable, but not the file's name: that is SyncDir's.
 	Sync() error
 }
 
-// FS is the filesystem as the log store uses it. Paths are as in package os.
+// FS is the filesystem as the log store uses it. Paths are as in package os, and so are errors: a missing file wraps
+// fs.ErrNotExist.
 type FS interface {
 	// Open opens for reading, OpenReadWrite for both; neither creates. Create makes a new, empty file or empties an old one.
 	Open(name string) (File, error)
@@ -37,11 +42,8 @@ type FS interface {
 	// SyncDir makes creations, renames and removals in a directory durable.
 	SyncDir(name string) error
 	// Lock takes an exclusive lock on a file, creating it; a second Lock fails with ErrLocked, also from another process.
+	// The lock ends with Close, or with the process.
 	Lock(name string) (io.Closer, error)
 	// Free returns the bytes left for new data.
 	Free(name string) (uint64, error)
 }
-
-// WriteFileAtomic replaces a file's content so that a crash leaves the old or the new: temporary file, sync, rename, sync of
-// the directory.
-func WriteFileAtomic(fsys FS, name string, content []byte) error { panic("unwritten") }

@@ -1,0 +1,114 @@
+package vfs
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// pageBytes is the unit in which a crash keeps or loses content that was not synced. Disks write at least a sector.
+const pageBytes = 512
+
+// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case: nothing that was not
+// synced is there. The original goes on; its open files and locks do not carry over.
+func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
+
+// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the disk: the first so many
+// directory changes (a journal keeps their order), and of each file some pages and some of its growth, in any order; a page
+// within the new size that did not reach the disk reads as it was, or as zeros.
+func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
+
+func (m *Mem) crash(random *rand.Rand) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := map[*memNode]map[string]*memNode{} // the entries of each directory after the crash
+	if random != nil {
+		for _, change := range m.pending[:random.IntN(len(m.pending)+1)] {
+			for _, edge := range change {
+				if kept[edge.dir] == nil {
+					kept[edge.dir] = cloneEntries(edge.dir.durable)
+				}
+				edge.set(kept[edge.dir])
+			}
+		}
+	}
+	clone := NewMem()
+	clone.root = (&crashCopier{random: random, kept: kept, copies: map[*memNode]*memNode{}}).copy(m.root)
+	return clone
+}
+
+// crashCopier copies what survives. A node with two names, as a rename between directories can leave it, stays one node.
+type crashCopier struct {
+	random *rand.Rand // nil: keep nothing that was not synced
+	kept   map[*memNode]map[string]*memNode
+	copies map[*memNode]*memNode
+}
+
+func (c *crashCopier) copy(node *memNode) *memNode {
+	if done := c.copies[node]; done != nil {
+		return done
+	}
+	if !node.dir {
+		content := c.content(node)
+		file := &memNode{
+			content: content, synced: slices.Clone(content), mtime: node.syncedMtime, syncedMtime: node.syncedMtime,
+		}
+		c.copies[node] = file
+		return file
+	}
+	dir := newMemDir()
+	dir.mtime = node.mtime
+	c.copies[node] = dir
+	entries := node.durable
+	if kept, changed := c.kept[node]; changed {
+		entries = kept
+	}
+	// In the order of names: the same seed must keep the same bytes.
+	for _, name := range (&memNode{entries: entries}).names() {
+		dir.entries[name] = c.copy(entries[name])
+	}
+	dir.durable = cloneEntries(dir.entries)
+	return dir
+}
+
+// content returns what is left of a file.
+func (c *crashCopier) content(node *memNode) []byte {
+	content := slices.Clone(node.synced)
+	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {
+		return content
+	}
+	content = resize(content, c.size(len(node.synced), len(node.content)))
+	for page := 0; page < len(content); page += pageBytes {
+		end := min(page+pageBytes, len(content), len(node.content))
+		if page < end && c.random.IntN(2) == 0 {
+			copy(content[page:end], node.content[page:end])
+		}
+	}
+	return content
+}
+
+// size picks the old size, the new one, or one between.
+func (c *crashCopier) size(before, after int) int {
+	low, high := min(before, after), max(before, after)
+	switch c.random.IntN(3) {
+	case 0:
+		return before
+	case 1:
+		return after
+	}
+	return low + c.random.IntN(high-low+1)
+}
+
+func resize(content []byte, size int) []byte {
+	if size <= len(content) {
+		return content[:size]
+	}
+	return append(content, make([]byte, size-len(content))...)
+}
+
+func cloneEntries(entries map[string]*memNode) map[string]*memNode {
+	clone := make(map[string]*memNode, len(entries))
+	for name, node := range entries {
+		clone[name] = node
+	}
+	return clone
+}

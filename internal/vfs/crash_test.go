@@ -1,0 +1,218 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestCrashDropsWhatWasNotSynced(t *testing.T) {
+	mem := NewMem()
+	must(t, mem.MkdirAll("d"))
+	must(t, mem.SyncDir("/"))
+	synced := put(t, mem, "d/synced", "one")
+	must(t, synced.Sync())
+	put(t, mem, "d/unsynced", "two")
+	must(t, mem.SyncDir("d"))
+	nameless := put(t, mem, "d/nameless", "three")
+	must(t, nameless.Sync())
+	_, err := synced.WriteAt([]byte("ONE, and more"), 0)
+	must(t, err)
+
+	crashed := mem.CrashClone()
+	wantContent(t, crashed, "d/synced", "one")
+	wantContent(t, crashed, "d/unsynced", "")
+	wantMissing(t, crashed, "d/nameless")
+	wantContent(t, mem, "d/synced", "ONE, and more")
+}
+
+func TestCrashUndoesNamesWithoutSyncDir(t *testing.T) {
+	mem := NewMem()
+	must(t, put(t, mem, "a", "a").Sync())
+	must(t, put(t, mem, "b", "b").Sync())
+	must(t, mem.SyncDir("/"))
+	must(t, mem.Rename("a", "c"))
+	must(t, mem.Remove("b"))
+
+	crashed := mem.CrashClone()
+	wantContent(t, crashed, "a", "a")
+	wantContent(t, crashed, "b", "b")
+	wantMissing(t, crashed, "c")
+
+	must(t, mem.SyncDir("/"))
+	crashed = mem.CrashClone()
+	wantMissing(t, crashed, "a")
+	wantMissing(t, crashed, "b")
+	wantContent(t, crashed, "c", "a")
+}
+
+func TestCrashUndoesARenameBetweenDirectoriesByHalves(t *testing.T) {
+	mem := NewMem()
+	must(t, mem.MkdirAll("from"))
+	must(t, mem.MkdirAll("to"))
+	must(t, mem.SyncDir("/"))
+	must(t, put(t, mem, "from/a", "a").Sync())
+	must(t, mem.SyncDir("from"))
+	must(t, mem.Rename("from/a", "to/a"))
+	must(t, mem.SyncDir("to"))
+	crashed := mem.CrashClone()
+	wantContent(t, crashed, "from/a", "a")
+	wantContent(t, crashed, "to/a", "a")
+	must(t, mem.SyncDir("from"))
+	wantMissing(t, mem.CrashClone(), "from/a")
+}
+
+func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
+	mem := NewMem()
+	_, err := mem.Lock("lock")
+	must(t, err)
+	file := put(t, mem, "a", "")
+	old := time.UnixMilli(1_500_000_000_000)
+	must(t, mem.Chtimes("a", old))
+	must(t, file.Sync())
+	must(t, mem.SyncDir("/"))
+	must(t, mem.Chtimes("a", old.Add(time.Hour)))
+	crashed := mem.CrashClone()
+	if info, err := crashed.Stat("a"); err != nil || !info.ModTime().Equal(old) {
+		t.Errorf("time after the crash: %v, %v", info, err)
+	}
+	if _, err := crashed.Lock("lock"); err != nil {
+		t.Errorf("lock after the crash: %v", err)
+	}
+}
+
+// A model of one file, content and synced content apart, against random writes, truncations, syncs and crashes.
+func TestSyncedContentMatchesModel(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	mem := NewMem()
+	file := put(t, mem, "a", "")
+	must(t, mem.SyncDir("/"))
+	var now, durable []byte
+	for step := range 2000 {
+		switch random.IntN(4) {
+		case 0, 1:
+			at, p := random.IntN(len(now)+20), bytes.Repeat([]byte{byte(random.IntN(256))}, random.IntN(40))
+			_, err := file.WriteAt(p, int64(at))
+			must(t, err)
+			if len(p) > 0 {
+				now = resize(bytes.Clone(now), max(len(now), at+len(p)))
+				copy(now[at:], p)
+			}
+		case 2:
+			size := random.IntN(len(now) + 10)
+			must(t, file.Truncate(int64(size)))
+			now = resize(bytes.Clone(now), size)
+		case 3:
+			must(t, file.Sync())
+			durable = bytes.Clone(now)
+		}
+		got, err := mem.ReadFile("a")
+		must(t, err)
+		crashed, err := mem.CrashClone().ReadFile("a")
+		must(t, err)
+		if !bytes.Equal(got, now) || !bytes.Equal(crashed, durable) {
+			t.Fatalf("step %d: %q, crashed %q; want %q, %q", step, got, crashed, now, durable)
+		}
+	}
+}
+
+// Each byte after a partial crash is the old one, the new one, or a zero beyond the old size; and the same seed gives the same.
+func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
+	before, after := bytes.Repeat([]byte("o"), 3000), bytes.Repeat([]byte("n"), 5000)
+	mem := NewMem()
+	file := put(t, mem, "a", string(before))
+	must(t, file.Sync())
+	must(t, mem.SyncDir("/"))
+	_, err := file.WriteAt(after, 0)
+	must(t, err)
+	sizes, mixed := map[int]bool{}, false
+	for seed := range uint64(50) {
+		got, err := mem.CrashClonePartly(seed).ReadFile("a")
+		must(t, err)
+		again, _ := mem.CrashClonePartly(seed).ReadFile("a")
+		if !bytes.Equal(got, again) {
+			t.Fatalf("seed %d gave two results", seed)
+		}
+		for i, b := range got {
+			if b != 'n' && (b != 'o' || i >= len(before)) && (b != 0 || i < len(before)) {
+				t.Fatalf("seed %d: byte %d is %q", seed, i, b)
+			}
+		}
+		sizes[len(got)] = true
+		mixed = mixed || bytes.Contains(got, []byte("on")) || bytes.Contains(got, []byte("no"))
+	}
+	if len(sizes) < 3 || !mixed {
+		t.Errorf("50 seeds gave %d sizes, mixed %v", len(sizes), mixed)
+	}
+}
+
+func TestCrashPartlyKeepsAPrefixOfDirectoryChanges(t *testing.T) {
+	mem := NewMem()
+	for i := range 5 {
+		put(t, mem, fmt.Sprint(i), "")
+	}
+	counts := map[int]bool{}
+	for seed := range uint64(60) {
+		entries, err := mem.CrashClonePartly(seed).ReadDir("/")
+		must(t, err)
+		for i, entry := range entries {
+			if entry.Name() != fmt.Sprint(i) {
+				t.Fatalf("seed %d kept %s without %d", seed, entry.Name(), i)
+			}
+		}
+		counts[len(entries)] = true
+	}
+	if len(counts) != 6 {
+		t.Errorf("60 seeds kept only these counts: %v", counts)
+	}
+}
+
+func TestWriteFileAtomicLeavesOldOrNewAtEveryCrash(t *testing.T) {
+	for _, partly := range []bool{false, true} {
+		for step := 0; ; step++ {
+			mem := NewMem()
+			must(t, WriteFileAtomic(mem, "a", []byte("old")))
+			fault := NewFault(mem)
+			// From this step on the machine is dead: every operation fails.
+			fault.Inject(Rule{Skip: step})
+			err := WriteFileAtomic(fault, "a", []byte("new, and longer"))
+			crashed := mem.CrashClone()
+			if partly {
+				crashed = mem.CrashClonePartly(uint64(step))
+			}
+			got, readErr := crashed.ReadFile("a")
+			must(t, readErr)
+			if string(got) != "old" && string(got) != "new, and longer" {
+				t.Fatalf("crash at step %d leaves %q", step, got)
+			}
+			if err == nil {
+				if string(got) == "old" {
+					t.Error("reported as written, yet the crash lost it")
+				}
+				break
+			}
+		}
+	}
+}
+
+func TestWriteFileAtomicFailureKeepsOldAndRemovesTemporary(t *testing.T) {
+	for _, op := range []Op{OpCreate, OpWrite, OpSync, OpClose, OpRename} {
+		mem := NewMem()
+		must(t, WriteFileAtomic(mem, "a", []byte("old")))
+		fault := NewFault(mem)
+		fault.Inject(Rule{Op: op, WriteBytes: 2})
+		if err := WriteFileAtomic(fault, "a", []byte("new")); err == nil {
+			t.Errorf("%s failed, WriteFileAtomic did not", op)
+		}
+		wantContent(t, mem, "a", "old")
+		if _, err := mem.Stat("a" + TemporarySuffix); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s failed, temporary file left: %v", op, err)
+		}
+	}
+}

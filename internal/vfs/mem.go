@@ -1,0 +1,276 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// memFree is what Mem says is free: it has no bound of its own. Use Fault for a full disk.
+const memFree = 1 << 40
+
+// Mem is a filesystem in memory with POSIX's durability and not a bit more: see CrashClone. Relative names start at its root,
+// which is there from the beginning and durable.
+type Mem struct {
+	// mu guards every node of the tree. One lock for all is enough for tests, and makes a CrashClone one moment in time.
+	mu      sync.Mutex
+	root    *memNode
+	pending []memChange // changes of directories, oldest first, that no SyncDir has made durable
+	locked  map[*memNode]bool
+}
+
+var _ FS = (*Mem)(nil)
+
+// memNode is a file or a directory. Names are edges: a node lives as long as a name or an open file refers to it.
+type memNode struct {
+	dir     bool
+	entries map[string]*memNode // of a directory, now
+	durable map[string]*memNode // of a directory, after a crash
+
+	// Of a file. Bytes outside [dirtyFrom, dirtyTo) are equal in content and synced, as far as both reach.
+	content, synced    []byte
+	dirtyFrom, dirtyTo int64
+	mtime, syncedMtime time.Time
+}
+
+// memChange is one atomic change of directory entries: a rename touches two, everything else one.
+type memChange []memEdge
+
+// memEdge sets one name of a directory; a nil node removes it.
+type memEdge struct {
+	dir  *memNode
+	name string
+	node *memNode
+}
+
+// NewMem returns an empty filesystem.
+func NewMem() *Mem {
+	return &Mem{root: newMemDir(), locked: map[*memNode]bool{}}
+}
+
+func newMemDir() *memNode {
+	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{}, mtime: time.Now()}
+}
+
+// Open implements FS.
+func (m *Mem) Open(name string) (File, error) { return m.open("open", name, false) }
+
+// OpenReadWrite implements FS.
+func (m *Mem) OpenReadWrite(name string) (File, error) { return m.open("open", name, true) }
+
+func (m *Mem) open(op, name string, writable bool) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, err := m.fileLocked(name)
+	if err != nil {
+		return nil, pathError(op, name, err)
+	}
+	return &memFile{fs: m, node: node, name: name, writable: writable}, nil
+}
+
+// Create implements FS.
+func (m *Mem) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, err := m.createLocked(name)
+	if err != nil {
+		return nil, pathError("create", name, err)
+	}
+	node.truncate(0)
+	return &memFile{fs: m, node: node, name: name, writable: true}, nil
+}
+
+// ReadFile implements FS.
+func (m *Mem) ReadFile(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, err := m.fileLocked(name)
+	if err != nil {
+		return nil, pathError("read", name, err)
+	}
+	return append([]byte{}, node.content...), nil
+}
+
+// Rename implements FS.
+func (m *Mem) Rename(oldName, newName string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return pathError("rename", oldName, m.renameLocked(oldName, newName))
+}
+
+func (m *Mem) renameLocked(oldName, newName string) error {
+	from, node, err := m.namedLocked(oldName)
+	if err != nil {
+		return err
+	}
+	to, replaced, err := m.parentLocked(newName)
+	switch {
+	case err != nil:
+		return err
+	case replaced == node:
+		return nil
+	case replaced != nil && replaced.dir != node.dir:
+		return syscall.EEXIST
+	case replaced != nil && len(replaced.entries) > 0:
+		return syscall.ENOTEMPTY
+	}
+	m.changeLocked(memEdge{from, path.Base(clean(oldName)), nil}, memEdge{to, path.Base(clean(newName)), node})
+	return nil
+}
+
+// Remove implements FS.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, node, err := m.namedLocked(name)
+	if err == nil && len(node.entries) > 0 {
+		err = syscall.ENOTEMPTY
+	}
+	if err != nil {
+		return pathError("remove", name, err)
+	}
+	m.changeLocked(memEdge{dir, path.Base(clean(name)), nil})
+	return nil
+}
+
+// RemoveAll implements FS.
+func (m *Mem) RemoveAll(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, node, err := m.namedLocked(name)
+	if err != nil {
+		return nil // as os.RemoveAll: what is not there is removed
+	}
+	m.emptyLocked(node)
+	m.changeLocked(memEdge{dir, path.Base(clean(name)), nil})
+	return nil
+}
+
+// emptyLocked removes names one by one, from the leaves: a crash may leave any part of a tree that was being removed.
+func (m *Mem) emptyLocked(dir *memNode) {
+	for _, name := range dir.names() {
+		m.emptyLocked(dir.entries[name])
+		m.changeLocked(memEdge{dir, name, nil})
+	}
+}
+
+// MkdirAll implements FS.
+func (m *Mem) MkdirAll(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir := m.root
+	for _, part := range strings.FieldsFunc(clean(name), isSlash) {
+		next := dir.entries[part]
+		if next == nil {
+			next = newMemDir()
+			m.changeLocked(memEdge{dir, part, next})
+		}
+		if !next.dir {
+			return pathError("mkdir", name, syscall.ENOTDIR)
+		}
+		dir = next
+	}
+	return nil
+}
+
+// ReadDir implements FS.
+func (m *Mem) ReadDir(name string) ([]fs.DirEntry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, err := m.dirLocked(name)
+	if err != nil {
+		return nil, pathError("readdir", name, err)
+	}
+	entries := make([]fs.DirEntry, 0, len(dir.entries))
+	for _, base := range dir.names() {
+		entries = append(entries, fs.FileInfoToDirEntry(dir.entries[base].info(base)))
+	}
+	return entries, nil
+}
+
+// Stat implements FS.
+func (m *Mem) Stat(name string) (fs.FileInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, node, err := m.lookupLocked(name)
+	if err != nil {
+		return nil, pathError("stat", name, err)
+	}
+	return node.info(path.Base(clean(name))), nil
+}
+
+// Chtimes implements FS.
+func (m *Mem) Chtimes(name string, mtime time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, node, err := m.lookupLocked(name)
+	if err != nil {
+		return pathError("chtimes", name, err)
+	}
+	node.mtime = mtime
+	return nil
+}
+
+// SyncDir implements FS.
+func (m *Mem) SyncDir(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, err := m.dirLocked(name)
+	if err != nil {
+		return pathError("sync", name, err)
+	}
+	m.syncDirLocked(dir)
+	return nil
+}
+
+// Lock implements FS.
+func (m *Mem) Lock(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, err := m.createLocked(name)
+	if err == nil && m.locked[node] {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, pathError("lock", name, err)
+	}
+	m.locked[node] = true
+	return &memLock{fs: m, node: node}, nil
+}
+
+type memLock struct {
+	fs   *Mem
+	node *memNode
+	once sync.Once
+}
+
+func (l *memLock) Close() error {
+	l.once.Do(func() {
+		l.fs.mu.Lock()
+		defer l.fs.mu.Unlock()
+		delete(l.fs.locked, l.node)
+	})
+	return nil
+}
+
+// Free implements FS.
+func (m *Mem) Free(name string) (uint64, error) {
+	if _, err := m.Stat(name); err != nil {
+		return 0, err
+	}
+	return memFree, nil
+}
+
+func (n *memNode) names() []string {
+	names := make([]string, 0, len(n.entries))
+	for name := range n.entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,155 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"time"
+)
+
+// memFile is an open file of a Mem. It keeps its node alive when the name is removed or replaced, as an open file does.
+type memFile struct {
+	fs       *Mem
+	node     *memNode
+	name     string
+	writable bool
+	closed   bool // guarded by fs.mu
+}
+
+// Name implements File.
+func (f *memFile) Name() string { return f.name }
+
+// ReadAt implements File.
+func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("read", false, offset); err != nil {
+		return 0, err
+	}
+	if offset >= int64(len(f.node.content)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.content[offset:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt implements File.
+func (f *memFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("write", true, offset); err != nil {
+		return 0, err
+	}
+	f.node.write(p, offset)
+	return len(p), nil
+}
+
+// Size implements File.
+func (f *memFile) Size() (int64, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("stat", false, 0); err != nil {
+		return 0, err
+	}
+	return int64(len(f.node.content)), nil
+}
+
+// Truncate implements File.
+func (f *memFile) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("truncate", true, size); err != nil {
+		return err
+	}
+	f.node.truncate(size)
+	return nil
+}
+
+// Sync implements File.
+func (f *memFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("sync", false, 0); err != nil {
+		return err
+	}
+	f.node.sync()
+	return nil
+}
+
+// Close implements File.
+func (f *memFile) Close() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usableLocked("close", false, 0); err != nil {
+		return err
+	}
+	f.closed = true
+	return nil
+}
+
+func (f *memFile) usableLocked(op string, write bool, offset int64) error {
+	switch {
+	case f.closed:
+		return pathError(op, f.name, fs.ErrClosed)
+	case write && !f.writable:
+		return pathError(op, f.name, fs.ErrPermission)
+	case offset < 0:
+		return pathError(op, f.name, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// write puts p at offset; a gap before it reads as zeros, as in a sparse file.
+func (n *memNode) write(p []byte, offset int64) {
+	if len(p) == 0 {
+		return
+	}
+	from := min(offset, int64(len(n.content)))
+	end := offset + int64(len(p))
+	n.grow(end)
+	copy(n.content[offset:], p)
+	n.touch(from, end)
+}
+
+func (n *memNode) truncate(size int64) {
+	from := min(size, int64(len(n.content)))
+	n.content = n.content[:from]
+	n.grow(size)
+	n.touch(from, size)
+}
+
+func (n *memNode) grow(size int64) {
+	if missing := size - int64(len(n.content)); missing > 0 {
+		n.content = append(n.content, make([]byte, missing)...)
+	}
+}
+
+// touch notes that [from, to) differs from what is synced.
+func (n *memNode) touch(from, to int64) {
+	if n.dirtyFrom == n.dirtyTo {
+		n.dirtyFrom, n.dirtyTo = from, to
+	}
+	n.dirtyFrom, n.dirtyTo = min(n.dirtyFrom, from), max(n.dirtyTo, to)
+	n.mtime = time.Now()
+}
+
+// sync copies what changed only: a test that appends and syncs a large file would otherwise be quadratic.
+func (n *memNode) sync() {
+	size := int64(len(n.content))
+	if int64(len(n.synced)) > size {
+		n.synced = n.synced[:size]
+	}
+	from := min(n.dirtyFrom, int64(len(n.synced)))
+	to := min(n.dirtyTo, size)
+	if missing := size - int64(len(n.synced)); missing > 0 {
+		n.synced = append(n.synced, make([]byte, missing)...)
+		to = size
+	}
+	if from < to {
+		copy(n.synced[from:to], n.content[from:to])
+	}
+	n.dirtyFrom, n.dirtyTo = 0, 0
+	n.syncedMtime = n.mtime
+}

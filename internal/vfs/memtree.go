@@ -1,0 +1,157 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Walking the tree of a Mem, and changing it so that it knows what a crash would undo. All of it runs under Mem.mu.
+
+// clean gives a name one form: absolute, without dots.
+func clean(name string) string { return path.Clean("/" + name) }
+
+func isSlash(r rune) bool { return r == '/' }
+
+// pathError adds operation and name, as package os does; nil stays nil.
+func pathError(op, name string, err error) error {
+	var already *fs.PathError
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// parentLocked finds the directory of a name, and the node of that name, nil if there is none.
+func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
+	dir = m.root
+	parts := strings.FieldsFunc(clean(name), isSlash)
+	if len(parts) == 0 {
+		return nil, nil, syscall.EINVAL // the root has no name that could be changed
+	}
+	for _, part := range parts[:len(parts)-1] {
+		next := dir.entries[part]
+		switch {
+		case next == nil:
+			return nil, nil, fs.ErrNotExist
+		case !next.dir:
+			return nil, nil, syscall.ENOTDIR
+		}
+		dir = next
+	}
+	return dir, dir.entries[parts[len(parts)-1]], nil
+}
+
+// lookupLocked finds a node that must be there, and the directory it is in; of the root that is the root itself.
+func (m *Mem) lookupLocked(name string) (dir, node *memNode, err error) {
+	if clean(name) == "/" {
+		return m.root, m.root, nil
+	}
+	return m.namedLocked(name)
+}
+
+// namedLocked is lookupLocked for what changes the name: the root has none.
+func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
+	dir, node, err = m.parentLocked(name)
+	if err == nil && node == nil {
+		err = fs.ErrNotExist
+	}
+	return dir, node, err
+}
+
+func (m *Mem) fileLocked(name string) (*memNode, error) {
+	_, node, err := m.lookupLocked(name)
+	if err == nil && node.dir {
+		err = syscall.EISDIR
+	}
+	return node, err
+}
+
+func (m *Mem) dirLocked(name string) (*memNode, error) {
+	_, node, err := m.lookupLocked(name)
+	if err == nil && !node.dir {
+		err = syscall.ENOTDIR
+	}
+	return node, err
+}
+
+// createLocked returns the file of that name, making an empty one if there is none.
+func (m *Mem) createLocked(name string) (*memNode, error) {
+	dir, node, err := m.parentLocked(name)
+	if err != nil {
+		return nil, err
+	}
+	if node == nil {
+		node = &memNode{mtime: time.Now()}
+		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
+	}
+	if node.dir {
+		return nil, syscall.EISDIR
+	}
+	return node, nil
+}
+
+// changeLocked changes directory entries now, and notes that a crash may undo it.
+func (m *Mem) changeLocked(edges ...memEdge) {
+	for _, edge := range edges {
+		edge.set(edge.dir.entries)
+		edge.dir.mtime = time.Now()
+	}
+	m.pending = append(m.pending, edges)
+}
+
+func (e memEdge) set(entries map[string]*memNode) {
+	if e.node == nil {
+		delete(entries, e.name)
+		return
+	}
+	entries[e.name] = e.node
+}
+
+// syncDirLocked makes the entries of one directory durable. The other half of a rename between two directories stays
+// pending: POSIX promises no more.
+func (m *Mem) syncDirLocked(dir *memNode) {
+	var left []memChange
+	for _, change := range m.pending {
+		var rest memChange
+		for _, edge := range change {
+			if edge.dir != dir {
+				rest = append(rest, edge)
+				continue
+			}
+			edge.set(dir.durable)
+		}
+		if len(rest) > 0 {
+			left = append(left, rest)
+		}
+	}
+	m.pending = slices.Clip(left)
+}
+
+// info describes a node as it is now; it does not follow later changes.
+func (n *memNode) info(name string) fs.FileInfo {
+	return memInfo{name: name, size: int64(len(n.content)), dir: n.dir, mtime: n.mtime}
+}
+
+type memInfo struct {
+	name  string
+	size  int64
+	dir   bool
+	mtime time.Time
+}
+
+func (i memInfo) Name() string       { return i.name }
+func (i memInfo) Size() int64        { return i.size }
+func (i memInfo) ModTime() time.Time { return i.mtime }
+func (i memInfo) IsDir() bool        { return i.dir }
+func (i memInfo) Sys() any           { return nil }
+func (i memInfo) Mode() fs.FileMode {
+	if i.dir {
+		return fs.ModeDir | 0o755
+	}
+	return 0o644
+}

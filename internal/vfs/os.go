@@ -1,0 +1,115 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// OS is the operating system's filesystem.
+type OS struct{}
+
+var _ FS = OS{}
+
+// osFile is a file of OS.
+type osFile struct{ *os.File }
+
+// OSFile returns the operating system's file behind a file that OS opened, for sendfile. It is false for any other, so that
+// the faults and traces of a wrapped file are not passed by.
+func OSFile(file File) (*os.File, bool) {
+	of, ok := file.(osFile)
+	return of.File, ok
+}
+
+// Size implements File.
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Open implements FS.
+func (OS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
+
+// OpenReadWrite implements FS.
+func (OS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR) }
+
+// Create implements FS.
+func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
+
+func open(name string, flag int) (File, error) {
+	file, err := os.OpenFile(name, flag, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{file}, nil
+}
+
+// ReadFile implements FS.
+func (OS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+// Rename implements FS.
+func (OS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
+
+// Remove implements FS.
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// RemoveAll implements FS.
+func (OS) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// MkdirAll implements FS.
+func (OS) MkdirAll(name string) error { return os.MkdirAll(name, 0o755) }
+
+// ReadDir implements FS.
+func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// Stat implements FS.
+func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+// Chtimes implements FS.
+func (OS) Chtimes(name string, mtime time.Time) error { return os.Chtimes(name, time.Time{}, mtime) }
+
+// SyncDir implements FS.
+func (OS) SyncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if closed := dir.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Lock implements FS with flock. It locks the open file, not the process, so a second Lock in this process fails as well; and
+// the kernel lets go of it when the process dies, however it dies.
+func (OS) Lock(name string) (io.Closer, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	return file, nil
+}
+
+// Free implements FS. It counts what an unprivileged process may use.
+func (OS) Free(name string) (uint64, error) {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(name, &stat); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", name, err)
+	}
+	return uint64(stat.Bavail) * uint64(stat.Bsize), nil //nolint:unconvert // the field types differ between systems
+}
