@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.status.partitions`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')",message="metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: Services and Pods are named after it"
 type LogCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -25,21 +26,27 @@ type LogCluster struct {
 }
 
 // LogClusterSpec is what the user wants of a cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.topicDefaults) || !has(self.topicDefaults.replicas) || self.topicDefaults.replicas <= self.brokers",fieldPath=".topicDefaults.replicas",message="topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"
 type LogClusterSpec struct {
 	// Brokers is their number; node ids are 0 to brokers-1.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="brokers cannot shrink yet, as nothing moves partitions off a broker: keep their number"
 	Brokers int32 `json:"brokers,omitempty"`
 
 	// Image is the brokers' image. Default: the operator's own.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
 	// Storage is each broker's volume.
 	// +optional
-	Storage Storage `json:"storage,omitempty"`
+	// +kubebuilder:default={}
+	Storage Storage `json:"storage,omitzero"`
 
 	// Resources of each broker's container.
 	// +optional
@@ -47,11 +54,14 @@ type LogClusterSpec struct {
 
 	// Listeners are the ports clients come in by.
 	// +optional
+	// +kubebuilder:default={}
 	Listeners *Listeners `json:"listeners,omitempty"`
 
 	// RackKey is the node label that tells a broker's rack. Brokers are spread over its values.
 	// +optional
 	// +kubebuilder:default="topology.kubernetes.io/zone"
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="rackKey must be the key of a node label, such as topology.kubernetes.io/zone"
 	RackKey string `json:"rackKey,omitempty"`
 
 	// Cleaner is each broker's budget for cleaning.
@@ -64,13 +74,22 @@ type LogClusterSpec struct {
 }
 
 // Storage is a broker's volume.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className)",message="className cannot be set, changed or removed later: make a new LogCluster"
 type Storage struct {
 	// Size of the volume. Default 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
-	Size resource.Quantity `json:"size,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('100Mi')) >= 0",message="write a volume size of at least 100Mi, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"
+	Size resource.Quantity `json:"size,omitzero"`
 	// ClassName is the StorageClass. Default: the cluster's.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="className cannot be set, changed or removed later: make a new LogCluster"
 	ClassName *string `json:"className,omitempty"`
 	// ReclaimPolicy says what becomes of the volumes when the LogCluster is deleted. Default Retain.
 	// +optional
@@ -107,9 +126,15 @@ type Cleaner struct {
 	Workers *int32 `json:"workers,omitempty"`
 	// Memory is what all workers together may use. Default 128Mi.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="write a size of at least 1Mi, such as 128Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 	// IORate bounds reads plus writes, in bytes a second. Default: no limit.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"
 	IORate *resource.Quantity `json:"ioRate,omitempty"`
 }
 

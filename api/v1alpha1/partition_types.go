@@ -22,11 +22,14 @@ type Partition struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PartitionSpec   `json:"spec"`
+	Spec PartitionSpec `json:"spec"`
+	// +default={"leader":-1,"leaderEpoch":0}
 	Status PartitionStatus `json:"status,omitempty"`
 }
 
 // PartitionSpec is where a partition lives.
+//
+// +kubebuilder:validation:XValidation:rule="self.cluster == oldSelf.cluster && self.topic == oldSelf.topic && self.index == oldSelf.index",message="cluster, topic and index of a Partition cannot be changed: the operator makes Partitions, change the Topic instead"
 type PartitionSpec struct {
 	// Cluster is the LogCluster's name.
 	Cluster string `json:"cluster"`
@@ -37,16 +40,22 @@ type PartitionSpec struct {
 	Index int32 `json:"index"`
 	// Replicas are the node ids of the brokers that hold the partition, the preferred leader first.
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self.all(id, self.exists_one(other, other == id))",message="a broker holds at most one replica of a partition: name each id once"
 	// +listType=atomic
 	Replicas []int32 `json:"replicas"`
 }
 
 // PartitionStatus is who leads a partition and who is in sync.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.servingEpoch) || self.servingEpoch <= self.leaderEpoch",fieldPath=".servingEpoch",message="servingEpoch must not be ahead of leaderEpoch: read the Partition again"
 type PartitionStatus struct {
 	// Leader is the leader's node id, -1 while there is none.
 	// +kubebuilder:default=-1
 	Leader int32 `json:"leader"`
 	// LeaderEpoch grows with each election.
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
 	// ISR are the in-sync replicas.
 	// +optional

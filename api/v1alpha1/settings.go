@@ -39,6 +39,8 @@ const (
 
 // TopicSettings are the settings a topic may leave to its cluster (LogCluster.spec.topicDefaults).
 // What neither sets has the default given here, which is Kafka's unless the text says otherwise.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || !has(self.minInSyncReplicas) || self.minInSyncReplicas <= self.replicas",fieldPath=".minInSyncReplicas",message="minInSyncReplicas must not be more than replicas: lower it, or raise replicas"
 type TopicSettings struct {
 	// Replicas is the number of brokers that hold each partition. Default 1.
 	// +optional
@@ -56,7 +58,7 @@ type TopicSettings struct {
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 
-	// Compaction says when the cleaner works on the topic. Only for the policies Compact and CompactDelete.
+	// Compaction says when the cleaner works on the topic. Without effect under the policy Delete.
 	// +optional
 	Compaction *Compaction `json:"compaction,omitempty"`
 
@@ -64,7 +66,7 @@ type TopicSettings struct {
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
 
-	// Retention bounds the topic's age and size. Only for the policies Delete and CompactDelete.
+	// Retention bounds the topic's age and size. Without effect under the policy Compact.
 	// +optional
 	Retention *Retention `json:"retention,omitempty"`
 
@@ -74,6 +76,9 @@ type TopicSettings struct {
 
 	// MaxMessageSize is the largest record batch taken, as it comes in (compressed). Default 1048588 bytes.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1 to 2147483647 bytes, such as 1Mi"
 	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
 
 	// TimestampType is CreateTime (the producer's clock) or LogAppendTime (the broker's). Default CreateTime.
@@ -82,6 +87,8 @@ type TopicSettings struct {
 }
 
 // Compaction says when the cleaner works on a topic.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minLag) || !has(self.maxLag) || !self.minLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minLag.size() == 0 || !self.maxLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxLag.size() == 0 || duration(self.minLag) <= duration(self.maxLag)",fieldPath=".minLag",message="minLag must not be longer than maxLag: lower minLag, or raise maxLag"
 type Compaction struct {
 	// MinDirtyPercent is the share of the log that must be dirty before a clean, as Kafka's min.cleanable.dirty.ratio. Default 50.
 	// +optional
@@ -91,18 +98,32 @@ type Compaction struct {
 
 	// MinLag is how long a record stays uncleaned at least. Default 0s.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
 	MinLag *metav1.Duration `json:"minLag,omitempty"`
 
 	// MaxLag is how long a record may stay uncleaned, whatever the dirty percentage. Default: no limit.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
 	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 
 	// TombstoneRetention is how long a tombstone stays after the values it deletes are gone. Default 24h.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 24h"
 	TombstoneRetention *metav1.Duration `json:"tombstoneRetention,omitempty"`
 }
 
 // Compression is a codec and its level (KIP-390).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !(self.type in ['producer', 'uncompressed', 'snappy'])",fieldPath=".level",message="only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9)",fieldPath=".level",message="the level of gzip must be 1 to 9"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type Compression struct {
 	// Type is the codec; producer keeps each batch as its producer compressed it.
 	Type CompressionType `json:"type"`
@@ -116,10 +137,16 @@ type Compression struct {
 type Retention struct {
 	// Time is how long a record is kept at least. Default 168h; "-1s" keeps records for ever.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$'))",message="write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records for ever"
 	Time *metav1.Duration `json:"time,omitempty"`
 
 	// Size is how large a partition may grow before its oldest segments go. Default: no limit.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && (string(self) == '-1' || quantity(string(self)).compareTo(quantity('0')) >= 0) && quantity(string(self)).compareTo(quantity('9223372036854775807')) <= 0",message="write a size in bytes, 0 to 9223372036854775807, such as 10Gi, or -1 for no limit"
 	Size *resource.Quantity `json:"size,omitempty"`
 }
 
@@ -127,9 +154,15 @@ type Retention struct {
 type Segment struct {
 	// Size is a segment's largest size. Default 1Gi.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// MaxAge is how long a segment takes records at most, also when nothing is written. Default 168h.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }

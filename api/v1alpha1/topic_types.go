@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
 // +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 240",message="metadata.name must have at most 240 characters, as Partitions are named after it: choose a shorter one, and set spec.topicName for a long name"
 type Topic struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,16 +28,21 @@ type Topic struct {
 }
 
 // TopicSpec is what the user wants of a topic.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 type TopicSpec struct {
 	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot be changed: make a new Topic in the other cluster"
 	Cluster string `json:"cluster"`
 
 	// TopicName is the name clients use, when it is no DNS name. Default: metadata.name. Cannot be changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=249
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9._-]+$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'",message="topicName may hold letters, digits, dots, underscores and dashes only, and must not be '.' or '..'"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
 	// Partitions is their number; it can grow, never shrink. Default 1.
@@ -44,6 +50,7 @@ type TopicSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"
 	Partitions int32 `json:"partitions,omitempty"`
 
 	TopicSettings `json:",inline"`

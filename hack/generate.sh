@@ -1,0 +1,10 @@
+#!/bin/bash
+# Regenerates what is generated from Go code: deep copies and CRDs (api/), the operator's RBAC (controllers/).
+# hack/verify.sh fails when the result differs from what is committed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export GOTOOLCHAIN=local
+controller_gen() { go tool -modfile=hack/tools/controller-gen/go.mod controller-gen "$@"; }
+
+controller_gen object crd paths=./api/... output:crd:dir=config/crd
+controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
