@@ -31,6 +31,7 @@ build: ## Build the static binary bin/heartwood.
 .PHONY: test
 test: build ## Run all tests but e2e: units, layers, envtest, and the smoke test of the built binary.
 	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test ./...
+	cd hack/image && go test .
 
 .PHONY: race
 race: ## Run the race detector over the packages that have goroutines.

@@ -1,0 +1,72 @@
+// Command image writes a container image as a docker-archive, without a container engine or a base image: the static binary,
+// the folders a program may expect, and nothing else. The same inputs give the same bytes, so an image can be told by its digest.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func main() {
+	log.SetFlags(0)
+	var spec Spec
+	image := flag.String("image", "", "full name with a tag, such as heartwood.dev/heartwood:v0.1.0")
+	out := flag.String("out", "image.tar", "file to write")
+	flag.StringVar(&spec.Binary, "binary", "", "static binary to put at the root of the image")
+	flag.StringVar(&spec.Version, "version", "dev", "label org.opencontainers.image.version")
+	flag.StringVar(&spec.Revision, "commit", "unknown", "label org.opencontainers.image.revision")
+	flag.StringVar(&spec.Architecture, "arch", runtime.GOARCH, "GOARCH of the binary")
+	flag.Parse()
+
+	if err := run(*image, *out, spec); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(image, out string, spec Spec) error {
+	tag, err := name.NewTag(image, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("-image %q: %w", image, err)
+	}
+	built, err := Build(spec)
+	if err != nil {
+		return err
+	}
+	if err := write(out, tag, built); err != nil {
+		return err
+	}
+	digest, err := built.Digest()
+	if err != nil {
+		return fmt.Errorf("digest the image: %w", err)
+	}
+	fmt.Printf("%s %s %s\n", out, tag, digest)
+	return nil
+}
+
+// write goes by way of a second file, so that a reader never sees half an image.
+func write(out string, tag name.Tag, built v1.Image) error {
+	partial, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
+	if err != nil {
+		return fmt.Errorf("create the archive: %w", err)
+	}
+	defer os.Remove(partial.Name())
+	if err := tarball.Write(tag, built, partial); err != nil {
+		partial.Close()
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	if err := partial.Close(); err != nil {
+		return fmt.Errorf("close the archive: %w", err)
+	}
+	if err := os.Chmod(partial.Name(), 0o644); err != nil {
+		return fmt.Errorf("open the archive to readers: %w", err)
+	}
+	return os.Rename(partial.Name(), out)
+}
