@@ -1,0 +1,27 @@
+package timer
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// register publishes what the purgatory counts anyway; nothing is counted twice for the metrics' sake.
+func (p *Purgatory[K]) register(opts Options) {
+	if opts.Registry == nil {
+		return
+	}
+	labels := prometheus.Labels{"operation": opts.Operation}
+	gauge := func(name, help string, value func() int) {
+		opts.Registry.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(value()) }))
+	}
+	counter := func(name, help string, value func() int64) {
+		opts.Registry.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(value()) }))
+	}
+	gauge("timer_pending", "Timeouts in the timing wheel.", p.timer.Len)
+	gauge("purgatory_pending", "Operations that wait.", func() int { return int(p.pending.Load()) })
+	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", p.lists.count)
+	counter("purgatory_completed_total", "Operations completed by an event, or at once.", p.completed.Load)
+	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", p.expired.Load)
+	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", p.purged.Load)
+}

@@ -1,0 +1,136 @@
+package timer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Purgatory holds operations until an event on one of their keys, or time, completes them. Each completes exactly once.
+type Purgatory[K comparable] struct {
+	lists *watchLists[K]
+	timer *Timer[*item[K]]
+
+	pending   atomic.Int64
+	completed atomic.Int64
+	expired   atomic.Int64
+	purged    atomic.Int64
+}
+
+// Options of a purgatory.
+type Options struct {
+	Operation string                // metric label: produce, fetch, ...
+	Tick      time.Duration         // resolution of timeouts; default 1 ms
+	Registry  prometheus.Registerer // of its metrics; may be nil
+}
+
+// item is an operation in the purgatory: its state, its timeout and its places in watch lists.
+type item[K comparable] struct {
+	waiter
+	entry   Entry[*item[K]]
+	watches []watch[K]
+}
+
+// Waiting is an operation that Wait was given.
+type Waiting[K comparable] struct {
+	purgatory *Purgatory[K]
+	item      *item[K] // nil if the operation ended before it had to wait
+}
+
+// Cancel expires the operation now, unless it has ended; its caller went away.
+func (w Waiting[K]) Cancel() {
+	if w.item != nil {
+		w.purgatory.expire(w.item)
+	}
+}
+
+// NewPurgatory starts a purgatory; Close stops it.
+func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
+	if opts.Tick <= 0 {
+		opts.Tick = time.Millisecond
+	}
+	p := &Purgatory[K]{lists: newWatchLists[K]()}
+	p.timer = NewTimer(opts.Tick, p.expire)
+	p.register(opts)
+	return p
+}
+
+// Wait completes op at once if it can, else watches keys and gives it until timeout from now.
+func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
+	if op.TryComplete() { // nobody else knows op yet
+		p.completed.Add(1)
+		return Waiting[K]{}
+	}
+	if timeout <= 0 {
+		op.Expire()
+		p.expired.Add(1)
+		return Waiting[K]{}
+	}
+	it := &item[K]{waiter: waiter{op: op}, watches: make([]watch[K], len(keys))}
+	it.entry.Value = it
+	p.pending.Add(1)
+	for i, key := range keys {
+		it.watches[i] = watch[K]{key: key, of: it}
+	}
+	for i := range it.watches {
+		p.lists.add(&it.watches[i])
+	}
+	if !p.timer.Add(&it.entry, timeout) {
+		p.expire(it) // closed
+	}
+	// An event between the look above and the watching woke nobody: look again, now that every later one will find us.
+	p.look(it)
+	if it.ended() {
+		// It ended while we were still adding: whoever ended it may have cleared before we added.
+		p.clear(it)
+	}
+	return Waiting[K]{purgatory: p, item: it}
+}
+
+// Notify lets the operations that watch key look again, and returns how many completed.
+func (p *Purgatory[K]) Notify(key K) int {
+	var few [16]*item[K] // most keys have few watchers, and then nothing is allocated
+	count := 0
+	for _, it := range p.lists.appendWatchers(few[:0], key) {
+		if p.look(it) {
+			count++
+		}
+	}
+	return count
+}
+
+// Close expires what still waits and joins the goroutine.
+func (p *Purgatory[K]) Close() { p.timer.Close() }
+
+func (p *Purgatory[K]) look(it *item[K]) bool {
+	end := it.look()
+	p.account(it, end)
+	return end == completed
+}
+
+func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
+
+// account counts an operation's end, and forgets the operation. Exactly one caller sees an ending other than pending.
+func (p *Purgatory[K]) account(it *item[K], end ending) {
+	switch end {
+	case pending:
+		return
+	case completed:
+		p.completed.Add(1)
+	case expired:
+		p.expired.Add(1)
+	}
+	p.pending.Add(-1)
+	p.clear(it)
+}
+
+// clear takes an operation that has ended out of the wheel and of every list. It may be called twice, also at the same time.
+func (p *Purgatory[K]) clear(it *item[K]) {
+	p.timer.Cancel(&it.entry)
+	for i := range it.watches {
+		if p.lists.remove(&it.watches[i]) {
+			p.purged.Add(1)
+		}
+	}
+}
