@@ -1,6 +1,10 @@
 package topicconfig
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -9,6 +13,13 @@ import (
 
 // Unlimited is the value of a duration or size that has no limit.
 const Unlimited = -1
+
+// Bounds of segment.bytes. Kafka's own least is 1 MiB; ours is smaller, because a segment is the unit of cleaning and
+// retention, and a small topic should not wait for a megabyte to be cleaned. Offsets and positions inside a segment are int32.
+const (
+	SegmentBytesMin = 1 << 10
+	SegmentBytesMax = 1<<31 - 1
+)
 
 // Settings are a topic's settings, resolved: every field has its value. Default returns Kafka's defaults.
 type Settings struct {
@@ -31,7 +42,23 @@ type Settings struct {
 }
 
 // Default returns the settings of a topic that sets nothing.
-func Default() Settings { panic("unwritten") }
+func Default() Settings {
+	return Settings{
+		Delete:             true,
+		MinDirtyPercent:    50,
+		MaxLag:             Unlimited,
+		TombstoneRetention: 24 * time.Hour,
+		KeepCodec:          true,
+		CodecLevel:         compress.LevelDefault,
+		RetentionTime:      7 * 24 * time.Hour,
+		RetentionBytes:     Unlimited,
+		SegmentBytes:       1 << 30,
+		SegmentAge:         7 * 24 * time.Hour,
+		MessageBytesMax:    1<<20 + 12, // 1 MiB and the 12 bytes before a batch's length ends
+		TimestampType:      record.CreateTime,
+		MinInSyncReplicas:  1,
+	}
+}
 
 // Property is one setting under its Kafka name, as DescribeConfigs shows it.
 type Property struct {
@@ -42,9 +69,71 @@ type Property struct {
 	Doc     string
 }
 
+// ErrUnknownProperty is wrapped by Set's error about a name that is not in the table.
+var ErrUnknownProperty = errors.New("unknown or unsupported property")
+
 // Properties lists the settings under their Kafka names, sorted.
-func (s Settings) Properties() []Property { panic("unwritten") }
+func (s Settings) Properties() []Property {
+	standard := Default()
+	all := make([]Property, 0, len(table()))
+	for _, p := range table() {
+		value := p.get(&s)
+		all = append(all, Property{
+			Name: p.name, Value: value, Default: value == p.get(&standard), Type: p.kind, Doc: p.doc + " Allowed: " + p.allowed + ".",
+		})
+	}
+	return all
+}
 
 // Set changes one setting by its Kafka name, as a Kafka admin client gives it. The error names property, value and the
-// allowed range.
-func (s *Settings) Set(name, value string) error { panic("unwritten") }
+// allowed range; s is unchanged then. A level goes with the compression.type that is set at that moment: see SetAll.
+func (s *Settings) Set(name, value string) error {
+	table := table()
+	i, found := slices.BinarySearchFunc(table, name, func(p property, name string) int { return strings.Compare(p.name, name) })
+	if !found {
+		return fmt.Errorf("%w %q", ErrUnknownProperty, name)
+	}
+	changed := *s
+	if err := table[i].set(&changed, value); err != nil {
+		return fmt.Errorf("invalid value %q for property %s: %w (allowed: %s)", value, name, err, table[i].allowed)
+	}
+	*s = changed
+	return nil
+}
+
+// SetAll sets many properties, in an order that does not depend on the map, and then validates. All faults come joined, and s
+// is unchanged if there is one.
+func (s *Settings) SetAll(properties map[string]string) error {
+	names := make([]string, 0, len(properties))
+	for name := range properties {
+		names = append(names, name)
+	}
+	// compression.type decides which level has a meaning, so it goes first; the rest is sorted, for stable messages.
+	slices.SortFunc(names, func(a, b string) int {
+		if (a == compressionType) != (b == compressionType) {
+			if a == compressionType {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	changed := *s
+	var faults []error
+	for _, name := range names {
+		faults = append(faults, changed.Set(name, properties[name]))
+	}
+	if err := errors.Join(append(faults, changed.Validate())...); err != nil {
+		return err
+	}
+	*s = changed
+	return nil
+}
+
+// Validate checks what binds two settings together; Set checks each alone.
+func (s Settings) Validate() error {
+	if s.MaxLag != Unlimited && s.MinLag > s.MaxLag {
+		return fmt.Errorf("min.compaction.lag.ms (%d) is above max.compaction.lag.ms (%d)", s.MinLag.Milliseconds(), s.MaxLag.Milliseconds())
+	}
+	return nil
+}

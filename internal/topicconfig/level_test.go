@@ -1,0 +1,86 @@
+package topicconfig
+
+import (
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// TestLevelsFollowTheirCodec: KIP-390, each codec's range.
+func TestLevelsFollowTheirCodec(t *testing.T) {
+	for _, c := range []struct {
+		codec, value string
+		ok           bool
+		level        int
+	}{
+		{"gzip", "-1", true, compress.LevelDefault},
+		{"gzip", "1", true, 1},
+		{"gzip", "9", true, 9},
+		{"gzip", "0", false, 0},
+		{"gzip", "10", false, 0},
+		{"lz4", "1", true, 1},
+		{"lz4", "17", true, 17},
+		{"lz4", "9", true, compress.LevelDefault},
+		{"lz4", "0", false, 0},
+		{"lz4", "18", false, 0},
+		{"zstd", "-131072", true, -131072},
+		{"zstd", "-1", true, -1},
+		{"zstd", "22", true, 22},
+		{"zstd", "3", true, compress.LevelDefault},
+		{"zstd", "23", false, 0},
+		{"zstd", "-131073", false, 0},
+		{"zstd", "-2147483648", false, 0}, // compress.LevelDefault is no level that a user can name
+		{"zstd", "high", false, 0},
+	} {
+		name := "compression." + c.codec + ".level"
+		s := Default()
+		if err := s.Set("compression.type", c.codec); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Set(name, c.value)
+		if (err == nil) != c.ok {
+			t.Errorf("%s=%s: %v", name, c.value, err)
+			continue
+		}
+		if c.ok && s.CodecLevel != c.level {
+			t.Errorf("%s=%s gives level %d, want %d", name, c.value, s.CodecLevel, c.level)
+		}
+		if c.ok && propertyOf(t, s, name).Value != c.value {
+			t.Errorf("%s=%s is shown as %s", name, c.value, propertyOf(t, s, name).Value)
+		}
+	}
+}
+
+// TestLevelOfAnotherCodecIsRefused, because it would have no effect; the default level is taken, since it changes nothing.
+func TestLevelOfAnotherCodecIsRefused(t *testing.T) {
+	s := Default()
+	err := s.Set("compression.zstd.level", "5")
+	if err == nil || !strings.Contains(err.Error(), "compression.type is producer") {
+		t.Errorf("error is %v", err)
+	}
+	for name, standard := range map[string]string{
+		"compression.zstd.level": "3", "compression.lz4.level": "9", "compression.gzip.level": "-1",
+	} {
+		if err := s.Set(name, standard); err != nil {
+			t.Errorf("%s=%s: %v", name, standard, err)
+		}
+	}
+	if s != Default() {
+		t.Errorf("settings were changed: %+v", s)
+	}
+}
+
+// TestNewCodecBeginsAtItsDefaultLevel: zstd 19 must not become gzip 19.
+func TestNewCodecBeginsAtItsDefaultLevel(t *testing.T) {
+	s := Default()
+	if err := s.SetAll(map[string]string{"compression.type": "zstd", "compression.zstd.level": "19"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Set("compression.type", "zstd"); err != nil || s.CodecLevel != 19 {
+		t.Errorf("the same codec again: level %d, %v", s.CodecLevel, err)
+	}
+	if err := s.Set("compression.type", "gzip"); err != nil || s.CodecLevel != compress.LevelDefault {
+		t.Errorf("another codec: level %d, %v", s.CodecLevel, err)
+	}
+}

@@ -1,0 +1,241 @@
+package topicconfig
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's documentation.
+func TestDefaultsAreKafkas(t *testing.T) {
+	want := map[string]string{
+		"cleanup.policy":            "delete",
+		"compression.gzip.level":    "-1",
+		"compression.lz4.level":     "9",
+		"compression.type":          "producer",
+		"compression.zstd.level":    "3",
+		"delete.retention.ms":       "86400000",
+		"max.compaction.lag.ms":     "9223372036854775807",
+		"max.message.bytes":         "1048588",
+		"message.timestamp.type":    "CreateTime",
+		"min.cleanable.dirty.ratio": "0.5",
+		"min.compaction.lag.ms":     "0",
+		"min.insync.replicas":       "1",
+		"retention.bytes":           "-1",
+		"retention.ms":              "604800000",
+		"segment.bytes":             "1073741824",
+		"segment.ms":                "604800000",
+	}
+	properties := Default().Properties()
+	for _, p := range properties {
+		if value, ok := want[p.Name]; !ok || p.Value != value || !p.Default {
+			t.Errorf("%s = %s (default: %v), want %s", p.Name, p.Value, p.Default, value)
+		}
+		if p.Type == "" || p.Doc == "" {
+			t.Errorf("%s has no type or no documentation", p.Name)
+		}
+	}
+	if len(properties) != len(want) {
+		t.Errorf("%d properties, want %d", len(properties), len(want))
+	}
+	if !slices.IsSortedFunc(properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("properties are not sorted; Set searches the same table by halves")
+	}
+}
+
+// TestEveryPropertyGoesBothWays sets each property and reads it back, as field and as text.
+func TestEveryPropertyGoesBothWays(t *testing.T) {
+	type change = func(*Settings)
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		name, value string
+		shown       string // "" means value
+		field       change
+	}{
+		{"cleanup.policy", "compact", "", func(s *Settings) { s.Delete, s.Compact = false, true }},
+		{"cleanup.policy", "delete", "", func(s *Settings) {}},
+		{"cleanup.policy", "compact,delete", "", func(s *Settings) { s.Compact = true }},
+		{"cleanup.policy", "delete,compact", "compact,delete", func(s *Settings) { s.Compact = true }},
+		{"compression.type", "uncompressed", "", func(s *Settings) { s.KeepCodec = false }},
+		{"compression.type", "gzip", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Gzip }},
+		{"compression.type", "snappy", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Snappy }},
+		{"compression.type", "lz4", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.LZ4 }},
+		{"compression.type", "zstd", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Zstd }},
+		{"compression.type", "producer", "", func(s *Settings) {}},
+		{"delete.retention.ms", "0", "", func(s *Settings) { s.TombstoneRetention = 0 }},
+		{"delete.retention.ms", "172800000", "", func(s *Settings) { s.TombstoneRetention = 2 * day }},
+		{"max.compaction.lag.ms", "60000", "", func(s *Settings) { s.MaxLag = time.Minute }},
+		{"max.compaction.lag.ms", "9223372036854775807", "", func(s *Settings) { s.MaxLag = Unlimited }},
+		{"max.message.bytes", "2000000", "", func(s *Settings) { s.MessageBytesMax = 2_000_000 }},
+		{"message.timestamp.type", "LogAppendTime", "", func(s *Settings) { s.TimestampType = record.LogAppendTime }},
+		{"message.timestamp.type", "CreateTime", "", func(s *Settings) {}},
+		{"min.cleanable.dirty.ratio", "0.1", "", func(s *Settings) { s.MinDirtyPercent = 10 }},
+		{"min.cleanable.dirty.ratio", "0.57", "", func(s *Settings) { s.MinDirtyPercent = 57 }},
+		{"min.cleanable.dirty.ratio", "0", "0.0", func(s *Settings) { s.MinDirtyPercent = 0 }},
+		{"min.cleanable.dirty.ratio", "1", "1.0", func(s *Settings) { s.MinDirtyPercent = 100 }},
+		{"min.compaction.lag.ms", "1500", "", func(s *Settings) { s.MinLag = 1500 * time.Millisecond }},
+		{"min.insync.replicas", "2", "", func(s *Settings) { s.MinInSyncReplicas = 2 }},
+		{"retention.bytes", "1024", "", func(s *Settings) { s.RetentionBytes = 1024 }},
+		{"retention.bytes", "-1", "", func(s *Settings) { s.RetentionBytes = Unlimited }},
+		{"retention.ms", "-1", "", func(s *Settings) { s.RetentionTime = Unlimited }},
+		{"retention.ms", "1000", "", func(s *Settings) { s.RetentionTime = time.Second }},
+		{"retention.ms", "9223372036854775807", "-1", func(s *Settings) { s.RetentionTime = Unlimited }},
+		{"segment.bytes", "1024", "", func(s *Settings) { s.SegmentBytes = 1024 }},
+		{"segment.bytes", "2147483647", "", func(s *Settings) { s.SegmentBytes = 1<<31 - 1 }},
+		{"segment.ms", "1", "", func(s *Settings) { s.SegmentAge = time.Millisecond }},
+		{"segment.ms", "9223372036854775807", "9223372036854", func(s *Settings) { s.SegmentAge = durationMax }},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			got, want := Default(), Default()
+			c.field(&want)
+			if err := got.Set(c.name, c.value); err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("settings are %+v, want %+v", got, want)
+			}
+			if c.shown == "" {
+				c.shown = c.value
+			}
+			if shown := propertyOf(t, got, c.name).Value; shown != c.shown {
+				t.Errorf("shown as %q, want %q", shown, c.shown)
+			}
+		})
+	}
+}
+
+// TestSetNamesPropertyValueAndRange: a refused value changes nothing, and the message is enough to mend it.
+func TestSetNamesPropertyValueAndRange(t *testing.T) {
+	for _, c := range []struct{ name, value, allowed string }{
+		{"cleanup.policy", "", "delete, compact"},
+		{"cleanup.policy", "compact,compact", "delete, compact"},
+		{"compression.type", "none", "uncompressed"},
+		{"compression.type", "brotli", "zstd"},
+		{"delete.retention.ms", "-1", "0 to"},
+		{"max.compaction.lag.ms", "0", "1 to"},
+		{"max.message.bytes", "2147483648", "0 to 2147483647"},
+		{"max.message.bytes", "1 MB", "0 to 2147483647"},
+		{"message.timestamp.type", "createtime", "CreateTime"},
+		{"min.cleanable.dirty.ratio", "1.01", "0 to 1"},
+		{"min.cleanable.dirty.ratio", "NaN", "0 to 1"},
+		{"min.cleanable.dirty.ratio", "0.505", "steps of 0.01"},
+		{"min.compaction.lag.ms", "-1", "0 to"},
+		{"min.insync.replicas", "0", "1 to"},
+		{"retention.bytes", "-2", "-1 to"},
+		{"retention.ms", "99999999999999999999", "-1"},
+		{"segment.bytes", "1023", "1024 to 2147483647"},
+		{"segment.bytes", "2147483648", "1024 to 2147483647"},
+		{"segment.ms", "0", "1 to"},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			s := Default()
+			err := s.Set(c.name, c.value)
+			if err == nil {
+				t.Fatal("taken")
+			}
+			for _, part := range []string{c.name, `"` + c.value + `"`, c.allowed} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if s != Default() {
+				t.Errorf("settings were changed: %+v", s)
+			}
+		})
+	}
+}
+
+func TestUnknownPropertiesAreRefused(t *testing.T) {
+	for _, name := range []string{"flush.messages", "cleanup.policies", "", "zzz"} {
+		s := Default()
+		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestSetAllTakesTheTypeBeforeItsLevel(t *testing.T) {
+	for range 20 { // map order differs from run to run
+		s := Default()
+		err := s.SetAll(map[string]string{
+			"compression.zstd.level": "19", "compression.type": "zstd", "cleanup.policy": "compact", "segment.bytes": "65536",
+		})
+		want := Default()
+		want.KeepCodec, want.Codec, want.CodecLevel = false, compress.Zstd, 19
+		want.Delete, want.Compact, want.SegmentBytes = false, true, 65536
+		if err != nil || s != want {
+			t.Fatalf("%+v, %v; want %+v", s, err, want)
+		}
+	}
+}
+
+func TestSetAllReportsAllFaultsAndChangesNothing(t *testing.T) {
+	s := Default()
+	err := s.SetAll(map[string]string{"segment.bytes": "1", "nonsense": "x", "cleanup.policy": "compact"})
+	if err == nil || !strings.Contains(err.Error(), "segment.bytes") || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("error is %v", err)
+	}
+	if s != Default() {
+		t.Errorf("settings were changed: %+v", s)
+	}
+}
+
+func TestMinLagMustNotExceedMaxLag(t *testing.T) {
+	s := Default()
+	err := s.SetAll(map[string]string{"min.compaction.lag.ms": "2000", "max.compaction.lag.ms": "1000"})
+	if err == nil || !strings.Contains(err.Error(), "2000") || !strings.Contains(err.Error(), "1000") {
+		t.Errorf("error is %v", err)
+	}
+	if err := s.SetAll(map[string]string{"min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "1000"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatPropertiesShowsSetTakes: an admin tool may write back all that it read. Model: whatever was set by random calls,
+// SetAll of the shown values on fresh defaults gives the same settings.
+func TestWhatPropertiesShowsSetTakes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4", "snappy", "uncompressed",
+		"CreateTime", "LogAppendTime", "-1", "0", "0.25", "1", "3", "9", "17", "1000", "65536", "9223372036854775807"}
+	for range 300 {
+		s := Default()
+		for range 40 {
+			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))]) // most do not fit, which is the point
+		}
+		if s.Validate() != nil {
+			continue
+		}
+		shown := map[string]string{}
+		for _, p := range s.Properties() {
+			shown[p.Name] = p.Value
+		}
+		back := Default()
+		if err := back.SetAll(shown); err != nil || back.Properties()[0] != s.Properties()[0] {
+			t.Fatalf("%v of %+v", err, s)
+		}
+		for i, p := range back.Properties() {
+			if p != s.Properties()[i] {
+				t.Fatalf("%+v came back as %+v", s.Properties()[i], p)
+			}
+		}
+	}
+}
+
+func propertyOf(t *testing.T, s Settings, name string) Property {
+	t.Helper()
+	for _, p := range s.Properties() {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no property %s", name)
+	return Property{}
+}

@@ -1,0 +1,226 @@
+package topicconfig
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// property is a row of the table: one setting, its Kafka name and its two directions.
+type property struct {
+	name    string
+	kind    string // Kafka's ConfigDef type
+	allowed string // for people: the range, as errors and documentation name it
+	doc     string
+	get     func(*Settings) string
+	set     func(*Settings, string) error
+}
+
+const compressionType = "compression.type"
+
+// table lists every property we know, sorted by name. It is made when first used: most programs that import the package never do.
+var table = sync.OnceValue(func() []property {
+	return []property{
+		{
+			name: "cleanup.policy", kind: "list", allowed: "delete, compact or compact,delete",
+			doc: "What happens to old records: delete drops whole segments by age and size, compact keeps the latest record of each key.",
+			get: getCleanupPolicy, set: setCleanupPolicy,
+		},
+		levelProperty("compression.gzip.level", compress.Gzip),
+		levelProperty("compression.lz4.level", compress.LZ4),
+		{
+			name: compressionType, kind: "string", allowed: "producer, uncompressed, gzip, snappy, lz4 or zstd",
+			doc: "The codec of what is stored; producer keeps each batch as its producer compressed it.",
+			get: getCompressionType, set: setCompressionType,
+		},
+		levelProperty("compression.zstd.level", compress.Zstd),
+		durationProperty("delete.retention.ms", "How long a tombstone stays after the values it deletes are gone.", 0,
+			func(s *Settings) *time.Duration { return &s.TombstoneRetention }),
+		{
+			name: "max.compaction.lag.ms", kind: "long", allowed: "1 to 9223372036854775807, which means no limit",
+			doc: "How long a record may stay uncleaned, whatever the dirty ratio.",
+			get: getMaxLag, set: setMaxLag,
+		},
+		{
+			name: "max.message.bytes", kind: "int", allowed: "0 to 2147483647",
+			doc: "The largest record batch taken, as it comes in (compressed).",
+			get: func(s *Settings) string { return strconv.Itoa(s.MessageBytesMax) },
+			set: func(s *Settings, value string) error {
+				n, err := parseInteger(value, 0, 1<<31-1)
+				s.MessageBytesMax = int(n)
+				return err
+			},
+		},
+		{
+			name: "message.timestamp.type", kind: "string", allowed: "CreateTime or LogAppendTime",
+			doc: "Whose clock stamps the records: the producer's or the broker's.",
+			get: getTimestampType, set: setTimestampType,
+		},
+		{
+			name: "min.cleanable.dirty.ratio", kind: "double", allowed: "0 to 1 in steps of 0.01",
+			doc: "The share of the log that must be dirty before a clean.",
+			get: getDirtyRatio, set: setDirtyRatio,
+		},
+		durationProperty("min.compaction.lag.ms", "How long a record stays uncleaned at least.", 0,
+			func(s *Settings) *time.Duration { return &s.MinLag }),
+		{
+			name: "min.insync.replicas", kind: "int", allowed: "1 to 32767",
+			doc: "How many replicas must hold a record before an acks=all write is acknowledged.",
+			get: func(s *Settings) string { return strconv.Itoa(s.MinInSyncReplicas) },
+			set: func(s *Settings, value string) error {
+				n, err := parseInteger(value, 1, 1<<15-1)
+				s.MinInSyncReplicas = int(n)
+				return err
+			},
+		},
+		sizeProperty("retention.bytes", "How large a partition may grow before its oldest segments go; -1: any size.", Unlimited, 1<<63-1,
+			func(s *Settings) *int64 { return &s.RetentionBytes }),
+		{
+			name: "retention.ms", kind: "long", allowed: "-1 (for ever) to 9223372036854775807",
+			doc: "How long a record is kept at least; -1: for ever.",
+			get: func(s *Settings) string { return formatLimit(s.RetentionTime, Unlimited) },
+			set: func(s *Settings, value string) error {
+				d, err := parseMilliseconds(value, Unlimited)
+				s.RetentionTime = unlimitedIfBeyond(d)
+				return err
+			},
+		},
+		sizeProperty("segment.bytes", "A segment's largest size.", SegmentBytesMin, SegmentBytesMax,
+			func(s *Settings) *int64 { return &s.SegmentBytes }),
+		durationProperty("segment.ms", "How long a segment takes records at most.", 1,
+			func(s *Settings) *time.Duration { return &s.SegmentAge }),
+	}
+})
+
+func getCleanupPolicy(s *Settings) string {
+	switch {
+	case s.Compact && s.Delete:
+		return "compact,delete"
+	case s.Compact:
+		return "compact"
+	default:
+		return "delete"
+	}
+}
+
+func setCleanupPolicy(s *Settings, value string) error {
+	switch value {
+	case "delete":
+		s.Delete, s.Compact = true, false
+	case "compact":
+		s.Delete, s.Compact = false, true
+	case "compact,delete", "delete,compact":
+		s.Delete, s.Compact = true, true
+	default:
+		return errors.New("no such policy")
+	}
+	return nil
+}
+
+func getCompressionType(s *Settings) string {
+	switch {
+	case s.KeepCodec:
+		return "producer"
+	case s.Codec == compress.None:
+		return "uncompressed"
+	default:
+		return s.Codec.String()
+	}
+}
+
+// setCompressionType begins at the new codec's default level: a level of the old one may not even be a level of the new one.
+func setCompressionType(s *Settings, value string) error {
+	before := getCompressionType(s)
+	switch value {
+	case before:
+		return nil
+	case "producer":
+		s.KeepCodec, s.Codec = true, compress.None
+	case "uncompressed":
+		s.KeepCodec, s.Codec = false, compress.None
+	default:
+		codec, err := compress.ParseCodec(value)
+		if err != nil || codec == compress.None { // Kafka's name for none is uncompressed
+			return errors.New("no such compression type")
+		}
+		s.KeepCodec, s.Codec = false, codec
+	}
+	s.CodecLevel = compress.LevelDefault
+	return nil
+}
+
+// levelProperty is a codec's level (KIP-390). Kafka takes and ignores the levels of codecs that compression.type does not name;
+// we refuse them, so that nobody waits for an effect.
+func levelProperty(name string, codec compress.Codec) property {
+	lowest, highest, standard, _ := codec.Levels()
+	return property{
+		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d, default %d, when compression.type is %s", lowest, highest, standard, codec),
+		doc: fmt.Sprintf("The level of compression.type %s.", codec),
+		get: func(s *Settings) string {
+			if s.KeepCodec || s.Codec != codec || s.CodecLevel == compress.LevelDefault {
+				return strconv.Itoa(standard)
+			}
+			return strconv.Itoa(s.CodecLevel)
+		},
+		set: func(s *Settings, value string) error { return setLevel(s, codec, value) },
+	}
+}
+
+func setLevel(s *Settings, codec compress.Codec, value string) error {
+	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
+	if err != nil {
+		return err
+	}
+	_, _, standard, _ := codec.Levels()
+	if int(level) == standard {
+		level = compress.LevelDefault
+	}
+	isDefault := level == compress.LevelDefault
+	switch {
+	case s.KeepCodec || s.Codec != codec:
+		if isDefault {
+			return nil // what it has anyway: admin tools write back what they read
+		}
+		return fmt.Errorf("no effect while compression.type is %s", getCompressionType(s))
+	case codec == compress.Gzip && level == -1: // zlib's way to say default, and Kafka's value
+		level = compress.LevelDefault
+	default:
+		if err := codec.CheckLevel(int(level)); err != nil {
+			return err
+		}
+	}
+	s.CodecLevel = int(level)
+	return nil
+}
+
+func getMaxLag(s *Settings) string { return formatLimit(s.MaxLag, 1<<63-1) }
+
+func setMaxLag(s *Settings, value string) error {
+	d, err := parseMilliseconds(value, 1)
+	s.MaxLag = unlimitedIfBeyond(d)
+	return err
+}
+
+func getTimestampType(s *Settings) string {
+	if s.TimestampType == record.LogAppendTime {
+		return "LogAppendTime"
+	}
+	return "CreateTime"
+}
+
+func setTimestampType(s *Settings, value string) error {
+	switch value {
+	case "CreateTime":
+		s.TimestampType = record.CreateTime
+	case "LogAppendTime":
+		s.TimestampType = record.LogAppendTime
+	default:
+		return errors.New("no such timestamp type")
+	}
+	return nil
+}

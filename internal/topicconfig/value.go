@@ -1,0 +1,111 @@
+package topicconfig
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// durationMax is the longest duration we hold, 292 years. Kafka's milliseconds reach further; longer ones become this one.
+const durationMax = time.Duration(math.MaxInt64)
+
+var errOutOfRange = errors.New("out of range")
+
+func durationProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
+	return property{
+		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807", lowest), doc: doc,
+		get: func(s *Settings) string { return strconv.FormatInt(field(s).Milliseconds(), 10) },
+		set: func(s *Settings, value string) error {
+			d, err := parseMilliseconds(value, lowest)
+			*field(s) = d
+			return err
+		},
+	}
+}
+
+// sizeProperty is a number of bytes; Kafka's type is int when its highest value is one.
+func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings) *int64) property {
+	kind := "long"
+	if highest <= math.MaxInt32 {
+		kind = "int"
+	}
+	return property{
+		name: name, kind: kind, allowed: fmt.Sprintf("%d to %d", lowest, highest), doc: doc,
+		get: func(s *Settings) string { return strconv.FormatInt(*field(s), 10) },
+		set: func(s *Settings, value string) error {
+			n, err := parseInteger(value, lowest, highest)
+			*field(s) = n
+			return err
+		},
+	}
+}
+
+func parseInteger(value string, lowest, highest int64) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errOutOfRange
+	case err != nil:
+		return 0, errors.New("not an integer")
+	case n < lowest || n > highest:
+		return 0, errOutOfRange
+	}
+	return n, nil
+}
+
+// parseMilliseconds reads a duration; -1, where lowest allows it, is Unlimited.
+func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
+	ms, err := parseInteger(value, lowest, math.MaxInt64)
+	switch {
+	case err != nil:
+		return 0, err
+	case ms == Unlimited:
+		return Unlimited, nil
+	case ms > durationMax.Milliseconds():
+		return durationMax, nil
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func unlimitedIfBeyond(d time.Duration) time.Duration {
+	if d == durationMax {
+		return Unlimited
+	}
+	return d
+}
+
+func formatLimit(d time.Duration, unlimited int64) string {
+	if d == Unlimited {
+		return strconv.FormatInt(unlimited, 10)
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10)
+}
+
+// getDirtyRatio writes a double as Java does, with at least one decimal.
+func getDirtyRatio(s *Settings) string {
+	ratio := strconv.FormatFloat(float64(s.MinDirtyPercent)/100, 'f', -1, 64)
+	if !strings.Contains(ratio, ".") {
+		ratio += ".0"
+	}
+	return ratio
+}
+
+// setDirtyRatio refuses what a whole percentage cannot hold, rather than to round a user's value in silence.
+func setDirtyRatio(s *Settings, value string) error {
+	ratio, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil {
+		return errors.New("not a number")
+	}
+	if !(ratio >= 0 && ratio <= 1) { // also false for NaN
+		return errOutOfRange
+	}
+	percent := math.Round(ratio * 100)
+	if math.Abs(percent-ratio*100) > 1e-9 {
+		return errors.New("finer than a percent")
+	}
+	s.MinDirtyPercent = int(percent)
+	return nil
+}
