@@ -8,3 +8,5 @@ controller_gen() { go tool -modfile=hack/tools/controller-gen/go.mod controller-
 
 controller_gen object crd paths=./api/... output:crd:dir=config/crd
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
+
+go run ./hack/resourcesdoc > docs/resources.md
