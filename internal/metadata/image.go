@@ -1,11 +1,11 @@
 package metadata
 
 import (
+	"cmp"
+	"slices"
+
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
-
-// ID is a topic id: 16 bytes, as Kafka sends it. In Kubernetes it is the Topic's metadata.uid.
-type ID [16]byte
 
 // NoBroker is the leader of a partition that has none.
 const NoBroker int32 = -1
@@ -60,7 +60,18 @@ type Partition struct {
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
-	panic("unwritten")
+	image := &Image{
+		ClusterID: clusterID, Cleaner: cleaner, Brokers: brokers, Topics: topics,
+		byName: make(map[string]*Topic, len(topics)),
+		byID:   make(map[ID]*Topic, len(topics)),
+	}
+	slices.SortFunc(brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(topics, func(a, b *Topic) int { return cmp.Compare(a.Name, b.Name) })
+	for _, topic := range topics {
+		image.byName[topic.Name] = topic
+		image.byID[topic.ID] = topic
+	}
+	return image
 }
 
 // Topic finds a topic by name, TopicByID by id; nil if there is none.
@@ -68,4 +79,10 @@ func (i *Image) Topic(name string) *Topic { return i.byName[name] }
 func (i *Image) TopicByID(id ID) *Topic   { return i.byID[id] }
 
 // Broker finds a broker that is up; ok is false if there is none.
-func (i *Image) Broker(id int32) (b Broker, ok bool) { panic("unwritten") }
+func (i *Image) Broker(id int32) (b Broker, ok bool) {
+	at, ok := slices.BinarySearchFunc(i.Brokers, id, func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
+	if !ok {
+		return Broker{}, false
+	}
+	return i.Brokers[at], true
+}

@@ -1,19 +1,236 @@
 package metadata
 
 import (
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ResolveSettings returns a topic's settings: its own, else the cluster's defaults, else Kafka's.
-// cluster may be nil.
-func ResolveSettings(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
-	panic("unwritten")
+// durationMax is the longest duration a resource can say (its schema allows six digits of hours), 114 years. For ages that may
+// be unlimited it means that: a resource has no other way to lift a limit that its cluster's defaults set.
+const durationMax = 999999 * time.Hour
+
+// cleanerMemoryDefault is a broker's budget for cleaning when the LogCluster says nothing.
+const cleanerMemoryDefault = 128 << 20
+
+// ResolveTopic returns a topic as its resource and its cluster's defaults (cluster may be nil) say, without id and partitions.
+func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
+	settings, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &Topic{
+		Name:       topic.KafkaName(),
+		Settings:   settings,
+		Internal:   InternalTopic(topic.KafkaName()),
+		RetainData: topic.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete,
+	}, nil
 }
 
-// ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource writes them, what equals the
-// default left out.
-func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings { panic("unwritten") }
+// ResolveCleaner returns the cleaner's budget as the LogCluster gives it, which may be nil.
+func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
+	budget := CleanerBudget{Workers: 1, MemoryBytes: cleanerMemoryDefault}
+	if cluster == nil || cluster.Spec.Cleaner == nil {
+		return budget
+	}
+	cleaner := cluster.Spec.Cleaner
+	if cleaner.Workers != nil {
+		budget.Workers = int(*cleaner.Workers)
+	}
+	if cleaner.Memory != nil {
+		budget.MemoryBytes = cleaner.Memory.Value()
+	}
+	if cleaner.IORate != nil {
+		budget.IOBytesRate = cleaner.IORate.Value()
+	}
+	return budget
+}
 
 // Replicas returns how many replicas a topic has: its own number, else the cluster's default, else 1.
-func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int { panic("unwritten") }
+func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
+	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
+		topic.Replicas = cluster.Spec.TopicDefaults.Replicas
+	}
+	if topic.Replicas == nil {
+		return 1
+	}
+	return int(*topic.Replicas)
+}
+
+// CheckReplicas refuses what this version cannot do yet; the error wraps ErrInvalidReplication.
+func CheckReplicas(replicas int) error {
+	if replicas == 1 {
+		return nil
+	}
+	fault := field.Invalid(field.NewPath("spec", "replicas"), replicas,
+		"this version keeps one replica of each partition; replication comes with a later one; set replicas: 1")
+	return &kindError{fault, ErrInvalidReplication}
+}
+
+// ResolveSettings returns a topic's settings: its own, else the cluster's defaults, else Kafka's.
+// cluster may be nil. The error wraps ErrInvalidSettings and begins with the path of the field.
+func ResolveSettings(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
+	r := resolver{settings: topicconfig.Default()}
+	if cluster != nil && cluster.Spec.TopicDefaults != nil {
+		r.apply(*cluster.Spec.TopicDefaults, field.NewPath("spec", "topicDefaults"))
+	}
+	r.apply(topic, field.NewPath("spec"))
+	if len(r.faults) == 0 {
+		if err := r.settings.Validate(); err != nil {
+			// The CRD's rule sees one resource; here the topic's minLag may meet the maxLag of its cluster's defaults.
+			path := field.NewPath("spec", "compaction", "minLag")
+			r.faults = append(r.faults, field.Invalid(path, r.settings.MinLag.String(), "with the cluster's topicDefaults: "+err.Error()))
+		}
+	}
+	if len(r.faults) > 0 {
+		return topicconfig.Settings{}, &kindError{r.faults.ToAggregate(), ErrInvalidSettings}
+	}
+	return r.settings, nil
+}
+
+// kindError is a fault of a resource's field in the API server's words: the path comes first, so what kind it is of stays unsaid.
+type kindError struct {
+	fault error
+	kind  error
+}
+
+func (e *kindError) Error() string { return e.fault.Error() }
+func (e *kindError) Unwrap() error { return e.kind }
+
+// resolver lays settings over each other. The CRD's rules check the same ranges; they are checked again because a store must
+// not trust that what it reads was written through this version of the CRD.
+type resolver struct {
+	settings topicconfig.Settings
+	faults   field.ErrorList
+}
+
+func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
+	s := &r.settings
+	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16, path.Child("minInSyncReplicas"))
+	r.cleanupPolicy(from.CleanupPolicy, path.Child("cleanupPolicy"))
+	if c, at := from.Compaction, path.Child("compaction"); c != nil {
+		r.integer(&s.MinDirtyPercent, c.MinDirtyPercent, 0, 100, at.Child("minDirtyPercent"))
+		r.duration(&s.MinLag, c.MinLag, 0, at.Child("minLag"))
+		r.age(&s.MaxLag, c.MaxLag, at.Child("maxLag"))
+		r.duration(&s.TombstoneRetention, c.TombstoneRetention, 0, at.Child("tombstoneRetention"))
+	}
+	if c := from.Compression; c != nil {
+		r.compression(*c, path.Child("compression"))
+	}
+	if c, at := from.Retention, path.Child("retention"); c != nil {
+		r.age(&s.RetentionTime, c.Time, at.Child("time"))
+		r.size(&s.RetentionBytes, c.Size, topicconfig.Unlimited, math.MaxInt64, at.Child("size"))
+	}
+	if c, at := from.Segment, path.Child("segment"); c != nil {
+		r.size(&s.SegmentBytes, c.Size, topicconfig.SegmentBytesMin, topicconfig.SegmentBytesMax, at.Child("size"))
+		r.duration(&s.SegmentAge, c.MaxAge, time.Millisecond, at.Child("maxAge"))
+	}
+	messageBytes := int64(s.MessageBytesMax)
+	r.size(&messageBytes, from.MaxMessageSize, 0, math.MaxInt32, path.Child("maxMessageSize"))
+	s.MessageBytesMax = int(messageBytes)
+	r.timestampType(from.TimestampType, path.Child("timestampType"))
+}
+
+func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
+	if from == nil {
+		return
+	}
+	if int(*from) < lowest || int(*from) > highest {
+		r.faults = append(r.faults, field.Invalid(path, *from, fmt.Sprintf("must be %d to %d", lowest, highest)))
+		return
+	}
+	*to = int(*from)
+}
+
+func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration, path *field.Path) {
+	if from == nil {
+		return
+	}
+	if from.Duration < lowest {
+		r.faults = append(r.faults, field.Invalid(path, from.Duration.String(), fmt.Sprintf("must be at least %s", lowest)))
+		return
+	}
+	*to = from.Duration
+}
+
+// age reads a duration that may be unlimited.
+func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
+	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
+		*to = topicconfig.Unlimited
+		return
+	}
+	r.duration(to, from, 0, path)
+}
+
+func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64, path *field.Path) {
+	if from == nil {
+		return
+	}
+	if from.CmpInt64(lowest) < 0 || from.CmpInt64(highest) > 0 {
+		r.faults = append(r.faults, field.Invalid(path, from.String(), fmt.Sprintf("must be %d to %d bytes", lowest, highest)))
+		return
+	}
+	*to = from.Value()
+}
+
+func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path) {
+	s := &r.settings
+	switch policy {
+	case "":
+	case v1alpha1.CleanupDelete:
+		s.Delete, s.Compact = true, false
+	case v1alpha1.CleanupCompact:
+		s.Delete, s.Compact = false, true
+	case v1alpha1.CleanupCompactDelete:
+		s.Delete, s.Compact = true, true
+	default:
+		allowed := []v1alpha1.CleanupPolicy{v1alpha1.CleanupDelete, v1alpha1.CleanupCompact, v1alpha1.CleanupCompactDelete}
+		r.faults = append(r.faults, field.NotSupported(path, policy, allowed))
+	}
+}
+
+// compression takes type and level together: a level of the cluster's codec says nothing of the topic's own.
+func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
+	s := &r.settings
+	var codec compress.Codec
+	if c.Type != compressionProducer && c.Type != compressionNone {
+		var err error
+		if codec, err = compress.ParseCodec(string(c.Type)); err != nil {
+			r.faults = append(r.faults, field.Invalid(path.Child("type"), c.Type, err.Error()))
+			return
+		}
+	}
+	level := compress.LevelDefault
+	if c.Level != nil {
+		level = int(*c.Level)
+	}
+	if err := codec.CheckLevel(level); err != nil {
+		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
+		return
+	}
+	if _, _, standard, ok := codec.Levels(); ok && level == standard {
+		level = compress.LevelDefault
+	}
+	s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
+}
+
+func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path) {
+	switch stamp {
+	case "":
+	case timestampCreate:
+		r.settings.TimestampType = record.CreateTime
+	case timestampLogAppend:
+		r.settings.TimestampType = record.LogAppendTime
+	default:
+		r.faults = append(r.faults, field.NotSupported(path, stamp, []v1alpha1.TimestampType{timestampCreate, timestampLogAppend}))
+	}
+}

@@ -1,0 +1,188 @@
+package metadata
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Words of the API that have no constant there.
+const (
+	compressionProducer v1alpha1.CompressionType = "producer"
+	compressionNone     v1alpha1.CompressionType = "uncompressed"
+	timestampCreate     v1alpha1.TimestampType   = "CreateTime"
+	timestampLogAppend  v1alpha1.TimestampType   = "LogAppendTime"
+)
+
+// partitionsMax is the schema's limit for a topic.
+const partitionsMax = 10000
+
+// TopicResource returns the Topic resource that a Kafka admin client asks for, in the cluster of that name; cluster holds the
+// defaults and may be nil. It checks everything that a topic's own resource can tell; the errors are those of Admin.
+func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+	if err := CheckTopicName(t.Name); err != nil {
+		return nil, err
+	}
+	topic := &v1alpha1.Topic{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
+		ObjectMeta: metav1.ObjectMeta{Name: ResourceName(t.Name)},
+		Spec:       v1alpha1.TopicSpec{Cluster: clusterName, Partitions: 1, ReclaimPolicy: v1alpha1.ReclaimDelete},
+	}
+	if topic.Name != t.Name {
+		topic.Spec.TopicName = t.Name
+	}
+	if t.Partitions != -1 {
+		topic.Spec.Partitions = t.Partitions
+	}
+	if topic.Spec.Partitions < 1 || topic.Spec.Partitions > partitionsMax {
+		return nil, fmt.Errorf("%w: %d, 1 to %d are allowed", ErrInvalidPartitions, t.Partitions, partitionsMax)
+	}
+	settings, err := propertySettings(t.Properties, cluster)
+	if err != nil {
+		return nil, err
+	}
+	topic.Spec.TopicSettings = settings
+	return topic, setReplicas(topic, t.Replicas, cluster)
+}
+
+// propertySettings turns Kafka's properties into a resource's settings, over the cluster's defaults.
+func propertySettings(properties map[string]string, cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
+	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
+	if err != nil {
+		return v1alpha1.TopicSettings{}, err
+	}
+	settings := base
+	if err := settings.SetAll(properties); err != nil {
+		return v1alpha1.TopicSettings{}, fmt.Errorf("%w: %w", ErrInvalidSettings, err)
+	}
+	return ResourceSettings(settings, base), nil
+}
+
+func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
+	if replicas != -1 {
+		if replicas < 1 {
+			return fmt.Errorf("%w: %d, at least 1 is needed", ErrInvalidReplication, replicas)
+		}
+		topic.Spec.Replicas = &replicas
+	}
+	wanted := Replicas(topic.Spec.TopicSettings, cluster)
+	if err := CheckReplicas(wanted); err != nil {
+		return err
+	}
+	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > wanted {
+		return fmt.Errorf("%w: min.insync.replicas (%d) is above the number of replicas (%d)", ErrInvalidSettings, *inSync, wanted)
+	}
+	return nil
+}
+
+// ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource writes them. What equals base
+// (the settings of a topic of this cluster that sets nothing) is left out, so that it follows the cluster's defaults when they
+// change; what differs is written, also where it equals Kafka's default and base does not.
+func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
+	var to v1alpha1.TopicSettings
+	to.MinInSyncReplicas = integer(s.MinInSyncReplicas, base.MinInSyncReplicas)
+	if s.Delete != base.Delete || s.Compact != base.Compact {
+		to.CleanupPolicy = cleanupPolicy(s)
+	}
+	to.Compaction = nilIfZero(v1alpha1.Compaction{
+		MinDirtyPercent:    integer(s.MinDirtyPercent, base.MinDirtyPercent),
+		MinLag:             duration(s.MinLag, base.MinLag),
+		MaxLag:             maxLag(s.MaxLag, base.MaxLag),
+		TombstoneRetention: duration(s.TombstoneRetention, base.TombstoneRetention),
+	})
+	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel {
+		to.Compression = compression(s)
+	}
+	to.Retention = nilIfZero(v1alpha1.Retention{
+		Time: duration(s.RetentionTime, base.RetentionTime),
+		Size: size(s.RetentionBytes, base.RetentionBytes),
+	})
+	to.Segment = nilIfZero(v1alpha1.Segment{
+		Size:   size(s.SegmentBytes, base.SegmentBytes),
+		MaxAge: duration(s.SegmentAge, base.SegmentAge),
+	})
+	to.MaxMessageSize = size(int64(s.MessageBytesMax), int64(base.MessageBytesMax))
+	if s.TimestampType != base.TimestampType {
+		to.TimestampType = timestampCreate
+		if s.TimestampType == record.LogAppendTime {
+			to.TimestampType = timestampLogAppend
+		}
+	}
+	return to
+}
+
+func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
+	switch {
+	case s.Compact && s.Delete:
+		return v1alpha1.CleanupCompactDelete
+	case s.Compact:
+		return v1alpha1.CleanupCompact
+	default:
+		return v1alpha1.CleanupDelete
+	}
+}
+
+func compression(s topicconfig.Settings) *v1alpha1.Compression {
+	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
+	switch {
+	case s.KeepCodec:
+		c.Type = compressionProducer
+	case s.Codec == compress.None:
+		c.Type = compressionNone
+	case s.CodecLevel != compress.LevelDefault:
+		level := int32(s.CodecLevel)
+		c.Level = &level
+	}
+	return c
+}
+
+func integer(value, base int) *int32 {
+	if value == base {
+		return nil
+	}
+	n := int32(value)
+	return &n
+}
+
+// duration writes a duration as the schema takes it: "-1s" for none, and at most durationMax.
+func duration(value, base time.Duration) *metav1.Duration {
+	switch {
+	case value == base:
+		return nil
+	case value == topicconfig.Unlimited:
+		return &metav1.Duration{Duration: -time.Second}
+	default:
+		return &metav1.Duration{Duration: min(value, durationMax)}
+	}
+}
+
+// maxLag has no word for "no limit" in the schema; the longest duration means it.
+func maxLag(value, base time.Duration) *metav1.Duration {
+	if value == topicconfig.Unlimited && base != topicconfig.Unlimited {
+		value = durationMax
+	}
+	return duration(value, base)
+}
+
+func size(value, base int64) *resource.Quantity {
+	if value == base {
+		return nil
+	}
+	return resource.NewQuantity(value, resource.BinarySI)
+}
+
+// nilIfZero leaves a group of fields out when none is set.
+func nilIfZero[T comparable](group T) *T {
+	var zero T
+	if group == zero {
+		return nil
+	}
+	return &group
+}

@@ -1,0 +1,109 @@
+package metadata
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func TestTopicResourceOfAKafkaRequest(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		request NewTopic
+		cluster *v1alpha1.LogCluster
+		want    string
+	}{
+		{
+			"the cluster's defaults stay unsaid", NewTopic{Name: "orders", Partitions: -1, Replicas: -1},
+			clusterWith(settingsOf(t, everything)),
+			`{metadata: {name: orders}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete}}`,
+		},
+		{
+			"a name that is no DNS name", NewTopic{Name: "My_Topic", Partitions: 3, Replicas: 1}, nil,
+			`{metadata: {name: my-topic-36e68ddf}, spec: {cluster: demo, topicName: My_Topic, partitions: 3, replicas: 1, reclaimPolicy: Delete}}`,
+		},
+		{
+			"properties", NewTopic{Name: "t", Partitions: 1, Replicas: -1, Properties: map[string]string{
+				"cleanup.policy": "compact", "compression.type": "zstd", "compression.zstd.level": "7", "segment.ms": "1000",
+			}}, nil,
+			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete, cleanupPolicy: Compact,
+			  compression: {type: zstd, level: 7}, segment: {maxAge: 1s}}}`,
+		},
+		{
+			"Kafka's default is written where the cluster has another",
+			NewTopic{Name: "t", Partitions: 1, Replicas: -1, Properties: map[string]string{
+				"compression.type": "producer", "max.compaction.lag.ms": "9223372036854775807", "cleanup.policy": "delete",
+			}}, clusterWith(settingsOf(t, everything)),
+			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete, cleanupPolicy: Delete,
+			  compaction: {maxLag: 999999h}, compression: {type: producer}}}`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := TopicResource(test.request, "demo", oneReplicaEnough(test.cluster))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &v1alpha1.Topic{}
+			if err := yaml.Unmarshal([]byte(`{apiVersion: heartwood.dev/v1alpha1, kind: Topic, `+test.want[1:]), want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("resource (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func oneReplicaEnough(cluster *v1alpha1.LogCluster) *v1alpha1.LogCluster {
+	if cluster != nil {
+		cluster.Spec.TopicDefaults.MinInSyncReplicas = nil
+	}
+	return cluster
+}
+
+func TestTopicResourceRefusals(t *testing.T) {
+	for _, test := range []struct {
+		request NewTopic
+		kind    error
+		words   string
+	}{
+		{NewTopic{Name: "a b", Partitions: 1, Replicas: 1}, ErrInvalidTopicName, `"a b"`},
+		{NewTopic{Name: "t", Partitions: 0, Replicas: 1}, ErrInvalidPartitions, "0, 1 to 10000 are allowed"},
+		{NewTopic{Name: "t", Partitions: -2, Replicas: 1}, ErrInvalidPartitions, "-2"},
+		{NewTopic{Name: "t", Partitions: 10001, Replicas: 1}, ErrInvalidPartitions, "10001"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 0}, ErrInvalidReplication, "0, at least 1"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 3}, ErrInvalidReplication, "set replicas: 1"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"segment.bytes": "1"}}, ErrInvalidSettings, "segment.bytes"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"no.such": "1"}}, ErrInvalidSettings, "no.such"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"min.insync.replicas": "2"}}, ErrInvalidSettings,
+			"min.insync.replicas (2) is above the number of replicas (1)"},
+	} {
+		_, err := TopicResource(test.request, "demo", nil)
+		if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.words) {
+			t.Errorf("%+v:\n got %v\nwant %v with %q", test.request, err, test.kind, test.words)
+		}
+	}
+}
+
+// TestDurationsStayInTheSchema: Kafka takes 292 million years, the CRD six digits of hours.
+func TestDurationsStayInTheSchema(t *testing.T) {
+	for property, field := range map[string]func(v1alpha1.TopicSettings) time.Duration{
+		"delete.retention.ms":   func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.TombstoneRetention.Duration },
+		"min.compaction.lag.ms": func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.MinLag.Duration },
+		"segment.ms":            func(s v1alpha1.TopicSettings) time.Duration { return s.Segment.MaxAge.Duration },
+	} {
+		topic, err := TopicResource(NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{property: "9223372036854775807"}}, "demo", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := field(topic.Spec.TopicSettings); got != durationMax {
+			t.Errorf("%s is written as %s, want %s", property, got, durationMax)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package metadata
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+)
+
+// ID is a topic id: 16 bytes, as Kafka sends it. In Kubernetes it is the Topic's metadata.uid.
+type ID [16]byte
+
+// idTextBytes is the length of an ID as text: 16 bytes in base64 without padding.
+const idTextBytes = 22
+
+// idEncoding is strict: of the 22 characters' 132 bits 4 are unused, and two texts for one id would make two topics of it.
+var idEncoding = base64.RawURLEncoding.Strict()
+
+// NewID makes a random id (a UUID of version 4, as Kafka's are), never one that begins with a dash: tools would take its text
+// for an option.
+func NewID() ID {
+	for {
+		var id ID
+		_, _ = rand.Read(id[:]) // never fails, says its documentation
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if id.String()[0] != '-' {
+			return id
+		}
+	}
+}
+
+// ParseID reads an id as Kafka's tools print it: 22 characters of URL-safe base64.
+func ParseID(text string) (ID, error) {
+	var id ID
+	if len(text) != idTextBytes {
+		return id, fmt.Errorf("parse id %.40q: want %d characters of URL-safe base64, got %d", text, idTextBytes, len(text))
+	}
+	if _, err := idEncoding.Decode(id[:], []byte(text)); err != nil {
+		return ID{}, fmt.Errorf("parse id %q: %w", text, err)
+	}
+	return id, nil
+}
+
+// String returns the id as Kafka's tools print it.
+func (id ID) String() string { return idEncoding.EncodeToString(id[:]) }

@@ -1,0 +1,221 @@
+package metadata
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+func settingsOf(t *testing.T, text string) v1alpha1.TopicSettings {
+	t.Helper()
+	var settings v1alpha1.TopicSettings
+	if err := yaml.UnmarshalStrict([]byte(text), &settings); err != nil {
+		t.Fatal(err)
+	}
+	return settings
+}
+
+func clusterWith(defaults v1alpha1.TopicSettings) *v1alpha1.LogCluster {
+	return &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{TopicDefaults: &defaults}}
+}
+
+const everything = `
+minInSyncReplicas: 2
+cleanupPolicy: CompactDelete
+compaction: {minDirtyPercent: 10, minLag: 1s, maxLag: 1m, tombstoneRetention: 2h}
+compression: {type: zstd, level: 9}
+retention: {time: 48h, size: 1Gi}
+segment: {size: 64Mi, maxAge: 10m}
+maxMessageSize: 2Mi
+timestampType: LogAppendTime
+`
+
+func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
+	want := topicconfig.Settings{
+		Delete: true, Compact: true, MinDirtyPercent: 10, MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
+		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
+		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
+		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2,
+	}
+	got, err := ResolveSettings(settingsOf(t, everything), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("as the topic's own (-want +got):\n%s", diff)
+	}
+	got, err = ResolveSettings(v1alpha1.TopicSettings{}, clusterWith(settingsOf(t, everything)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("as the cluster's defaults (-want +got):\n%s", diff)
+	}
+}
+
+// TestTopicOverridesClusterOverridesKafka sets one field in each of the two and looks at the rest.
+func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
+	cluster := clusterWith(settingsOf(t, `{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
+	got, err := ResolveSettings(settingsOf(t, `{compaction: {minLag: 1s}, compression: {type: gzip}}`), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := topicconfig.Default()
+	want.MinDirtyPercent, want.MinLag = 20, time.Second
+	want.KeepCodec, want.Codec = false, compress.Gzip // and not the level of the cluster's zstd
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	got, err = ResolveSettings(v1alpha1.TopicSettings{}, nil)
+	if err != nil || got != topicconfig.Default() {
+		t.Errorf("a topic that sets nothing: %+v, %v", got, err)
+	}
+}
+
+func TestAgesWithoutALimit(t *testing.T) {
+	for _, text := range []string{`{retention: {time: -1s, size: -1}}`, `{retention: {time: 999999h, size: "-1"}}`} {
+		got, err := ResolveSettings(settingsOf(t, text), clusterWith(settingsOf(t, `{retention: {time: 1h, size: 5}}`)))
+		if err != nil || got.RetentionTime != topicconfig.Unlimited || got.RetentionBytes != topicconfig.Unlimited {
+			t.Errorf("%s: %s, %d, %v", text, got.RetentionTime, got.RetentionBytes, err)
+		}
+	}
+}
+
+// TestBadSettingsNameTheirField: what the CRD's rules let through, or a resource written past them.
+func TestBadSettingsNameTheirField(t *testing.T) {
+	for text, want := range map[string]string{
+		`{minInSyncReplicas: 0}`:                 `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
+		`{cleanupPolicy: Shrink}`:                `spec.cleanupPolicy: Unsupported value: "Shrink": supported values: "Delete", "Compact", "CompactDelete"`,
+		`{compaction: {minDirtyPercent: 101}}`:   `spec.compaction.minDirtyPercent: Invalid value: 101: must be 0 to 100`,
+		`{compaction: {minLag: -1s}}`:            `spec.compaction.minLag: Invalid value: "-1s": must be at least 0s`,
+		`{compaction: {minLag: 2h, maxLag: 1h}}`: `spec.compaction.minLag: Invalid value: "2h0m0s": with the cluster's topicDefaults: min.compaction.lag.ms (7200000) is above max.compaction.lag.ms (3600000)`,
+		`{compression: {type: brotli}}`:          `spec.compression.type: Invalid value: "brotli": `,
+		`{compression: {type: zstd, level: 23}}`: `spec.compression.level: Invalid value: 23: `,
+		`{segment: {size: 100}}`:                 `spec.segment.size: Invalid value: "100": must be 1024 to 2147483647 bytes`,
+		`{segment: {maxAge: 0s}}`:                `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
+		`{maxMessageSize: 4Gi}`:                  `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
+		`{retention: {size: 10E}}`:               `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
+		`{timestampType: Now}`:                   `spec.timestampType: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`,
+	} {
+		_, err := ResolveSettings(settingsOf(t, text), nil)
+		if !errors.Is(err, ErrInvalidSettings) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
+		}
+	}
+	_, err := ResolveSettings(v1alpha1.TopicSettings{}, clusterWith(settingsOf(t, `{segment: {size: 1}}`)))
+	if err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.segment.size: ") {
+		t.Errorf("a bad default of the cluster: %v", err)
+	}
+}
+
+func TestResolveTopicAndCleaner(t *testing.T) {
+	topic := &v1alpha1.Topic{}
+	topic.Name, topic.Spec.TopicName = "consumer-offsets", "__consumer_offsets"
+	got, err := ResolveTopic(topic, nil)
+	if err != nil || got.Name != "__consumer_offsets" || !got.Internal || !got.RetainData {
+		t.Errorf("topic %+v, %v", got, err)
+	}
+	topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+	if got, _ = ResolveTopic(topic, nil); got.RetainData {
+		t.Error("the reclaim policy Delete retains")
+	}
+	if budget := ResolveCleaner(nil); budget != (CleanerBudget{Workers: 1, MemoryBytes: 128 << 20}) {
+		t.Errorf("default budget %+v", budget)
+	}
+	var cluster v1alpha1.LogCluster
+	if err := yaml.Unmarshal([]byte(`spec: {cleaner: {workers: 0, memory: 16Mi, ioRate: 1M}}`), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	if budget := ResolveCleaner(&cluster); budget != (CleanerBudget{0, 16 << 20, 1e6}) {
+		t.Errorf("budget %+v", budget)
+	}
+}
+
+func TestReplicasComeFromTopicThenCluster(t *testing.T) {
+	three := clusterWith(settingsOf(t, `{replicas: 3}`))
+	for _, test := range []struct {
+		topic   string
+		cluster *v1alpha1.LogCluster
+		want    int
+	}{{`{replicas: 2}`, three, 2}, {`{}`, three, 3}, {`{}`, nil, 1}, {`{}`, &v1alpha1.LogCluster{}, 1}} {
+		if got := Replicas(settingsOf(t, test.topic), test.cluster); got != test.want {
+			t.Errorf("%s: %d replicas, want %d", test.topic, got, test.want)
+		}
+	}
+	err := CheckReplicas(3)
+	const want = "spec.replicas: Invalid value: 3: this version keeps one replica of each partition; " +
+		"replication comes with a later one; set replicas: 1"
+	if !errors.Is(err, ErrInvalidReplication) || err.Error() != want {
+		t.Errorf("3 replicas: %v", err)
+	}
+}
+
+// TestSettingsComeBackFromTheirResource writes random settings over random defaults, and reads them again.
+func TestSettingsComeBackFromTheirResource(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		defaults := ResourceSettings(randomSettings(random), topicconfig.Default())
+		cluster := clusterWith(defaults)
+		base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		want := randomSettings(random)
+		resource := ResourceSettings(want, base)
+		text, err := yaml.Marshal(resource)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		got, err := ResolveSettings(settingsOf(t, string(text)), cluster)
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, text)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d: settings changed on their way (-want +got):\n%s\n%s", seed, diff, text)
+		}
+		if same := ResourceSettings(base, base); same != (v1alpha1.TopicSettings{}) {
+			t.Fatalf("seed %d: what equals the default is written: %+v", seed, same)
+		}
+	}
+}
+
+func randomSettings(random *rand.Rand) topicconfig.Settings {
+	s := topicconfig.Default()
+	some := func(change func()) {
+		if random.IntN(2) == 0 {
+			change()
+		}
+	}
+	milliseconds := func(lowest int64) time.Duration { return time.Duration(lowest+random.Int64N(1e9)) * time.Millisecond }
+	some(func() { s.Delete, s.Compact = false, true })
+	some(func() { s.Compact = true })
+	some(func() { s.MinDirtyPercent = random.IntN(101) })
+	some(func() { s.MinLag = milliseconds(0) })
+	some(func() { s.MaxLag = s.MinLag + milliseconds(1) })
+	some(func() { s.TombstoneRetention = milliseconds(0) })
+	some(func() { s.KeepCodec, s.Codec = false, compress.Codec(random.IntN(5)) })
+	some(func() { s.RetentionTime = milliseconds(0) })
+	some(func() { s.RetentionTime = topicconfig.Unlimited })
+	some(func() { s.RetentionBytes = random.Int64N(1 << 40) })
+	some(func() { s.SegmentBytes = topicconfig.SegmentBytesMin + random.Int64N(1<<30) })
+	some(func() { s.SegmentAge = milliseconds(1) })
+	some(func() { s.MessageBytesMax = random.IntN(1 << 30) })
+	some(func() { s.TimestampType = record.LogAppendTime })
+	some(func() { s.MinInSyncReplicas = 1 + random.IntN(15) })
+	if lowest, highest, standard, ok := s.Codec.Levels(); ok {
+		if level := max(lowest, -20) + random.IntN(highest); level <= highest && level != standard {
+			some(func() { s.CodecLevel = level })
+		}
+	}
+	return s
+}
