@@ -13,4 +13,14 @@ type Settings struct {
 
 // Cluster returns the objects that make a LogCluster run, in the order they are to be applied: ServiceAccount, Role,
 // RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet.
-func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object { panic("unwritten") }
+func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
+	return []client.Object{
+		serviceAccount(cluster),
+		role(cluster),
+		roleBinding(cluster),
+		brokersService(cluster),
+		bootstrapService(cluster),
+		podDisruptionBudget(cluster),
+		statefulSet(cluster, settings),
+	}
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# assets.sh [--key]: prints a folder with etcd and kube-apiserver, for KUBEBUILDER_ASSETS. Builds them from Go modules when
+# they are not there: about 4 minutes of CPU, once.
+#
+# The folder lies in the user's cache, under a key made of all that goes into the programs, so a change of recipe builds anew
+# and a checkout shares with the next. --key prints that key, for a CI cache. HEARTWOOD_CACHE names another cache folder.
+set -euo pipefail
+cd "$(dirname "$0")"
+export GOTOOLCHAIN=local GOWORK=off GOFLAGS= CGO_ENABLED=0
+
+programs=(go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver)
+
+recipe_key() {
+  { cat go.mod go.sum assets.sh; go env GOVERSION GOOS GOARCH; } | git hash-object --stdin | cut -c1-16
+}
+cache_folder() {
+  case $(go env GOOS) in
+    darwin) echo "${HEARTWOOD_CACHE:-$HOME/Library/Caches/heartwood}" ;;
+    *) echo "${HEARTWOOD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/heartwood}" ;;
+  esac
+}
+# ldflags stamps the version, or the API server would take itself for v0.0.0 and refuse its own feature gates.
+ldflags() {
+  local version package=k8s.io/component-base/version
+  version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  IFS=. read -r major minor _ <<<"${version#v}"
+  echo "-s -w -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor" \
+    "-X $package.gitTreeState=clean -X $package.buildDate=1970-01-01T00:00:00Z"
+}
+build() { # FOLDER
+  local flags program name
+  flags=$(ldflags)
+  for program in "${programs[@]}"; do
+    name=$(basename "$program")
+    [ "$name" = v3 ] && name=etcd
+    echo "building $name (about 2 minutes of CPU, once)" >&2
+    nice go build -trimpath -ldflags "$flags" -o "$1/$name" "$program" >&2
+  done
+}
+
+key=$(recipe_key)
+[ "${1-}" = --key ] && { echo "$key"; exit 0; }
+cache=$(cache_folder)
+assets=$cache/kubetools-$key
+mkdir -p "$cache"
+# One builds, others wait. A folder is there whole or not at all: it is renamed into place.
+exec 9>"$cache/kubetools.lock"
+! command -v flock >/dev/null || flock 9
+if [ ! -d "$assets" ]; then
+  fresh=$(mktemp -d "$cache/kubetools-building.XXXXXX")
+  trap 'rm -rf "$fresh"' EXIT
+  build "$fresh"
+  chmod 755 "$fresh"
+  mv "$fresh" "$assets"
+fi
+echo "$assets"

@@ -1,0 +1,78 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// LabelCluster is on all that belongs to a LogCluster and holds its name.
+const LabelCluster = "heartwood.dev/cluster"
+
+// portHTTP serves metrics, health and the partition report of every broker.
+const portHTTP = 9644
+
+// portKafkaDefault is the listener's port when the LogCluster names none.
+const portKafkaDefault = 9092
+
+// Names of ports and of the volume.
+const (
+	portNameKafka = "kafka"
+	portNameHTTP  = "http" // Prometheus scrapes the port of this name
+	volumeData    = "data"
+)
+
+// BrokersName is the StatefulSet of the brokers, and their ServiceAccount, Role and RoleBinding. Pods are called after it, with
+// the node id at the end.
+func BrokersName(cluster string) string { return cluster + "-broker" }
+
+// LeaseName is the Lease by which a broker says that it lives.
+func LeaseName(cluster string, broker int32) string {
+	return fmt.Sprintf("%s-%d", BrokersName(cluster), broker)
+}
+
+// Bootstrap is the address that clients start from.
+func Bootstrap(cluster *v1alpha1.LogCluster) string {
+	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace, portKafka(cluster))
+}
+
+// HTTPAddress is host:port of a broker's HTTP endpoint.
+func HTTPAddress(cluster, namespace string, broker int32) string {
+	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster), namespace, portHTTP)
+}
+
+func headlessName(cluster string) string  { return cluster + "-brokers" }
+func bootstrapName(cluster string) string { return cluster + "-bootstrap" }
+
+func portKafka(cluster *v1alpha1.LogCluster) int32 {
+	if listeners := cluster.Spec.Listeners; listeners != nil && listeners.Port != 0 {
+		return listeners.Port
+	}
+	return portKafkaDefault
+}
+
+// selector finds a cluster's broker pods. It can never change: a StatefulSet's selector is immutable.
+func selector(cluster *v1alpha1.LogCluster) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name":      "heartwood",
+		"app.kubernetes.io/instance":  cluster.Name,
+		"app.kubernetes.io/component": "broker",
+	}
+}
+
+// Labels are on every object of a cluster.
+func Labels(cluster *v1alpha1.LogCluster) map[string]string {
+	labels := selector(cluster)
+	maps.Copy(labels, map[string]string{
+		"app.kubernetes.io/managed-by": "heartwood-operator",
+		LabelCluster:                   cluster.Name,
+	})
+	return labels
+}
+
+func metadata(cluster *v1alpha1.LogCluster, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace, Labels: Labels(cluster)}
+}

@@ -1,0 +1,33 @@
+package render
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// role allows brokers what internal/metadata/kube does, and no more: watch the metadata, keep a Lease, say what they serve,
+// make and delete Topics for Kafka's admin clients. A broker can change the Leases of its own cluster only; making one
+// cannot be bound to a name, as RBAC does not see names on create.
+func role(cluster *v1alpha1.LogCluster) *rbacv1.Role {
+	var leases []string
+	for id := range cluster.Spec.Brokers {
+		leases = append(leases, LeaseName(cluster.Name, id))
+	}
+	heartwood, coordination := []string{v1alpha1.GroupVersion.Group}, []string{"coordination.k8s.io"}
+	return &rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"},
+		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
+		Rules: []rbacv1.PolicyRule{
+			{
+				APIGroups: heartwood, Resources: []string{"logclusters", "topics", "partitions"},
+				Verbs: []string{"get", "list", "watch"},
+			},
+			{APIGroups: heartwood, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
+			{APIGroups: heartwood, Resources: []string{"partitions/status"}, Verbs: []string{"get", "update"}},
+			{APIGroups: coordination, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create"}},
+			{APIGroups: coordination, Resources: []string{"leases"}, ResourceNames: leases, Verbs: []string{"update"}},
+		},
+	}
+}

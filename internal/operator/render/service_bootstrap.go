@@ -1,0 +1,21 @@
+package render
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// bootstrapService is the address clients start from: any broker that is ready answers there.
+func bootstrapService(cluster *v1alpha1.LogCluster) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metadata(cluster, bootstrapName(cluster.Name)),
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeClusterIP,
+			Selector: selector(cluster),
+			Ports:    []corev1.ServicePort{servicePort(portNameKafka, portKafka(cluster))},
+		},
+	}
+}
