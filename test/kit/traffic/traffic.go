@@ -1,0 +1,126 @@
+package traffic
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/ledger"
+)
+
+// fillerBytes of noise make a value large enough to fill segments, whatever the codec.
+const fillerBytes = 100
+
+// Updates is a load: every key is written once a round, and the last round deletes every DeleteEvery-th key.
+type Updates struct {
+	Topic       string
+	Keys        int
+	Rounds      int
+	DeleteEvery int    // 0: none is deleted
+	Seed        uint64 // of the noise in the values
+}
+
+// Produce sends the load and waits until all of it is acknowledged, or one record is refused.
+func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	noise := rand.New(rand.NewPCG(load.Seed, 0))
+	for round := range load.Rounds {
+		for key := range load.Keys {
+			deleted := load.DeleteEvery > 0 && round == load.Rounds-1 && key%load.DeleteEvery == 0
+			send(ctx, client, book, record(load.Topic, key, round, deleted, noise), cancel)
+		}
+	}
+	if err := client.Flush(ctx); err != nil {
+		return fmt.Errorf("produce to %s: %w", load.Topic, context.Cause(ctx))
+	}
+	return context.Cause(ctx)
+}
+
+// send hands a record to the client; refused is told when the log does not take it.
+func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record, refused context.CancelCauseFunc) {
+	book.Sent(r)
+	client.Produce(ctx, r, func(r *kgo.Record, err error) {
+		if err != nil {
+			refused(fmt.Errorf("produce key %s: %w", r.Key, err))
+			return
+		}
+		book.Acknowledged(r)
+	})
+}
+
+func record(topic string, key, round int, deleted bool, noise *rand.Rand) *kgo.Record {
+	r := &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "key-%06d", key)}
+	if deleted {
+		return r
+	}
+	filler := make([]byte, fillerBytes)
+	for i := range filler {
+		filler[i] = byte(noise.Uint32())
+	}
+	r.Value = fmt.Appendf(nil, "round %d of key %d: %s", round, key, hex.EncodeToString(filler))
+	return r
+}
+
+// Stream sends updates of keys, round after round, until ctx ends, and then waits for nothing: what has no answer by then stays
+// unacknowledged. It returns how many records it handed over.
+func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
+	noise := rand.New(rand.NewPCG(load.Seed, 1))
+	var handed atomic.Int64
+	for round := load.Rounds; ctx.Err() == nil; round++ {
+		for key := 0; key < load.Keys && ctx.Err() == nil; key++ {
+			send(ctx, client, book, record(load.Topic, key, round, false, noise), func(error) {})
+			handed.Add(1)
+		}
+	}
+	return handed.Load()
+}
+
+// ReadAll reads all partitions of a topic, from the beginning to where they end when it is called.
+//
+// It knows the end by the offset of the last record, which the cleaner never takes: it lies in the active segment.
+func ReadAll(ctx context.Context, bootstrap []string, topic string, opts ...kgo.Opt) ([]*kgo.Record, error) {
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("make a consumer: %w", err)
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the end offsets of %s: %w", topic, err)
+	}
+	remaining := map[int32]int64{}
+	ends.Each(func(end kadm.ListedOffset) {
+		if end.Offset > 0 {
+			remaining[end.Partition] = end.Offset
+		}
+	})
+	return readUntil(ctx, client, remaining)
+}
+
+func readUntil(ctx context.Context, client *kgo.Client, remaining map[int32]int64) ([]*kgo.Record, error) {
+	var read []*kgo.Record
+	for len(remaining) > 0 {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, fmt.Errorf("read to the ends %v: %w", remaining, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			read = append(read, r)
+			if end, ok := remaining[r.Partition]; ok && r.Offset+1 >= end {
+				delete(remaining, r.Partition)
+			}
+		})
+	}
+	return read, nil
+}

@@ -1,0 +1,184 @@
+package smoke
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/traffic"
+)
+
+const cluster = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: smoke}
+spec: {brokers: 1}
+`
+
+const partitions = 2
+
+// tickets has segments so small that a few megabytes give the cleaner work.
+var tickets = fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec:
+  cluster: smoke
+  partitions: %d
+  cleanupPolicy: Compact
+  compaction: {minDirtyPercent: 20}
+  compression: {type: zstd, level: 3}
+  segment: {size: 256Ki}
+`, partitions)
+
+func producer(t *testing.T, bootstrap []string) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
+		kgo.ProducerBatchMaxBytes(64<<10), kgo.MaxBufferedRecords(1000),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// checkTopic reads the topic whole, compares it with the ledger and returns how many records it holds.
+func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	read, err := traffic.ReadAll(ctx, bootstrap, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Check(read); err != nil {
+		t.Fatalf("after %d acknowledged records: %v", book.Count(), err)
+	}
+	return len(read)
+}
+
+// The main job of issue 2: topic manifests in, a running compacting log out.
+func TestManifestsInCompactingLogOut(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, 1, cluster, tickets)
+	p := start(t, s.args()...)
+	bootstrap, lines := p.ready(t)
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "tickets") }) {
+		t.Errorf("no line names the topic: %q", lines)
+	}
+	if !slices.Equal(bootstrap, []string{s.listen}) {
+		t.Errorf("bootstrap is %v, want %s", bootstrap, s.listen)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, body := s.get(t, path); status != 200 {
+			t.Errorf("GET %s: %d %s", path, status, body)
+		}
+	}
+
+	book := ledger.New()
+	load := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: 1}
+	if err := traffic.Produce(t.Context(), producer(t, bootstrap), book, load); err != nil {
+		t.Fatal(err)
+	}
+	waitForCleans(t, s)
+	held := checkTopic(t, bootstrap, "tickets", book)
+	if held >= book.Count() {
+		t.Errorf("%d records were sent and %d are still there: nothing was compacted", book.Count(), held)
+	}
+	checkReport(t, s)
+
+	if code := p.stop(t, syscall.SIGINT); code != 0 {
+		t.Errorf("Ctrl-C ends it with code %d", code)
+	}
+	bootstrap, _ = start(t, s.args()...).ready(t)
+	if again := checkTopic(t, bootstrap, "tickets", book); again > held {
+		t.Errorf("%d records before the restart, %d after it: cleaned records are back", held, again)
+	}
+}
+
+// waitForCleans waits until the metrics say that every partition was cleaned and that it freed something. A log that was never
+// cleaned has a dirty ratio of 1.
+func waitForCleans(t *testing.T, s setup) {
+	t.Helper()
+	until(t.Context(), t, func() string {
+		m := s.metrics(t)
+		for partition := range partitions {
+			runs, found := m.value("cleaner_runs_total", "tickets", partition, "result", "success")
+			ratio, foundRatio := m.value("log_dirty_ratio", "tickets", partition)
+			reclaimed, foundReclaimed := m.value("cleaner_reclaimed_bytes_total", "tickets", partition)
+			removed, foundRemoved := m.value("cleaner_removed_records_total", "tickets", partition)
+			if !found || !foundRatio || !foundReclaimed || !foundRemoved {
+				return fmt.Sprintf("metrics of partition %d: runs %t, dirty ratio %t, reclaimed %t, removed %t",
+					partition, found, foundRatio, foundReclaimed, foundRemoved)
+			}
+			if runs < 1 || ratio > 0.2 || reclaimed <= 0 || removed <= 0 {
+				return fmt.Sprintf("partition %d: %v runs, dirty ratio %v, %v bytes reclaimed, %v records removed",
+					partition, runs, ratio, reclaimed, removed)
+			}
+		}
+		return ""
+	})
+}
+
+// checkReport compares GET /api/v1/partitions with what is known of the topic by now.
+func checkReport(t *testing.T, s setup) {
+	t.Helper()
+	var answer report.Partitions
+	s.getJSON(t, "/api/v1/partitions", &answer)
+	seen := 0
+	for _, row := range answer.Partitions {
+		if row.Topic != "tickets" {
+			continue
+		}
+		seen++
+		if !row.Leader || row.LogEndOffset == 0 || row.HighWatermark != row.LogEndOffset || row.SizeBytes == 0 {
+			t.Errorf("partition %d: %+v", row.Partition, row)
+		}
+		if row.Compaction == nil || row.Compaction.Runs["success"] == 0 || row.Compaction.LastSuccess == nil {
+			t.Errorf("partition %d tells nothing of its clean: %+v", row.Partition, row.Compaction)
+		}
+	}
+	if seen != partitions {
+		t.Errorf("%d rows for the %d partitions of tickets", seen, partitions)
+	}
+}
+
+// Manifests are watched: a topic added to the folder is there without a restart.
+func TestAManifestAddedLaterIsApplied(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, 3, cluster, tickets)
+	bootstrap, _ := start(t, s.args()...).ready(t)
+	if len(bootstrap) != 3 {
+		t.Errorf("bootstrap of three brokers is %v", bootstrap)
+	}
+	s.apply(t, "orders.yaml", strings.ReplaceAll(tickets, "name: tickets", "name: orders"))
+
+	client := producer(t, bootstrap)
+	admin := kadm.NewClient(client)
+	until(t.Context(), t, func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		topics, err := admin.ListTopics(ctx, "orders")
+		if err != nil {
+			return err.Error()
+		}
+		if err := topics.Error(); err != nil || len(topics["orders"].Partitions) != partitions {
+			return fmt.Sprintf("orders has %d partitions: %v", len(topics["orders"].Partitions), err)
+		}
+		return ""
+	})
+	book := ledger.New()
+	if err := traffic.Produce(t.Context(), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
+		t.Fatal(err)
+	}
+	checkTopic(t, bootstrap, "orders", book)
+}

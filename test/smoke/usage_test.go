@@ -1,0 +1,55 @@
+package smoke
+
+import (
+	"strings"
+	"testing"
+)
+
+// Wrong flags and manifests end with code 2, and the message names field, value and what is allowed.
+func TestWrongInputEndsWithCode2(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		topic string // replaces part of the tickets manifest
+		with  string
+		args  []string
+		begin string   // of the message
+		parts []string // of the message
+	}{
+		"level out of the codec's range": {
+			topic: "level: 3", with: "level: 30", begin: "spec.compression", parts: []string{"30", "-131072 to 22", "cluster.yaml"},
+		},
+		"unknown field": {
+			topic: "cleanupPolicy", with: "cleanUpPolicy", begin: "spec.cleanUpPolicy", parts: []string{"cluster.yaml"},
+		},
+		"policy of no such name": {
+			topic: "Compact\n", with: "Shred\n", begin: "spec.cleanupPolicy", parts: []string{"Shred", "CompactDelete"},
+		},
+		"unknown flag":         {args: []string{"--broker", "1"}, parts: []string{"--broker"}},
+		"flag without a value": {args: []string{"--brokers", "none"}, parts: []string{"--brokers", "none"}},
+		"value out of range":   {args: []string{"--brokers", "0"}, parts: []string{"--brokers", "0", "1 to"}},
+		"address of no form":   {args: []string{"--listen", "nowhere"}, parts: []string{"listen", "nowhere"}},
+		"no such manifest":     {args: []string{"-f", "/does/not/exist.yaml"}, parts: []string{"/does/not/exist.yaml"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := tickets
+			if test.topic != "" {
+				topic = strings.Replace(tickets, test.topic, test.with, 1)
+			}
+			p := start(t, append(newSetup(t, 1, cluster, topic).args(), test.args...)...)
+			code, message := p.wait(t), p.stderr.String()
+			if code != 2 {
+				t.Errorf("ended with code %d: %s", code, message)
+			}
+			if !strings.HasPrefix(message, test.begin) {
+				t.Errorf("the message does not begin with %q: %s", test.begin, message)
+			}
+			for _, part := range test.parts {
+				if !strings.Contains(message, part) {
+					t.Errorf("the message lacks %q: %s", part, message)
+				}
+			}
+		})
+	}
+}
