@@ -21,12 +21,16 @@ const (
 	ReasonNotEnoughBrokers = "NotEnoughBrokers"
 	// ReasonTopicNameTaken: an older Topic of the same LogCluster has the same topicName.
 	ReasonTopicNameTaken = "TopicNameTaken"
+	// ReasonInvalidSettings: the settings contradict those that the LogCluster gives by default.
+	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonUnsupported: this version cannot do what the spec asks; the message says what.
 	ReasonUnsupported = "Unsupported"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
 	// ReasonLeaderOffline: no replica of the Partition that may lead it is up.
 	ReasonLeaderOffline = "LeaderOffline"
+	// ReasonReplicaLost: the only replica that may lead the Partition returned with an empty disk.
+	ReasonReplicaLost = "ReplicaLost"
 	// ReasonLeaderStarting: the leader is elected but does not serve yet.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.

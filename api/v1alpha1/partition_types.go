@@ -57,6 +57,10 @@ type PartitionStatus struct {
 	// LeaderEpoch grows with each election.
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
+	// LeaderDirectory is the directory id of the disk that the leader was elected with, also after it went down: who returns
+	// with another disk has lost the records. The operator writes it.
+	// +optional
+	LeaderDirectory string `json:"leaderDirectory,omitempty"`
 	// ISR are the in-sync replicas.
 	// +optional
 	// +listType=atomic

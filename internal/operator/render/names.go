@@ -9,9 +9,6 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// LabelCluster is on all that belongs to a LogCluster and holds its name.
-const LabelCluster = "heartwood.dev/cluster"
-
 // portHTTP serves metrics, health and the partition report of every broker.
 const portHTTP = 9644
 
@@ -28,11 +25,6 @@ const (
 // BrokersName is the StatefulSet of the brokers, and their ServiceAccount, Role and RoleBinding. Pods are called after it, with
 // the node id at the end.
 func BrokersName(cluster string) string { return cluster + "-broker" }
-
-// LeaseName is the Lease by which a broker says that it lives.
-func LeaseName(cluster string, broker int32) string {
-	return fmt.Sprintf("%s-%d", BrokersName(cluster), broker)
-}
 
 // Bootstrap is the address that clients start from.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
@@ -68,7 +60,7 @@ func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	labels := selector(cluster)
 	maps.Copy(labels, map[string]string{
 		"app.kubernetes.io/managed-by": "heartwood-operator",
-		LabelCluster:                   cluster.Name,
+		v1alpha1.LabelCluster:          cluster.Name,
 	})
 	return labels
 }

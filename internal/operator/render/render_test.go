@@ -102,8 +102,8 @@ func TestEveryObjectCanBeAppliedAndFound(t *testing.T) {
 		if kind.Kind == "" || kind.Version == "" {
 			t.Errorf("%T %s says no apiVersion or kind: server-side apply needs both", object, object.GetName())
 		}
-		if object.GetNamespace() != cluster.Namespace || object.GetLabels()[LabelCluster] != cluster.Name {
-			t.Errorf("%s %s is not in namespace %s with label %s", kind.Kind, object.GetName(), cluster.Namespace, LabelCluster)
+		if object.GetNamespace() != cluster.Namespace || object.GetLabels()[v1alpha1.LabelCluster] != cluster.Name {
+			t.Errorf("%s %s is not in namespace %s with label %s", kind.Kind, object.GetName(), cluster.Namespace, v1alpha1.LabelCluster)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestTheLongestClusterNameFitsWhatIsNamedAfterIt(t *testing.T) {
 	if got := len(BrokersName(cluster.Name)) + 11; got > 63 {
 		t.Errorf("label controller-revision-hash has %d characters", got)
 	}
-	for _, name := range []string{LeaseName(cluster.Name, 999), headlessName(cluster.Name), bootstrapName(cluster.Name)} {
+	for _, name := range []string{v1alpha1.BrokerLeaseName(cluster.Name, 999), headlessName(cluster.Name), bootstrapName(cluster.Name)} {
 		if len(name) > 63 {
 			t.Errorf("%s has %d characters: too long for a host name", name, len(name))
 		}

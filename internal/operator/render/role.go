@@ -13,7 +13,7 @@ import (
 func role(cluster *v1alpha1.LogCluster) *rbacv1.Role {
 	var leases []string
 	for id := range cluster.Spec.Brokers {
-		leases = append(leases, LeaseName(cluster.Name, id))
+		leases = append(leases, v1alpha1.BrokerLeaseName(cluster.Name, id))
 	}
 	heartwood, coordination := []string{v1alpha1.GroupVersion.Group}, []string{"coordination.k8s.io"}
 	return &rbacv1.Role{

@@ -1,0 +1,32 @@
+package v1alpha1
+
+import "strconv"
+
+// What the operator and the brokers agree on beside the fields of the resources: labels, annotations and names.
+const (
+	// LabelCluster is on all that belongs to a LogCluster, and holds its name: Pods, Services, broker Leases, Partitions.
+	LabelCluster = "heartwood.dev/cluster"
+
+	// AnnotationDirectory, on a broker's Lease, names the broker's disk. A broker whose disk is new has lost its records, and
+	// is not elected as if it had them.
+	AnnotationDirectory = "heartwood.dev/directory-id"
+	// AnnotationEndpoint, on a broker's Lease, is host:port of its Kafka listener, as clients are told.
+	AnnotationEndpoint = "heartwood.dev/endpoint"
+	// AnnotationRack, on a broker's Lease, is the broker's rack.
+	AnnotationRack = "heartwood.dev/rack"
+
+	// AnnotationAcceptDataLoss, on a Partition, lets the operator elect a leader that has lost the records: its value is the
+	// directory id of that leader's new disk, so that a consent counts once.
+	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
+)
+
+// BrokerLeaseName is the coordination Lease by which a broker says that it lives, in the LogCluster's namespace. Its
+// holderIdentity is empty after an orderly stop, its leaseTransitions are the broker's epoch (incarnation).
+func BrokerLeaseName(cluster string, broker int32) string {
+	return cluster + "-broker-" + strconv.Itoa(int(broker))
+}
+
+// PartitionName is the Partition resource of a Topic resource.
+func PartitionName(topic string, index int32) string {
+	return topic + "-" + strconv.Itoa(int(index))
+}
