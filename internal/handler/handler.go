@@ -2,31 +2,89 @@ package handler
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options of a Handler.
+// Options of a Handler. All but Logger must be set.
 type Options struct {
 	NodeID     int32
 	Image      func() *metadata.Image // the newest; never nil
 	Replicas   *replica.Set
 	Admin      metadata.Admin
 	ProducerID func() (int64, error) // a producer id that nobody has
+	Logger     *slog.Logger          // default: discards
 }
 
 // Handler answers Kafka requests; it is the wire.Handler of a broker.
-type Handler struct{}
+type Handler struct {
+	opts   Options
+	logger *slog.Logger
+	apis   []api // by key, with gaps where a key is not served
+	quota  *decodeQuota
+}
 
 // New returns a handler.
-func New(opts Options) *Handler { panic("unwritten") }
+func New(opts Options) *Handler {
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{opts: opts, logger: logger, apis: byKey(table()), quota: newDecodeQuota()}
+}
 
 // FrameMax implements wire.Handler.
-func (h *Handler) FrameMax(key int16) int { panic("unwritten") }
+func (h *Handler) FrameMax(key int16) int {
+	if a := h.api(key); a != nil {
+		return a.frameMax
+	}
+	return 0
+}
+
+// Flexible implements wire.Handler.
+func (h *Handler) Flexible(key, version int16) bool {
+	a := h.api(key)
+	return a != nil && a.isFlexible(version)
+}
+
+// errRefused closes a connection whose request cannot be answered in a form its client would understand.
+var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
+//
+// A version outside an API's range closes the connection, as Kafka does: the shape of an answer that the client asked for, and
+// that we do not know, cannot be guessed. ApiVersions alone is answered at any version, since this is how clients find out.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
-	panic("unwritten")
+	a := h.api(req.Key)
+	if a == nil {
+		return wire.Reply{}, fmt.Errorf("%w: api key %d is not served", errRefused, req.Key)
+	}
+	if !a.serves(req.Version) && req.Key != keyAPIVersions {
+		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name, req.Version, a.min, a.max)
+	}
+	return a.handle(h, ctx, req)
+}
+
+func (h *Handler) api(key int16) *api {
+	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
+		return nil
+	}
+	return &h.apis[key]
+}
+
+// reply encodes a response; its error is the first of the request's outcome.
+func reply(response kmsg.Response, result outcome) wire.Reply {
+	return wire.Reply{
+		// The header of an ApiVersions response never carries tags: its reader does not know yet whether we do.
+		Flexible: response.IsFlexible() && response.Key() != keyAPIVersions,
+		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
+		Error:    result.name,
+	}
 }

@@ -2,10 +2,14 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -39,25 +43,126 @@ type Reply struct {
 
 // Handler answers requests. An error closes the connection. Requests of one connection come one after the other.
 type Handler interface {
-	// FrameMax returns the largest frame taken for an API key, in bytes.
+	// FrameMax returns the largest frame taken for an API key, in bytes; 0 if the key is not served, which closes the
+	// connection, as Kafka does.
 	FrameMax(key int16) int
+	// Flexible tells whether the header of a request carries tagged fields (header v2, KIP-482).
+	Flexible(key, version int16) bool
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
-// Options of a Server.
+// Options of a Server. Handler and Listener must be set.
 type Options struct {
 	Listener net.Listener
 	Handler  Handler
-	Name     string // listener label of metrics
-	APIName  func(key int16) string
-	Registry prometheus.Registerer // may be nil
-	Logger   *slog.Logger
+	Name     string                 // listener label of metrics; default "kafka"
+	APIName  func(key int16) string // api label of metrics; default: the key's number
+	Registry prometheus.Registerer  // may be nil
+	Logger   *slog.Logger           // default: discards
+
+	ConnectionsMax int           // connections at once; default 10000
+	LargeBytesMax  int64         // bytes that frames above 1 MiB hold together, all connections; default 256 MiB
+	Idle           time.Duration // a connection that sends nothing for so long is closed; default 10 min, as Kafka
+	Stall          time.Duration // a frame or reply that does not move for so long closes the connection; default 30 s
+	Drain          time.Duration // after Serve's ctx ended, how long a reply may take to leave; default 5 s
+}
+
+func (o *Options) setDefaults() {
+	if o.Name == "" {
+		o.Name = "kafka"
+	}
+	if o.APIName == nil {
+		o.APIName = keyNumber
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.ConnectionsMax = defaulted(o.ConnectionsMax, 10_000)
+	// A frame of the largest size must fit, or its connection would wait for ever.
+	o.LargeBytesMax = max(frameBytesMax, defaulted(o.LargeBytesMax, 256<<20))
+	o.Idle = defaulted(o.Idle, 10*time.Minute)
+	o.Stall = defaulted(o.Stall, 30*time.Second)
+	o.Drain = defaulted(o.Drain, 5*time.Second)
+}
+
+func defaulted[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
 }
 
 // Server takes connections and hands their requests to a Handler.
-type Server struct{}
+type Server struct {
+	opts    Options
+	metrics *metrics
+	large   *semaphore.Weighted // bytes of frames above largeBytes
+	slots   chan struct{}       // one a connection
+	conns   sync.WaitGroup
+}
 
-// NewServer returns a server; Serve runs it until ctx ends, then stops taking requests, lets those in hand finish (their ctx is
-// cancelled, so long polls end), and joins every goroutine.
-func NewServer(opts Options) *Server              { panic("unwritten") }
-func (s *Server) Serve(ctx context.Context) error { panic("unwritten") }
+// NewServer returns a server; Serve runs it.
+func NewServer(opts Options) *Server {
+	opts.setDefaults()
+	return &Server{
+		opts:    opts,
+		metrics: newMetrics(opts.Registry, opts.Name),
+		large:   semaphore.NewWeighted(opts.LargeBytesMax),
+		slots:   make(chan struct{}, opts.ConnectionsMax),
+	}
+}
+
+// Serve runs until ctx ends, then stops taking requests, lets those in hand finish (their ctx is cancelled, so long polls end),
+// and joins every goroutine. It returns early, with an error, only if the listener fails.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
+	defer s.conns.Wait()
+	defer cancel()
+	defer stop()
+	for {
+		socket, err := s.opts.Listener.Accept()
+		switch {
+		case err == nil:
+			s.take(ctx, socket)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		default:
+			// Most likely out of file descriptors: they come back when connections end.
+			s.opts.Logger.Warn("accept failed", "listener", s.opts.Name, "error", err)
+			pause(ctx, acceptRetry)
+		}
+	}
+}
+
+const acceptRetry = 100 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// take starts a connection's goroutines, or refuses it.
+func (s *Server) take(ctx context.Context, socket net.Conn) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		s.metrics.rejected(rejectConnections)
+		s.opts.Logger.Warn("connection refused: too many", "remote", socket.RemoteAddr(), "limit", s.opts.ConnectionsMax)
+		_ = socket.Close()
+		return
+	}
+	s.metrics.connections.Inc()
+	s.conns.Go(func() {
+		newConnection(s, socket).serve(ctx)
+		s.metrics.connections.Dec()
+		<-s.slots
+	})
+}

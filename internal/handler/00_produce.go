@@ -1,0 +1,131 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Produce (key 0), versions 0-12.
+//
+//	0-2   advertised, since old librdkafka turns compression off otherwise (KAFKA-18659), and refused with UNSUPPORTED_VERSION:
+//	      they carry the message formats before batches v2.
+//	3     batches v2, transactional id (KIP-98)
+//	5     log start offset                        7  zstd (KIP-110)
+//	8     record errors and message (KIP-467)     9  flexible
+//	10    leader hint tags (KIP-951), not sent   11, 12  transactions, part 2 (KIP-890)
+//
+// acks=0 has no answer; a failure then closes the connection, which is all its client can notice. Batches alias the frame and are
+// written into by the log.
+
+// produceWaitMax bounds how long a client can make us hold its batches for replicas that do not come.
+const produceWaitMax = 5 * time.Minute
+
+func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
+	p, err := decodeProduce(req.Version, req.Body)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	failures := make([]error, len(p.partitions))
+	batches := make([]replica.ProducePartition, 0, len(p.partitions))
+	for i := range p.partitions {
+		part := &p.partitions[i]
+		failures[i] = checkProduce(p, part)
+		if failures[i] == nil {
+			batches = append(batches, replica.ProducePartition{ID: part.id, Batch: part.records})
+		}
+	}
+	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
+	var results []replica.ProduceResult
+	if len(batches) > 0 {
+		results = h.opts.Replicas.Produce(ctx, p.acks, wait, batches)
+	}
+	if p.acks == 0 {
+		return wire.Reply{None: true}, errors.Join(append(failures, resultErrors(results)...)...)
+	}
+	response, result := h.produceResponse(p, failures, results)
+	return reply(response, result), nil
+}
+
+// checkProduce refuses what no log need see.
+func checkProduce(p *produceRequest, part *producePartition) error {
+	if p.version < 3 {
+		return fmt.Errorf("%w: produce version %d; 3 and above are served", errUnsupportedVersion, p.version)
+	}
+	if p.acks < -1 || p.acks > 1 {
+		return errInvalidAcks
+	}
+	const magicAt = 16
+	if len(part.records) > magicAt && part.records[magicAt] < 2 {
+		return fmt.Errorf("%w: message format %d; only record batches (format 2) are taken", record.ErrInvalidRecord, part.records[magicAt])
+	}
+	if len(part.records) == 0 {
+		return fmt.Errorf("%w: no record batch", record.ErrInvalidRecord)
+	}
+	if p.version < 7 && len(part.records) >= record.HeaderBytes && record.Batch(part.records).Codec() == compress.Zstd {
+		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
+	}
+	return nil
+}
+
+func resultErrors(results []replica.ProduceResult) []error {
+	errs := make([]error, len(results))
+	for i := range results {
+		errs[i] = results[i].Err
+	}
+	return errs
+}
+
+// produceResponse answers partition by partition, in the order of the request. results holds those that were not refused.
+func (h *Handler) produceResponse(p *produceRequest, failures []error, results []replica.ProduceResult) (*kmsg.ProduceResponse, outcome) {
+	response := kmsg.NewPtrProduceResponse()
+	response.Version = p.version
+	result := outcome{handler: h}
+	for _, count := range p.topics {
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, count)
+		for range count {
+			part, failure := &p.partitions[0], failures[0]
+			topic.Topic = part.id.Topic
+			answer := replica.ProduceResult{Err: failure}
+			if failure == nil {
+				answer, results = results[0], results[1:]
+			}
+			topic.Partitions = append(topic.Partitions, producePartitionResponse(part.id.Index, &answer, &result))
+			p.partitions, failures = p.partitions[1:], failures[1:]
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return response, result
+}
+
+func producePartitionResponse(index int32, answer *replica.ProduceResult, result *outcome) kmsg.ProduceResponseTopicPartition {
+	out := kmsg.NewProduceResponseTopicPartition()
+	out.Partition = index
+	out.ErrorCode = result.code(answer.Err)
+	if answer.Err == nil {
+		out.BaseOffset = answer.Appended.BaseOffset
+		out.LogAppendTime = answer.Appended.LogAppendTime
+		out.LogStartOffset = answer.Appended.LogStart
+		return out
+	}
+	out.BaseOffset, out.LogAppendTime, out.LogStartOffset = -1, -1, -1
+	out.ErrorMessage = message(answer.Err)
+	var batch *record.BatchError
+	if errors.As(answer.Err, &batch) {
+		for _, r := range batch.Records {
+			out.ErrorRecords = append(out.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{
+				RelativeOffset: r.Index, ErrorMessage: &r.Message,
+			})
+		}
+	}
+	return out
+}

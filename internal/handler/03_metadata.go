@@ -1,0 +1,149 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Metadata (key 3), versions 0-13.
+//
+//	1  controller, racks, null = all topics   2  cluster id       5  offline replicas    7  leader epoch
+//	8  authorized operations (KIP-430)        9  flexible         10  topic ids (KIP-516)
+//	12  asking by id                          13  top-level error (KIP-1102)
+//
+// A topic is never made by being asked for: it is a resource that somebody applies.
+
+// What a client may do here, as bits of Kafka's AclOperation: there are no ACLs, so it is what is built.
+const (
+	opRead            = 1 << 3
+	opWrite           = 1 << 4
+	opCreate          = 1 << 5
+	opDelete          = 1 << 6
+	opDescribe        = 1 << 8
+	opDescribeConfigs = 1 << 10
+	opIdempotentWrite = 1 << 12
+
+	topicOperations   = opRead | opWrite | opCreate | opDelete | opDescribe | opDescribeConfigs
+	clusterOperations = opCreate | opDescribe | opDescribeConfigs | opIdempotentWrite
+	// operationsOmitted is what a response says when nobody asked.
+	operationsOmitted = -1 << 31
+)
+
+func (h *Handler) metadata(_ context.Context, req *kmsg.MetadataRequest) wire.Reply {
+	img := h.opts.Image()
+	response := kmsg.NewPtrMetadataResponse()
+	response.Version = req.Version
+	response.ClusterID = &img.ClusterID
+	response.ControllerID = controller(img)
+	response.AuthorizedOperations = operationsOmitted
+	if req.IncludeClusterAuthorizedOperations {
+		response.AuthorizedOperations = clusterOperations
+	}
+	for i := range img.Brokers {
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host, img.Brokers[i].Port
+		broker.Rack = rack(&img.Brokers[i])
+		response.Brokers = append(response.Brokers, broker)
+	}
+	result := outcome{handler: h}
+	for _, topic := range askedTopics(img, req) {
+		topic.answer.ErrorCode = result.code(topic.err)
+		if topic.err == nil {
+			describeTopic(&topic.answer, img, topic.found, &result)
+			if req.IncludeTopicAuthorizedOperations {
+				topic.answer.AuthorizedOperations = topicOperations
+			}
+		}
+		response.Topics = append(response.Topics, topic.answer)
+	}
+	return reply(response, result)
+}
+
+// controller is the broker that admin clients turn to: any can serve them, so it is the first that is up.
+func controller(img *metadata.Image) int32 {
+	if len(img.Brokers) == 0 {
+		return metadata.NoBroker
+	}
+	return img.Brokers[0].ID
+}
+
+func rack(broker *metadata.Broker) *string {
+	if broker.Rack == "" {
+		return nil
+	}
+	return &broker.Rack
+}
+
+// askedTopic is one topic of an answer: what was found, or why not.
+type askedTopic struct {
+	answer kmsg.MetadataResponseTopic
+	found  *metadata.Topic
+	err    error
+}
+
+// askedTopics finds what the request names, in its order, or all topics, in the order of their names.
+func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
+	var all []askedTopic
+	// Null asks for all from version 1 on; version 0 has no null and says it with an empty array.
+	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
+		for _, topic := range img.Topics {
+			all = append(all, askedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
+		}
+	}
+	for i := range req.Topics {
+		asked := &req.Topics[i]
+		topic := askedTopic{answer: kmsg.NewMetadataResponseTopic()}
+		topic.answer.Topic, topic.answer.TopicID = asked.Topic, asked.TopicID
+		topic.found, topic.err = findTopic(img, req.Version, asked)
+		all = append(all, topic)
+	}
+	for i := range all {
+		all[i].answer.AuthorizedOperations = operationsOmitted
+	}
+	return all
+}
+
+func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
+	byID := asked.TopicID != [16]byte{}
+	switch {
+	case version < 12 && (byID || asked.Topic == nil):
+		return nil, fmt.Errorf("%w: topics are asked for by id from version 12 on", errInvalidRequest)
+	case byID && asked.Topic == nil:
+		if topic := img.TopicByID(asked.TopicID); topic != nil {
+			return topic, nil
+		}
+		return nil, errUnknownTopicID
+	case asked.Topic == nil:
+		return nil, fmt.Errorf("%w: a topic without name and id", errInvalidRequest)
+	}
+	if topic := img.Topic(*asked.Topic); topic != nil {
+		return topic, nil
+	}
+	return nil, replica.ErrUnknownPartition
+}
+
+func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic, result *outcome) {
+	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
+	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))
+	for _, p := range topic.Partitions {
+		part := kmsg.NewMetadataResponseTopicPartition()
+		part.Partition, part.Leader, part.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
+		part.Replicas, part.ISR = p.Replicas, p.ISR
+		for _, id := range p.Replicas {
+			if _, up := img.Broker(id); !up {
+				part.OfflineReplicas = append(part.OfflineReplicas, id)
+			}
+		}
+		if _, up := img.Broker(p.Leader); !up {
+			part.Leader = metadata.NoBroker
+			part.ErrorCode = result.code(errLeaderNotAvailable)
+		}
+		answer.Partitions = append(answer.Partitions, part)
+	}
+}

@@ -1,0 +1,52 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// ApiVersions (key 18), versions 0-4: the table, as clients are told it.
+//
+//	1  throttle time     3  flexible, software name and version (KIP-511)     4  features from 0 on
+//
+// A version above ours is answered in the shape of version 0 with UNSUPPORTED_VERSION and the table, so that the client can ask
+// again (KIP-511). The response header never carries tags. No features: transactions and the new group protocol are not built.
+
+// softwareName is what KIP-511 allows for a client's name and version.
+var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
+
+// apiVersions looks at the version before the body: that of an unknown one cannot be read.
+func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
+	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
+		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)
+		return h.apiVersionsReply(0, err), nil
+	}
+	return decoded((*Handler).apiVersionsDecoded)(h, ctx, req)
+}
+
+func (h *Handler) apiVersionsDecoded(_ context.Context, req *kmsg.ApiVersionsRequest) wire.Reply {
+	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
+		return h.apiVersionsReply(req.Version, fmt.Errorf("%w: client software name or version", errInvalidRequest))
+	}
+	return h.apiVersionsReply(req.Version, nil)
+}
+
+func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
+	response := kmsg.NewPtrApiVersionsResponse()
+	response.Version = version
+	result := outcome{handler: h}
+	response.ErrorCode = result.code(err)
+	for i := range h.apis {
+		if row := &h.apis[i]; row.handle != nil {
+			key := kmsg.NewApiVersionsResponseApiKey()
+			key.ApiKey, key.MinVersion, key.MaxVersion = row.key, row.min, row.max
+			response.ApiKeys = append(response.ApiKeys, key)
+		}
+	}
+	return reply(response, result)
+}

@@ -1,0 +1,56 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DeleteTopics (key 20), versions 1-6: each deletes a Topic resource. What becomes of the data is the resource's reclaim policy.
+//
+//	4  flexible     5  error message (KIP-599)     6  by id (KIP-516)
+
+func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) wire.Reply {
+	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	defer cancel()
+	asked := req.Topics
+	for i := range req.TopicNames {
+		asked = append(asked, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
+	}
+	response := kmsg.NewPtrDeleteTopicsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	img := h.opts.Image()
+	for i := range asked {
+		topic := kmsg.NewDeleteTopicsResponseTopic()
+		topic.Topic, topic.TopicID = asked[i].Topic, asked[i].TopicID
+		name, err := nameToDelete(img, &asked[i])
+		if err == nil {
+			topic.Topic = &name
+			err = h.opts.Admin.DeleteTopic(ctx, name)
+		}
+		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}
+
+// nameToDelete finds the name of a topic given by name or by id. A name is not looked up in the image: the metadata may know of
+// topics that the image does not show yet.
+func nameToDelete(img *metadata.Image, asked *kmsg.DeleteTopicsRequestTopic) (string, error) {
+	byID := asked.TopicID != [16]byte{}
+	switch {
+	case asked.Topic != nil && byID:
+		return "", fmt.Errorf("%w: a topic is given by name or by id, not both", errInvalidRequest)
+	case asked.Topic != nil:
+		return *asked.Topic, nil
+	}
+	if topic := img.TopicByID(asked.TopicID); topic != nil && byID {
+		return topic.Name, nil
+	}
+	return "", errUnknownTopicID
+}

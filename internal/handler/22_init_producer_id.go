@@ -1,0 +1,38 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// InitProducerId (key 22), versions 0-5: an id for an idempotent producer (KIP-98).
+//
+//	2  flexible     3  id and epoch to go on from (KIP-360), used with a transactional id only     5  transactions, part 2 (KIP-890)
+//
+// A transactional id is refused with UNSUPPORTED_VERSION. It is what clients know as "this broker cannot do that": they fail at
+// once and say so. INVALID_REQUEST would blame the client, an authorization error its rights; retriable codes would hang it.
+
+func (h *Handler) initProducerID(_ context.Context, req *kmsg.InitProducerIDRequest) wire.Reply {
+	response := kmsg.NewPtrInitProducerIDResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	id, err := h.producerID(req)
+	response.ErrorCode = result.code(err)
+	if err != nil {
+		response.ProducerID, response.ProducerEpoch = -1, -1
+		return reply(response, result)
+	}
+	response.ProducerID, response.ProducerEpoch = id, 0
+	return reply(response, result)
+}
+
+func (h *Handler) producerID(req *kmsg.InitProducerIDRequest) (int64, error) {
+	if req.TransactionalID != nil {
+		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
+	}
+	return h.opts.ProducerID()
+}

@@ -1,0 +1,55 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DescribeCluster (key 60), versions 0-2 (KIP-700).
+//
+//	1  endpoint type (KIP-919): 1 brokers, 2 controllers, of which there are none     2  fenced brokers (KIP-1073): none are shown
+const (
+	endpointBrokers     = 1
+	endpointControllers = 2
+)
+
+func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRequest) wire.Reply {
+	img := h.opts.Image()
+	response := kmsg.NewPtrDescribeClusterResponse()
+	response.Version = req.Version
+	response.ControllerID = metadata.NoBroker
+	response.ClusterAuthorizedOperations = operationsOmitted
+	result := outcome{handler: h}
+	err := checkEndpoint(req)
+	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+	if err != nil {
+		return reply(response, result)
+	}
+	response.EndpointType = endpointBrokers
+	response.ClusterID, response.ControllerID = img.ClusterID, controller(img)
+	if req.IncludeClusterAuthorizedOperations {
+		response.ClusterAuthorizedOperations = clusterOperations
+	}
+	for i := range img.Brokers {
+		broker := kmsg.NewDescribeClusterResponseBroker()
+		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host, img.Brokers[i].Port
+		broker.Rack = rack(&img.Brokers[i])
+		response.Brokers = append(response.Brokers, broker)
+	}
+	return reply(response, result)
+}
+
+func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
+	switch {
+	case req.Version < 1 || req.EndpointType == endpointBrokers:
+		return nil
+	case req.EndpointType == endpointControllers:
+		return fmt.Errorf("%w: this is a broker, and there are no controllers", errMismatchedEndpoint)
+	}
+	return fmt.Errorf("%w: %d", errUnsupportedEndpoint, req.EndpointType)
+}

@@ -1,0 +1,121 @@
+package handler
+
+import (
+	"context"
+	"errors"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// What requests themselves can get wrong; the other packages' errors are in the table below beside them.
+var (
+	errInvalidRequest      = errors.New("invalid request")
+	errUnsupportedVersion  = errors.New("unsupported version")
+	errInvalidAcks         = errors.New("invalid required acks: allowed are -1, 0 and 1")
+	errUnknownTopicID      = errors.New("unknown topic id")
+	errLeaderNotAvailable  = errors.New("leader not available")
+	errSessionNotFound     = errors.New("fetch session not found")
+	errReplicaAssignment   = errors.New("invalid replica assignment")
+	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
+	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
+)
+
+// kafkaError is an error as the protocol has it.
+type kafkaError struct {
+	code int16
+	name string // as in Kafka's Errors, for metrics
+}
+
+var (
+	noError      = kafkaError{0, ""}
+	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
+)
+
+// kafkaErrors maps what can go wrong to what clients are told; the first match counts.
+var kafkaErrors = []struct {
+	err error
+	kafkaError
+}{
+	// The batch (reference 1.4, in its order).
+	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
+	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
+	{record.ErrInvalidRecord, kafkaError{87, "INVALID_RECORD"}},
+	{record.ErrMessageTooLarge, kafkaError{10, "MESSAGE_TOO_LARGE"}},
+	{record.ErrCorrupt, kafkaError{2, "CORRUPT_MESSAGE"}},
+	{logstore.ErrBatchTooLarge, kafkaError{18, "RECORD_LIST_TOO_LARGE"}},
+	{logstore.ErrInvalidProducerEpoch, kafkaError{47, "INVALID_PRODUCER_EPOCH"}},
+	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
+	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
+	// The log.
+	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
+	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
+	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
+	// A log that is closed is being moved away or the broker stops: the client shall look for the leader anew.
+	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
+	// The partition.
+	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
+	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
+	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
+	{replica.ErrTimeout, kafkaError{7, "REQUEST_TIMED_OUT"}},
+	{replica.ErrUnknownLeaderEpoch, kafkaError{75, "UNKNOWN_LEADER_EPOCH"}},
+	{context.Canceled, kafkaError{7, "REQUEST_TIMED_OUT"}},
+	{context.DeadlineExceeded, kafkaError{7, "REQUEST_TIMED_OUT"}},
+	// The metadata.
+	{metadata.ErrTopicExists, kafkaError{36, "TOPIC_ALREADY_EXISTS"}},
+	{metadata.ErrTopicNotFound, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
+	{metadata.ErrInvalidTopicName, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
+	{metadata.ErrInvalidPartitions, kafkaError{37, "INVALID_PARTITIONS"}},
+	{metadata.ErrInvalidReplication, kafkaError{38, "INVALID_REPLICATION_FACTOR"}},
+	{metadata.ErrInvalidSettings, kafkaError{40, "INVALID_CONFIG"}},
+	// The request.
+	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
+	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
+	{errInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},
+	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
+	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
+	{errSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
+	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
+	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
+	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
+}
+
+// kafkaError returns what clients are told of an error. One that is not in the table is our fault: it is logged.
+func (h *Handler) kafkaError(err error) kafkaError {
+	if err == nil {
+		return noError
+	}
+	for i := range kafkaErrors {
+		if errors.Is(err, kafkaErrors[i].err) {
+			return kafkaErrors[i].kafkaError
+		}
+	}
+	h.logger.Error("request failed in a way no Kafka error stands for", "error", err)
+	return unknownError
+}
+
+// outcome turns the errors of one request into codes, and keeps the name of the first for the metrics.
+type outcome struct {
+	handler *Handler
+	name    string
+}
+
+// code returns an error's code, 0 for nil.
+func (o *outcome) code(err error) int16 {
+	k := o.handler.kafkaError(err)
+	if o.name == "" {
+		o.name = k.name
+	}
+	return k.code
+}
+
+// message returns an error's text for a response that has room for one.
+func message(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}

@@ -1,0 +1,103 @@
+package handler
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// produceRequest is a Produce request as its frame holds it. It has a decoder of its own because its frames may be large: this
+// one allocates a fixed number of bytes for each partition that is really there.
+type produceRequest struct {
+	version       int16
+	acks          int16
+	timeoutMillis int32
+	partitions    []producePartition // in the order of the request
+	topics        []int              // how many of partitions each topic has
+}
+
+type producePartition struct {
+	id      replica.PartitionID
+	records []byte // aliases the frame
+}
+
+func decodeProduce(version int16, body []byte) (*produceRequest, error) {
+	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
+	p := &produceRequest{version: version}
+	if version >= 3 {
+		d.nullableString() // transactional id: the batches say themselves that they are transactional
+	}
+	p.acks = d.Int16()
+	p.timeoutMillis = d.Int32()
+	for range d.arrayLen() {
+		name := d.string()
+		count := d.arrayLen()
+		if len(p.topics)+len(p.partitions)+count > elementsMax {
+			return nil, fmt.Errorf("%w: more than %d partitions in a produce", errRefused, elementsMax)
+		}
+		p.topics = append(p.topics, count)
+		for range count {
+			index := d.Int32()
+			records := d.bytes()
+			d.tags()
+			p.partitions = append(p.partitions, producePartition{replica.PartitionID{Topic: name, Index: index}, records})
+		}
+		d.tags()
+	}
+	d.tags()
+	if err := d.Complete(); err != nil {
+		return nil, fmt.Errorf(errDecodeMessage, "Produce", version, err)
+	}
+	return p, nil
+}
+
+// produceDecoder reads both shapes of a field. kbin's reader turns invalid at the first bad length and returns zeros from then on.
+type produceDecoder struct {
+	kbin.Reader
+	flexible bool
+}
+
+func (d *produceDecoder) nullableString() {
+	if d.flexible {
+		d.UnsafeCompactNullableString()
+		return
+	}
+	d.UnsafeNullableString()
+}
+
+func (d *produceDecoder) string() string {
+	if d.flexible {
+		return d.CompactString()
+	}
+	return d.String()
+}
+
+func (d *produceDecoder) bytes() []byte {
+	if d.flexible {
+		return d.CompactNullableBytes()
+	}
+	return d.NullableBytes()
+}
+
+func (d *produceDecoder) tags() {
+	if d.flexible {
+		kmsg.SkipTags(&d.Reader)
+	}
+}
+
+// arrayLen returns how many elements follow; kbin has checked that at least as many bytes do.
+func (d *produceDecoder) arrayLen() int {
+	n := int32(0)
+	if d.flexible {
+		n = d.CompactArrayLen()
+	} else {
+		n = d.ArrayLen()
+	}
+	if !d.Ok() {
+		return 0
+	}
+	return int(max(0, n))
+}

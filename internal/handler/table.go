@@ -1,0 +1,87 @@
+package handler
+
+import (
+	"context"
+	"strconv"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// The keys of the APIs that are served.
+const (
+	keyProduce         int16 = 0
+	keyFetch           int16 = 1
+	keyListOffsets     int16 = 2
+	keyMetadata        int16 = 3
+	keyAPIVersions     int16 = 18
+	keyCreateTopics    int16 = 19
+	keyDeleteTopics    int16 = 20
+	keyInitProducerID  int16 = 22
+	keyDescribeConfigs int16 = 32
+	keyDescribeCluster int16 = 60
+)
+
+const (
+	// controlFrameMax bounds the frames of all APIs but Produce: small, since decoding makes up to 64 bytes of every byte.
+	controlFrameMax = 1 << 20
+	// produceFrameMax is Kafka's socket.request.max.bytes.
+	produceFrameMax = 100 << 20
+)
+
+// api is one row of the table: what is advertised is what is served.
+type api struct {
+	key      int16
+	name     string
+	min, max int16
+	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
+	frameMax int
+	handle   func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
+}
+
+// table lists the APIs in the order of their keys. docs/protocol.md is written from it.
+//
+// The minima are Kafka 4's, not lower: what KIP-896 removed stays removed, and what it kept, for clients that look at the ranges
+// to learn a broker's features, is kept (Produce 0: librdkafka before 2.11 turns compression off without it).
+func table() []api {
+	return []api{
+		{keyProduce, "Produce", 0, 12, 9, produceFrameMax, (*Handler).produce},
+		{keyFetch, "Fetch", 4, 12, 12, controlFrameMax, decoded((*Handler).fetch)},
+		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded((*Handler).listOffsets)},
+		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded((*Handler).metadata)},
+		{keyAPIVersions, "ApiVersions", 0, 4, 3, controlFrameMax, (*Handler).apiVersions},
+		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded((*Handler).createTopics)},
+		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded((*Handler).deleteTopics)},
+		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax, decoded((*Handler).initProducerID)},
+		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax, decoded((*Handler).describeConfigs)},
+		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded((*Handler).describeCluster)},
+	}
+}
+
+func (a *api) serves(version int16) bool     { return a.min <= version && version <= a.max }
+func (a *api) isFlexible(version int16) bool { return version >= a.flexible }
+
+// byKey spreads the table out, so that finding a row is an index.
+func byKey(rows []api) []api {
+	spread := make([]api, rows[len(rows)-1].key+1)
+	for _, row := range rows {
+		spread[row.key] = row
+	}
+	return spread
+}
+
+// APIName names an API for metrics and logs: from the table if it is served, else its number.
+func APIName(key int16) string {
+	if key >= 0 && int(key) < len(names) && names[key] != "" {
+		return names[key]
+	}
+	return strconv.Itoa(int(key))
+}
+
+var names = func() []string {
+	rows := byKey(table())
+	all := make([]string, len(rows))
+	for i := range rows {
+		all[i] = rows[i].name
+	}
+	return all
+}()

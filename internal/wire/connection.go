@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// readAheadBytes lets a small request come in with one system call instead of three; larger ones bypass the buffer.
+const readAheadBytes = 4096
+
+// connection is one client's connection, from accept to close.
+type connection struct {
+	server *Server
+	socket net.Conn
+	sender sender
+}
+
+func newConnection(s *Server, socket net.Conn) *connection {
+	return &connection{server: s, socket: socket, sender: newSender(socket)}
+}
+
+// serve answers the connection's requests until the peer goes, something fails, or ctx ends. It joins the reading goroutine.
+func (c *connection) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	frames := make(chan frame)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(frames)
+		defer cancel() // the peer is gone, or never to be heard again: waiting for it ends
+		c.readFrames(ctx, frames)
+	})
+	// Deadlines wake what waits in the socket; readUntil and writeUntil look at ctx after setting theirs, so none comes later.
+	unhook := context.AfterFunc(ctx, func() {
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+		_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Drain))
+	})
+	for f := range frames {
+		err := c.answer(ctx, f)
+		f.release()
+		if err != nil {
+			c.logEnd(ctx, err)
+			break
+		}
+	}
+	cancel()
+	unhook()
+	_ = c.socket.Close()
+	reader.Wait()
+}
+
+// readFrames reads one frame ahead of the one in hand.
+func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
+	r := bufio.NewReaderSize(c.socket, readAheadBytes)
+	for {
+		f, err := c.readFrame(ctx, r)
+		if err != nil {
+			c.logEnd(ctx, err)
+			return
+		}
+		select {
+		case frames <- f:
+		case <-ctx.Done():
+			f.release()
+			return
+		}
+	}
+}
+
+// answer handles one request and sends its reply.
+func (c *connection) answer(ctx context.Context, f frame) error {
+	begin := time.Now()
+	s := c.server
+	req := &Request{Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr()}
+	var err error
+	req.ClientID, req.Body, err = parseHeaderRest(f.rest, s.opts.Handler.Flexible(f.key, f.version))
+	if err != nil {
+		return &rejectedError{rejectHeader, err.Error()}
+	}
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
+	reply, err := s.opts.Handler.Handle(ctx, req)
+	if reply.Release != nil {
+		defer reply.Release()
+	}
+	api := s.opts.APIName(f.key)
+	if reply.Error != "" {
+		s.metrics.failed(api, reply.Error)
+	}
+	if err == nil && !reply.None {
+		err = c.sender.send(f.correlationID, &reply, func() { c.writeUntil(ctx) })
+	}
+	s.metrics.took(api, time.Since(begin))
+	return err
+}
+
+// readUntil bounds the next read.
+func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
+	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
+	if ctx.Err() != nil {
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// writeUntil bounds the next write.
+func (c *connection) writeUntil(ctx context.Context) {
+	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
+	if ctx.Err() != nil {
+		_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Drain))
+	}
+}
+
+// logEnd says why a connection is closed, unless that is everyday life: the peer went, or we stop.
+func (c *connection) logEnd(ctx context.Context, err error) {
+	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote", c.socket.RemoteAddr())
+	var rejected *rejectedError
+	switch {
+	case errors.As(err, &rejected):
+		c.server.metrics.rejected(rejected.reason)
+		logger.Warn("connection closed: not a request we take", "reason", rejected.reason, "detail", rejected.detail)
+	case errors.Is(err, io.EOF), ctx.Err() != nil, isReset(err):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		logger.Debug("connection closed: idle or stalled")
+	default:
+		logger.Info("connection closed", "error", err)
+	}
+}

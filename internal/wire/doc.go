@@ -1,0 +1,15 @@
+// Package wire is the listener: it takes TCP connections, cuts their bytes into request frames, hands these to a Handler one
+// after the other, and sends the replies in the order of the requests. It knows framing and headers of the Kafka protocol,
+// nothing of its APIs.
+//
+// Invariants:
+//   - Nothing is allocated on a peer's word alone: size and API key are checked first, and a large frame's buffer grows only
+//     as its bytes arrive, charged to one budget for all connections.
+//   - A connection has at most one request in hand; its replies leave in the order its requests came.
+//   - A frame's buffer goes back to its pool only after Handle returned and the reply was sent: batches and replies may alias it.
+//   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
+//
+// Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame
+// ahead. Reading ahead is how a client's going is noticed while its fetch waits: the read fails at once, and the connection's
+// context ends (docs/adr/0035). There are no locks here besides those of the pools and the budget.
+package wire

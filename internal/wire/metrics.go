@@ -1,0 +1,87 @@
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Why a connection was refused or closed for what it sent: the reason label of broker_connection_rejected_total.
+const (
+	rejectConnections = "too_many_connections"
+	rejectTooLarge    = "frame_size"
+	rejectUnknownAPI  = "unknown_api"
+	rejectHeader      = "malformed_header"
+	rejectHTTP        = "http"
+	rejectTLS         = "tls"
+)
+
+// metrics are the server's; the request ones are shared by all listeners of a registry.
+type metrics struct {
+	duration    *prometheus.HistogramVec
+	errors      *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	connections prometheus.Gauge
+	rejections  *prometheus.CounterVec
+	listener    string
+}
+
+func newMetrics(registry prometheus.Registerer, listener string) *metrics {
+	m := &metrics{listener: listener}
+	m.duration = register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "heartwood_request_duration_seconds",
+		Help:    "Time from a request being read to its reply being sent, long polls included.",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
+	}, []string{"api"}))
+	m.errors = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_request_errors_total",
+		Help: "Requests answered with a Kafka error, by the first error in the answer.",
+	}, []string{"api", "error"}))
+	m.inFlight = register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "heartwood_requests_in_flight",
+		Help: "Requests being handled, those that wait included.",
+	}))
+	connections := register(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "heartwood_broker_connections",
+		Help: "Open client connections.",
+	}, []string{"listener"}))
+	m.connections = connections.WithLabelValues(listener)
+	m.rejections = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_connection_rejected_total",
+		Help: "Connections refused, or closed for what they sent.",
+	}, []string{"listener", "reason"}))
+	for _, reason := range []string{rejectConnections, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectHTTP, rejectTLS} {
+		m.rejections.WithLabelValues(listener, reason)
+	}
+	return m
+}
+
+// register adds a collector, or returns the one that another listener of the same registry added before.
+func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
+	if registry == nil {
+		return c
+	}
+	err := registry.Register(c)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if existing, same := there.ExistingCollector.(C); same {
+			return existing
+		}
+	}
+	if err != nil {
+		panic(err) // two metrics under one name: a bug
+	}
+	return c
+}
+
+func (m *metrics) took(api string, d time.Duration) {
+	m.duration.WithLabelValues(api).Observe(d.Seconds())
+}
+
+func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
+
+func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
+
+func keyNumber(key int16) string { return strconv.Itoa(int(key)) }

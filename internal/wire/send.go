@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const (
+	// copyBytesMax is the largest file range that is read and sent with the bytes around it: below, one more system call costs
+	// more than the copy.
+	copyBytesMax = 16 << 10
+	// sendStepBytes is sent between two looks at the write deadline: a slow reader that moves is not cut off.
+	sendStepBytes = 1 << 20
+	// responseBytesMax keeps a reply's size an int32.
+	responseBytesMax = 1<<31 - 1
+)
+
+// errReplyTooLarge is a bug of the handler: it must bound what it answers.
+var errReplyTooLarge = errors.New("reply exceeds the largest frame")
+
+// sender writes replies to one socket: small parts gathered into one write, large file ranges by sendfile where that is possible.
+type sender struct {
+	socket net.Conn
+	tcp    *net.TCPConn // nil: no sendfile
+	gather net.Buffers  // what the next write takes
+	copies [][]byte     // pooled buffers within gather
+	head   [9]byte      // size, correlation id, and an empty tag section
+}
+
+func newSender(socket net.Conn) sender {
+	tcp, _ := socket.(*net.TCPConn)
+	return sender{socket: socket, tcp: tcp}
+}
+
+// send writes one response frame. extend is called before each step that may block.
+func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
+	defer s.forget()
+	size := 4
+	if reply.Flexible {
+		size++
+	}
+	headBytes := 4 + size
+	for i := range reply.Chunks {
+		size += reply.Chunks[i].size()
+	}
+	if size > responseBytesMax {
+		return errReplyTooLarge
+	}
+	binary.BigEndian.PutUint32(s.head[0:], uint32(size))
+	binary.BigEndian.PutUint32(s.head[4:], uint32(correlationID))
+	s.head[8] = 0
+	s.gather = append(s.gather, s.head[:headBytes])
+	if s.tcp != nil && anySendfile(reply.Chunks) {
+		// Corked, the header travels with the first bytes of the file instead of in a packet of its own.
+		cork(s.tcp, true)
+		defer cork(s.tcp, false)
+	}
+	for i := range reply.Chunks {
+		if err := s.add(&reply.Chunks[i], extend); err != nil {
+			return err
+		}
+	}
+	return s.flush(extend)
+}
+
+func (c *Chunk) size() int {
+	if c.File != nil {
+		return c.Length
+	}
+	return len(c.Bytes)
+}
+
+func anySendfile(chunks []Chunk) bool {
+	for i := range chunks {
+		if chunks[i].File != nil && chunks[i].Length > copyBytesMax {
+			return true
+		}
+	}
+	return false
+}
+
+// add takes a chunk into the gathered write, or writes what is gathered and sends the chunk's file.
+func (s *sender) add(c *Chunk, extend func()) error {
+	if c.File == nil {
+		if len(c.Bytes) > 0 {
+			s.gather = append(s.gather, c.Bytes)
+		}
+		return nil
+	}
+	if c.Length <= copyBytesMax {
+		return s.copyRange(c.File, c.Position, c.Length)
+	}
+	if err := s.flush(extend); err != nil {
+		return err
+	}
+	if file, ok := vfs.OSFile(c.File); ok && s.tcp != nil && sendfileWorks {
+		return s.sendRange(file, c.Position, c.Length, extend)
+	}
+	for done := 0; done < c.Length; {
+		n := min(c.Length-done, sendStepBytes)
+		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
+			return err
+		}
+		if err := s.flush(extend); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+// copyRange reads a range into a pooled buffer of the gathered write.
+func (s *sender) copyRange(file vfs.File, position int64, n int) error {
+	buf := takeBuffer(n)
+	s.copies = append(s.copies, buf)
+	if read, err := file.ReadAt(buf, position); read < n {
+		return fmt.Errorf("read %s for a reply: %w", file.Name(), err)
+	}
+	s.gather = append(s.gather, buf)
+	return nil
+}
+
+// sendRange sends a large range by sendfile, in steps.
+func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
+	for done := 0; done < n; {
+		extend()
+		sent, err := sendfile(s.tcp, file, position+int64(done), min(n-done, sendStepBytes))
+		if err != nil {
+			return fmt.Errorf("send %s: %w", file.Name(), err)
+		}
+		done += sent
+	}
+	return nil
+}
+
+// flush writes what is gathered.
+func (s *sender) flush(extend func()) error {
+	if len(s.gather) == 0 {
+		return nil
+	}
+	extend()
+	pending := s.gather // WriteTo consumes its receiver; ours keeps its capacity
+	_, err := pending.WriteTo(s.socket)
+	s.forget()
+	return err
+}
+
+// forget drops what was gathered, sent or not.
+func (s *sender) forget() {
+	for _, buf := range s.copies {
+		giveBuffer(buf)
+	}
+	clear(s.gather)
+	clear(s.copies)
+	s.gather, s.copies = s.gather[:0], s.copies[:0]
+}
+
+// isReset tells whether the peer simply went away.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
+}

@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// httpMethods are the first four bytes of what an HTTP client sends first. Read as a frame's size, "GET " is 1.1 GB.
+const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
+
+// looksLike tells what protocol the bytes at a frame's start belong to, when they are no size: "http", "tls", or nothing.
+func looksLike(start [4]byte) string {
+	if i := strings.Index(httpMethods, string(start[:])); i >= 0 && i%4 == 0 {
+		return rejectHTTP
+	}
+	// A TLS record: type handshake, version 3.x.
+	if start[0] == 0x16 && start[1] == 0x03 && start[2] <= 0x04 {
+		return rejectTLS
+	}
+	return ""
+}
+
+// rejectSize says why a size is none, in words for the person who pointed the wrong client here.
+func rejectSize(start [4]byte, size int) error {
+	switch looksLike(start) {
+	case rejectHTTP:
+		return &rejectedError{rejectHTTP, "this looks like HTTP; the port speaks the Kafka protocol"}
+	case rejectTLS:
+		return &rejectedError{rejectTLS, "this looks like a TLS handshake; the port speaks the Kafka protocol without TLS"}
+	}
+	return &rejectedError{rejectTooLarge, fmt.Sprintf("frame size %d is not in [%d, %d]", size, prefixBytes, frameBytesMax)}
+}
