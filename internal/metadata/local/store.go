@@ -1,7 +1,12 @@
 package local
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -10,37 +15,220 @@ import (
 
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
-type Store struct{}
+type Store struct {
+	fs   vfs.FS
+	file string
+
+	changing struct {
+		sync.Mutex
+		document document
+		written  []byte // what the file holds
+		up       map[int32]metadata.Broker
+	}
+	shown struct {
+		sync.Mutex
+		image  *metadata.Image
+		served map[int32]map[servedPartition]int32 // by broker: the leader epoch of each partition it serves
+		news   chan struct{}                       // closed, and made anew, when something above changed
+	}
+}
+
+type servedPartition struct {
+	topic metadata.ID
+	index int32
+}
 
 // Open reads the file, or begins a new cluster.
-func Open(fsys vfs.FS, file string) (*Store, error) { panic("unwritten") }
+func Open(fsys vfs.FS, file string) (*Store, error) {
+	s := &Store{fs: fsys, file: file}
+	s.changing.up = map[int32]metadata.Broker{}
+	s.shown.served = map[int32]map[servedPartition]int32{}
+	s.shown.news = make(chan struct{})
+
+	content, err := fsys.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.changing.document = newDocument()
+	case err != nil:
+		return nil, fmt.Errorf("read metadata: %w", err)
+	default:
+		if s.changing.document, err = decode(content); err != nil {
+			return nil, fmt.Errorf("read metadata %s: %w", file, err)
+		}
+		s.changing.written = content
+	}
+	return s, s.change(func(*document) error { return nil })
+}
+
+// change applies f to the metadata, holds elections, writes the file if its content changed, and shows the new image. When f or
+// the writing fails, nothing has changed.
+func (s *Store) change(f func(*document) error) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.changeLocked(f)
+}
+
+func (s *Store) changeLocked(f func(*document) error) error {
+	d := s.changing.document.clone()
+	if err := f(&d); err != nil {
+		return err
+	}
+	d.elect(s.changing.up)
+	image, err := d.image(s.changing.up)
+	if err != nil {
+		return err
+	}
+	content, err := d.encode()
+	if err != nil {
+		return fmt.Errorf("encode metadata: %w", err)
+	}
+	if !bytes.Equal(content, s.changing.written) {
+		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
+			return fmt.Errorf("write metadata: %w", err)
+		}
+		s.changing.written = content
+	}
+	s.changing.document = d
+	s.show(func() { s.shown.image = image })
+	return nil
+}
+
+// show changes what readers see and wakes those that wait for it.
+func (s *Store) show(f func()) {
+	s.shown.Lock()
+	defer s.shown.Unlock()
+	f()
+	close(s.shown.news)
+	s.shown.news = make(chan struct{})
+}
 
 // Sync makes the cluster what the manifests say. Topics that came from earlier manifests and are in them no longer are deleted,
-// as their reclaim policy says; those made through Kafka stay. Faults concern single topics and come joined.
+// as their reclaim policy says; those made through Kafka stay. Faults concern single topics and come joined; the other topics
+// are in effect then. ErrBrokersInUse is wrapped when there would be too few brokers for what they hold; nothing has changed
+// then.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
-	panic("unwritten")
+	var faults []error
+	err := s.change(func(d *document) (err error) {
+		faults, err = d.sync(manifests{cluster, brokers, topics})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(faults...)
 }
 
 // Image returns the newest image.
-func (s *Store) Image() *metadata.Image { panic("unwritten") }
+func (s *Store) Image() *metadata.Image {
+	s.shown.Lock()
+	defer s.shown.Unlock()
+	return s.shown.image
+}
+
+// Manifests returns what the last Sync was given and is still in effect: the LogCluster (nil without one), the number of
+// brokers, and the topics that came from manifests, sorted by the name clients use.
+func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) {
+	s.changing.Lock()
+	d := s.changing.document.clone()
+	s.changing.Unlock()
+	for _, t := range d.Topics {
+		if t.Origin == originManifest {
+			topics = append(topics, t.resource().DeepCopy())
+		}
+	}
+	return d.resource().DeepCopy(), d.Brokers, topics
+}
 
 // AwaitServing waits until every partition of the newest image is served by its leader.
-func (s *Store) AwaitServing(ctx context.Context) error { panic("unwritten") }
+func (s *Store) AwaitServing(ctx context.Context) error {
+	for {
+		s.shown.Lock()
+		waiting, news := s.unservedLocked(), s.shown.news
+		s.shown.Unlock()
+		if waiting == "" {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s to be served: %w", waiting, ctx.Err())
+		}
+	}
+}
 
-// Run implements metadata.Store.
+// unservedLocked names a partition that its leader does not serve yet; empty if there is none.
+func (s *Store) unservedLocked() string {
+	for _, t := range s.shown.image.Topics {
+		for _, p := range t.Partitions {
+			epoch, ok := s.shown.served[p.Leader][servedPartition{t.ID, p.Index}]
+			if !ok || epoch != p.LeaderEpoch {
+				return fmt.Sprintf("partition %s-%d", t.Name, p.Index)
+			}
+		}
+	}
+	return ""
+}
+
+// Run implements metadata.Store. While it runs, the broker is up.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
-	panic("unwritten")
+	if err := s.register(self); err != nil {
+		return fmt.Errorf("register broker %d: %w", self.ID, err)
+	}
+	defer s.unregister(self.ID)
+	var last *metadata.Image
+	for {
+		s.shown.Lock()
+		image, news := s.shown.image, s.shown.news
+		s.shown.Unlock()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if image != last {
+			apply(image)
+			last = image
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *Store) register(self metadata.Broker) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if _, up := s.changing.up[self.ID]; up {
+		return errors.New("a broker of this id is up already")
+	}
+	self.Epoch = s.changing.document.BrokerEpochs[self.ID] + 1
+	s.changing.up[self.ID] = self
+	err := s.changeLocked(func(d *document) error {
+		d.BrokerEpochs[self.ID] = self.Epoch
+		return nil
+	})
+	if err != nil {
+		delete(s.changing.up, self.ID)
+	}
+	return err
+}
+
+// unregister takes a broker's leaderships away. With one replica a partition none can take over, so the file stays as it is and
+// there is nothing that could fail; were another to take over and the write to fail, the old image would stay shown, and the
+// next change would try again.
+func (s *Store) unregister(id int32) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	delete(s.changing.up, id)
+	s.show(func() { delete(s.shown.served, id) })
+	_ = s.changeLocked(func(*document) error { return nil })
 }
 
 // Serving implements metadata.Store.
-func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
-	panic("unwritten")
+func (s *Store) Serving(_ context.Context, broker int32, served []metadata.Served) error {
+	epochs := make(map[servedPartition]int32, len(served))
+	for _, p := range served {
+		epochs[servedPartition{p.Topic, p.Partition}] = p.LeaderEpoch
+	}
+	s.show(func() { s.shown.served[broker] = epochs })
+	return nil
 }
-
-// CreateTopic implements metadata.Admin.
-func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
-	panic("unwritten")
-}
-
-// DeleteTopic implements metadata.Admin.
-func (s *Store) DeleteTopic(ctx context.Context, name string) error { panic("unwritten") }
