@@ -1,46 +1,106 @@
 package compress
 
-import "errors"
-
-// Codec is a record batch's compression, with Kafka's numbers (batch attributes, bits 0 to 2).
-type Codec int8
-
-// The codecs of record batch v2. Five to seven are invalid.
-const (
-	None   Codec = 0
-	Gzip   Codec = 1
-	Snappy Codec = 2
-	LZ4    Codec = 3
-	Zstd   Codec = 4
+import (
+	"fmt"
+	"io"
+	"slices"
 )
-
-// LevelDefault stands for "the codec's default level" wherever a level is asked for.
-const LevelDefault = -1 << 31
-
-// Errors of Decompress.
-var (
-	ErrCorrupt  = errors.New("corrupt compressed data")
-	ErrTooLarge = errors.New("decompressed data exceeds the limit")
-)
-
-// ParseCodec reads a codec's name: none, gzip, snappy, lz4, zstd.
-func ParseCodec(name string) (Codec, error) { panic("unwritten") }
-
-// String returns the codec's name.
-func (c Codec) String() string { panic("unwritten") }
-
-// Valid tells whether c is one of the five codecs.
-func (c Codec) Valid() bool { panic("unwritten") }
-
-// Levels returns the range of levels the codec takes and its default; ok is false for a codec without levels.
-func (c Codec) Levels() (lowest, highest, standard int, ok bool) { panic("unwritten") }
-
-// CheckLevel returns an error that names the allowed range if level (or LevelDefault) is not one of the codec's.
-func (c Codec) CheckLevel(level int) error { panic("unwritten") }
 
 // Compress appends src, compressed at level (or LevelDefault), to dst.
-func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) { panic("unwritten") }
+func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
+	if !codec.Valid() {
+		return dst, fmt.Errorf("compress with %s: unknown codec", codec)
+	}
+	if err := codec.CheckLevel(level); err != nil {
+		return dst, err
+	}
+	if level == LevelDefault {
+		level = codecs[codec].standard
+	}
+	switch codec {
+	case Gzip:
+		return compressGzip(dst, src, level)
+	case Snappy:
+		return compressSnappy(dst, src), nil
+	case LZ4:
+		return compressLZ4(dst, src, level)
+	case Zstd:
+		return compressZstd(dst, src, level)
+	}
+	return append(dst, src...), nil
+}
 
 // Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than limit bytes, and with
-// ErrCorrupt on bad data.
-func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) { panic("unwritten") }
+// ErrCorrupt on bad data. On an error dst is returned as it was.
+func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
+	var out []byte
+	var err error
+	switch codec {
+	case None:
+		out, err = copyLimited(dst, src, limit)
+	case Gzip:
+		out, err = decompressGzip(dst, src, limit)
+	case Snappy:
+		out, err = decompressSnappy(dst, src, limit)
+	case LZ4:
+		out, err = decompressLZ4(dst, src, limit)
+	case Zstd:
+		out, err = decompressZstd(dst, src, limit)
+	default:
+		err = fmt.Errorf("%w: %s", ErrCorrupt, codec)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+func copyLimited(dst, src []byte, limit int) ([]byte, error) {
+	if len(src) > limit {
+		return nil, ErrTooLarge
+	}
+	return append(dst, src...), nil
+}
+
+// readLimited appends what r gives to dst until EOF. It grows dst by what has come, never by what was announced, and looks one
+// byte past the limit to tell "exactly limit" from "more".
+func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
+	start := len(dst)
+	for {
+		left := limit - (len(dst) - start)
+		if left <= 0 {
+			return dst, expectEOF(r)
+		}
+		if len(dst) == cap(dst) {
+			dst = slices.Grow(dst, min(left, max(4096, len(dst)-start)))
+		}
+		n, err := r.Read(dst[len(dst):min(cap(dst), len(dst)+left)])
+		dst = dst[:len(dst)+n]
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+}
+
+func expectEOF(r io.Reader) error {
+	var one [1]byte
+	switch _, err := io.ReadFull(r, one[:]); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return ErrTooLarge
+	default:
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+}
+
+// appender is an io.Writer that appends to a slice.
+type appender struct{ bytes []byte }
+
+func (a *appender) Write(p []byte) (int, error) {
+	a.bytes = append(a.bytes, p...)
+	return len(p), nil
+}

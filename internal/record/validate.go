@@ -2,6 +2,9 @@ package record
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -15,10 +18,13 @@ var (
 	ErrUnsupportedCodec = errors.New("unsupported compression type")
 )
 
+// decompressedMaxDefault bounds what a batch may decompress to unless the rules say otherwise.
+const decompressedMaxDefault = 128 << 20
+
 // Rules are what a topic asks of a produced batch.
 type Rules struct {
-	BytesMax           int  // largest batch, compressed
-	DecompressedMax    int  // limit on decompressed bytes
+	BytesMax           int  // largest batch, compressed; 0: unlimited
+	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
 	Compacted          bool // every record needs a key
 	TimestampType      TimestampType
 	TimestampBeforeMax time.Duration // 0: unlimited
@@ -28,21 +34,21 @@ type Rules struct {
 	KeepCodec          bool // compression type producer: store the batch's own codec
 }
 
-// RecordError says what is wrong with one record of a batch.
-type RecordError struct {
-	Index   int32
-	Message string
+func (r Rules) decompressedMax() int {
+	if r.DecompressedMax == 0 {
+		return decompressedMaxDefault
+	}
+	return r.DecompressedMax
 }
 
-// BatchError is Validate's error when it can name records; Unwrap gives one of the errors above.
-type BatchError struct {
-	Err     error
-	Message string
-	Records []RecordError
+// codec is what the batch shall be stored in, and at which level it is compressed if it must be. The level alone never makes
+// it compress again: what a producer compressed stays as it is (reference 1.4).
+func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
+	if r.KeepCodec || b.Codec() == r.Codec {
+		return b.Codec(), compress.LevelDefault
+	}
+	return r.Codec, r.CodecLevel
 }
-
-func (e *BatchError) Error() string { panic("unwritten") }
-func (e *BatchError) Unwrap() error { return e.Err }
 
 // Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set.
 type Valid struct {
@@ -53,4 +59,178 @@ type Valid struct {
 // Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps LogAppendTime, mends
 // maxTimestamp and recompresses when the topic's codec demands it. Offsets and leader epoch are the log's to set.
 // It may write into buf.
-func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) { panic("unwritten") }
+func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
+	b, err := single(buf)
+	if err != nil {
+		return Valid{}, err
+	}
+	if err := checkHeader(b, rules); err != nil {
+		return Valid{}, err
+	}
+	found, err := inspect(b, rules, now)
+	if err != nil {
+		return Valid{}, err
+	}
+	if codec, level := rules.codec(b); codec != b.Codec() || !found.inOrder {
+		b, err = rebuild(b, rules, now, codec, level)
+		if err != nil {
+			return Valid{}, err
+		}
+	} else {
+		stamp(b, rules, now, found.maxTimestamp)
+	}
+	if err := checkSize(b, rules); err != nil {
+		return Valid{}, err
+	}
+	return Valid{Batch: b, MaxTimestamp: b.MaxTimestamp()}, nil
+}
+
+// single takes the one batch out of buf.
+func single(buf []byte) (Batch, error) {
+	if len(buf) > magicAt && buf[magicAt] != magic {
+		return nil, invalid("magic %d, want %d", int8(buf[magicAt]), magic)
+	}
+	b, rest, err := Next(buf)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, invalid("no whole record batch")
+	case err != nil:
+		return nil, err
+	case len(rest) > 0:
+		return nil, invalid("%d bytes behind the record batch, want exactly one batch", len(rest))
+	}
+	return b, nil
+}
+
+// checkHeader holds the header against the rules, cheapest first: the checksum is computed only of batches of legal size.
+func checkHeader(b Batch, rules Rules) error {
+	if b.BaseOffset() != 0 {
+		return invalid("base offset %d, want 0", b.BaseOffset())
+	}
+	if err := checkSize(b, rules); err != nil {
+		return err
+	}
+	if err := b.CheckCRC(); err != nil {
+		return err
+	}
+	_, stamped := b.DeleteHorizon()
+	switch {
+	case b.Count() <= 0:
+		return invalid("%d records, want at least one", b.Count())
+	case int64(b.Count()) != int64(b.LastOffsetDelta())+1:
+		return invalid("%d records and last offset delta %d", b.Count(), b.LastOffsetDelta())
+	case b.Control():
+		return invalid("clients may not write control records")
+	case b.ProducerID() >= 0 && b.BaseSequence() < 0:
+		return invalid("producer id %d with base sequence %d", b.ProducerID(), b.BaseSequence())
+	case stamped:
+		// Not in Kafka's list. A client that could set it could have tombstones removed before anybody saw them.
+		return invalid("clients may not set a delete horizon")
+	case !b.Codec().Valid():
+		return fmt.Errorf("%w: %s", ErrUnsupportedCodec, b.Codec())
+	}
+	return nil
+}
+
+func checkSize(b Batch, rules Rules) error {
+	if rules.BytesMax > 0 && len(b) > rules.BytesMax {
+		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, len(b), rules.BytesMax)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalidRecord, fmt.Sprintf(format, args...))
+}
+
+// findings are what a look at every record brings.
+type findings struct {
+	maxTimestamp int64
+	inOrder      bool // offset deltas are 0, 1, 2...
+}
+
+// inspect looks at every record. Records that do not parse end it at once; records that break the topic's rules are gathered.
+func inspect(b Batch, rules Rules, now time.Time) (findings, error) {
+	found := findings{maxTimestamp: noTimestamp, inOrder: true}
+	var wrong recordErrors
+	index := int32(0)
+	err := b.walk(rules.decompressedMax(), func(r *Record) error {
+		found.inOrder = found.inOrder && r.Offset == int64(index)
+		found.maxTimestamp = max(found.maxTimestamp, r.Timestamp)
+		if rules.Compacted && r.Key == nil {
+			wrong.add(index, "a compacted topic takes no record without a key")
+		}
+		if complaint := checkTimestamp(b, r, rules, now); complaint != "" {
+			wrong.timestamps = true
+			wrong.add(index, complaint)
+		}
+		index++
+		return nil
+	})
+	if err != nil { // ErrCorrupt or too large; to the producer both are invalid records
+		return found, fmt.Errorf("%w: %s", ErrInvalidRecord, err)
+	}
+	return found, wrong.err()
+}
+
+// checkTimestamp returns what is wrong with a record's timestamp. -1 stands for none and is exempt.
+func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
+	if b.TimestampType() == LogAppendTime {
+		return "producers may not set log append time"
+	}
+	if rules.TimestampType == LogAppendTime || r.Timestamp == noTimestamp {
+		return ""
+	}
+	nowMs := now.UnixMilli()
+	if before := rules.TimestampBeforeMax; before > 0 && r.Timestamp < nowMs-before.Milliseconds() {
+		return fmt.Sprintf("timestamp %d is more than %s in the past", r.Timestamp, before)
+	}
+	if after := rules.TimestampAfterMax; after > 0 && r.Timestamp > nowMs+after.Milliseconds() {
+		return fmt.Sprintf("timestamp %d is more than %s in the future", r.Timestamp, after)
+	}
+	return ""
+}
+
+// stamp makes the header's timestamps right, in place. The checksum is computed again only when something changes.
+func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) {
+	if rules.TimestampType == LogAppendTime {
+		b.setAttributes(b.attributes() | logAppendTimeBit)
+		b.setMaxTimestamp(now.UnixMilli())
+		b.setCRC()
+		return
+	}
+	if b.MaxTimestamp() != maxTimestamp {
+		b.setMaxTimestamp(maxTimestamp)
+		b.setCRC()
+	}
+}
+
+var builders = sync.Pool{New: func() any { return NewBuilder(compress.None, compress.LevelDefault) }}
+
+// rebuild makes a copy of b in another codec, and with offset deltas 0, 1, 2...
+func rebuild(b Batch, rules Rules, now time.Time, codec compress.Codec, level int) (Batch, error) {
+	builder := builders.Get().(*Builder)
+	defer builder.recycle()
+	builder.SetCodec(codec, level)
+	id := IdentityOf(b)
+	if id.TimestampType = rules.TimestampType; id.TimestampType == LogAppendTime {
+		id.MaxTimestamp = now.UnixMilli()
+	}
+	builder.Reset(id)
+	err := b.walk(rules.decompressedMax(), func(r *Record) error {
+		r.Offset = int64(builder.Count())
+		builder.Add(r)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrInvalidRecord, err)
+	}
+	return builder.Build(nil)
+}
+
+// recycle gives a builder back to the pool, unless one huge batch made it huge.
+func (b *Builder) recycle() {
+	if b.SizeBytes() <= bufferBytesMax {
+		builders.Put(b)
+	}
+}

@@ -1,0 +1,83 @@
+package compress
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Codec is a record batch's compression, with Kafka's numbers (batch attributes, bits 0 to 2).
+type Codec int8
+
+// The codecs of record batch v2. Five to seven are invalid.
+const (
+	None   Codec = 0
+	Gzip   Codec = 1
+	Snappy Codec = 2
+	LZ4    Codec = 3
+	Zstd   Codec = 4
+)
+
+// LevelDefault stands for "the codec's default level" wherever a level is asked for.
+const LevelDefault = -1 << 31
+
+// Errors of Decompress.
+var (
+	ErrCorrupt  = errors.New("corrupt compressed data")
+	ErrTooLarge = errors.New("decompressed data exceeds the limit")
+)
+
+// codecs holds what there is to know of each codec; the index is its number. standard is 0 for a codec without levels.
+var codecs = [...]struct {
+	name                      string
+	lowest, highest, standard int
+}{
+	None:   {name: "none"},
+	Gzip:   {name: "gzip", lowest: 1, highest: 9, standard: 6},
+	Snappy: {name: "snappy"},
+	LZ4:    {name: "lz4", lowest: 1, highest: 17, standard: lz4Fast},
+	Zstd:   {name: "zstd", lowest: -131072, highest: 22, standard: 3},
+}
+
+// ParseCodec reads a codec's name: none, gzip, snappy, lz4, zstd.
+func ParseCodec(name string) (Codec, error) {
+	for number, codec := range codecs {
+		if codec.name == name {
+			return Codec(number), nil
+		}
+	}
+	return None, fmt.Errorf("unknown codec %q: must be one of none, gzip, snappy, lz4, zstd", name)
+}
+
+// String returns the codec's name.
+func (c Codec) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("codec(%d)", int8(c))
+	}
+	return codecs[c].name
+}
+
+// Valid tells whether c is one of the five codecs.
+func (c Codec) Valid() bool { return c >= 0 && int(c) < len(codecs) }
+
+// Levels returns the range of levels the codec takes and its default; ok is false for a codec without levels.
+func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
+	if !c.Valid() || codecs[c].standard == 0 {
+		return 0, 0, 0, false
+	}
+	return codecs[c].lowest, codecs[c].highest, codecs[c].standard, true
+}
+
+// CheckLevel returns an error that names the allowed range if level (or LevelDefault) is not one of the codec's.
+func (c Codec) CheckLevel(level int) error {
+	if level == LevelDefault {
+		return nil
+	}
+	lowest, highest, _, ok := c.Levels()
+	if !ok {
+		return fmt.Errorf("%s level %d: %s takes no level", c, level, c)
+	}
+	if level < lowest || level > highest {
+		return fmt.Errorf("%s level %d: must be %d to %d", c, level, lowest, highest)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package compress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// samples are payloads that hit the edges of blocks: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd), more than one window.
+func samples() map[string][]byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 200<<10)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	var text strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&text, `{"id":%d,"subject":"ticket %d","status":"open"}`, i, random.IntN(1000))
+	}
+	long := []byte(text.String())
+	return map[string][]byte{
+		"empty": {}, "one byte": {7}, "text": long[:5000], "32K": long[:32<<10], "32K+1": long[:32<<10+1], "64K": long[:64<<10],
+		"64K+1": long[:64<<10+1], "long": long, "noise": noise, "zeros": make([]byte, 3<<20),
+	}
+}
+
+func TestRoundTripAtEveryLevel(t *testing.T) {
+	levels := map[Codec][]int{
+		None: {LevelDefault}, Snappy: {LevelDefault}, Gzip: {LevelDefault, 1, 6, 9}, LZ4: {LevelDefault, 1, 9, 12, 17},
+		Zstd: {LevelDefault, -131072, 0, 3, 7, 22},
+	}
+	for name, sample := range samples() {
+		for codec, list := range levels {
+			for _, level := range list {
+				packed, err := Compress([]byte("head"), sample, codec, level)
+				if err != nil || !bytes.HasPrefix(packed, []byte("head")) {
+					t.Fatalf("%s level %d of %s: %v", codec, level, name, err)
+				}
+				out, err := Decompress([]byte("front"), packed[4:], codec, len(sample))
+				if err != nil || !bytes.Equal(out, append([]byte("front"), sample...)) {
+					t.Fatalf("%s level %d of %s does not round trip: %v", codec, level, name, err)
+				}
+			}
+		}
+	}
+}
+
+func TestDecodedSizeIsLimitedExactly(t *testing.T) {
+	for name, sample := range samples() {
+		if len(sample) == 0 {
+			continue
+		}
+		for codec := None; codec <= Zstd; codec++ {
+			packed, err := Compress(nil, sample, codec, LevelDefault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decompress(nil, packed, codec, len(sample)-1); !errors.Is(err, ErrTooLarge) {
+				t.Errorf("%s of %s with one byte too few: %v, want ErrTooLarge", codec, name, err)
+			}
+		}
+	}
+}
+
+func TestBombNeedsNoMoreMemoryThanTheLimit(t *testing.T) { // reference 1.3, PR #23429
+	bomb := make([]byte, 64<<20)
+	const limit = 1 << 20
+	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
+		packed, err := Compress(nil, bomb, codec, LevelDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := []byte("kept")
+		out, err := Decompress(dst, packed, codec, limit)
+		if !errors.Is(err, ErrTooLarge) || string(out) != "kept" {
+			t.Errorf("%s: %v, want ErrTooLarge and dst as it was", codec, err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = Decompress(nil, packed, codec, limit)
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*limit+5<<20 {
+			t.Errorf("%s allocates %d bytes for a limit of %d", codec, allocated, limit)
+		}
+	}
+}
+
+func TestCutOffAndGarbledInputIsCorrupt(t *testing.T) {
+	sample := samples()["64K+1"]
+	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
+		packed, err := Compress(nil, sample, codec, LevelDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cut := range []int{1, 3, 5, 10, 17, 100, len(packed) / 2, len(packed) - 1} {
+			if _, err := Decompress(nil, packed[:cut], codec, 1<<20); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s cut at %d of %d: %v, want ErrCorrupt", codec, cut, len(packed), err)
+			}
+		}
+		if _, err := Decompress(nil, []byte("\xff\xfe\xfdnonsense, surely"), codec, 1<<20); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s of nonsense: %v, want ErrCorrupt", codec, err)
+		}
+	}
+	for _, codec := range []Codec{5, 7, -1} {
+		if _, err := Decompress(nil, nil, codec, 10); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", codec, err)
+		}
+		if _, err := Compress(nil, nil, codec, LevelDefault); err == nil {
+			t.Errorf("Compress takes %s", codec)
+		}
+	}
+}
+
+func TestPoolsServeManyAtOnce(t *testing.T) {
+	all := samples()
+	var wg sync.WaitGroup
+	for codec := None; codec <= Zstd; codec++ {
+		for name, sample := range all {
+			wg.Go(func() {
+				packed, err := Compress(nil, sample, codec, LevelDefault)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				out, err := Decompress(nil, packed, codec, len(sample))
+				if err != nil || !bytes.Equal(out, sample) {
+					t.Errorf("%s of %s: %v", codec, name, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+func FuzzDecompress(f *testing.F) {
+	for _, sample := range [][]byte{nil, []byte("hello hello hello"), make([]byte, 70_000)} {
+		for codec := None; codec <= Zstd; codec++ {
+			packed, err := Compress(nil, sample, codec, LevelDefault)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(int8(codec), packed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, codec int8, packed []byte) {
+		const limit = 1 << 20
+		out, err := Decompress(nil, packed, Codec(codec), limit)
+		if len(out) > limit {
+			t.Fatalf("%d bytes for a limit of %d", len(out), limit)
+		}
+		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) {
+			t.Fatalf("an error that is neither corrupt nor too large: %v", err)
+		}
+	})
+}

@@ -1,0 +1,12 @@
+// Package compress is the one table of the codecs of record batch v2: their names, numbers and levels, and how to compress and
+// decompress a batch's records with each of them.
+//
+// Invariants:
+//   - Decompress holds at most its limit of decoded bytes (and one block of the codec: at most 4 MiB for LZ4, 128 KiB for zstd), whatever sizes the input
+//     claims: ten kilobytes can claim gigabytes.
+//   - What Compress writes looks as Kafka's own producer would write it (framing, flags, block sizes), so that every client
+//     that reads Kafka reads us.
+//
+// Everything here is safe for concurrent use. Encoders and decoders are pooled, because making one costs more than
+// compressing a small batch with it. The package starts no goroutine.
+package compress

@@ -1,0 +1,48 @@
+package compress
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+var (
+	gzipWriters [10]sync.Pool // by level
+	gzipReaders sync.Pool
+)
+
+func compressGzip(dst, src []byte, level int) ([]byte, error) {
+	out := &appender{bytes: dst}
+	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
+	if pooled {
+		w.Reset(out)
+	} else {
+		var err error
+		if w, err = gzip.NewWriterLevel(out, level); err != nil {
+			return dst, fmt.Errorf("compress with gzip: %w", err)
+		}
+	}
+	defer gzipWriters[level].Put(w)
+	if _, err := w.Write(src); err != nil {
+		return dst, fmt.Errorf("compress with gzip: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return dst, fmt.Errorf("compress with gzip: %w", err)
+	}
+	return out.bytes, nil
+}
+
+// decompressGzip reads all members of a multi-member stream, as RFC 1952 wants it.
+func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
+	r, pooled := gzipReaders.Get().(*gzip.Reader)
+	if !pooled {
+		r = new(gzip.Reader)
+	}
+	defer gzipReaders.Put(r)
+	if err := r.Reset(bytes.NewReader(src)); err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return readLimited(dst, r, limit)
+}

@@ -1,0 +1,158 @@
+package compress
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/pierrec/lz4/v4"
+)
+
+// lz4Fast is the level that selects the fast compressor; all others select the high-compression one. It is also the default,
+// and so it is Kafka's (reference 1.3).
+const lz4Fast = 9
+
+// The frame as Kafka writes it. The frame is made here and not by the library's writer, because a batch is one small piece of
+// memory: no goroutines, no buffers of 4 MiB, and the limit holds before each block.
+const (
+	lz4Magic      = 0x184D2204
+	lz4BlockBytes = 64 << 10
+	lz4StoredRaw  = 1 << 31 // in a block's size: the block is not compressed
+)
+
+// lz4Header is magic, FLG 0x60 (version 1, independent blocks, no checksums, no content size), BD 0x40 (64 KiB blocks), and
+// the second byte of xxHash32 over FLG and BD.
+var lz4Header = []byte{0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, 0x82}
+
+var (
+	lz4FastPool sync.Pool // of *lz4.Compressor
+	lz4HighPool sync.Pool // of *lz4.CompressorHC
+)
+
+func compressLZ4(dst, src []byte, level int) ([]byte, error) {
+	compressBlock, release := lz4Compressor(level)
+	defer release()
+	dst = append(dst, lz4Header...)
+	for chunk := range slices.Chunk(src, lz4BlockBytes) {
+		at := len(dst)
+		dst = slices.Grow(dst, 4+lz4.CompressBlockBound(len(chunk)))
+		size, err := compressBlock(chunk, dst[at+4:at+4+lz4.CompressBlockBound(len(chunk))])
+		if err != nil {
+			return dst, fmt.Errorf("compress with lz4: %w", err)
+		}
+		if size == 0 || size >= len(chunk) {
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(len(chunk))|lz4StoredRaw)
+			dst = append(dst, chunk...)
+			continue
+		}
+		dst = dst[:at+4+size]
+		binary.LittleEndian.PutUint32(dst[at:], uint32(size))
+	}
+	return append(dst, 0, 0, 0, 0), nil // EndMark
+}
+
+// lz4Compressor returns a pooled compressor for a level and how to give it back.
+func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release func()) {
+	if level == lz4Fast {
+		c, pooled := lz4FastPool.Get().(*lz4.Compressor)
+		if !pooled {
+			c = new(lz4.Compressor)
+		}
+		return c.CompressBlock, func() { lz4FastPool.Put(c) }
+	}
+	c, pooled := lz4HighPool.Get().(*lz4.CompressorHC)
+	if !pooled {
+		c = new(lz4.CompressorHC)
+	}
+	// The library's levels 1 to 9 are search depths 2^9 to 2^17; Kafka's 10 to 17 have no deeper counterpart.
+	c.Level = lz4.CompressionLevel(1 << (8 + min(level, 9)))
+	return c.CompressBlock, func() { lz4HighPool.Put(c) }
+}
+
+// lz4Frame is what a frame's header says.
+type lz4Frame struct {
+	blockBytesMax int
+	blockChecksum bool
+}
+
+// parseLZ4Header returns the frame's header and what follows it.
+func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
+	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
+		return lz4Frame{}, nil, fmt.Errorf("%w: no lz4 frame", ErrCorrupt)
+	}
+	flags, block := src[4], src[5]
+	if flags>>6 != 1 || flags&0b11 != 0 || flags&0x20 == 0 {
+		return lz4Frame{}, nil, fmt.Errorf("%w: lz4 frame flags %#x", ErrCorrupt, flags)
+	}
+	if block&0x8f != 0 || block>>4 < 4 {
+		return lz4Frame{}, nil, fmt.Errorf("%w: lz4 block descriptor %#x", ErrCorrupt, block)
+	}
+	end := 6
+	if flags&0x08 != 0 {
+		end += 8 // content size: skipped, never allocated by
+	}
+	if len(src) <= end {
+		return lz4Frame{}, nil, fmt.Errorf("%w: short lz4 header", ErrCorrupt)
+	}
+	if byte(xxHash32(src[4:end])>>8) != src[end] {
+		return lz4Frame{}, nil, fmt.Errorf("%w: lz4 header checksum", ErrCorrupt)
+	}
+	return lz4Frame{blockBytesMax: 1 << (8 + 2*(block>>4)), blockChecksum: flags&0x10 != 0}, src[end+1:], nil
+}
+
+// decompressLZ4 reads one frame and stops at its EndMark; the content checksum behind it is not read, as in Kafka: the batch
+// has its own.
+func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
+	frame, rest, err := parseLZ4Header(src)
+	if err != nil {
+		return dst, err
+	}
+	start := len(dst)
+	for {
+		if len(rest) < 4 {
+			return dst, fmt.Errorf("%w: lz4 frame without end", ErrCorrupt)
+		}
+		word := binary.LittleEndian.Uint32(rest)
+		if word == 0 {
+			return dst, nil
+		}
+		size, trailer := int(word&^lz4StoredRaw), 0
+		if frame.blockChecksum {
+			trailer = 4
+		}
+		rest = rest[4:]
+		if size > frame.blockBytesMax || size+trailer > len(rest) {
+			return dst, fmt.Errorf("%w: lz4 block of %d bytes in %d", ErrCorrupt, size, len(rest))
+		}
+		block := rest[:size]
+		if frame.blockChecksum && binary.LittleEndian.Uint32(rest[size:]) != xxHash32(block) {
+			return dst, fmt.Errorf("%w: lz4 block checksum", ErrCorrupt)
+		}
+		rest = rest[size+trailer:]
+		left := limit - (len(dst) - start)
+		if word&lz4StoredRaw != 0 {
+			dst, err = copyLimited(dst, block, left)
+		} else {
+			dst, err = lz4Block(dst, block, frame.blockBytesMax, left)
+		}
+		if err != nil {
+			return dst, err
+		}
+	}
+}
+
+// lz4Block decodes one block. It may hold up to one block more than the limit, because the decoder cannot tell "too long" from
+// "corrupt".
+func lz4Block(dst, block []byte, bytesMax, limit int) ([]byte, error) {
+	room := min(bytesMax, 255*len(block)) // a byte of a match's length stands for at most 255 bytes
+	dst = slices.Grow(dst, room)
+	size, err := lz4.UncompressBlock(block, dst[len(dst):len(dst)+room])
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if size > limit {
+		return dst, ErrTooLarge
+	}
+	return dst[:len(dst)+size], nil
+}

@@ -1,0 +1,84 @@
+package compress
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/snappy"
+)
+
+// The xerial stream, which Kafka's clients speak: a header of 16 bytes, then blocks of {i32 BE length, raw snappy block}.
+const (
+	xerialHeaderBytes = 16
+	xerialBlockBytes  = 32 << 10 // input of one block
+)
+
+var (
+	xerialMagic  = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1) // version 1, readable since 1
+)
+
+func compressSnappy(dst, src []byte) []byte {
+	dst = append(dst, xerialHeader...)
+	for chunk := range slices.Chunk(src, xerialBlockBytes) {
+		at := len(dst)
+		dst = slices.Grow(dst, 4+s2.MaxEncodedLen(len(chunk)))
+		block := s2.EncodeSnappy(dst[at+4:cap(dst)], chunk)
+		dst = dst[:at+4+len(block)]
+		binary.BigEndian.PutUint32(dst[at:], uint32(len(block)))
+	}
+	return dst
+}
+
+// decompressSnappy reads a xerial stream, or one bare block when the magic is missing: some clients send that.
+func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
+	if !bytes.HasPrefix(src, xerialMagic) {
+		return snappyBlock(dst, src, limit)
+	}
+	start, rest := len(dst), src
+	for len(rest) > 0 {
+		if bytes.HasPrefix(rest, xerialMagic) { // streams may be concatenated; as a length the magic would be negative
+			if len(rest) < xerialHeaderBytes {
+				return dst, fmt.Errorf("%w: short snappy header", ErrCorrupt)
+			}
+			rest = rest[xerialHeaderBytes:]
+			continue
+		}
+		if len(rest) < 4 {
+			return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
+		}
+		size := binary.BigEndian.Uint32(rest)
+		rest = rest[4:]
+		if uint64(size) > uint64(len(rest)) {
+			return dst, fmt.Errorf("%w: snappy block of %d bytes in %d", ErrCorrupt, size, len(rest))
+		}
+		var err error
+		if dst, err = snappyBlock(dst, rest[:size], limit-(len(dst)-start)); err != nil {
+			return dst, err
+		}
+		rest = rest[size:]
+	}
+	return dst, nil
+}
+
+func snappyBlock(dst, block []byte, limit int) ([]byte, error) {
+	size, err := snappy.DecodedLen(block)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	// A block of n bytes cannot decode to more than 32 n (a 2-byte copy makes 64): a claim beyond that is not worth memory.
+	if size > 32*len(block) {
+		return dst, fmt.Errorf("%w: snappy block of %d bytes claims %d", ErrCorrupt, len(block), size)
+	}
+	if size > limit {
+		return dst, ErrTooLarge
+	}
+	dst = slices.Grow(dst, size)
+	if _, err := snappy.Decode(dst[len(dst):len(dst)+size], block); err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return dst[:len(dst)+size], nil
+}

@@ -1,0 +1,198 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// Identity is what a rebuilt batch keeps of the batch it came from.
+type Identity struct {
+	BaseOffset      int64
+	LastOffsetDelta int32
+	LeaderEpoch     int32
+	TimestampType   TimestampType
+	MaxTimestamp    int64 // used only for LogAppendTime and for an empty batch
+	Transactional   bool
+	Control         bool
+	ProducerID      int64
+	ProducerEpoch   int16
+	BaseSequence    int32
+	DeleteHorizonMs int64 // 0: none
+}
+
+// IdentityOf returns a batch's identity.
+func IdentityOf(b Batch) Identity {
+	horizon, _ := b.DeleteHorizon()
+	return Identity{
+		BaseOffset:      b.BaseOffset(),
+		LastOffsetDelta: b.LastOffsetDelta(),
+		LeaderEpoch:     b.LeaderEpoch(),
+		TimestampType:   b.TimestampType(),
+		MaxTimestamp:    b.MaxTimestamp(),
+		Transactional:   b.Transactional(),
+		Control:         b.Control(),
+		ProducerID:      b.ProducerID(),
+		ProducerEpoch:   b.ProducerEpoch(),
+		BaseSequence:    b.BaseSequence(),
+		DeleteHorizonMs: horizon,
+	}
+}
+
+func (id Identity) attributes(codec compress.Codec) int16 {
+	attributes := int16(codec) | int16(id.TimestampType)<<3
+	if id.Transactional {
+		attributes |= transactionalBit
+	}
+	if id.Control {
+		attributes |= controlBit
+	}
+	if id.DeleteHorizonMs != 0 {
+		attributes |= deleteHorizonBit
+	}
+	return attributes
+}
+
+// Builder makes one batch. The zero value is not usable; see NewBuilder. Reset reuses its buffers.
+type Builder struct {
+	codec compress.Codec
+	level int
+
+	id      Identity
+	records []byte // encoded, uncompressed
+	count   int32
+	last    int64 // delta of the last record added, -1 at first
+
+	baseTimestamp, maxTimestamp int64
+	err                         error // the first broken rule of Add; Build returns it
+}
+
+// NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault). Control batches are never
+// compressed (reference 1.4).
+func NewBuilder(codec compress.Codec, level int) *Builder {
+	return &Builder{codec: codec, level: level}
+}
+
+// Reset begins a new batch.
+func (b *Builder) Reset(id Identity) {
+	b.id, b.records, b.count, b.last, b.err = id, b.records[:0], 0, -1, nil
+	b.baseTimestamp, b.maxTimestamp = id.DeleteHorizonMs, noTimestamp
+}
+
+// SetCodec changes the codec and level of the batches to come.
+func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
+
+// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta].
+func (b *Builder) Add(r *Record) {
+	delta := r.Offset - b.id.BaseOffset
+	if b.err == nil && (delta <= b.last || delta > int64(b.id.LastOffsetDelta)) {
+		b.err = fmt.Errorf("add offset %d after delta %d to a batch of [%d, +%d]",
+			r.Offset, b.last, b.id.BaseOffset, b.id.LastOffsetDelta)
+	}
+	if b.count == 0 && b.id.DeleteHorizonMs == 0 {
+		b.baseTimestamp = r.Timestamp
+	}
+	b.last = delta
+	b.count++
+	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
+	b.records = appendRecord(b.records, r, r.Timestamp-b.baseTimestamp, delta)
+}
+
+// Count returns how many records were added.
+func (b *Builder) Count() int { return int(b.count) }
+
+// SizeBytes is how much memory the builder's buffers hold.
+func (b *Builder) SizeBytes() int { return cap(b.records) }
+
+// Build appends the finished batch, checksum included, to dst. Without records it makes the empty batch of reference 1.2.
+func (b *Builder) Build(dst []byte) ([]byte, error) {
+	if b.err != nil {
+		return dst, fmt.Errorf("build batch: %w", b.err)
+	}
+	id, codec := b.id, b.codec
+	if id.Control || b.count == 0 {
+		codec = compress.None
+	}
+	maxTimestamp := b.maxTimestamp
+	if id.TimestampType == LogAppendTime || b.count == 0 {
+		maxTimestamp = id.MaxTimestamp
+	}
+	if b.count == 0 {
+		b.baseTimestamp, id.DeleteHorizonMs = noTimestamp, 0
+	}
+	start := len(dst)
+	dst = append(dst, make([]byte, HeaderBytes)...)
+	dst, err := b.appendRecords(dst, codec)
+	if err != nil {
+		return dst[:start], fmt.Errorf("build batch: %w", err)
+	}
+	size := len(dst) - start
+	if size-lengthEnd > math.MaxInt32 {
+		return dst[:start], fmt.Errorf("build batch: %d bytes are more than a batch can hold", size)
+	}
+	batch := Batch(dst[start:])
+	putHeader(batch, id, b.baseTimestamp, maxTimestamp)
+	batch.setAttributes(id.attributes(codec))
+	binary.BigEndian.PutUint32(batch[countAt:], uint32(b.count))
+	batch.setCRC()
+	return dst, nil
+}
+
+// appendRecords appends the records in codec, which is the builder's own, with its level, or none.
+func (b *Builder) appendRecords(dst []byte, codec compress.Codec) ([]byte, error) {
+	if codec == compress.None {
+		return append(dst, b.records...), nil
+	}
+	return compress.Compress(dst, b.records, codec, b.level)
+}
+
+// putHeader writes all of the header but attributes, count and checksum.
+func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
+	b.SetBaseOffset(id.BaseOffset)
+	binary.BigEndian.PutUint32(b[lengthAt:], uint32(len(b)-lengthEnd))
+	b.SetLeaderEpoch(id.LeaderEpoch)
+	b[magicAt] = magic
+	binary.BigEndian.PutUint32(b[lastOffsetDeltaAt:], uint32(id.LastOffsetDelta))
+	binary.BigEndian.PutUint64(b[baseTimestampAt:], uint64(baseTimestamp))
+	b.setMaxTimestamp(maxTimestamp)
+	binary.BigEndian.PutUint64(b[producerIDAt:], uint64(id.ProducerID))
+	binary.BigEndian.PutUint16(b[producerEpochAt:], uint16(id.ProducerEpoch))
+	binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(id.BaseSequence))
+}
+
+// appendRecord encodes one record: its body's length, then the body.
+func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
+	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) + nullableSize(r.Value) +
+		varintSize(int64(len(r.Headers)))
+	for _, h := range r.Headers {
+		body += nullableSize(h.Key) + nullableSize(h.Value)
+	}
+	dst = appendVarint(dst, int64(body))
+	dst = append(dst, 0) // attributes
+	dst = appendVarint(dst, timestampDelta)
+	dst = appendVarint(dst, offsetDelta)
+	dst = appendNullable(dst, r.Key)
+	dst = appendNullable(dst, r.Value)
+	dst = appendVarint(dst, int64(len(r.Headers)))
+	for _, h := range r.Headers {
+		dst = appendNullable(dst, h.Key)
+		dst = appendNullable(dst, h.Value)
+	}
+	return dst
+}
+
+func nullableSize(value []byte) int {
+	if value == nil {
+		return 1
+	}
+	return varintSize(int64(len(value))) + len(value)
+}
+
+func appendNullable(dst, value []byte) []byte {
+	if value == nil {
+		return appendVarint(dst, -1)
+	}
+	return append(appendVarint(dst, int64(len(value))), value...)
+}
