@@ -157,7 +157,8 @@ func setCompressionType(s *Settings, value string) error {
 // levelProperty is a codec's level (KIP-390). Kafka takes and ignores the levels of codecs that compression.type does not name;
 // we refuse them, so that nobody waits for an effect.
 func levelProperty(name string, codec compress.Codec) property {
-	lowest, highest, standard, _ := codec.Levels()
+	lowest, highest, _, _ := codec.Levels()
+	standard := standardLevel(codec)
 	return property{
 		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d, default %d, when compression.type is %s", lowest, highest, standard, codec),
 		doc: fmt.Sprintf("The level of compression.type %s.", codec),
@@ -171,13 +172,21 @@ func levelProperty(name string, codec compress.Codec) property {
 	}
 }
 
+// standardLevel is how Kafka writes a codec's default level. Gzip's is -1, zlib's way to leave it open.
+func standardLevel(codec compress.Codec) int {
+	if codec == compress.Gzip {
+		return -1
+	}
+	_, _, standard, _ := codec.Levels()
+	return standard
+}
+
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
 		return err
 	}
-	_, _, standard, _ := codec.Levels()
-	if int(level) == standard {
+	if int(level) == standardLevel(codec) {
 		level = compress.LevelDefault
 	}
 	isDefault := level == compress.LevelDefault
@@ -187,9 +196,7 @@ func setLevel(s *Settings, codec compress.Codec, value string) error {
 			return nil // what it has anyway: admin tools write back what they read
 		}
 		return fmt.Errorf("no effect while compression.type is %s", getCompressionType(s))
-	case codec == compress.Gzip && level == -1: // zlib's way to say default, and Kafka's value
-		level = compress.LevelDefault
-	default:
+	case !isDefault:
 		if err := codec.CheckLevel(int(level)); err != nil {
 			return err
 		}
