@@ -58,8 +58,8 @@ verify: ## Check that the generated files are what generate makes.
 	hack/verify.sh
 
 .PHONY: image
-image: build ## Write the image IMAGE to bin/heartwood-image.tar (docker-archive); needs no container engine.
-	cd hack/image && go run . -image '$(IMAGE)' -binary ../../bin/heartwood -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/heartwood-image.tar
+image: build ## Write the image IMAGE to bin/image.tar (docker-archive); needs no container engine.
+	cd hack/image && go run . -image '$(IMAGE)' -binary ../../bin/heartwood -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/image.tar
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.

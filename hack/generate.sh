@@ -10,3 +10,8 @@ controller_gen object crd paths=./api/... output:crd:dir=config/crd
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
 
 go run ./hack/resourcesdoc > docs/resources.md
+
+# What the chart ships besides its templates.
+cp config/crd/*.yaml charts/heartwood/files/crds/
+cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
+cp config/prometheus/rules.yaml charts/heartwood/files/rules.yaml

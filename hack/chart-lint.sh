@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# chart-lint.sh: lints the chart, renders it with several values and checks each result object by object (hack/chartcheck).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+helm() { go tool -modfile=hack/tools/helm/go.mod helm "$@"; }
+
+chart=charts/heartwood
+rendered=$(mktemp)
+trap 'rm -f "$rendered"' EXIT
+
+render() { # EXPECTED-KINDS ARGUMENTS...
+  local kinds=$1
+  shift
+  helm template demo "$chart" --namespace demo "$@" > "$rendered"
+  go run ./hack/chartcheck -crds config/crd -kinds "$kinds" < "$rendered"
+}
+
+helm lint --strict --quiet "$chart"
+base=ClusterRole,ConfigMap,Deployment,Role,RoleBinding,Service,ServiceAccount
+render "$base,ClusterRoleBinding,CustomResourceDefinition"
+render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug --set priorityClassName=high \
+  --set 'imagePullSecrets[0].name=pull' --set image.digest="sha256:$(printf '0%.0s' {1..64})"
+render "$base,ClusterRoleBinding,CustomResourceDefinition,PodMonitor,PrometheusRule" --set monitoring.enabled=true \
+  --set monitoring.labels.release=prometheus
+
+if helm template demo "$chart" --set imagee.tag=v1 > "$rendered" 2>&1; then
+  echo "a misspelt value is taken: values.schema.json does not do its work" >&2
+  exit 1
+fi

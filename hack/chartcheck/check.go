@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+var strict = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+}()
+
+// decode takes each document strictly; kinds we have no types for (those of the Prometheus operator) are only parsed.
+func decode(in io.Reader) ([]runtime.Object, error) {
+	var objects []runtime.Object
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the manifests: %w", err)
+		}
+		object, err := decodeOne(document)
+		if err != nil {
+			return nil, err
+		}
+		if object != nil {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func decodeOne(document []byte) (runtime.Object, error) {
+	var fields map[string]any
+	if err := yaml.UnmarshalStrict(document, &fields); err != nil {
+		return nil, fmt.Errorf("parse a manifest: %w\n%s", err, document)
+	}
+	if len(fields) == 0 {
+		return nil, nil //nolint:nilnil // a document of comments is no object and no fault
+	}
+	object, _, err := strict.Decode(document, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		return &unstructured.Unstructured{Object: fields}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode a manifest: %w\n%s", err, document)
+	}
+	return object, nil
+}
+
+func check(objects []runtime.Object, made map[string]*apiextensionsv1.CustomResourceDefinition) error {
+	var faults []error
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *appsv1.Deployment:
+			faults = append(faults, restricted(object.Name, &object.Spec.Template.Spec))
+		case *rbacv1.ClusterRole:
+			if len(object.Rules) == 0 {
+				faults = append(faults, fmt.Errorf("ClusterRole %s allows nothing", object.Name))
+			}
+		case *apiextensionsv1.CustomResourceDefinition:
+			faults = append(faults, sameCRD(object, made[object.Name]))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// restricted checks what Kubernetes' restricted pod security profile asks of our pods, and a read-only root besides.
+func restricted(name string, pod *corev1.PodSpec) error {
+	context := pod.SecurityContext
+	if context == nil || context.RunAsNonRoot == nil || !*context.RunAsNonRoot || context.SeccompProfile == nil {
+		return fmt.Errorf("pod of %s may run as root or without a seccomp profile", name)
+	}
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		security := container.SecurityContext
+		if security == nil || security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation ||
+			security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem ||
+			security.Capabilities == nil || len(security.Capabilities.Drop) != 1 || security.Capabilities.Drop[0] != "ALL" {
+			return fmt.Errorf("container %s of %s has more rights than it needs", container.Name, name)
+		}
+		if container.LivenessProbe == nil || container.ReadinessProbe == nil || container.Resources.Requests == nil {
+			return fmt.Errorf("container %s of %s lacks probes or resource requests", container.Name, name)
+		}
+	}
+	return nil
+}
+
+// sameCRD checks that templating changed nothing, numbers and CEL rules included, and that helm uninstall keeps the CRD.
+func sameCRD(rendered, made *apiextensionsv1.CustomResourceDefinition) error {
+	switch {
+	case made == nil:
+		return fmt.Errorf("CRD %s is not made by the code", rendered.Name)
+	case rendered.Annotations["helm.sh/resource-policy"] != "keep":
+		return fmt.Errorf("CRD %s would be deleted with the chart, and all its resources with it", rendered.Name)
+	case !equality.Semantic.DeepEqual(rendered.Spec, made.Spec):
+		return fmt.Errorf("CRD %s in the chart is not the one in config/crd: run make generate", rendered.Name)
+	}
+	return nil
+}
+
+func readCRDs(folder string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no CRDs in %s: %w", folder, err)
+	}
+	made := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read a CRD: %w", err)
+		}
+		object, err := decodeOne(content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok {
+			return nil, fmt.Errorf("%s holds no CRD", file)
+		}
+		made[crd.Name] = crd
+	}
+	return made, nil
+}

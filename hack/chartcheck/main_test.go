@@ -1,0 +1,91 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const crds = "../../config/crd"
+
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: operator}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: operator
+        image: heartwood.dev/heartwood:dev
+        livenessProbe: {httpGet: {port: 1}}
+        readinessProbe: {httpGet: {port: 1}}
+        resources: {requests: {cpu: 1m}}
+        securityContext:
+          allowPrivilegeEscalation: false
+          readOnlyRootFilesystem: true
+          capabilities: {drop: [ALL]}
+`
+
+const monitor = `apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: brokers}
+spec: {}
+`
+
+func TestRenderedManifestsAreChecked(t *testing.T) {
+	tests := map[string]struct {
+		in    string
+		kinds string
+		want  string // part of the fault; empty: none
+	}{
+		"right":                    {deployment + "---\n# empty\n---\n" + monitor, "Deployment,PodMonitor", ""},
+		"a kind is missing":        {deployment, "Deployment,Service", "no Service"},
+		"a kind too many":          {deployment + "---\n" + monitor, "Deployment", "unexpected PodMonitor"},
+		"not YAML":                 {"a: [", "", "parse a manifest"},
+		"unknown field":            {strings.Replace(deployment, "image:", "imag:", 1), "Deployment", "imag"},
+		"doubled field":            {deployment + "      enableServiceLinks: false\n      enableServiceLinks: true\n", "Deployment", "enableServiceLinks"},
+		"may run as root":          {strings.Replace(deployment, "runAsNonRoot: true", "runAsNonRoot: false", 1), "Deployment", "root"},
+		"may write its root":       {strings.Replace(deployment, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", 1), "Deployment", "more rights"},
+		"keeps capabilities":       {strings.Replace(deployment, "drop: [ALL]", "drop: [CHOWN]", 1), "Deployment", "more rights"},
+		"no probe":                 {strings.Replace(deployment, "        livenessProbe: {httpGet: {port: 1}}\n", "", 1), "Deployment", "lacks probes"},
+		"role that allows nothing": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", "ClusterRole", "allows nothing"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := run(strings.NewReader(test.in), crds, strings.Split(test.kinds, ","))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want a fault with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestACRDMustBeKeptAndUnchanged(t *testing.T) {
+	made, err := readCRDs(crds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics := made["topics.heartwood.dev"]
+	if topics == nil {
+		t.Fatalf("no topics CRD among %d", len(made))
+	}
+	rendered := topics.DeepCopy()
+	if err := sameCRD(rendered, topics); err == nil || !strings.Contains(err.Error(), "deleted with the chart") {
+		t.Errorf("a CRD without the keep policy: %v", err)
+	}
+	rendered.Annotations["helm.sh/resource-policy"] = "keep"
+	if err := sameCRD(rendered, topics); err != nil {
+		t.Errorf("the same CRD: %v", err)
+	}
+	spec := rendered.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	spec.XValidations = nil
+	rendered.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+	if err := sameCRD(rendered, topics); err == nil {
+		t.Error("a CRD without its CEL rules is taken for the same")
+	}
+	if err := sameCRD(rendered, nil); err == nil {
+		t.Error("a CRD of unknown origin is taken")
+	}
+}
