@@ -1,10 +1,28 @@
 package segment
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Defaults of Config: Kafka's.
+const (
+	defaultIndexIntervalBytes = 4096
+	defaultIndexBytesMax      = 10 << 20
+)
+
+// What changes of a segment fail with.
+var (
+	ErrSealed = errors.New("segment is sealed")
+	ErrFull   = errors.New("segment is full") // see Fits
 )
 
 // Config bounds a segment's index files.
@@ -13,87 +31,118 @@ type Config struct {
 	IndexBytesMax      int // largest index file; default 10 MiB
 }
 
+func (c Config) withDefaults() Config {
+	if c.IndexIntervalBytes == 0 {
+		c.IndexIntervalBytes = defaultIndexIntervalBytes
+	}
+	if c.IndexBytesMax == 0 {
+		c.IndexBytesMax = defaultIndexBytesMax
+	}
+	return c
+}
+
 // Segment is one segment: <base>.log with its .index and .timeindex. One goroutine appends; any number read beside it.
-type Segment struct{}
+type Segment struct {
+	fsys vfs.FS
+	dir  string
+	base int64
+	cfg  Config
 
-// Create makes a new, empty segment. suffix is "" or one of ".cleaned", ".swap".
-func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Segment, error) {
-	panic("unwritten")
+	data    vfs.File
+	offsets index[OffsetEntry]
+	times   index[TimeEntry]
+
+	view    atomic.Pointer[view]
+	modTime atomic.Pointer[time.Time]
+
+	// mu is held by whoever changes the files; see doc.go.
+	mu struct {
+		sync.Mutex
+		suffix  string
+		named   bool // the directory was synced since the files were made
+		written bool // something was written that was not synced
+		sealed  bool
+		removed bool
+		broken  error // not nil: the files are not what the view says
+	}
 }
 
-// Open opens a segment that was closed in order or sealed; missing or wrong index files are rebuilt.
-func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) { panic("unwritten") }
-
-// Recovered is what Recover found.
-type Recovered struct {
-	Batches        int64
-	TruncatedBytes int64 // > 0: everything behind the first bad batch was cut off
-	Cause          error // why, nil if nothing was cut
-}
-
-// Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
-// first bad one, rebuilds the indexes, and calls visit for each good batch.
-func Recover(fsys vfs.FS, dir string, base int64, cfg Config, visit func(record.Batch) error) (*Segment, Recovered, error) {
-	panic("unwritten")
-}
-
-func (s *Segment) Base() int64       { panic("unwritten") }
-func (s *Segment) NextOffset() int64 { panic("unwritten") } // last offset + 1; Base if empty
-func (s *Segment) SizeBytes() int64  { panic("unwritten") }
+func (s *Segment) Base() int64       { return s.base }
+func (s *Segment) NextOffset() int64 { return s.view.Load().next } // last offset + 1; Base if empty
+func (s *Segment) SizeBytes() int64  { return s.view.Load().size }
 
 // MaxTimestamp returns the largest timestamp and the last offset of the batch that has it; -1, Base if empty.
-func (s *Segment) MaxTimestamp() (ms, offset int64) { panic("unwritten") }
+func (s *Segment) MaxTimestamp() (ms, offset int64) {
+	v := s.view.Load()
+	return v.maxTimestamp, v.maxTimestampOffset
+}
 
 // FirstTimestamp returns the max timestamp of the first batch; ok is false if empty.
-func (s *Segment) FirstTimestamp() (ms int64, ok bool) { panic("unwritten") }
-func (s *Segment) ModTime() time.Time                  { panic("unwritten") }
+func (s *Segment) FirstTimestamp() (ms int64, ok bool) {
+	v := s.view.Load()
+	return v.firstTimestamp, v.size > 0
+}
 
-// Fits tells whether a batch can be appended without overflowing an index or the 31-bit relative offset.
-func (s *Segment) Fits(b record.Batch) bool { panic("unwritten") }
+// ModTime returns when the data file was last changed, as of when it was opened, sealed, or given a time by SetModTime.
+func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
+
+// File returns the data file, for reads of ranges below SizeBytes; it stays open until Close.
+func (s *Segment) File() vfs.File { return s.data }
+
+// Fits tells whether a batch can be appended without overflowing an index or the 31-bit relative offset. One entry of
+// the time index is kept free for Seal.
+func (s *Segment) Fits(b record.Batch) bool {
+	v := s.view.Load()
+	return b.LastOffset()-s.base <= math.MaxInt32 && v.size+int64(len(b)) <= math.MaxInt32 &&
+		v.offsets.count() < s.cfg.IndexBytesMax/OffsetEntryBytes && v.times.count() < s.cfg.IndexBytesMax/TimeEntryBytes-1
+}
 
 // Append writes a batch, offsets set, at the end, and indexes it. A failed write leaves the segment as it was, or, when even
-// that fails, unusable: every later call then fails.
-func (s *Segment) Append(b record.Batch) error { panic("unwritten") }
-
-// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there is none.
-func (s *Segment) Position(offset int64) (int64, error) { panic("unwritten") }
-
-// Header is a batch's header and its place in the file.
-type Header struct {
-	record.Batch       // the 61 header bytes only: header accessors work, Records and CheckCRC do not
-	Position     int64 // in the data file
-	SizeBytes    int   // of the whole batch
+// that fails, unusable: every later change then fails.
+func (s *Segment) Append(b record.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.appendableLocked(b); err != nil {
+		return fmt.Errorf("append to segment %d: %w", s.base, err)
+	}
+	next := *s.view.Load()
+	if _, err := s.data.WriteAt(b, next.size); err != nil {
+		return fmt.Errorf("append to segment %d: %w", s.base, errors.Join(err, s.undoLocked(next.size)))
+	}
+	next.add(b, len(b), s.cfg.IndexIntervalBytes)
+	s.mu.written = true
+	s.view.Store(&next) // only now may readers know of it: see view
+	return nil
 }
 
-// HeaderAt reads the header of the batch that begins at position; io.EOF at the end.
-func (s *Segment) HeaderAt(position int64) (Header, error) { panic("unwritten") }
-
-// Scan calls visit for each whole batch from position on (checked for length, not CRC), with its position. The batch is
-// valid during the call only. Batches of any size are read: the buffer grows to the actual batch.
-func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch) error) error {
-	panic("unwritten")
+// appendableLocked is the check on this side of the disk of what Open and Recover check when they read.
+func (s *Segment) appendableLocked(b record.Batch) error {
+	if s.mu.broken != nil {
+		return s.mu.broken
+	}
+	if s.mu.sealed {
+		return ErrSealed
+	}
+	if _, rest, err := record.Next(b); err != nil || len(rest) > 0 {
+		return fmt.Errorf("%w: %d bytes that are not one batch", record.ErrCorrupt, len(b))
+	}
+	if !s.Fits(b) {
+		return ErrFull
+	}
+	return s.view.Load().check(b, len(b))
 }
 
-// OffsetForTimestamp returns the first batch whose max timestamp is >= ms, as its position; ok is false if there is none.
-func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err error) {
-	panic("unwritten")
+// undoLocked cuts off what a failed write left. A part of a batch at the end would be overwritten by the next append in any
+// case, but until then the file would be one that Kafka's tools, and our own after a stop, take for damaged.
+func (s *Segment) undoLocked(size int64) error {
+	err := s.data.Truncate(size)
+	if err != nil {
+		s.mu.broken = fmt.Errorf("segment %d is unusable since it could not be cut back to %d bytes: %w", s.base, size, err)
+	}
+	return err
 }
 
-// File returns the data file, for reads of ranges; it stays open until Close.
-func (s *Segment) File() vfs.File { panic("unwritten") }
-
-// Sync makes data and indexes durable.
-func (s *Segment) Sync() error { panic("unwritten") }
-
-// Seal ends writing: the last time index entry is written, all is synced.
-func (s *Segment) Seal() error { panic("unwritten") }
-
-// Truncate cuts off every batch that holds an offset >= offset.
-func (s *Segment) Truncate(offset int64) error { panic("unwritten") }
-
-// Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted").
-func (s *Segment) Rename(suffix string) error { panic("unwritten") }
-
-// Remove deletes all files of the segment; they must not be open elsewhere.
-func (s *Segment) Remove() error { panic("unwritten") }
-func (s *Segment) Close() error  { panic("unwritten") }
+// pathLocked returns the name of one of the files.
+func (s *Segment) pathLocked(extension string) string {
+	return filepath.Join(s.dir, Name(s.base, extension, s.mu.suffix))
+}

@@ -1,0 +1,162 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Sync makes durable what was appended before the call. It may run beside Append, and does not hold it up while the disk works.
+//
+// Index entries are handed to the operating system only: after an unclean stop the indexes of a segment that was not sealed
+// are made anew (Recover), so syncing them with every flush would triple its cost for nothing.
+func (s *Segment) Sync() error {
+	s.mu.Lock()
+	if s.mu.broken != nil {
+		defer s.mu.Unlock()
+		return s.mu.broken
+	}
+	// A flush that fails loses nothing: the entries stay in memory, and Seal or Close, which need them written, report it.
+	_ = s.flushIndexesLocked()
+	named := s.mu.named
+	s.mu.written = false // before the sync: what is appended beside it counts as unsynced
+	s.mu.Unlock()
+
+	err := s.data.Sync()
+	if err == nil && !named {
+		err = s.fsys.SyncDir(s.dir)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		return s.breakLocked(err)
+	}
+	s.mu.named = true
+	return nil
+}
+
+// breakLocked notes that a sync failed. The kernel may have dropped the pages it could not write, and a second sync would
+// report success all the same: the segment must not be trusted any more.
+func (s *Segment) breakLocked(err error) error {
+	s.mu.broken = fmt.Errorf("segment %d is unusable since a sync failed: %w", s.base, err)
+	return s.mu.broken
+}
+
+// flushIndexesLocked writes the index entries that are in memory only.
+func (s *Segment) flushIndexesLocked() error {
+	next := *s.view.Load()
+	var failed [2]error
+	next.offsets, failed[0] = s.offsets.flush(next.offsets)
+	next.times, failed[1] = s.times.flush(next.times)
+	s.view.Store(&next)
+	return errors.Join(failed[0], failed[1])
+}
+
+// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again.
+func (s *Segment) Seal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.finishLocked(); err != nil {
+		return fmt.Errorf("seal segment %d: %w", s.base, err)
+	}
+	s.mu.sealed = true
+	return s.statLocked()
+}
+
+// finishLocked writes and syncs everything, so that Open finds data and indexes in order. It holds the mutex over the syncs:
+// there is no append to hold up.
+func (s *Segment) finishLocked() error {
+	if s.mu.broken != nil {
+		return s.mu.broken
+	}
+	last := *s.view.Load()
+	last.addTime()
+	s.view.Store(&last)
+	if err := s.flushIndexesLocked(); err != nil {
+		return err
+	}
+	for _, file := range []vfs.File{s.data, s.offsets.file, s.times.file} {
+		if err := file.Sync(); err != nil {
+			return s.breakLocked(err)
+		}
+	}
+	if !s.mu.named {
+		if err := s.fsys.SyncDir(s.dir); err != nil {
+			return s.breakLocked(err)
+		}
+	}
+	s.mu.named, s.mu.written = true, false
+	return nil
+}
+
+// SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made from.
+func (s *Segment) SetModTime(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fsys.Chtimes(s.pathLocked(LogExtension), t); err != nil {
+		return fmt.Errorf("set time of segment %d: %w", s.base, err)
+	}
+	// The time is part of what Sync makes durable; the next Sync or Close does.
+	s.mu.written = true
+	s.modTime.Store(&t)
+	return nil
+}
+
+func (s *Segment) statLocked() error {
+	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
+	if err != nil {
+		return fmt.Errorf("stat segment %d: %w", s.base, err)
+	}
+	t := info.ModTime()
+	s.modTime.Store(&t)
+	return nil
+}
+
+// Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The directory is not synced:
+// who swaps segments renames several.
+func (s *Segment) Rename(suffix string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := RenameFiles(s.fsys, s.dir, s.base, s.mu.suffix, suffix); err != nil {
+		return err
+	}
+	s.mu.suffix = suffix
+	return nil
+}
+
+// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be called; reads go on until then.
+// The directory is not synced.
+func (s *Segment) Remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.removed = true
+	return RemoveFiles(s.fsys, s.dir, s.base, s.mu.suffix)
+}
+
+// Close makes everything durable that is not, and closes the files. A broken or removed segment is only closed.
+func (s *Segment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	v := s.view.Load()
+	unfinished := s.mu.written || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
+	if s.mu.broken == nil && !s.mu.removed && unfinished {
+		err = s.finishLocked()
+	}
+	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file)); err != nil {
+		return fmt.Errorf("close segment %d: %w", s.base, err)
+	}
+	return nil
+}
+
+func closeAll(files ...vfs.File) error {
+	var failed []error
+	for _, file := range files {
+		if file != nil {
+			failed = append(failed, file.Close())
+		}
+	}
+	return errors.Join(failed...)
+}
