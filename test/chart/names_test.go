@@ -1,0 +1,222 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../../"
+
+// metric finds the names of Heartwood's metrics in a query or a page.
+var metric = regexp.MustCompile(`\bheartwood_[a-z_]+\b`)
+
+// documented are the metrics of docs/metrics.md, which test/smoke compares with the running binary. A histogram has three names.
+func documented(t *testing.T) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile(root + "docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, name := range metric.FindAllString(string(page), -1) {
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			names[name+suffix] = true
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("docs/metrics.md names no metric")
+	}
+	return names
+}
+
+// checkQuery reports names that no metric has, and queries that name none.
+func checkQuery(t *testing.T, where, query string, known map[string]bool) {
+	t.Helper()
+	names := metric.FindAllString(query, -1)
+	if len(names) == 0 {
+		t.Errorf("%s asks for no metric of ours: %s", where, query)
+	}
+	for _, name := range names {
+		if !known[name] {
+			t.Errorf("%s asks for %s, which is not in docs/metrics.md", where, name)
+		}
+	}
+	if open := strings.Count(query, "(") - strings.Count(query, ")"); open != 0 || strings.Count(query, "{") != strings.Count(query, "}") {
+		t.Errorf("%s has unbalanced brackets: %s", where, query)
+	}
+}
+
+type dashboard struct {
+	Title      string
+	UID        string
+	Panels     []panel
+	Templating struct {
+		List []struct {
+			Name, Type, Definition string
+		}
+	}
+}
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Description string
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct{ Expr, RefID string }
+	Datasource  struct{ UID string }
+}
+
+func TestDashboardsAskForMetricsThatExist(t *testing.T) {
+	known := documented(t)
+	files, err := filepath.Glob(root + "charts/heartwood/dashboards/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no dashboards: %v", err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board dashboard
+		if err := json.Unmarshal(content, &board); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if board.Title == "" || board.UID == "" {
+			t.Errorf("%s has no title or uid", file)
+		}
+		checkVariables(t, file, board, known)
+		ids := map[int]string{}
+		for _, p := range board.Panels {
+			if other, taken := ids[p.ID]; taken {
+				t.Errorf("panels %q and %q have one id", p.Title, other)
+			}
+			ids[p.ID] = p.Title
+			checkPanel(t, p, known)
+		}
+	}
+}
+
+// checkVariables: the panels' filters use these four, so a board without one shows nothing.
+func checkVariables(t *testing.T, file string, board dashboard, known map[string]bool) {
+	t.Helper()
+	found := map[string]bool{}
+	for _, variable := range board.Templating.List {
+		found[variable.Name] = true
+		if variable.Type == "query" {
+			checkQuery(t, "variable "+variable.Name, variable.Definition, known)
+		}
+	}
+	for _, name := range []string{"datasource", "namespace", "logcluster", "topic"} {
+		if !found[name] {
+			t.Errorf("%s lacks the variable %s", file, name)
+		}
+	}
+}
+
+func checkPanel(t *testing.T, p panel, known map[string]bool) {
+	t.Helper()
+	if p.Type == "row" {
+		return
+	}
+	if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
+		t.Errorf("panel %d %q lacks a title, a description or a query", p.ID, p.Title)
+	}
+	if p.Datasource.UID != "${datasource}" {
+		t.Errorf("panel %q is bound to the data source %q", p.Title, p.Datasource.UID)
+	}
+	if p.GridPos.W == 0 || p.GridPos.X+p.GridPos.W > 24 {
+		t.Errorf("panel %q lies outside the grid", p.Title)
+	}
+	refs := map[string]bool{}
+	for _, target := range p.Targets {
+		checkQuery(t, "panel "+p.Title, target.Expr, known)
+		if refs[target.RefID] {
+			t.Errorf("panel %q has two queries %s", p.Title, target.RefID)
+		}
+		refs[target.RefID] = true
+		if !strings.Contains(target.Expr, `logcluster=~"$logcluster"`) {
+			t.Errorf("panel %q does not heed the variable logcluster: %s", p.Title, target.Expr)
+		}
+	}
+}
+
+type rules struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert       string
+			Expr        string
+			For         string
+			Labels      map[string]string
+			Annotations map[string]string
+		}
+	}
+}
+
+func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
+	known := documented(t)
+	content, err := os.ReadFile(root + "config/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all rules
+	if err := yaml.UnmarshalStrict(content, &all); err != nil {
+		t.Fatal(err)
+	}
+	alerts := map[string]bool{}
+	for _, group := range all.Groups {
+		for _, rule := range group.Rules {
+			if alerts[rule.Alert] {
+				t.Errorf("two alerts are called %s", rule.Alert)
+			}
+			alerts[rule.Alert] = true
+			checkQuery(t, "alert "+rule.Alert, rule.Expr, known)
+			if rule.For == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("alert %s lacks for, severity, summary or description", rule.Alert)
+			}
+			page := "/docs/runbooks/" + rule.Alert + ".md"
+			if !strings.HasSuffix(rule.Annotations["runbook_url"], page) {
+				t.Errorf("alert %s points to %q, not to its page %s", rule.Alert, rule.Annotations["runbook_url"], page)
+			}
+		}
+	}
+	checkRunbooks(t, alerts, known)
+}
+
+// checkRunbooks: every alert has a page and every page an alert; pages quote metrics that exist and say what to do.
+func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
+	t.Helper()
+	files, err := filepath.Glob(root + "docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string]bool{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".md")
+		pages[name] = true
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !alerts[name] {
+			t.Errorf("%s is the page of no alert", file)
+		}
+		checkQuery(t, file, string(content), known)
+		for _, heading := range []string{"# " + name, "## Look", "## Do"} {
+			if !strings.Contains(string(content), heading+"\n") {
+				t.Errorf("%s lacks %q", file, heading)
+			}
+		}
+	}
+	for name := range alerts {
+		if !pages[name] {
+			t.Errorf("alert %s has no page in docs/runbooks", name)
+		}
+	}
+}
