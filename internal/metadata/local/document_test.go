@@ -1,0 +1,143 @@
+package local
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// example is a whole file.
+const example = `{
+  "version": 1,
+  "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA",
+  "brokers": 3,
+  "brokerEpochs": {
+    "0": 4
+  },
+  "topics": [
+    {
+      "name": "tickets",
+      "id": "0S1Yt0aGQ5mX9S8hq3sYxQ",
+      "origin": "manifest",
+      "spec": {
+        "cluster": "demo",
+        "partitions": 1,
+        "cleanupPolicy": "Compact",
+        "reclaimPolicy": "Retain"
+      },
+      "partitions": [
+        {
+          "replicas": [
+            2
+          ],
+          "leaderEpoch": 4
+        }
+      ]
+    }
+  ]
+}
+`
+
+func TestAFileComesBackAsItWas(t *testing.T) {
+	d, err := decode([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example, string(again)); diff != "" {
+		t.Errorf("file (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheFormatPageShowsAFile reads the example of docs/format/local-metadata.md, so the page cannot go stale.
+func TestTheFormatPageShowsAFile(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	if shown == nil {
+		t.Fatal("the page shows no file")
+	}
+	got, err := decode(shown[1])
+	if err != nil {
+		t.Fatalf("the page's file: %v", err)
+	}
+	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
+		t.Errorf("the page's file holds %+v", got)
+	}
+	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster", "topics", "retained", "name", "id", "origin", "spec", "partitions"} {
+		if !strings.Contains(string(page), "| `"+name+"` |") {
+			t.Errorf("the page does not describe %s", name)
+		}
+	}
+}
+
+// TestDecodeRefuses holds each rule of the format.
+func TestDecodeRefuses(t *testing.T) {
+	for _, test := range []struct{ old, new, want string }{
+		{`"version": 1`, `"version": 2`, "version is 2, this Heartwood knows version 1"},
+		{`"version": 1,`, ``, "version is 0"},
+		{`"version"`, `"colour": "blue", "version"`, `unknown field "colour"`},
+		{`Vx0hXnY7Q0W2p1a0m3l6bA`, `short`, "clusterId: parse id"},
+		{`"brokers": 3`, `"brokers": 0`, "at least 1 is needed"},
+		{`"0": 4`, `"-1": 4`, "neither may be negative"},
+		{`"tickets"`, `"a b"`, "invalid topic name"},
+		{`"0S1Yt0aGQ5mX9S8hq3sYxQ"`, `""`, "parse id"},
+		{`"origin": "manifest"`, `"origin": "moon"`, `origin is "moon"`},
+		{`"leaderEpoch": 4`, `"leaderEpoch": -1`, "leaderEpoch is -1"},
+		{`            2`, `            3`, "want different brokers of 0 to 2"},
+		{`            2`, `            2, 2`, "want different brokers"},
+		{`            2`, ``, "it has no replicas"},
+		{`"cleanupPolicy": "Compact"`, `"cleanupPolicy": "Shrink"`, "spec.cleanupPolicy: Unsupported value"},
+		{"\n}\n", "\n}\n{}", "something follows the object"},
+		{"\n}\n", "", "unexpected EOF"},
+	} {
+		if !strings.Contains(example, test.old) {
+			t.Fatalf("the example has no %s", test.old)
+		}
+		_, err := decode([]byte(strings.Replace(example, test.old, test.new, 1)))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s for %s: error %v, want %q", test.new, test.old, err, test.want)
+		}
+	}
+	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ]\n}")
+	twice := example[:end-1] + ",\n" + example[start:]
+	if _, err := decode([]byte(twice)); err == nil || !strings.Contains(err.Error(), `"tickets" comes twice`) {
+		t.Errorf("a topic that comes twice: %v", err)
+	}
+}
+
+// FuzzDecode: whatever the bytes, no panic; what is taken makes an image and comes back the same.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"version":1,"clusterId":"Vx0hXnY7Q0W2p1a0m3l6bA","brokers":1,"brokerEpochs":null,"topics":null,"retained":null}`))
+	f.Add([]byte(`{"version":1,"retained":{"a":[{"replicas":[7],"leaderEpoch":2}]}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		d, err := decode(content)
+		if err != nil {
+			return
+		}
+		if _, err := d.image(nil); err != nil {
+			t.Fatalf("a file was taken that makes no image: %v", err)
+		}
+		first, err := d.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decode(first)
+		if err != nil {
+			t.Fatalf("own file refused: %v\n%s", err, first)
+		}
+		if second, _ := again.encode(); string(second) != string(first) {
+			t.Fatalf("changed by reading:\n%s", cmp.Diff(string(first), string(second)))
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// run starts brokers and returns once each has an image in which it is up; the function it returns stops them.
+func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, id := range ids {
+		up := make(chan struct{})
+		running.Go(func() {
+			var once sync.Once
+			err := s.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092 + id}, func(image *metadata.Image) {
+				if _, ok := image.Broker(id); ok {
+					once.Do(func() { close(up) })
+				}
+			})
+			if err != nil {
+				t.Errorf("broker %d: %v", id, err)
+				once.Do(func() { close(up) })
+			}
+		})
+		<-up
+	}
+	return func() { cancel(); running.Wait() }
+}
+
+func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
+	s := open(t, memory(t))
+	if err := s.Sync(nil, 2, topics(t, `a {partitions: 2}`)); err != nil {
+		t.Fatal(err)
+	}
+	leaders := func() [][2]int32 {
+		var all [][2]int32
+		for _, p := range s.Image().Topic("a").Partitions {
+			all = append(all, [2]int32{p.Leader, p.LeaderEpoch})
+		}
+		return all
+	}
+	expect := func(when string, want ...[2]int32) {
+		t.Helper()
+		if diff := cmp.Diff(want, leaders()); diff != "" {
+			t.Errorf("%s, leader and epoch (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("no broker up", [2]int32{-1, 0}, [2]int32{-1, 0})
+	stop0 := run(t, s, 0)
+	expect("broker 0 up", [2]int32{0, 1}, [2]int32{-1, 0})
+	stop1 := run(t, s, 1)
+	expect("both up", [2]int32{0, 1}, [2]int32{1, 1})
+	if b, _ := s.Image().Broker(1); b.Port != 9093 || b.Epoch != 1 {
+		t.Errorf("broker 1 is registered as %+v", b)
+	}
+	stop0()
+	expect("broker 0 down", [2]int32{-1, 1}, [2]int32{1, 1})
+	defer run(t, s, 0)()
+	expect("broker 0 back", [2]int32{0, 2}, [2]int32{1, 1})
+	if b, _ := s.Image().Broker(0); b.Epoch != 2 {
+		t.Errorf("broker 0 came back with epoch %d, want 2", b.Epoch)
+	}
+	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); err == nil || !strings.Contains(err.Error(), "up already") {
+		t.Errorf("a second broker 0: %v", err)
+	}
+	stop1()
+}
+
+// TestEveryBrokerSeesEveryLastImage: images may be left out under load, their order may not change and the last must come.
+func TestEveryBrokerSeesTheLastImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memory(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make([][]int, 3) // by broker: how many topics each image had
+		var running sync.WaitGroup
+		for id := range int32(3) {
+			running.Go(func() {
+				_ = s.Run(ctx, metadata.Broker{ID: id}, func(image *metadata.Image) {
+					seen[id] = append(seen[id], len(image.Topics))
+					time.Sleep(time.Duration(id) * 3 * time.Second)
+				})
+			})
+		}
+		synctest.Wait()
+		for i := range 20 {
+			_, err := s.CreateTopic(ctx, metadata.NewTopic{Name: string(rune('a' + i)), Partitions: 1, Replicas: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		running.Wait()
+		for id, counts := range seen {
+			for i := 1; i < len(counts); i++ {
+				if counts[i] < counts[i-1] {
+					t.Errorf("broker %d saw an older image after a newer one: %v", id, counts)
+				}
+			}
+			if counts[len(counts)-1] != 20 {
+				t.Errorf("broker %d never saw the last image: %v", id, counts)
+			}
+		}
+	})
+}
+
+func TestAwaitServing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memory(t))
+		if err := s.AwaitServing(t.Context()); err != nil {
+			t.Errorf("without topics: %v", err)
+		}
+		if err := s.Sync(nil, 1, topics(t, `a {partitions: 2}`)); err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, s, 0)
+		id := s.Image().Topic("a").ID
+		serving := func(served ...metadata.Served) {
+			t.Helper()
+			if err := s.Serving(t.Context(), 0, served); err != nil {
+				t.Fatal(err)
+			}
+		}
+		arrived := make(chan error, 1)
+		go func() { arrived <- s.AwaitServing(t.Context()) }()
+		none := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-arrived:
+				t.Fatalf("%s: AwaitServing returned %v", when, err)
+			default:
+			}
+		}
+		none("nothing served")
+		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1})
+		none("one of two served")
+		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1}, metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 0})
+		none("one served at an old epoch")
+		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1}, metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 1})
+		if err := <-arrived; err != nil {
+			t.Error(err)
+		}
+		stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.AwaitServing(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "partition a-0") {
+			t.Errorf("after the broker stopped: %v", err)
+		}
+	})
+}
+
+func TestTopicsThroughKafka(t *testing.T) {
+	mem := memory(t)
+	s := open(t, mem)
+	if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: zstd}}}`), 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s, 0, 1, 2)()
+	ask := metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1, Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
+	checked, err := s.CreateTopic(t.Context(), ask)
+	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 || s.Image().Topic("Orders") != nil {
+		t.Errorf("only checked: %+v, %v", checked, err)
+	}
+	ask.Validate = false
+	made, err := s.CreateTopic(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made != s.Image().Topic("Orders") || made.Partitions[0].Leader == metadata.NoBroker {
+		t.Errorf("the topic returned is not the one of the image: %+v", made)
+	}
+	if made.RetainData || !made.Settings.Compact || made.Settings.KeepCodec {
+		t.Errorf("topic is %+v, want reclaim policy Delete, compact, the cluster's zstd", made)
+	}
+	for _, validate := range []bool{false, true} {
+		ask.Validate = validate
+		if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, metadata.ErrTopicExists) {
+			t.Errorf("a second time: %v", err)
+		}
+	}
+	if again := open(t, mem.CrashClone()).Image().Topic("Orders"); again == nil || again.ID != made.ID {
+		t.Errorf("after a crash the topic is %+v", again)
+	}
+	if err := s.DeleteTopic(t.Context(), "Orders"); err != nil || s.Image().Topic("Orders") != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if err := s.DeleteTopic(t.Context(), "Orders"); !errors.Is(err, metadata.ErrTopicNotFound) {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+// TestWritingOrder is the golden of docs/format/local-metadata.md, section Writing.
+func TestWritingOrder(t *testing.T) {
+	trace := vfs.NewTrace(memory(t), directory)
+	s := open(t, trace)
+	trace.Take()
+	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var ops []string
+	for line := range strings.Lines(trace.Take()) {
+		words := strings.Fields(line)
+		ops = append(ops, words[0]+" "+words[1])
+	}
+	want := []string{
+		"create metadata.json.tmp", "write metadata.json.tmp", "sync metadata.json.tmp", "rename metadata.json.tmp", "sync-dir .",
+	}
+	if diff := cmp.Diff(want, ops); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+	if err := s.Sync(nil, 1, nil); err != nil || trace.Take() != "" {
+		t.Errorf("a change that changes nothing writes: %v", err)
+	}
+}
+
+func TestAFullDiskChangesNothing(t *testing.T) {
+	fault := vfs.NewFault(memory(t))
+	s := open(t, fault)
+	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
+	ask := metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}
+	if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, syscall.ENOSPC) || s.Image().Topic("a") != nil {
+		t.Errorf("create: %v, topic %v", err, s.Image().Topic("a"))
+	}
+	if err := s.Sync(nil, 1, topics(t, `b {partitions: 1}`)); !errors.Is(err, syscall.ENOSPC) || s.Image().Topic("b") != nil {
+		t.Errorf("sync: %v, topic %v", err, s.Image().Topic("b"))
+	}
+	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); !errors.Is(err, syscall.ENOSPC) || len(s.Image().Brokers) != 0 {
+		t.Errorf("run: %v, brokers %v", err, s.Image().Brokers)
+	}
+	fault.Clear()
+	if _, err := s.CreateTopic(t.Context(), ask); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	run(t, s, 0)()
+}
+
+func TestADamagedFileIsRefused(t *testing.T) {
+	mem := memory(t)
+	if err := vfs.WriteFileAtomic(mem, file, []byte(`{"version": 1`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(mem, file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("error %v, want one that names the file", err)
+	}
+}

@@ -1,0 +1,232 @@
+package local
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const directory, file = "/data", "/data/metadata.json"
+
+func memory(t *testing.T) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll(directory); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+func open(t *testing.T, fsys vfs.FS) *Store {
+	t.Helper()
+	store, err := Open(fsys, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// topics reads topics: a line each, name and spec as YAML.
+func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
+	t.Helper()
+	var all []*v1alpha1.Topic
+	for _, line := range lines {
+		name, spec, _ := strings.Cut(line, " ")
+		topic := &v1alpha1.Topic{}
+		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: "+name+"}, spec: "+spec+"}"), topic); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, topic)
+	}
+	return all
+}
+
+func logCluster(t *testing.T, spec string) *v1alpha1.LogCluster {
+	t.Helper()
+	cluster := &v1alpha1.LogCluster{}
+	if err := yaml.UnmarshalStrict([]byte("{metadata: {name: demo}, spec: "+spec+"}"), cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// brokersOf tells which brokers hold a topic's partitions, by index.
+func brokersOf(t *testing.T, s *Store, topic string) []int32 {
+	t.Helper()
+	found := s.Image().Topic(topic)
+	if found == nil {
+		return nil
+	}
+	var brokers []int32
+	for _, p := range found.Partitions {
+		if len(p.Replicas) != 1 {
+			t.Fatalf("%s-%d is on brokers %v, want one", topic, p.Index, p.Replicas)
+		}
+		brokers = append(brokers, p.Replicas[0])
+	}
+	return brokers
+}
+
+func TestSyncFollowsTheManifests(t *testing.T) {
+	s := open(t, memory(t))
+	sync := func(manifests ...string) {
+		t.Helper()
+		if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: lz4}}}`), 3, topics(t, manifests...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync(`a {partitions: 3}`, `b {partitions: 1, topicName: B_b}`)
+	if diff := cmp.Diff([]int32{0, 1, 2}, brokersOf(t, s, "a")); diff != "" {
+		t.Errorf("a is placed at (-want +got):\n%s", diff)
+	}
+	if s.Image().Topic("b") != nil || s.Image().Topic("B_b") == nil {
+		t.Error("b is not known by its topicName")
+	}
+	id := s.Image().Topic("a").ID
+	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: -1}); err != nil {
+		t.Fatal(err)
+	}
+
+	sync(`a {partitions: 5, segment: {size: 1Mi}}`)
+	a := s.Image().Topic("a")
+	if a.ID != id || len(a.Partitions) != 5 || a.Settings.SegmentBytes != 1<<20 {
+		t.Errorf("a was not changed in place: %+v", a)
+	}
+	if diff := cmp.Diff([]int32{0, 1, 2}, brokersOf(t, s, "a")[:3]); diff != "" {
+		t.Errorf("partitions moved (-want +got):\n%s", diff)
+	}
+	if s.Image().Topic("B_b") != nil {
+		t.Error("a topic without manifest is still there")
+	}
+	if s.Image().Topic("made") == nil {
+		t.Error("a topic made through Kafka went with the manifests")
+	}
+	_, brokers, manifests := s.Manifests()
+	if brokers != 3 || len(manifests) != 1 || manifests[0].Name != "a" {
+		t.Errorf("in effect: %d brokers, topics %v", brokers, manifests)
+	}
+}
+
+func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
+	s := open(t, memory(t))
+	made, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(nil, 1, topics(t, `a {partitions: 2, cleanupPolicy: Compact}`)); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.Image().Topic("a"); a.ID != made.ID || !a.Settings.Compact || !a.RetainData {
+		t.Errorf("topic is %+v, want the manifest's settings under id %s", a, made.ID)
+	}
+	if err := s.Sync(nil, 1, nil); err != nil || s.Image().Topic("a") != nil {
+		t.Errorf("it does not go with its manifest: %v", err)
+	}
+}
+
+// TestFaultsOfOneTopicLeaveTheOthers also checks that each fault begins with the field's path and ends with the resource.
+func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
+	s := open(t, memory(t))
+	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 3}`, `good {partitions: 1}`))
+	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; they cannot shrink, as records would be lost" +
+		" (invalid number of partitions) (Topic/shrinks)\n" +
+		"spec.replicas: Invalid value: 3: this version keeps one replica of each partition; replication comes with a later one;" +
+		" set replicas: 1 (Topic/many)"
+	if err == nil || err.Error() != want {
+		t.Errorf("faults:\n%v\nwant:\n%s", err, want)
+	}
+	if !errors.Is(err, metadata.ErrInvalidReplication) || !errors.Is(err, metadata.ErrInvalidPartitions) {
+		t.Errorf("faults have lost their kind: %v", err)
+	}
+	image := s.Image()
+	if image.Topic("good") == nil || image.Topic("many") != nil || len(image.Topic("shrinks").Partitions) != 3 {
+		t.Errorf("topics are %v", image.Topics)
+	}
+}
+
+func TestBrokersThatHoldPartitionsStay(t *testing.T) {
+	s := open(t, memory(t))
+	if err := s.Sync(nil, 3, topics(t, `a {partitions: 3}`)); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Sync(nil, 2, topics(t, `a {partitions: 3}`, `b {partitions: 1}`))
+	want := "spec.brokers: Invalid value: 2: brokers cannot be removed while they hold partitions: topics a need 3 brokers"
+	if !errors.Is(err, ErrBrokersInUse) || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if s.Image().Topic("b") != nil {
+		t.Error("a refused Sync changed something")
+	}
+	if err := s.Sync(nil, 2, nil); err != nil {
+		t.Errorf("without the topic the broker may go: %v", err)
+	}
+	if err := s.Sync(nil, 0, nil); err == nil {
+		t.Error("no brokers at all were taken")
+	}
+}
+
+// TestBadDefaultsAreRefusedWhole: a topic made through Kafka would have no settings any more.
+func TestBadDefaultsAreRefusedWhole(t *testing.T) {
+	s := open(t, memory(t))
+	_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1,
+		Properties: map[string]string{"min.compaction.lag.ms": "60000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Sync(logCluster(t, `{topicDefaults: {compaction: {maxLag: 1s}}}`), 1, topics(t, `a {partitions: 1}`))
+	if err == nil || !strings.Contains(err.Error(), `topic "made": spec.compaction.minLag: Invalid value: "1m0s"`) {
+		t.Errorf("error %v", err)
+	}
+	if s.Image().Topic("a") != nil {
+		t.Error("a refused Sync changed something")
+	}
+}
+
+// TestRetainedDataIsFoundAgain: ADR 0030.
+func TestRetainedDataIsFoundAgain(t *testing.T) {
+	mem := memory(t)
+	s := open(t, mem)
+	fill := func(manifests ...string) {
+		t.Helper()
+		if err := s.Sync(nil, 3, topics(t, manifests...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(`a {partitions: 1}`, `b {partitions: 2}`, `gone {partitions: 1, reclaimPolicy: Delete}`)
+	before := brokersOf(t, s, "b")
+	id := s.Image().Topic("b").ID
+	run(t, s, 0, 1, 2)() // every broker was up once: epoch 1
+	fill(`a {partitions: 1}`)
+	fill(`a {partitions: 3}`, `c {partitions: 1}`)
+	s = open(t, mem)
+	fill(`a {partitions: 3}`, `c {partitions: 1}`, `b {partitions: 3}`, `gone {partitions: 1}`)
+	b := s.Image().Topic("b")
+	if diff := cmp.Diff(before, brokersOf(t, s, "b")[:2]); diff != "" {
+		t.Errorf("b's data lies elsewhere (-want +got):\n%s", diff)
+	}
+	if b.ID == id {
+		t.Error("another topic has the old one's id")
+	}
+	if b.Partitions[0].LeaderEpoch != 1 || b.Partitions[2].LeaderEpoch != 0 {
+		t.Errorf("epochs %d and %d, want 1 for the retained partition, 0 for the new one", b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
+	}
+	if s.Image().Topic("gone").Partitions[0].LeaderEpoch != 0 {
+		t.Error("a topic whose data was deleted goes on from its old epoch")
+	}
+	if len(s.changing.document.Retained) != 0 {
+		t.Errorf("used entries stay: %v", s.changing.document.Retained)
+	}
+}
