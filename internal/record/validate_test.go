@@ -1,0 +1,212 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+var now = time.UnixMilli(1_000_000_000)
+
+// broken takes a good batch, spoils it and makes its checksum right again.
+func broken(t testing.TB, spoil func(Batch)) Batch {
+	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
+	spoil(b)
+	b.setCRC()
+	return b
+}
+
+func put32(at int, value int32) func(Batch) {
+	return func(b Batch) { binary.BigEndian.PutUint32(b[at:], uint32(value)) }
+}
+
+func TestValidateRefuses(t *testing.T) { // reference 1.4, row by row
+	good := clientBatch(t, compress.None, keyed("a", "1", 10))
+	wrongCRC := broken(t, func(Batch) {})
+	wrongCRC[crcAt]++
+	for name, tt := range map[string]struct {
+		buf   []byte
+		rules Rules
+		want  error
+	}{
+		"nothing":                        {nil, Rules{}, ErrInvalidRecord},
+		"half a batch":                   {good[:len(good)-1], Rules{}, ErrInvalidRecord},
+		"two batches":                    {append(bytes.Clone(good), good...), Rules{}, ErrInvalidRecord},
+		"magic 1":                        {broken(t, func(b Batch) { b[magicAt] = 1 }), Rules{}, ErrInvalidRecord},
+		"shorter than a header":          {broken(t, put32(lengthAt, 48)), Rules{}, ErrCorrupt},
+		"base offset 5":                  {broken(t, func(b Batch) { b.SetBaseOffset(5) }), Rules{}, ErrInvalidRecord},
+		"larger than allowed":            {good, Rules{BytesMax: len(good) - 1}, ErrMessageTooLarge},
+		"wrong checksum":                 {wrongCRC, Rules{}, ErrCorrupt},
+		"no records":                     {broken(t, put32(countAt, 0)), Rules{}, ErrInvalidRecord},
+		"count and last delta differ":    {broken(t, put32(lastOffsetDeltaAt, 5)), Rules{}, ErrInvalidRecord},
+		"control":                        {broken(t, func(b Batch) { b.setAttributes(controlBit) }), Rules{}, ErrInvalidRecord},
+		"delete horizon":                 {broken(t, func(b Batch) { b.setAttributes(deleteHorizonBit) }), Rules{}, ErrInvalidRecord},
+		"producer id without sequence":   {broken(t, func(b Batch) { binary.BigEndian.PutUint64(b[producerIDAt:], 7) }), Rules{}, ErrInvalidRecord},
+		"codec 5":                        {broken(t, func(b Batch) { b.setAttributes(5) }), Rules{}, ErrUnsupportedCodec},
+		"records that do not parse":      {broken(t, func(b Batch) { b[HeaderBytes] = 0xff }), Rules{}, ErrInvalidRecord},
+		"gzip that is none":              {broken(t, func(b Batch) { b.setAttributes(1) }), Rules{}, ErrInvalidRecord},
+		"null key in a compacted topic":  {clientBatch(t, compress.None, Record{Value: []byte("v")}), Rules{Compacted: true}, ErrInvalidRecord},
+		"log append time from a client":  {broken(t, func(b Batch) { b.setAttributes(logAppendTimeBit) }), Rules{}, ErrInvalidTimestamp},
+		"decompresses beyond the limit":  {clientBatch(t, compress.Zstd, Record{Value: make([]byte, 9999)}), Rules{DecompressedMax: 9999}, ErrInvalidRecord},
+		"grows beyond the limit as none": {clientBatch(t, compress.Zstd, Record{Value: make([]byte, 9999)}), Rules{BytesMax: 5000}, ErrMessageTooLarge},
+	} {
+		_, err := Validate(bytes.Clone(tt.buf), tt.rules, now)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+		for _, other := range []error{ErrInvalidRecord, ErrCorrupt, ErrMessageTooLarge, ErrUnsupportedCodec, ErrInvalidTimestamp} {
+			if other != tt.want && errors.Is(err, other) {
+				t.Errorf("%s: %v is also %v", name, err, other)
+			}
+		}
+	}
+}
+
+func TestTimestampsOutsideTheWindowAreRefusedAndMinusOneIsExempt(t *testing.T) { // reference 1.4
+	rules := Rules{TimestampBeforeMax: time.Minute, TimestampAfterMax: time.Hour}
+	ms := now.UnixMilli()
+	for _, tt := range []struct {
+		timestamp int64
+		rules     Rules
+		ok        bool
+	}{
+		{ms, rules, true}, {-1, rules, true},
+		{ms - 60_000, rules, true}, {ms - 60_001, rules, false},
+		{ms + 3_600_000, rules, true}, {ms + 3_600_001, rules, false},
+		{0, Rules{}, true}, {ms * 2, Rules{}, true},
+		{0, Rules{TimestampType: LogAppendTime, TimestampBeforeMax: 1}, true},
+	} {
+		_, err := Validate(clientBatch(t, compress.None, keyed("a", "1", tt.timestamp)), tt.rules, now)
+		if ok := err == nil; ok != tt.ok || !ok && !errors.Is(err, ErrInvalidTimestamp) {
+			t.Errorf("timestamp %d with %+v: %v", tt.timestamp, tt.rules, err)
+		}
+	}
+}
+
+func TestErrorsNameTheRecordsAndTimestampsWin(t *testing.T) { // reference 1.4
+	b := clientBatch(t, compress.LZ4, keyed("a", "1", 5), Record{Timestamp: 5}, keyed("c", "1", now.UnixMilli()*2))
+	_, err := Validate(b, Rules{Compacted: true, TimestampAfterMax: time.Hour, KeepCodec: true}, now)
+	var detail *BatchError
+	if !errors.As(err, &detail) || !errors.Is(err, ErrInvalidTimestamp) {
+		t.Fatalf("%v, want a BatchError about timestamps", err)
+	}
+	if len(detail.Records) != 2 || detail.Records[0].Index != 1 || detail.Records[1].Index != 2 {
+		t.Errorf("records %+v, want 1 (null key) and 2 (timestamp)", detail.Records)
+	}
+	if !strings.Contains(err.Error(), "record 1") {
+		t.Errorf("the message %q does not name the first record", err)
+	}
+}
+
+func TestErrorsNameAtMostAHundredRecords(t *testing.T) {
+	_, err := Validate(clientBatch(t, compress.Gzip, make([]Record, 5000)...), Rules{Compacted: true, KeepCodec: true}, now)
+	var detail *BatchError
+	if !errors.As(err, &detail) || len(detail.Records) != 100 || !strings.Contains(detail.Message, "5000") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBatchInTheRightCodecIsStoredAsSent(t *testing.T) { // the level is never compared
+	for _, rules := range []Rules{{KeepCodec: true}, {Codec: compress.Zstd, CodecLevel: 19}} {
+		sent := clientBatch(t, compress.Zstd, keyed("a", "1", 10), keyed("b", "2", 20))
+		valid, err := Validate(sent, rules, now)
+		if err != nil || &valid.Batch[0] != &sent[0] || valid.MaxTimestamp != 20 {
+			t.Errorf("%+v: %v, max timestamp %d", rules, err, valid.MaxTimestamp)
+		}
+	}
+}
+
+func TestTopicsCodecIsHonoured(t *testing.T) {
+	for from := compress.None; from <= compress.Zstd; from++ {
+		for to := compress.None; to <= compress.Zstd; to++ {
+			sent := clientBatch(t, from, keyed("a", "1", 10), Record{Key: []byte("b"), Timestamp: 5, Headers: []Header{{Key: []byte("h")}}})
+			want := texts(collect(t, sent))
+			valid, err := Validate(sent, Rules{Codec: to, CodecLevel: compress.LevelDefault}, now)
+			if err != nil {
+				t.Fatal(from, to, err)
+			}
+			b := valid.Batch
+			if b.Codec() != to || b.CheckCRC() != nil || !slices.Equal(texts(collect(t, b)), want) {
+				t.Errorf("%s to %s: codec %s, %v, records %v", from, to, b.Codec(), b.CheckCRC(), texts(collect(t, b)))
+			}
+			if b.ProducerID() != -1 || b.BaseSequence() != -1 || b.MaxTimestamp() != 10 || valid.MaxTimestamp != 10 {
+				t.Errorf("%s to %s: header %+v", from, to, IdentityOf(b))
+			}
+		}
+	}
+}
+
+func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and recompressed
+	for codec := compress.None; codec <= compress.Gzip; codec++ {
+		rules := Rules{TimestampType: LogAppendTime, Codec: codec, CodecLevel: compress.LevelDefault}
+		valid, err := Validate(clientBatch(t, compress.None, keyed("a", "1", 10)), rules, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := valid.Batch
+		if b.TimestampType() != LogAppendTime || b.MaxTimestamp() != now.UnixMilli() || b.CheckCRC() != nil || b.Codec() != codec {
+			t.Errorf("type %d, max %d, %v", b.TimestampType(), b.MaxTimestamp(), b.CheckCRC())
+		}
+		if got := collect(t, b)[0].Timestamp; got != now.UnixMilli() {
+			t.Errorf("record timestamp %d", got)
+		}
+	}
+}
+
+func TestWrongMaxTimestampIsMended(t *testing.T) { // reference 1.4
+	valid, err := Validate(broken(t, func(b Batch) { b.setMaxTimestamp(5) }), Rules{}, now)
+	if err != nil || valid.Batch.MaxTimestamp() != 20 || valid.Batch.CheckCRC() != nil {
+		t.Errorf("%v, max %d, %v", err, valid.Batch.MaxTimestamp(), valid.Batch.CheckCRC())
+	}
+}
+
+func TestOffsetDeltasAreMadeConsecutive(t *testing.T) { // reference 1.4: recompressed if not 0, 1, 2...
+	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
+	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
+	at := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
+	wrong[at] = 0
+	wrong.setCRC()
+	for name, b := range map[string]Batch{"right": sent, "both 0": wrong} {
+		valid, err := Validate(b, Rules{KeepCodec: true}, now)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if got := fmt.Sprint(texts(collect(t, valid.Batch))); got != `[0@10 "a"="1" 1@20 "b"="2"]` {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func FuzzValidate(f *testing.F) {
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		f.Add([]byte(clientBatch(f, codec, keyed("a", "1", 10), keyed("b", "2", 20))), int8(codec+1)%5, false)
+	}
+	f.Fuzz(func(t *testing.T, buf []byte, codec int8, appendTime bool) {
+		if len(buf) >= HeaderBytes {
+			Batch(buf).setCRC() // otherwise nearly nothing gets past the checksum
+		}
+		rules := Rules{Compacted: true, DecompressedMax: 1 << 20, BytesMax: 1 << 20, CodecLevel: compress.LevelDefault}
+		rules.Codec, rules.KeepCodec = compress.Codec(uint8(codec)%5), codec < 0
+		if appendTime {
+			rules.TimestampType = LogAppendTime
+		}
+		valid, err := Validate(buf, rules, now)
+		if err != nil {
+			return
+		}
+		b, rest, err := Next(valid.Batch)
+		if err != nil || len(rest) > 0 || b.CheckCRC() != nil {
+			t.Fatalf("accepted, and no sound batch: %v, %v", err, b.CheckCRC())
+		}
+		if err := b.Records(1<<20, func(*Record) error { return nil }); err != nil {
+			t.Fatalf("accepted, and does not read: %v", err)
+		}
+	})
+}
