@@ -1,0 +1,172 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// life is what the crash tests interrupt: it returns the model and how many of its batches a Sync that succeeded has covered.
+func life(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
+	m = &model{base: 3}
+	s, err := Create(fsys, "/", m.base, "", Config{IndexIntervalBytes: 300})
+	if err != nil {
+		return m, 0, err
+	}
+	for i := range 12 {
+		b := batchOf(t, m.next(), 2, int64(1000+i), 150+100*(i%3))
+		if err := s.Append(b); err != nil {
+			return m, durable, err
+		}
+		m.batches = append(m.batches, b)
+		if i%4 == 3 {
+			if err := s.Sync(); err != nil {
+				return m, durable, err
+			}
+			durable = len(m.batches)
+		}
+	}
+	if err := s.Seal(); err != nil {
+		return m, durable, err
+	}
+	return m, len(m.batches), s.Close()
+}
+
+// Whenever the power goes, recovery finds every batch that was synced, and whole batches only, in order.
+func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
+	for step := 0; ; step++ {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem)
+		fault.Inject(vfs.Rule{Skip: step, WriteBytes: 70}) // from this step on the machine is dead
+		m, durable, err := life(t, fault)
+		for seed := range uint64(5) {
+			crashed := mem.CrashClone()
+			if seed > 0 {
+				crashed = mem.CrashClonePartly(seed)
+			}
+			recoverCrashed(t, crashed, m, durable, step)
+		}
+		if err == nil {
+			if step < 30 {
+				t.Errorf("the life was over after %d steps: too little to crash", step)
+			}
+			return
+		}
+	}
+}
+
+func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int) {
+	t.Helper()
+	cfg := Config{IndexIntervalBytes: 300}
+	seen := 0
+	s, found, err := Recover(crashed, "/", m.base, cfg, func(b record.Batch) error {
+		if seen >= len(m.batches) || !bytes.Equal(b, m.batches[seen]) {
+			t.Fatalf("step %d: batch %d is none that was appended", step, seen)
+		}
+		seen++
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) && durable == 0 {
+		return // the file's name was lost, with nothing that was promised in it
+	}
+	must(t, err)
+	if seen < durable || found.Batches != int64(seen) || (found.TruncatedBytes > 0) != (found.Cause != nil) {
+		t.Fatalf("step %d: recovered %d batches (%+v), %d were synced", step, seen, found, durable)
+	}
+	kept := &model{base: m.base, batches: m.batches[:seen]}
+	random := newRandom(t)
+	kept.check(t, s, random)
+	// What Recover returned is durable: a second crash finds the same, and nothing to cut.
+	again, found, err := Recover(crashed.CrashClone(), "/", m.base, cfg, nil)
+	must(t, err)
+	if found.Cause != nil || again.NextOffset() != kept.next() {
+		t.Fatalf("step %d: second recovery %+v up to %d", step, found, again.NextOffset())
+	}
+	b := batchOf(t, kept.next(), 1, 5000, 10)
+	must(t, s.Append(b))
+	kept.batches = append(kept.batches[:seen:seen], b)
+	must(t, s.Close())
+	reopened, err := Open(crashed.CrashClone(), "/", m.base, cfg)
+	must(t, err)
+	kept.check(t, reopened, random)
+}
+
+// A segment that was sealed opens after a crash without recovery, byte for byte.
+func TestSealedSegmentSurvivesACrash(t *testing.T) {
+	mem := vfs.NewMem()
+	m, _, err := life(t, mem)
+	must(t, err)
+	crashed := mem.CrashClone()
+	s, err := Open(crashed, "/", m.base, Config{IndexIntervalBytes: 300})
+	must(t, err)
+	m.check(t, s, newRandom(t))
+	wantFiles(t, crashed, m, 300)
+}
+
+// Each kind of bad batch ends recovery there: length, magic, checksum, offsets, a cut end.
+func TestRecoverCutsAtTheFirstBadBatch(t *testing.T) {
+	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50), batchOf(t, 4, 2, 30, 50)}
+	second := len(batches[0])
+	damaged := func(at int, to byte) []byte {
+		all := (&model{batches: batches}).bytes()
+		all[second+at] = to
+		return all
+	}
+	for name, content := range map[string][]byte{
+		"length too small":        damaged(11, 3),
+		"length beyond the end":   damaged(9, 1),
+		"length negative":         damaged(8, 0xff),
+		"magic 1":                 damaged(16, 1),
+		"checksum":                damaged(20, 0xaa),
+		"a changed record":        damaged(100, 0xaa),
+		"base offset repeats":     damaged(7, 1),
+		"base offset negative":    damaged(0, 0xff),
+		"base offset far too far": damaged(3, 0x80),
+		"a header cut off":        (&model{batches: batches}).bytes()[:second+40],
+		"a batch cut off":         (&model{batches: batches}).bytes()[:second+len(batches[1])-1],
+		"zeros":                   append(bytes.Clone(batches[0]), make([]byte, 1000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			must(t, vfs.WriteFileAtomic(mem, "/"+Name(0, LogExtension, ""), content))
+			s, found, err := Recover(mem, "/", 0, Config{}, nil)
+			must(t, err)
+			if found.Batches != 1 || found.TruncatedBytes != int64(len(content)-second) || !errors.Is(found.Cause, record.ErrCorrupt) {
+				t.Errorf("found %+v", found)
+			}
+			if s.NextOffset() != 2 || s.SizeBytes() != int64(second) {
+				t.Errorf("next offset %d, size %d", s.NextOffset(), s.SizeBytes())
+			}
+		})
+	}
+}
+
+func TestRecoverCutsNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
+	mem := vfs.NewMem()
+	m, _, err := life(t, mem)
+	must(t, err)
+	size := int64(len(m.bytes()))
+	wantWhole := func() {
+		t.Helper()
+		if info, err := mem.Stat("/" + Name(m.base, LogExtension, "")); err != nil || info.Size() != size {
+			t.Fatalf("the file has %d bytes, %v; want %d", info.Size(), err, size)
+		}
+	}
+	fault := vfs.NewFault(mem)
+	fault.Inject(vfs.Rule{Op: vfs.OpRead})
+	if _, _, err := Recover(fault, "/", m.base, Config{}, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("recovery from an unreadable file: %v", err)
+	}
+	wantWhole()
+	// Also when the visitor calls it corruption: a visitor that does not understand a batch is no reason to cut it.
+	refused := errors.Join(errors.New("refused"), record.ErrCorrupt)
+	if _, _, err := Recover(mem, "/", m.base, Config{}, func(record.Batch) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("recovery with a visitor that fails: %v", err)
+	}
+	wantWhole()
+}

@@ -1,0 +1,229 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// batchOf makes a batch of n records with the given offsets, the last of which has the timestamp; n 0 makes an empty batch.
+func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
+	t.Helper()
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(record.Identity{
+		BaseOffset: base, LastOffsetDelta: int32(max(n-1, 0)), MaxTimestamp: timestamp, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+	})
+	for i := range n {
+		builder.Add(&record.Record{
+			Offset: base + int64(i), Timestamp: timestamp - int64(n-1-i), Key: []byte("key"), Value: bytes.Repeat([]byte("v"), valueBytes),
+		})
+	}
+	built, err := builder.Build(nil)
+	must(t, err)
+	return built
+}
+
+// model is a segment as a list of batches, and everything the slow and obvious way.
+type model struct {
+	base    int64
+	batches []record.Batch
+}
+
+func (m *model) next() int64 {
+	if len(m.batches) == 0 {
+		return m.base
+	}
+	return m.batches[len(m.batches)-1].NextOffset()
+}
+
+func (m *model) bytes() []byte {
+	var all []byte
+	for _, b := range m.batches {
+		all = append(all, b...)
+	}
+	return all
+}
+
+// first returns the position of the first batch that is wanted.
+func (m *model) first(wanted func(record.Batch) bool) (position int64, ok bool) {
+	for _, b := range m.batches {
+		if wanted(b) {
+			return position, true
+		}
+		position += int64(len(b))
+	}
+	return position, false
+}
+
+func (m *model) position(offset int64) int64 {
+	position, _ := m.first(func(b record.Batch) bool { return b.LastOffset() >= offset })
+	return position
+}
+
+func (m *model) truncate(offset int64) {
+	for i, b := range m.batches {
+		if b.LastOffset() >= offset {
+			m.batches = m.batches[:i:i]
+			return
+		}
+	}
+}
+
+func (m *model) maxTimestamp() (ms, offset int64) {
+	ms, offset = -1, m.base
+	for _, b := range m.batches {
+		if b.MaxTimestamp() > ms {
+			ms, offset = b.MaxTimestamp(), b.LastOffset()
+		}
+	}
+	return ms, offset
+}
+
+// indexes says what Kafka writes for these batches (LogSegment.append and onBecomeInactiveSegment, told again).
+func (m *model) indexes(interval int) (offsets, times []byte) {
+	since, position, lastTime := 0, 0, int64(-1)
+	for i, b := range m.batches {
+		soFar := model{base: m.base, batches: m.batches[:i+1]}
+		ms, at := soFar.maxTimestamp()
+		if since > interval {
+			offsets = appendOffsetEntry(offsets, OffsetEntry{int32(b.LastOffset() - m.base), int32(position)})
+			if ms > lastTime {
+				times = appendTimeEntry(times, TimeEntry{ms, int32(at - m.base)})
+				lastTime = ms
+			}
+			since = 0
+		}
+		position += len(b)
+		since += len(b)
+	}
+	if ms, at := m.maxTimestamp(); ms > lastTime {
+		times = appendTimeEntry(times, TimeEntry{ms, int32(at - m.base)})
+	}
+	return offsets, times
+}
+
+// randomBatch makes the next batch: mostly without a gap, timestamps mostly ascending, now and then empty, large or untimed.
+func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
+	base := m.next()
+	if random.IntN(8) == 0 {
+		base += int64(random.IntN(50))
+	}
+	timestamp := 1_000_000 + base*10 - int64(random.IntN(300))
+	n, valueBytes := 1+random.IntN(4), random.IntN(200)
+	switch random.IntN(20) {
+	case 0:
+		n = 0
+	case 1:
+		valueBytes = 5000
+	case 2:
+		n, timestamp = 1, -1
+	}
+	return batchOf(t, base, n, timestamp, valueBytes)
+}
+
+// check compares a segment with the model by everything that can be read.
+func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
+	t.Helper()
+	all := m.bytes()
+	if s.NextOffset() != m.next() || s.SizeBytes() != int64(len(all)) || s.Base() != m.base {
+		t.Fatalf("next %d, size %d; want %d, %d", s.NextOffset(), s.SizeBytes(), m.next(), len(all))
+	}
+	ms, at := s.MaxTimestamp()
+	if wantMs, wantAt := m.maxTimestamp(); ms != wantMs || at != wantAt {
+		t.Fatalf("max timestamp %d at %d, want %d at %d", ms, at, wantMs, wantAt)
+	}
+	if first, ok := s.FirstTimestamp(); ok != (len(m.batches) > 0) || ok && first != m.batches[0].MaxTimestamp() {
+		t.Fatalf("first timestamp %d, %v", first, ok)
+	}
+	for range 20 {
+		offset := m.base - 1 + random.Int64N(m.next()-m.base+3)
+		if got, err := s.Position(offset); err != nil || got != m.position(offset) {
+			t.Fatalf("position of %d: %d, %v; want %d", offset, got, err, m.position(offset))
+		}
+		timestamp := 1_000_000 + m.base*10 - 400 + random.Int64N((m.next()-m.base)*10+800)
+		m.checkTimestamp(t, s, timestamp)
+	}
+	m.checkTimestamp(t, s, ms)
+	m.checkTimestamp(t, s, ms+1)
+	m.checkTimestamp(t, s, -1)
+	m.checkScan(t, s, m.position(m.base+random.Int64N(m.next()-m.base+1)))
+}
+
+func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
+	t.Helper()
+	want, wantOK := m.first(func(b record.Batch) bool { return b.MaxTimestamp() >= ms })
+	if got, ok, err := s.PositionForTimestamp(ms); err != nil || ok != wantOK || ok && got != want {
+		t.Fatalf("position for timestamp %d: %d, %v, %v; want %d, %v", ms, got, ok, err, want, wantOK)
+	}
+}
+
+// checkScan reads from a position to the end, by batches and by headers.
+func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
+	t.Helper()
+	at, got := position, []byte{}
+	must(t, s.Scan(position, func(p int64, b record.Batch) error {
+		header, err := s.HeaderAt(p)
+		if err != nil || p != at || header.Position != p || header.SizeBytes != len(b) || header.LastOffset() != b.LastOffset() {
+			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, due at %d", p, header, err, len(b), at)
+		}
+		at += int64(len(b))
+		got = append(got, b...)
+		return nil
+	}))
+	if !bytes.Equal(got, m.bytes()[position:]) {
+		t.Fatalf("scan from %d gives %d other bytes", position, len(got))
+	}
+	if _, err := s.HeaderAt(at); !errors.Is(err, io.EOF) {
+		t.Fatalf("header at the end: %v", err)
+	}
+}
+
+// checkIndexes checks the index files of a sealed or closed segment entry by entry, whatever happened before.
+func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
+	t.Helper()
+	offsets, err := fsys.ReadFile(dir + "/" + Name(m.base, IndexExtension, ""))
+	must(t, err)
+	last := OffsetEntry{-1, 0}
+	for ; len(offsets) > 0; offsets = offsets[OffsetEntryBytes:] {
+		entry := ParseOffsetEntry(offsets)
+		if entry.Relative <= last.Relative || entry.Position <= last.Position {
+			t.Fatalf("offset entry %+v after %+v", entry, last)
+		}
+		if want := m.position(m.base + int64(entry.Relative)); int64(entry.Position) != want {
+			t.Fatalf("offset entry %+v, want position %d", entry, want)
+		}
+		last = entry
+	}
+	times, err := fsys.ReadFile(dir + "/" + Name(m.base, TimeIndexExtension, ""))
+	must(t, err)
+	before := TimeEntry{-1, -1}
+	for ; len(times) > 0; times = times[TimeEntryBytes:] {
+		entry := ParseTimeEntry(times)
+		if entry.Relative <= before.Relative || entry.Timestamp <= before.Timestamp {
+			t.Fatalf("time entry %+v after %+v", entry, before)
+		}
+		before = entry
+	}
+	if ms, at := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && at != m.base+int64(before.Relative) {
+		t.Fatalf("the last time entry is %+v, the largest timestamp %d at %d", before, ms, at)
+	}
+}
+
+func newRandom(t testing.TB) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}

@@ -1,0 +1,157 @@
+package segment
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// A random life of a segment, compared with a list of batches after each step.
+func TestSegmentMatchesListOfBatches(t *testing.T) {
+	for range 6 {
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 0))
+		t.Logf("seed %d", seed)
+		mem := vfs.NewMem()
+		m := &model{base: random.Int64N(3) * 1_000_000_007}
+		cfg := Config{IndexIntervalBytes: 1 + random.IntN(2000)}
+		s, err := Create(mem, "/", m.base, "", cfg)
+		must(t, err)
+		for step := range 150 {
+			s = liveOneStep(t, mem, s, m, cfg, random)
+			if step%5 == 0 {
+				m.check(t, s, random)
+			}
+		}
+		m.check(t, s, random)
+		must(t, s.Close())
+		m.checkIndexes(t, mem, "/")
+	}
+}
+
+// liveOneStep does one random thing to a segment and to its model.
+func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config, random *rand.Rand) *Segment {
+	t.Helper()
+	var err error
+	switch random.IntN(12) {
+	case 0:
+		offset := m.base + random.Int64N(m.next()-m.base+5)
+		must(t, s.Truncate(offset))
+		m.truncate(offset)
+	case 1:
+		must(t, s.Sync())
+	case 2: // sealed, checked, writable again
+		must(t, s.Seal())
+		m.checkIndexes(t, mem, "/")
+		must(t, s.Truncate(m.next()))
+	case 3:
+		must(t, s.Close())
+		s, err = Open(mem, "/", m.base, cfg)
+		must(t, err)
+	case 4: // a stop without Close
+		must(t, s.Sync())
+		var found Recovered
+		s, found, err = Recover(mem, "/", m.base, cfg, nil)
+		must(t, err)
+		if found.Cause != nil || found.TruncatedBytes != 0 || found.Batches != int64(len(m.batches)) {
+			t.Fatalf("recovered %+v of %d batches", found, len(m.batches))
+		}
+	default:
+		for range 1 + random.IntN(8) {
+			b := m.randomBatch(t, random)
+			must(t, s.Append(b))
+			m.batches = append(m.batches, b)
+		}
+	}
+	return s
+}
+
+// Kafka's rule, told again in model.indexes, gives the very bytes of our index files; made anew they are the same.
+func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
+	for _, interval := range []int{1, 500, 4096} {
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 0))
+		t.Logf("seed %d", seed)
+		mem := vfs.NewMem()
+		m := &model{base: 77}
+		cfg := Config{IndexIntervalBytes: interval}
+		s, err := Create(mem, "/", m.base, "", cfg)
+		must(t, err)
+		for i := range 300 {
+			b := m.randomBatch(t, random)
+			must(t, s.Append(b))
+			m.batches = append(m.batches, b)
+			if i%37 == 0 {
+				must(t, s.Sync()) // when entries are written must not matter
+			}
+		}
+		must(t, s.Seal())
+		wantFiles(t, mem, m, interval)
+		must(t, s.Close())
+		wantFiles(t, mem, m, interval)
+
+		must(t, mem.Remove("/"+Name(m.base, IndexExtension, "")))
+		s, err = Open(mem, "/", m.base, cfg)
+		must(t, err)
+		wantFiles(t, mem, m, interval)
+		must(t, s.Close())
+
+		s, _, err = Recover(mem, "/", m.base, cfg, nil)
+		must(t, err)
+		wantFiles(t, mem, m, interval)
+		must(t, s.Close())
+	}
+}
+
+func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
+	t.Helper()
+	offsets, times := m.indexes(interval)
+	for extension, want := range map[string][]byte{LogExtension: m.bytes(), IndexExtension: offsets, TimeIndexExtension: times} {
+		got, err := mem.ReadFile("/" + Name(m.base, extension, ""))
+		must(t, err)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%s: %d bytes that are not the %d expected", extension, len(got), len(want))
+		}
+	}
+}
+
+// Opening must not depend on the file's size: it reads the ends of the files, and a bounded number of bytes.
+func TestOpenReadsTheEndsOnly(t *testing.T) {
+	reads := func(batches int) int {
+		mem := vfs.NewMem()
+		s, err := Create(mem, "/", 0, "", Config{})
+		must(t, err)
+		for i := range batches {
+			must(t, s.Append(batchOf(t, int64(i), 1, int64(i), 500)))
+		}
+		must(t, s.Close())
+		fault := vfs.NewFault(mem)
+		s, err = Open(fault, "/", 0, Config{})
+		must(t, err)
+		operations := fault.Count()
+		if s.NextOffset() != int64(batches) {
+			t.Fatalf("next offset %d, want %d", s.NextOffset(), batches)
+		}
+		must(t, s.Close())
+		return operations
+	}
+	// A binary search in the time index's check may take a few reads more.
+	if small, large := reads(200), reads(20_000); large > small+8 {
+		t.Errorf("%d operations to open 200 batches, %d for 20000", small, large)
+	}
+}
+
+// A batch larger than any buffer is read whole (I41), and its length is believed up to the end of the file only.
+func TestScanGrowsToTheBatch(t *testing.T) {
+	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
+	must(t, err)
+	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10), batchOf(t, 1, 1, 2, 3<<20), batchOf(t, 2, 2, 3, 10)}}
+	for _, b := range m.batches {
+		must(t, s.Append(b))
+	}
+	m.checkScan(t, s, 0)
+	m.checkScan(t, s, int64(len(m.batches[0])))
+}
