@@ -1,10 +1,73 @@
 package controllers
 
 import (
-	ctrl "sigs.k8s.io/controller-runtime"
+	"fmt"
+	"net/http"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// Setup adds all controllers to a manager.
-func Setup(mgr ctrl.Manager, settings render.Settings) error { panic("unwritten") }
+// fieldOwner is who the operator is to server-side apply, and its name in events.
+const fieldOwner = "heartwood-operator"
+
+// Setup adds all controllers to a manager. The manager should be made with CacheByObject.
+func Setup(mgr ctrl.Manager, settings render.Settings) error {
+	return setup(mgr, settings, reportOptions{})
+}
+
+// CacheByObject bounds what a manager's cache holds: of the Leases only those of brokers, as every node has one, too, and
+// renews it every few seconds.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label's name is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
+	}
+}
+
+// reportOptions say how brokers are asked for their reports; the zero value works.
+type reportOptions struct {
+	interval  time.Duration     // between two rounds; default 15 s
+	transport http.RoundTripper // default: Go's own
+}
+
+func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) error {
+	if err := addIndexes(mgr); err != nil {
+		return fmt.Errorf("add indexes: %w", err)
+	}
+	lastSuccess, err := newLastSuccess()
+	if err != nil {
+		return err
+	}
+	brokers := newBrokers(mgr.GetClient())
+	partitions := make(chan event.GenericEvent)
+	reports := newReporter(mgr.GetClient(), options)
+	if err := mgr.Add(reports); err != nil {
+		return fmt.Errorf("add the reporter: %w", err)
+	}
+	for _, controller := range []interface{ setup(ctrl.Manager) error }{
+		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, lastSuccess: lastSuccess},
+		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
+		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess},
+		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]brokerState{}},
+		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions},
+	} {
+		if err := controller.setup(mgr); err != nil {
+			return fmt.Errorf("set up %T: %w", controller, err)
+		}
+	}
+	return nil
+}

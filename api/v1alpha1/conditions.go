@@ -25,6 +25,10 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonUnsupported: this version cannot do what the spec asks; the message says what.
 	ReasonUnsupported = "Unsupported"
+	// ReasonPartitionNameTaken: Partitions of another LogCluster have the names that those of the Topic need.
+	ReasonPartitionNameTaken = "PartitionNameTaken"
+	// ReasonRetained: the Topic is gone and the Partition remembers where its records are, for a Topic of the same name.
+	ReasonRetained = "Retained"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
 	// ReasonLeaderOffline: no replica of the Partition that may lead it is up.

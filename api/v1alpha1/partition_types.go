@@ -6,6 +6,7 @@ import (
 
 // Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it and owns its spec, leader and
 // leaderEpoch; the leader owns isr and servingEpoch. Every change is a compare-and-swap on resourceVersion.
+// It goes with a Topic whose reclaimPolicy is Delete; else it stays and remembers where the records are.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -56,8 +56,11 @@ var layers = map[string][]string{
 	},
 
 	"internal/operator/render": {"api/v1alpha1"},
-	"controllers":              {"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement"},
-	"internal/lint":            {},
+	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place decides that for operator and brokers.
+	"controllers": {
+		"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement", "internal/metadata",
+	},
+	"internal/lint": {},
 }
 
 // kubernetes says which packages may import Kubernetes clients; kafka, which may import the Kafka protocol's types.

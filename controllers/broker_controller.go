@@ -1,0 +1,92 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+
+// brokerReconciler watches the Leases of brokers, and tells the partitions of a broker when it came, went, or came back as
+// another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and each
+// would need a timer of its own for the Lease's end.
+type brokerReconciler struct {
+	client.Client
+	brokers *brokers
+	// partitions takes the partitions that must look again; the partition controller drains it.
+	partitions chan<- event.GenericEvent
+	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
+	told map[types.NamespacedName]brokerState
+}
+
+func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("broker").For(&coordinationv1.Lease{}).Complete(r)
+}
+
+func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster, broker, ok, err := r.brokerOf(ctx, req.NamespacedName)
+	if err != nil || !ok {
+		return ctrl.Result{}, err
+	}
+	seen, err := r.brokers.look(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if r.told[req.NamespacedName] != seen.state {
+		if err := r.tell(ctx, req.Namespace, cluster, broker); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.told[req.NamespacedName] = seen.state
+	}
+	if !seen.state.alive {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(time.Until(seen.aliveUntil), time.Millisecond)}, nil
+}
+
+// brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do.
+func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, ok bool, err error) {
+	const infix = "-broker-"
+	at := strings.LastIndex(key.Name, infix)
+	if at < 0 {
+		return "", 0, false, nil
+	}
+	id, err := strconv.ParseInt(key.Name[at+len(infix):], 10, 32)
+	if err != nil || id < 0 {
+		return "", 0, false, nil
+	}
+	cluster = key.Name[:at]
+	lease := &coordinationv1.Lease{}
+	if err := r.Get(ctx, key, lease); err != nil {
+		return cluster, int32(id), apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return cluster, int32(id), lease.Labels[v1alpha1.LabelCluster] == cluster, nil
+}
+
+func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {
+	held := &v1alpha1.PartitionList{}
+	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: brokerKey(cluster, broker)})
+	if err != nil {
+		return fmt.Errorf("list the partitions of broker %d: %w", broker, err)
+	}
+	for i := range held.Items {
+		select {
+		case r.partitions <- event.GenericEvent{Object: &held.Items[i]}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

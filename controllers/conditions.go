@@ -1,0 +1,49 @@
+package controllers
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// ready is condition Ready with status True.
+func ready(message string) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message,
+	}
+}
+
+// notReady is condition Ready with status False.
+func notReady(reason, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// announcer makes events of what users must know.
+type announcer struct{ recorder recorder.EventRecorder }
+
+func newAnnouncer(mgr ctrl.Manager) announcer { return announcer{mgr.GetEventRecorder(fieldOwner)} }
+
+// changed makes an event when condition Ready has another reason than before: a Warning unless it is True.
+func (a announcer) changed(object runtime.Object, before, after []metav1.Condition) {
+	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(after, v1alpha1.ConditionReady)
+	if now == nil || old != nil && old.Reason == now.Reason {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	if now.Status == metav1.ConditionTrue {
+		kind = corev1.EventTypeNormal
+	}
+	a.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+}
+
+// setCondition sets a Partition's condition.
+func setCondition(status *v1alpha1.PartitionStatus, generation int64, condition metav1.Condition) {
+	condition.ObservedGeneration = generation
+	meta.SetStatusCondition(&status.Conditions, condition)
+}

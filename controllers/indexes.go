@@ -1,0 +1,51 @@
+package controllers
+
+import (
+	"context"
+	"strconv"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Fields that the cache finds objects by, always within a namespace.
+const (
+	byCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
+	byKafkaName = "cluster/kafkaName"  // Topics that claim the same name
+	byTopic     = "spec.topic"         // Partitions of a Topic resource
+	byBroker    = "cluster/replicas[]" // Partitions that a broker holds
+)
+
+func addIndexes(mgr ctrl.Manager) error {
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		values client.IndexerFunc
+	}{
+		{&v1alpha1.Topic{}, byCluster, func(o client.Object) []string { return []string{o.(*v1alpha1.Topic).Spec.Cluster} }},
+		{&v1alpha1.Topic{}, byKafkaName, func(o client.Object) []string { return []string{kafkaNameKey(o.(*v1alpha1.Topic))} }},
+		{&v1alpha1.Partition{}, byCluster, func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Cluster} }},
+		{&v1alpha1.Partition{}, byTopic, func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Topic} }},
+		{&v1alpha1.Partition{}, byBroker, func(o client.Object) []string { return brokerKeys(o.(*v1alpha1.Partition)) }},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field, index.values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A slash is in no name of ours, so no two clusters share a key.
+func kafkaNameKey(topic *v1alpha1.Topic) string { return topic.Spec.Cluster + "/" + topic.KafkaName() }
+
+func brokerKey(cluster string, broker int32) string { return cluster + "/" + strconv.Itoa(int(broker)) }
+
+func brokerKeys(partition *v1alpha1.Partition) []string {
+	var keys []string
+	for _, broker := range partition.Spec.Replicas {
+		keys = append(keys, brokerKey(partition.Spec.Cluster, broker))
+	}
+	return keys
+}

@@ -1,0 +1,71 @@
+package controllers
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
+//
+// What the brokers' Role grants the operator must have itself, as nobody can give what he has not:
+// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
+
+// logClusterReconciler applies the objects that make a LogCluster run. They are owned by it, so deleting it deletes them; what
+// becomes of the volumes is the StatefulSet's to know (see render).
+//
+// The status has a reconciler of its own: it changes with every partition, and applying has nothing to do with that.
+type logClusterReconciler struct {
+	client.Client
+	settings    render.Settings
+	lastSuccess *lastSuccess
+}
+
+func (r *logClusterReconciler) setup(mgr ctrl.Manager) error {
+	// A change of status is no reason to apply.
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).Named("logcluster").
+		For(&v1alpha1.LogCluster{}, changed).
+		Owns(&appsv1.StatefulSet{}, changed).
+		Owns(&policyv1.PodDisruptionBudget{}, changed).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ServiceAccount{}).
+		Owns(&rbacv1.Role{}).
+		Owns(&rbacv1.RoleBinding{}).
+		Complete(r)
+}
+
+func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.lastSuccess.forget("logcluster", req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	for _, object := range render.Cluster(cluster, r.settings) {
+		if err := apply(ctx, r.Client, cluster, object); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.lastSuccess.now("logcluster", req.NamespacedName)
+	return ctrl.Result{}, nil
+}

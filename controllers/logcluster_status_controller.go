@@ -1,0 +1,137 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/status,verbs=get;patch
+
+// logClusterStatusReconciler says in a LogCluster's status how it is.
+type logClusterStatusReconciler struct {
+	client.Client
+	events announcer
+}
+
+func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("logcluster-status").
+		For(&v1alpha1.LogCluster{}).
+		Owns(&appsv1.StatefulSet{}).
+		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Watches(&v1alpha1.Partition{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Complete(r)
+}
+
+func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	var name string
+	switch object := object.(type) {
+	case *v1alpha1.Topic:
+		name = object.Spec.Cluster
+	case *v1alpha1.Partition:
+		name = object.Spec.Cluster
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// logClusterScope is all that a LogCluster's status speaks of.
+type logClusterScope struct {
+	cluster    *v1alpha1.LogCluster
+	brokers    *appsv1.StatefulSet // zero if there is none yet
+	topics     []v1alpha1.Topic
+	partitions []v1alpha1.Partition
+}
+
+func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	scope, err := r.gather(ctx, req.NamespacedName)
+	if err != nil || scope == nil {
+		return ctrl.Result{}, err
+	}
+	before := scope.cluster
+	after := before.DeepCopy()
+	after.Status = scope.status()
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.events.changed(after, before.Status.Conditions, after.Status.Conditions)
+	return ctrl.Result{}, nil
+}
+
+func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.NamespacedName) (*logClusterScope, error) {
+	scope := &logClusterScope{cluster: &v1alpha1.LogCluster{}, brokers: &appsv1.StatefulSet{}}
+	if err := r.Get(ctx, key, scope.cluster); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	statefulSet := types.NamespacedName{Namespace: key.Namespace, Name: render.BrokersName(key.Name)}
+	if err := r.Get(ctx, statefulSet, scope.brokers); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the brokers: %w", err)
+	}
+	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
+	of := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{byCluster: key.Name}}
+	if err := r.List(ctx, topics, of...); err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	if err := r.List(ctx, partitions, of...); err != nil {
+		return nil, fmt.Errorf("list partitions: %w", err)
+	}
+	scope.topics, scope.partitions = topics.Items, partitions.Items
+	return scope, nil
+}
+
+func (s *logClusterScope) status() v1alpha1.LogClusterStatus {
+	status := *s.cluster.Status.DeepCopy()
+	status.ObservedGeneration = s.cluster.Generation
+	status.Bootstrap = render.Bootstrap(s.cluster)
+	status.ReadyBrokers = s.brokers.Status.ReadyReplicas
+	status.Topics = int32(len(s.topics))
+	status.Partitions, status.UnderReplicated = s.count()
+	condition := s.readiness(status)
+	condition.ObservedGeneration = s.cluster.Generation
+	meta.SetStatusCondition(&status.Conditions, condition)
+	return status
+}
+
+// count counts partitions of Topics that are there; those that outlived theirs serve nobody.
+func (s *logClusterScope) count() (all, underReplicated int32) {
+	sizes := map[string]int32{}
+	for _, topic := range s.topics {
+		sizes[topic.Name] = topic.Spec.Partitions
+	}
+	for i := range s.partitions {
+		spec, status := &s.partitions[i].Spec, &s.partitions[i].Status
+		if spec.Index >= sizes[spec.Topic] {
+			continue
+		}
+		all++
+		if status.Leader < 0 || len(status.ISR) < len(spec.Replicas) {
+			underReplicated++
+		}
+	}
+	return all, underReplicated
+}
+
+func (s *logClusterScope) readiness(status v1alpha1.LogClusterStatus) metav1.Condition {
+	switch {
+	case !s.cluster.DeletionTimestamp.IsZero():
+		return notReady(v1alpha1.ReasonDeleting, fmt.Sprintf("the LogCluster is being deleted; its finalizers are %v", s.cluster.Finalizers))
+	case status.ReadyBrokers < s.cluster.Spec.Brokers || s.brokers.Status.ObservedGeneration < s.brokers.Generation:
+		return notReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf("%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
+			status.ReadyBrokers, s.cluster.Spec.Brokers, s.cluster.Namespace, v1alpha1.LabelCluster, s.cluster.Name))
+	}
+	return ready("every broker is up")
+}

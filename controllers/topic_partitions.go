@@ -1,0 +1,116 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// makePartitions makes those that are missing. Those that exist stay where they are: moving them is nobody's job yet.
+//
+// It creates, and does not apply: our cache may be late, and an apply would then move a partition that exists.
+func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope) error {
+	missing, err := scope.missing()
+	if err != nil {
+		return err
+	}
+	for _, partition := range missing {
+		if err := scope.setOwner(partition, r.Scheme()); err != nil {
+			return err
+		}
+		if err := r.Create(ctx, partition); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make partition %s: %w", partition.Name, err)
+		}
+	}
+	return nil
+}
+
+// missing returns the partitions that are to be made, each run of neighbours placed together.
+func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
+	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
+	for id := range brokers {
+		brokers[id].ID = int32(id)
+	}
+	var made []*v1alpha1.Partition
+	for index := int32(0); index < s.topic.Spec.Partitions; {
+		count := s.gap(index)
+		if count == 0 {
+			index++
+			continue
+		}
+		placed, err := placement.Assign(brokers, s.load, int(index), int(count), s.replicas())
+		if err != nil {
+			return nil, fmt.Errorf("place partitions: %w", err)
+		}
+		for _, replicas := range placed {
+			made = append(made, s.partition(index, replicas))
+			index++
+			for _, broker := range replicas {
+				s.load[broker]++
+			}
+		}
+	}
+	return made, nil
+}
+
+// gap is how many partitions are missing from index on, without a break.
+func (s *topicScope) gap(index int32) (count int32) {
+	for index+count < s.topic.Spec.Partitions && s.partitions[index+count] == nil {
+		count++
+	}
+	return count
+}
+
+func (s *topicScope) partition(index int32, replicas []int32) *v1alpha1.Partition {
+	return &v1alpha1.Partition{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      v1alpha1.PartitionName(s.topic.Name, index),
+			Namespace: s.topic.Namespace,
+			Labels:    map[string]string{v1alpha1.LabelCluster: s.topic.Spec.Cluster},
+		},
+		Spec: v1alpha1.PartitionSpec{Cluster: s.topic.Spec.Cluster, Topic: s.topic.Name, Index: index, Replicas: replicas},
+	}
+}
+
+// own brings the owners of the partitions that exist to what the reclaim policy asks for.
+func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
+	for _, partition := range scope.partitions {
+		owned := partition.DeepCopy()
+		if err := scope.setOwner(owned, r.Scheme()); err != nil {
+			return err
+		}
+		if len(owned.OwnerReferences) == len(partition.OwnerReferences) {
+			continue
+		}
+		if err := r.Patch(ctx, owned, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{})); err != nil {
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				continue // the event of that change brings us here again
+			}
+			return fmt.Errorf("set the owner of partition %s: %w", partition.Name, err)
+		}
+	}
+	return nil
+}
+
+// setOwner lets a partition go with its Topic, or outlive it. Where the records stay, so must the memory of who holds them and
+// of the leader epochs they carry: a Topic of the same name made later goes on from there.
+func (s *topicScope) setOwner(partition *v1alpha1.Partition, scheme *runtime.Scheme) error {
+	if s.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		if err := controllerutil.SetControllerReference(s.topic, partition, scheme); err != nil {
+			return fmt.Errorf("set the owner of partition %s: %w", partition.Name, err)
+		}
+		return nil
+	}
+	if metav1.IsControlledBy(partition, s.topic) {
+		partition.OwnerReferences = nil
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// topicScope is all that one reconciliation of a Topic looks at, and what it found out.
+type topicScope struct {
+	topic    *v1alpha1.Topic
+	cluster  *v1alpha1.LogCluster // nil: there is none
+	sameName []v1alpha1.Topic     // the others of the cluster that claim the name
+	// partitions are the topic's own, by index; strangers have names that the topic needs.
+	partitions map[int32]*v1alpha1.Partition
+	strangers  []*v1alpha1.Partition
+	load       map[int32]int // replicas that each broker of the cluster holds
+	report     *clusterReport
+
+	refusal *metav1.Condition // why nothing is done; nil: it is done
+}
+
+// gather reads; nil if there is no such Topic.
+func (r *topicReconciler) gather(ctx context.Context, key types.NamespacedName) (*topicScope, error) {
+	scope := &topicScope{topic: &v1alpha1.Topic{}, partitions: map[int32]*v1alpha1.Partition{}, load: map[int32]int{}}
+	if err := r.Get(ctx, key, scope.topic); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	clusterKey := types.NamespacedName{Namespace: key.Namespace, Name: scope.topic.Spec.Cluster}
+	cluster := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, clusterKey, cluster); err == nil {
+		scope.cluster = cluster
+	} else if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the topic's cluster: %w", err)
+	}
+	if err := r.gatherSameName(ctx, scope); err != nil {
+		return nil, err
+	}
+	if err := r.gatherPartitions(ctx, scope); err != nil {
+		return nil, err
+	}
+	scope.report = r.reports.of(clusterKey)
+	return scope, nil
+}
+
+func (r *topicReconciler) gatherSameName(ctx context.Context, scope *topicScope) error {
+	claimants := &v1alpha1.TopicList{}
+	fields := client.MatchingFields{byKafkaName: kafkaNameKey(scope.topic)}
+	if err := r.List(ctx, claimants, client.InNamespace(scope.topic.Namespace), fields); err != nil {
+		return fmt.Errorf("list the topics of the same name: %w", err)
+	}
+	for _, claimant := range claimants.Items {
+		if claimant.UID != scope.topic.UID {
+			scope.sameName = append(scope.sameName, claimant)
+		}
+	}
+	return nil
+}
+
+func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScope) error {
+	namespace := client.InNamespace(scope.topic.Namespace)
+	mine, all := &v1alpha1.PartitionList{}, &v1alpha1.PartitionList{}
+	if err := r.List(ctx, mine, namespace, client.MatchingFields{byTopic: scope.topic.Name}); err != nil {
+		return fmt.Errorf("list the topic's partitions: %w", err)
+	}
+	for i := range mine.Items {
+		scope.classify(&mine.Items[i])
+	}
+	if len(scope.partitions) >= int(scope.topic.Spec.Partitions) {
+		return nil // nothing to place, so no need for the load
+	}
+	if err := r.List(ctx, all, namespace, client.MatchingFields{byCluster: scope.topic.Spec.Cluster}); err != nil {
+		return fmt.Errorf("list the cluster's partitions: %w", err)
+	}
+	for _, partition := range all.Items {
+		for _, broker := range partition.Spec.Replicas {
+			scope.load[broker]++
+		}
+	}
+	return nil
+}
+
+// classify tells the topic's own partitions from strangers. Those beyond spec.partitions are neither: they remember records of an
+// earlier, larger Topic of this name.
+func (s *topicScope) classify(partition *v1alpha1.Partition) {
+	owner := metav1.GetControllerOf(partition)
+	switch {
+	case partition.Spec.Cluster != s.topic.Spec.Cluster, owner != nil && owner.UID != s.topic.UID:
+		s.strangers = append(s.strangers, partition)
+	case partition.Spec.Index < s.topic.Spec.Partitions:
+		s.partitions[partition.Spec.Index] = partition
+	}
+}

@@ -1,0 +1,81 @@
+package controllers
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// namesMax is how many partitions a message names; more would not be read.
+const namesMax = 5
+
+// status says how the topic is, from what was gathered before anything was made: what is made now brings us here again.
+func (s *topicScope) status() v1alpha1.TopicStatus {
+	status := *s.topic.Status.DeepCopy()
+	status.ObservedGeneration = s.topic.Generation
+	status.TopicID = topicID(s.topic.UID)
+	status.Partitions, status.ReadyPartitions = int32(len(s.partitions)), 0
+	for _, partition := range s.partitions {
+		if partitionReady(partition) {
+			status.ReadyPartitions++
+		}
+	}
+	s.set(&status, s.readiness(status))
+	s.setCompaction(&status)
+	return status
+}
+
+func (s *topicScope) set(status *v1alpha1.TopicStatus, condition metav1.Condition) {
+	condition.ObservedGeneration = s.topic.Generation
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+func (s *topicScope) readiness(status v1alpha1.TopicStatus) metav1.Condition {
+	if s.refusal != nil {
+		return *s.refusal
+	}
+	if status.ReadyPartitions == s.topic.Spec.Partitions {
+		return ready("every partition has a serving leader")
+	}
+	return notReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf("%d of %d partitions have a serving leader; not so: %s",
+		status.ReadyPartitions, s.topic.Spec.Partitions, s.notReadyNames()))
+}
+
+// notReadyNames names the first partitions that do not serve.
+func (s *topicScope) notReadyNames() string {
+	var names []string
+	for index := range s.topic.Spec.Partitions {
+		if partition := s.partitions[index]; partition != nil && partitionReady(partition) {
+			continue
+		}
+		if len(names) == namesMax {
+			return strings.Join(names, " ") + " ..."
+		}
+		names = append(names, v1alpha1.PartitionName(s.topic.Name, index))
+	}
+	return strings.Join(names, " ")
+}
+
+func partitionReady(partition *v1alpha1.Partition) bool {
+	return meta.IsStatusConditionTrue(partition.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// topicID is the uid as Kafka's tools print it, or "" for a uid that is no UUID.
+func topicID(uid types.UID) string {
+	var id metadata.ID
+	digits := strings.ReplaceAll(string(uid), "-", "")
+	if len(digits) != 2*len(id) {
+		return ""
+	}
+	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+		return ""
+	}
+	return id.String()
+}
