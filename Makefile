@@ -12,6 +12,7 @@ VERSION ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 FUZZTIME ?= 10s
 IMAGE ?= heartwood.dev/heartwood:$(VERSION)
+CLIENT_IMAGE ?= heartwood.dev/e2e-client:$(VERSION)
 module := heartwood.dev/heartwood
 LDFLAGS := -s -w -X $(module)/internal/version.version=$(VERSION) -X $(module)/internal/version.commit=$(COMMIT)
 
@@ -61,6 +62,11 @@ verify: ## Check that the generated files are what generate makes.
 image: build ## Write the image IMAGE to bin/image.tar (docker-archive); needs no container engine.
 	cd hack/image && go run . -image '$(IMAGE)' -binary ../../bin/heartwood -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/image.tar
 
+.PHONY: e2e-image
+e2e-image: ## Write the image CLIENT_IMAGE of the end-to-end test's client to bin/e2e-client.tar.
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/e2e-client ./test/e2e/client
+	cd hack/image && go run . -image '$(CLIENT_IMAGE)' -binary ../../bin/e2e-client -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/e2e-client.tar
+
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.
-	IMAGE='$(IMAGE)' go test -tags e2e -count=1 -timeout 30m -v ./test/e2e
+	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' go test -tags e2e -count=1 -timeout 30m -v ./test/e2e

@@ -1,0 +1,6 @@
+// Package e2e tests Heartwood on a real Kubernetes: the chart, the operator, brokers in pods with volumes, a client in a pod.
+//
+// It runs with the build tag e2e against the cluster of KUBECONFIG, with the images IMAGE and CLIENT_IMAGE, which its nodes have
+// or can pull, and with kubectl on the PATH. It works in a namespace of its own, which it removes; the CRDs too, if it brought
+// them. The steps build on one another and run in order; HEARTWOOD_E2E_KEEP=1 leaves everything for a look.
+package e2e

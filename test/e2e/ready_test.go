@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood", "app.kubernetes.io/component": "broker"}
+
+// notReady says why conditions do not tell of a resource that is ready in its present generation.
+func notReady(kind string, object client.Object, observed int64, conditions []metav1.Condition) string {
+	name := kind + "/" + object.GetName()
+	if observed != object.GetGeneration() {
+		return fmt.Sprintf("%s: generation %d, observed %d", name, object.GetGeneration(), observed)
+	}
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		return name + ": no condition Ready"
+	case ready.Status != metav1.ConditionTrue:
+		return fmt.Sprintf("%s: %s: %s", name, ready.Reason, ready.Message)
+	}
+	return ""
+}
+
+// waitReady waits until every LogCluster and Topic of the namespace is ready, as many as are expected.
+func (w *world) waitReady(t *testing.T, clusters, topics int) {
+	t.Helper()
+	until(t, "LogClusters and Topics are ready", func(ctx context.Context) string {
+		var logClusters v1alpha1.LogClusterList
+		var all v1alpha1.TopicList
+		if err := w.List(ctx, &logClusters); err != nil {
+			return err.Error()
+		}
+		if err := w.List(ctx, &all); err != nil {
+			return err.Error()
+		}
+		if len(logClusters.Items) != clusters || len(all.Items) < topics {
+			return fmt.Sprintf("%d LogClusters and %d Topics", len(logClusters.Items), len(all.Items))
+		}
+		for i := range logClusters.Items {
+			cluster := &logClusters.Items[i]
+			if why := notReady("LogCluster", cluster, cluster.Status.ObservedGeneration, cluster.Status.Conditions); why != "" {
+				return why
+			}
+		}
+		for i := range all.Items {
+			topic := &all.Items[i]
+			if why := notReady("Topic", topic, topic.Status.ObservedGeneration, topic.Status.Conditions); why != "" {
+				return why
+			}
+		}
+		return ""
+	})
+}
+
+// waitPod waits until a pod is ready that is not the one with the given uid.
+func (w *world) waitPod(t *testing.T, name string, not client.Object) {
+	t.Helper()
+	until(t, "pod "+name+" is ready", func(ctx context.Context) string {
+		var pod corev1.Pod
+		if err := w.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
+			return err.Error()
+		}
+		if not != nil && pod.UID == not.GetUID() {
+			return "it is still the old pod"
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				return ""
+			}
+		}
+		return "phase " + string(pod.Status.Phase)
+	})
+}
