@@ -2,9 +2,15 @@ package logstore
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -25,75 +31,178 @@ var (
 // it and beside roll, retention and cleaning, on an immutable snapshot of the segment list.
 //
 // Invariant: LogStart <= HighWatermark <= LogEnd, and LastStable <= HighWatermark.
-type Log struct{}
+type Log struct {
+	id    PartitionID
+	topic atomic.Pointer[TopicID]
+	dir   string
+	env   environment
 
-func (l *Log) ID() PartitionID { panic("unwritten") }
+	config atomic.Pointer[config]
+	list   atomic.Pointer[segmentList] // nil once closed
+
+	logStart      atomic.Int64
+	highWatermark atomic.Int64
+	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
+	logEnd atomic.Int64
+	epochs atomic.Pointer[epochCache]
+
+	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
+	maintain sync.Mutex
+
+	mu struct {
+		sync.Mutex
+		stopped     error // why appends are refused for good; nil while the log is well
+		leaderEpoch int32
+		producers   producers
+		// firstAppend is when the active segment got its first batch, as well as we know; zero while it is empty.
+		firstAppend time.Time
+		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.
+		unsealed []unsealed
+		// recoveryPoint <= the end of what is synced; checkpointed is what of it is on disk (Store.save).
+		recoveryPoint int64
+		checkpointed  int64
+		firstDirty    int64
+	}
+}
+
+// unsealed is a rolled segment that is not synced yet.
+type unsealed struct {
+	segment *handle
+	end     int64  // where the next segment begins
+	state   []byte // producer snapshot as of end
+}
+
+// environment is what a log needs of its store.
+type environment struct {
+	fs     vfs.FS
+	logger *slog.Logger
+	// failed is told, without waiting, that the log stopped.
+	failed func(PartitionID, error)
+	// saveFirstDirty writes cleaner-offset-checkpoint.
+	saveFirstDirty func() error
+}
+
+// config is a log's settings, with what follows from them.
+type config struct {
+	settings topicconfig.Settings
+	retain   bool
+	rules    record.Rules
+}
+
+// decompressedBytesMax is how much a produced batch may hold decompressed, unless its topic allows larger messages: 64 MiB is
+// far above what any client puts into a batch of 1 MiB, and bounds what a hostile one costs.
+const decompressedBytesMax = 64 << 20
+
+func newConfig(s topicconfig.Settings, retain bool) *config {
+	return &config{settings: s, retain: retain, rules: record.Rules{
+		BytesMax:          s.MessageBytesMax,
+		DecompressedMax:   max(decompressedBytesMax, s.MessageBytesMax),
+		Compacted:         s.Compact,
+		TimestampType:     s.TimestampType,
+		TimestampAfterMax: timestampAfterMax,
+		Codec:             s.Codec,
+		CodecLevel:        s.CodecLevel,
+		KeepCodec:         s.KeepCodec,
+	}}
+}
+
+// timestampAfterMax is how far a record's timestamp may lie in the future: Kafka's default of
+// message.timestamp.after.max.ms. A timestamp in the far future would keep a segment from retention and cleaning.
+const timestampAfterMax = time.Hour
+
+// ID names the partition.
+func (l *Log) ID() PartitionID { return l.id }
+
+// TopicID is the id of the topic the log belongs to; zero if its directory did not say.
+func (l *Log) TopicID() TopicID { return *l.topic.Load() }
+
+// Retain tells whether the log's data is to be kept when its topic goes (reclaim policy). It outlives a restart, so that a topic
+// deleted while this broker was away is treated as its owner wished.
+func (l *Log) Retain() bool { return l.config.Load().retain }
+
+// Settings returns the settings in effect.
+func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
 // Configure puts new settings into effect.
-func (l *Log) Configure(s topicconfig.Settings, retain bool) { panic("unwritten") }
-func (l *Log) Settings() topicconfig.Settings                { panic("unwritten") }
+func (l *Log) Configure(s topicconfig.Settings, retain bool) {
+	old := l.config.Swap(newConfig(s, retain))
+	if old.retain == retain {
+		return
+	}
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if l.list.Load() == nil {
+		return // released meanwhile: the directory is not this log's any more
+	}
+	if err := writePolicy(l.env.fs, l.dir, retain); err != nil {
+		l.env.logger.Error("write the reclaim policy", "partition", l.id, "error", err)
+	}
+}
 
 // Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier one is asked for.
-func (l *Log) Lead(epoch int32) error { panic("unwritten") }
-
-// Appended tells where a batch went.
-type Appended struct {
-	BaseOffset    int64
-	LastOffset    int64
-	LogAppendTime int64 // ms; -1 unless the topic stamps LogAppendTime
-	LogStart      int64
-	Duplicate     bool // the batch was there already, at these offsets; nothing was appended
+func (l *Log) Lead(epoch int32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mu.stopped != nil:
+		return l.mu.stopped
+	case epoch < l.mu.leaderEpoch:
+		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch, l.mu.leaderEpoch)
+	case epoch == l.mu.leaderEpoch:
+		return nil
+	}
+	// The file is written before any batch of the epoch is: a batch without its epoch in the file would need a scan to mend.
+	next := l.epochs.Load().assign(epoch, l.logEnd.Load())
+	if err := l.saveEpochs(next); err != nil {
+		return err
+	}
+	l.mu.leaderEpoch = epoch
+	return nil
 }
 
-// Append validates one produced batch (record.Validate), checks its producer's sequence, assigns offsets and appends it.
-// It may write into batch. After a failure nothing was appended.
-func (l *Log) Append(batch []byte, now time.Time) (Appended, error) { panic("unwritten") }
-
-func (l *Log) LogStart() int64      { panic("unwritten") }
-func (l *Log) LogEnd() int64        { panic("unwritten") }
-func (l *Log) HighWatermark() int64 { panic("unwritten") }
-func (l *Log) LastStable() int64    { panic("unwritten") }
-
-// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved.
-func (l *Log) AdvanceHighWatermark(offset int64) bool { panic("unwritten") }
-
-// Slice is a range of whole batches in one data file. It keeps the segment's files alive until Release.
-type Slice struct {
-	File      vfs.File // nil if Length is 0
-	Position  int64
-	Length    int
-	LogStart  int64
-	HighWater int64
-	Stable    int64
+// saveEpochs makes a new history durable, then current.
+func (l *Log) saveEpochs(next epochCache) error {
+	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile), next.encode()); err != nil {
+		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
+	}
+	l.epochs.Store(&next)
+	return nil
 }
-
-// Release must be called once for each Slice that Read returned without an error.
-func (s *Slice) Release() { panic("unwritten") }
-
-// Read returns whole batches from the one that holds offset on (reference I43, I44), below the offset limit, at most bytesMax
-// bytes of them, but the first batch always when wholeFirst is set. It fails with ErrOffsetOutOfRange outside
-// [LogStart, limit]. At limit itself it returns an empty slice.
-func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	panic("unwritten")
-}
-
-// TimestampOffset is an offset and the timestamp (ms) of its record.
-type TimestampOffset struct {
-	Timestamp   int64
-	Offset      int64
-	LeaderEpoch int32
-}
-
-// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none.
-func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
-	panic("unwritten")
-}
-
-// MaxTimestamp returns the record with the largest timestamp; ok is false if the log is empty.
-func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) { panic("unwritten") }
 
 // EpochAt returns the leader epoch of an offset, -1 if unknown.
-func (l *Log) EpochAt(offset int64) int32 { panic("unwritten") }
+func (l *Log) EpochAt(offset int64) int32 {
+	if offset >= l.logEnd.Load() {
+		return -1
+	}
+	return l.epochs.Load().at(offset)
+}
+
+// LogStart is the first offset that may be read.
+func (l *Log) LogStart() int64 { return l.logStart.Load() }
+
+// LogEnd is the offset the next record gets.
+func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
+
+// HighWatermark is the end of what consumers may see.
+func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
+
+// LastStable is the end of what consumers that read committed data may see: the high watermark, as there are no transactions.
+func (l *Log) LastStable() int64 { return l.highWatermark.Load() }
+
+// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved.
+func (l *Log) AdvanceHighWatermark(offset int64) bool {
+	// LogEnd never falls, so the bound holds after it was read.
+	offset = min(offset, l.logEnd.Load())
+	for {
+		old := l.highWatermark.Load()
+		if offset <= old {
+			return false
+		}
+		if l.highWatermark.CompareAndSwap(old, offset) {
+			return true
+		}
+	}
+}
 
 // Stats is a log's state, for metrics and reports.
 type Stats struct {
@@ -105,30 +214,43 @@ type Stats struct {
 	LastStable    int64
 }
 
-func (l *Log) Stats() Stats { panic("unwritten") }
-
-// cleanView is what the cleaner needs to know of a log at one moment; release it.
-//
-// Invariant: every segment of Segments ends at or below Bound; FirstDirty <= Bound.
-type cleanView struct {
-	Segments    []*segment.Segment // [log start, Bound), ascending, never the active one
-	FirstDirty  int64
-	Bound       int64            // rounded down to a segment's base (reference I2)
-	CleanBytes  int64            // below FirstDirty
-	DirtyBytes  int64            // [FirstDirty, Bound)
-	Blocked     map[string]int64 // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
-	OldestDirty time.Time        // when the oldest dirty segment that could be cleaned was first written; zero if none
-	Producers   map[int64]int64  // active producer id -> last data offset: these batches stay, empty if need be (I25)
-	Release     func()
+// Stats returns the log's state now.
+func (l *Log) Stats() Stats {
+	// In this order each offset is at most the next one, whatever moves meanwhile.
+	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(), HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
+	if list := l.acquire(); list != nil {
+		defer list.release()
+		stats.Segments = len(list.handles)
+		stats.SizeBytes = list.sizeBytes()
+	}
+	return stats
 }
 
-// cleanView takes a view of the log for the cleaner.
-func (l *Log) cleanView(now time.Time) cleanView { panic("unwritten") }
+// failLocked stops appends for good: memory and disk may differ, and only recovery can tell. Reads go on. Log.mu is held.
+func (l *Log) failLocked(cause error) {
+	if l.mu.stopped != nil {
+		return
+	}
+	l.mu.stopped = fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
+	l.env.logger.Error("log stopped", "partition", l.id, "error", cause)
+	l.env.failed(l.id, l.mu.stopped)
+}
 
-// replaceSegments puts cleaned segments (suffix .cleaned, sealed) in the place of sources, as one commit point that survives a
-// crash (docs/format/swap.md). Sources must be neighbours of the current list; if they are not any more (retention took one),
-// it fails with errSegmentsChanged and changes nothing. Readers of the old files go on.
-func (l *Log) replaceSegments(sources, cleaned []*segment.Segment) error { panic("unwritten") }
+func (l *Log) fail(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failLocked(cause)
+}
 
-// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint.
-func (l *Log) setFirstDirty(offset int64) error { panic("unwritten") }
+// newSegment makes an empty segment file set.
+func (l *Log) newSegment(base int64) (*handle, error) {
+	made, err := segment.Create(l.env.fs, l.dir, base, "", segment.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("%w: create segment %d: %w", ErrStorage, base, err)
+	}
+	return l.handleOf(made), nil
+}
+
+func (l *Log) handleOf(s *segment.Segment) *handle {
+	return &handle{Segment: s, logger: l.env.logger}
+}

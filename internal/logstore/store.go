@@ -1,13 +1,21 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
-	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
+
+// ErrOtherTopic is what Create fails with when the partition's directory belongs to another topic id: Release it first.
+var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
 type PartitionID struct {
@@ -25,34 +33,126 @@ type TopicID [16]byte
 type Options struct {
 	FS            vfs.FS
 	Dir           string
-	Logger        *slog.Logger
+	Logger        *slog.Logger  // default slog.Default()
 	FlushInterval time.Duration // how often unsynced data is synced and checkpoints are written; default 1s
 	// Failed is called, from a goroutine of the store, when a log stops because its disk failed. May be nil.
 	Failed func(PartitionID, error)
 }
 
 // Store is one data directory: a log a partition. It holds the directory's lock.
-type Store struct{}
+type Store struct {
+	opts        Options
+	lock        io.Closer
+	directoryID TopicID
 
-// Open locks the directory, brings every log in it back (a scan from the recovery point after an unclean stop), and starts the
-// background flush and retention. vfs.ErrLocked is wrapped when another process holds the directory.
-func Open(opts Options) (*Store, error) { panic("unwritten") }
+	changes sync.Mutex // one Create, Release or Close at a time
+	saving  struct {
+		sync.Mutex
+		written map[string]string // checkpoint file -> what it holds
+	}
+	mu struct {
+		sync.Mutex
+		closed   bool
+		logs     map[PartitionID]*Log
+		offline  map[PartitionID]offline // directories whose log could not be opened
+		failures []failure               // for Options.Failed
+		doomed   []string                // directories to be deleted
+		settled  []string                // "retained" files to be removed once the checkpoints are written
+	}
 
-// DirectoryID identifies the disk: made once, kept in meta.properties.
-func (s *Store) DirectoryID() TopicID { panic("unwritten") }
-
-// Log returns a partition's log, nil if there is none. Logs returns all, sorted.
-func (s *Store) Log(id PartitionID) *Log { panic("unwritten") }
-func (s *Store) Logs() []*Log            { panic("unwritten") }
-
-// Create makes a partition's log, or returns the one that is there for the same topic id. A log retained by Release under the
-// same name is taken up again under the new topic id; one of another topic id that was not retained is an error.
-func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings, retain bool) (*Log, error) {
-	panic("unwritten")
+	wake chan struct{} // something is in failures or doomed; buffered 1
+	stop chan struct{}
+	done chan struct{}
 }
 
-// Release ends a partition here: its data is deleted, or, with retain, moved aside for a later Create.
-func (s *Store) Release(id PartitionID, retain bool) error { panic("unwritten") }
+// offline is a log that could not be opened: why, and what the checkpoints know of it, which must not be lost.
+type offline struct {
+	err   error
+	saved saved
+}
+
+type failure struct {
+	id  PartitionID
+	err error
+}
+
+// DirectoryID identifies the disk: made once, kept in meta.properties.
+func (s *Store) DirectoryID() TopicID { return s.directoryID }
+
+// Log returns a partition's log, nil if there is none.
+func (s *Store) Log(id PartitionID) *Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.logs[id]
+}
+
+// Logs returns all logs, sorted. With TopicID and Retain the caller can tell which of them belong to topics that are gone.
+func (s *Store) Logs() []*Log {
+	s.mu.Lock()
+	logs := slices.Collect(maps.Values(s.mu.logs))
+	s.mu.Unlock()
+	slices.SortFunc(logs, func(a, b *Log) int { return comparePartitions(a.id, b.id) })
+	return logs
+}
+
+// Offline returns the partitions whose log could not be opened, and why.
+func (s *Store) Offline() map[PartitionID]error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	causes := make(map[PartitionID]error, len(s.mu.offline))
+	for id, o := range s.mu.offline {
+		causes[id] = o.err
+	}
+	return causes
+}
 
 // Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the directory.
-func (s *Store) Close() error { panic("unwritten") }
+func (s *Store) Close() error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.closed = true
+	s.mu.Unlock()
+	close(s.stop)
+	<-s.done
+
+	var failed []error
+	for _, log := range s.Logs() {
+		if err := log.close(); err != nil {
+			failed = append(failed, fmt.Errorf("close log %s: %w", log.id, err))
+		}
+	}
+	if err := s.save(); err != nil {
+		failed = append(failed, err)
+	}
+	// Without the marker the next start scans every log from its recovery point: for those that closed well, next to nothing.
+	if len(failed) == 0 && len(s.Offline()) == 0 {
+		content := []byte(`{"version":0,"brokerEpoch":-1}`)
+		if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content); err != nil {
+			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
+		}
+	}
+	if err := s.lock.Close(); err != nil {
+		failed = append(failed, fmt.Errorf("unlock the data directory: %w", err))
+	}
+	return errors.Join(failed...)
+}
+
+// logFailed is told by a log, which holds its mutex, that it stopped.
+func (s *Store) logFailed(id PartitionID, err error) {
+	s.mu.Lock()
+	s.mu.failures = append(s.mu.failures, failure{id, err})
+	s.mu.Unlock()
+	s.awake()
+}
+
+func (s *Store) awake() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}

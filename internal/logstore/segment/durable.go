@@ -44,6 +44,13 @@ func (s *Segment) breakLocked(err error) error {
 	return s.mu.broken
 }
 
+// Broken tells why the segment cannot be changed any more; nil while it can.
+func (s *Segment) Broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.broken
+}
+
 // flushIndexesLocked writes the index entries that are in memory only.
 func (s *Segment) flushIndexesLocked() error {
 	next := *s.view.Load()

@@ -1,0 +1,92 @@
+package logstore
+
+import (
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// Appended tells where a batch went.
+type Appended struct {
+	BaseOffset    int64
+	LastOffset    int64
+	LogAppendTime int64 // ms; -1 unless the topic stamps LogAppendTime
+	LogStart      int64
+	Duplicate     bool // the batch was there already, at these offsets; nothing was appended
+}
+
+// Append validates one produced batch (record.Validate), checks its producer's sequence, assigns offsets and appends it.
+// It may write into batch. After a failure nothing was appended.
+func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
+	config := l.config.Load()
+	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
+	valid, err := record.Validate(batch, config.rules, now)
+	if err != nil {
+		return Appended{}, err
+	}
+	b := valid.Batch
+	switch {
+	case b.Transactional() || b.Control():
+		return Appended{}, fmt.Errorf("%w: transactions are not supported yet", ErrInvalidTxnState)
+	case int64(len(b)) > config.settings.SegmentBytes:
+		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, len(b), config.settings.SegmentBytes)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil {
+		return Appended{}, l.mu.stopped
+	}
+	duplicate, err := l.mu.producers.check(b)
+	if err != nil {
+		return Appended{}, err
+	}
+	if duplicate != nil {
+		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset, duplicate.timestamp, true), nil
+	}
+	if err := l.writeLocked(b, config, now); err != nil {
+		return Appended{}, err
+	}
+	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
+}
+
+func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
+	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1, LogStart: l.LogStart(), Duplicate: duplicate}
+	if l.Settings().TimestampType == record.LogAppendTime {
+		appended.LogAppendTime = timestamp
+	}
+	return appended
+}
+
+// writeLocked gives the batch its place and writes it there. State follows the file: it changes only once the write succeeded.
+func (l *Log) writeLocked(b record.Batch, config *config, now time.Time) error {
+	b.SetBaseOffset(l.logEnd.Load())
+	b.SetLeaderEpoch(l.mu.leaderEpoch)
+	active := l.list.Load().active()
+	if rollBefore(active.Segment, b, config) {
+		if err := l.rollLocked(); err != nil {
+			return err
+		}
+		active = l.list.Load().active()
+	}
+	if err := active.Append(b); err != nil {
+		return l.appendFailedLocked(active, err)
+	}
+	l.mu.producers.update(b, now)
+	if l.mu.firstAppend.IsZero() {
+		l.mu.firstAppend = now
+	}
+	l.logEnd.Store(b.NextOffset())
+	return nil
+}
+
+// appendFailedLocked tells a failure that left the segment in order (a full disk, mostly: the next append may succeed) from one
+// after which nobody knows what the file holds. That one stops the log.
+func (l *Log) appendFailedLocked(active *handle, cause error) error {
+	if active.Broken() != nil {
+		l.failLocked(cause)
+		return l.mu.stopped
+	}
+	return fmt.Errorf("%w: %w", ErrStorage, cause)
+}

@@ -1,0 +1,162 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Why bytes above the bound cannot be cleaned now: label values of heartwood_log_blocked_bytes.
+const (
+	blockedActive       = "active_segment"
+	blockedMinLag       = "min_lag"
+	blockedUnreplicated = "unreplicated"
+	blockedTransaction  = "open_transaction"
+)
+
+// cleanView is what the cleaner needs to know of a log at one moment; release it.
+//
+// Invariant: every segment of Segments ends at or below Bound; FirstDirty <= Bound.
+type cleanView struct {
+	Segments    []*segment.Segment // [log start, Bound), ascending, never the active one
+	FirstDirty  int64
+	Bound       int64            // rounded down to a segment's base (reference I2)
+	CleanBytes  int64            // below FirstDirty
+	DirtyBytes  int64            // [FirstDirty, Bound)
+	Blocked     map[string]int64 // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
+	OldestDirty time.Time        // when the oldest dirty segment that could be cleaned was first written; zero if none
+	Producers   map[int64]int64  // active producer id -> last data offset: these batches stay, empty if need be (I25)
+	Release     func()
+}
+
+// cleanView takes a view of the log for the cleaner. A first dirty offset that lies outside the log is reset, for good.
+func (l *Log) cleanView(now time.Time) cleanView {
+	l.resetFirstDirty()
+	list, facts := l.cleanFacts()
+	if list == nil {
+		return cleanView{Release: func() {}}
+	}
+	view := viewOf(list.handles, facts, l.Settings(), now)
+	l.mu.Lock()
+	view.Producers = l.mu.producers.lastOffsets()
+	l.mu.Unlock()
+	view.Release = list.release
+	return view
+}
+
+// cleanFacts is what a view is computed from, besides the segments.
+type cleanFacts struct {
+	logStart     int64
+	lastStable   int64
+	checkpointed int64 // nothing above is cleaned: see the invariants in doc.go
+	firstDirty   int64
+}
+
+func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acquire(), cleanFacts{
+		logStart:     l.logStart.Load(),
+		lastStable:   l.LastStable(),
+		checkpointed: l.mu.checkpointed,
+		firstDirty:   firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load()),
+	}
+}
+
+// firstDirtyWithin returns the first dirty offset, or the log start if it lies outside the log (reference I3).
+func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
+	if firstDirty < logStart || firstDirty > logEnd {
+		return logStart
+	}
+	return firstDirty
+}
+
+// resetFirstDirty makes the reset of firstDirtyWithin lasting, at once, also when the log is not cleaned then.
+func (l *Log) resetFirstDirty() {
+	l.mu.Lock()
+	within := firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load())
+	was := l.mu.firstDirty
+	l.mu.Unlock()
+	if within == was {
+		return
+	}
+	l.env.logger.Info("first dirty offset reset", "partition", l.id, "was", was, "is", within)
+	if err := l.setFirstDirty(within); err != nil {
+		l.env.logger.Warn("save the first dirty offset", "partition", l.id, "error", err)
+	}
+}
+
+// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint.
+func (l *Log) setFirstDirty(offset int64) error {
+	l.mu.Lock()
+	l.mu.firstDirty = offset
+	l.mu.Unlock()
+	return l.env.saveFirstDirty()
+}
+
+// viewOf computes a view: which segments may be cleaned, and why the others may not. The view does not hold the segments.
+func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, now time.Time) cleanView {
+	view := cleanView{Blocked: map[string]int64{}}
+	blocked := ""
+	for i, h := range handles {
+		last := i == len(handles)-1
+		if !last && handles[i+1].Base() <= facts.logStart {
+			continue // retention will take it
+		}
+		dirty := last || handles[i+1].Base() > facts.firstDirty
+		if blocked == "" {
+			blocked = blockedBy(handles, i, dirty, facts, settings, now)
+			view.Bound = h.Base() // where the first blocked segment begins; there is one, the active
+		}
+		switch {
+		case blocked != "":
+			view.Blocked[reasonOf(blocked, last)] += h.SizeBytes()
+			continue
+		case dirty:
+			view.DirtyBytes += h.SizeBytes()
+			if view.OldestDirty.IsZero() && h.SizeBytes() > 0 {
+				view.OldestDirty = h.firstWritten()
+			}
+		default:
+			view.CleanBytes += h.SizeBytes()
+		}
+		view.Segments = append(view.Segments, h.Segment)
+	}
+	view.FirstDirty = min(facts.firstDirty, view.Bound)
+	return view
+}
+
+// blockedBy tells why segment i cannot be cleaned; "" if it can.
+func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings topicconfig.Settings, now time.Time) string {
+	if i == len(handles)-1 {
+		return blockedActive
+	}
+	end := handles[i+1].Base()
+	lag := settings.MinLag
+	switch {
+	case end > facts.lastStable:
+		return blockedUnreplicated
+	case end > facts.checkpointed:
+		return blockedActive // rolled a moment ago, and not synced yet
+	case dirty && lag > 0 && handles[i].newest() > now.Add(-lag).UnixMilli():
+		return blockedMinLag
+	}
+	return ""
+}
+
+// reasonOf tells under which reason a segment above the bound counts: the active one always counts as that.
+func reasonOf(blocked string, active bool) string {
+	if active {
+		return blockedActive
+	}
+	return blocked
+}
+
+// firstWritten is when the segment got its first batch, by that batch's timestamp; by the file's if it has none.
+func (h *handle) firstWritten() time.Time {
+	if ms, ok := h.FirstTimestamp(); ok && ms > 0 {
+		return time.UnixMilli(ms)
+	}
+	return h.ModTime()
+}

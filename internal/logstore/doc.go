@@ -1,0 +1,29 @@
+// Package logstore keeps partitions' logs in one data directory: append, read, roll, retention, recovery and checkpoints, in
+// Kafka's file formats (docs/format/store.md, checkpoints.md, swap.md). A cleaner works on the logs of a store.
+//
+// # Invariants
+//
+//   - LogStart <= HighWatermark <= LogEnd; LastStable <= HighWatermark; LogEnd never falls while a log is open.
+//   - recovery point on disk <= what is synced. Everything below it survives a crash; only what lies above is scanned.
+//   - A segment is cleaned only below the recovery point on disk. So above it segments join without a gap, and a gap found
+//     there by recovery is lost data, at which the log ends (ADR 0015).
+//   - The files of a segment live as long as something refers to it: the log's list, a Slice, a pass of the cleaner (snapshot.go).
+//
+// # Locks
+//
+// In this order: Store.changes, Log.maintain, Log.mu, Store.mu; Store.saving is taken under any of the first two, never with
+// Log.mu held.
+//
+//   - Store.changes: one Create, Release or Close at a time.
+//   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.
+//   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the segment list. An append writes
+//     under it; nothing is synced under it, except that Lead writes the few bytes of the epoch file.
+//   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
+//
+// Readers take no lock: the segment list is an immutable snapshot behind an atomic pointer, offsets are atomics.
+//
+// # Goroutines
+//
+// A Store has one, Store.run: flush, checkpoints, timed roll, retention, expiry of producers, deletion of released directories
+// and the Failed callback. Open makes a few more for recovery and joins them. A Cleaner has its own.
+package logstore

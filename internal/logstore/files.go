@@ -1,0 +1,89 @@
+package logstore
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Suffixes of a segment's files while it is being replaced or deleted; docs/format/swap.md.
+const (
+	cleanedSuffix = ".cleaned"
+	swapSuffix    = ".swap"
+	deletedSuffix = ".deleted"
+)
+
+// indexKinds belong to a .log file and can be made from it; they are renamed and removed with it. Kafka's transaction index is
+// among them: we do not write it, but a directory may come from Kafka.
+var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, ".txnindex"}
+
+// segmentFile is a name taken apart.
+type segmentFile struct {
+	name   string
+	base   int64
+	kind   string // segment.LogExtension, one of indexKinds, or snapshotSuffix
+	suffix string // "" or one of the suffixes
+}
+
+// parseSegmentFile reads a name; ok is false for files that are not a segment's, which nobody here touches.
+func parseSegmentFile(name string) (f segmentFile, ok bool) {
+	f.name = name
+	if f.base, f.kind, ok = segment.ParseName(name); !ok {
+		return f, false
+	}
+	for _, suffix := range []string{cleanedSuffix, swapSuffix, deletedSuffix} {
+		if kind, found := strings.CutSuffix(f.kind, suffix); found {
+			f.kind, f.suffix = kind, suffix
+			break
+		}
+	}
+	return f, f.isLog() || f.kind == snapshotSuffix || slices.Contains(indexKinds, f.kind)
+}
+
+func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
+
+// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first.
+func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list segments: %w", err)
+	}
+	var files []segmentFile
+	for _, entry := range entries {
+		if f, ok := parseSegmentFile(entry.Name()); ok && !entry.IsDir() {
+			files = append(files, f)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b segmentFile) int {
+		if a.base != b.base {
+			return cmp.Compare(a.base, b.base)
+		}
+		switch {
+		case a.isLog() && !b.isLog():
+			return -1
+		case b.isLog() && !a.isLog():
+			return 1
+		}
+		return 0
+	})
+	return files, nil
+}
+
+// removeFiles removes the files that match, in the order given.
+func removeFiles(fsys vfs.FS, dir string, files []segmentFile, matches func(segmentFile) bool) (removed int, err error) {
+	for _, f := range files {
+		if !matches(f) {
+			continue
+		}
+		if err := fsys.Remove(filepath.Join(dir, f.name)); err != nil {
+			return removed, fmt.Errorf("remove a leftover of a segment: %w", err)
+		}
+		removed++
+	}
+	return removed, nil
+}

@@ -1,0 +1,148 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// snapshotsKept is how many producer snapshots a log keeps: the newest, and one more in case a crash cuts the log below it.
+const snapshotsKept = 2
+
+// flush makes durable what was appended before it began, and moves the recovery point there. A failed sync stops the log: the
+// kernel may have dropped what it could not write, and would say yes the next time.
+func (l *Log) flush() error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	stopped := l.mu.stopped != nil
+	l.mu.Unlock()
+	if stopped {
+		return nil
+	}
+	return l.flushMaintained()
+}
+
+func (l *Log) flushMaintained() error {
+	l.mu.Lock()
+	handles := l.currentLocked()
+	end, rolled := l.logEnd.Load(), slices.Clone(l.mu.unsealed)
+	done := handles == nil || end == l.mu.recoveryPoint && len(rolled) == 0
+	l.mu.Unlock()
+	if done {
+		return nil
+	}
+	// Nothing taken here can go: whoever takes a segment out of the list holds Log.maintain.
+	for _, u := range rolled {
+		if err := l.seal(u); err != nil {
+			return err
+		}
+	}
+	if err := handles[len(handles)-1].Sync(); err != nil {
+		return l.syncFailed(err)
+	}
+	if len(rolled) > 0 {
+		// The names of new segments; without them what was synced is lost all the same.
+		if err := l.env.fs.SyncDir(l.dir); err != nil {
+			return l.syncFailed(err)
+		}
+		if err := pruneSnapshots(l.env.fs, l.dir); err != nil {
+			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
+	l.mu.recoveryPoint = end
+	return nil
+}
+
+// seal ends a rolled segment and writes the producer state at its end. What fails for want of space is tried again by the next
+// flush; until then the recovery point stays.
+func (l *Log) seal(u unsealed) error {
+	if err := u.segment.Sync(); err != nil {
+		return l.syncFailed(err)
+	}
+	err := u.segment.Seal()
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		return l.syncFailed(err)
+	}
+	if err == nil {
+		name := filepath.Join(l.dir, segment.Name(u.end, snapshotSuffix, ""))
+		err = vfs.WriteFileAtomic(l.env.fs, name, u.state)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
+	}
+	return nil
+}
+
+func (l *Log) syncFailed(cause error) error {
+	err := fmt.Errorf("sync: %w", cause)
+	l.fail(err)
+	return fmt.Errorf("%w: %w", ErrStorage, err)
+}
+
+// noteCheckpointed is told that the recovery point is on disk.
+func (l *Log) noteCheckpointed(recoveryPoint int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.checkpointed = recoveryPoint
+}
+
+// saved returns what the checkpoint files are to hold of the log.
+func (l *Log) saved() saved {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return saved{
+		logStart:      l.logStart.Load(),
+		recoveryPoint: l.mu.recoveryPoint,
+		highWatermark: l.highWatermark.Load(),
+		firstDirty:    l.mu.firstDirty,
+	}
+}
+
+// close ends the log: what was appended is durable, the producer state at the end is written, and the files are closed once
+// the last Slice is released. The error says why the log cannot be opened without a scan.
+func (l *Log) close() error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	failed := l.mu.stopped
+	l.mu.stopped = ErrClosed
+	state := l.mu.producers.encode()
+	l.mu.Unlock()
+
+	err := failed
+	if err == nil {
+		err = l.flushMaintained()
+	}
+	if err == nil {
+		name := filepath.Join(l.dir, segment.Name(l.logEnd.Load(), snapshotSuffix, ""))
+		err = vfs.WriteFileAtomic(l.env.fs, name, state)
+	}
+	l.mu.Lock()
+	old := l.publishLocked(nil)
+	l.mu.Unlock()
+	if old != nil {
+		old.release()
+	}
+	return err
+}
+
+// pruneSnapshots removes producer snapshots but the newest. The state at an offset does not depend on segments, so cleaning
+// and retention need not know of snapshots.
+func pruneSnapshots(fsys vfs.FS, dir string) error {
+	files, err := listSegmentFiles(fsys, dir)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.kind != snapshotSuffix })
+	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)], func(segmentFile) bool { return true })
+	return err
+}

@@ -1,0 +1,176 @@
+package logstore
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Small files that say what a directory is; docs/format/store.md describes each.
+const (
+	lockFile          = ".lock"
+	metaFile          = "meta.properties"
+	cleanShutdownFile = ".kafka_cleanshutdown"
+	partitionFile     = "partition.metadata"
+	policyFile        = "reclaim.policy"
+	retainedFile      = "retained"
+)
+
+// Suffixes of directories whose partition ended here.
+const (
+	deleteSuffix   = "-delete"
+	retainedSuffix = "-retained"
+	nameBytesMax   = 255 // of one name in a directory, on every filesystem we know
+)
+
+var errMeta = errors.New("malformed metadata file")
+
+// String returns the id as Kafka writes it: base64 for URLs, without padding.
+func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
+
+func parseID(text string) (id TopicID, err error) {
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(decoded) != len(id) {
+		return id, fmt.Errorf("%w: id %q", errMeta, text)
+	}
+	return TopicID(decoded), nil
+}
+
+// newID makes a random id (UUID version 4). One that would begin with a dash is thrown away, as Kafka does: tools would take it
+// for a flag.
+func newID() TopicID {
+	for {
+		var id TopicID
+		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program first
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if !strings.HasPrefix(id.String(), "-") {
+			return id
+		}
+	}
+}
+
+// parsePartition reads a partition's directory name. The index begins after the last dash, for topics may hold dashes too.
+func parsePartition(name string) (id PartitionID, ok bool) {
+	dash := strings.LastIndexByte(name, '-')
+	if dash <= 0 {
+		return id, false
+	}
+	index, err := strconv.ParseInt(name[dash+1:], 10, 32)
+	if err != nil || index < 0 || name[dash+1:] != strconv.FormatInt(index, 10) {
+		return id, false
+	}
+	return PartitionID{Topic: name[:dash], Index: int32(index)}, true
+}
+
+// asideName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the name cannot hold is cut off
+// the partition's part; nobody reads it back from there.
+func asideName(id PartitionID, tag TopicID, suffix string) string {
+	tail := "." + hex.EncodeToString(tag[:]) + suffix
+	name := id.String()
+	return name[:min(len(name), nameBytesMax-len(tail))] + tail
+}
+
+// field reads "key<separator>value" lines; unknown keys are kept out of the way of later versions.
+func fields(content []byte, separator string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		if key, value, ok := strings.Cut(line, separator); ok && !strings.HasPrefix(line, "#") {
+			values[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return values
+}
+
+// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are kept.
+func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
+	name := filepath.Join(dir, metaFile)
+	content, err := fsys.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return TopicID{}, fmt.Errorf("read %s: %w", metaFile, err)
+	}
+	values := fields(content, "=")
+	if version, ok := values["version"]; ok && version != "1" {
+		return TopicID{}, fmt.Errorf("read %s: %w: version %q, want 1", metaFile, errMeta, version)
+	}
+	if text, ok := values["directory.id"]; ok {
+		id, err := parseID(text)
+		if err != nil {
+			return TopicID{}, fmt.Errorf("read %s: %w", metaFile, err)
+		}
+		return id, nil
+	}
+	id := newID()
+	if len(content) > 0 && content[len(content)-1] != '\n' {
+		content = append(content, '\n')
+	}
+	if _, ok := values["version"]; !ok {
+		content = append(content, "version=1\n"...)
+	}
+	content = append(content, "directory.id="+id.String()+"\n"...)
+	if err := vfs.WriteFileAtomic(fsys, name, content); err != nil {
+		return TopicID{}, fmt.Errorf("write %s: %w", metaFile, err)
+	}
+	return id, nil
+}
+
+// writeTopicID writes partition.metadata.
+func writeTopicID(fsys vfs.FS, dir string, topic TopicID) error {
+	content := "version: 0\ntopic_id: " + topic.String() + "\n"
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, partitionFile), []byte(content)); err != nil {
+		return fmt.Errorf("write %s: %w", partitionFile, err)
+	}
+	return nil
+}
+
+// readTopicID reads partition.metadata; zero if there is none.
+func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
+	values, err := readFields(fsys, filepath.Join(dir, partitionFile))
+	if values == nil || err != nil {
+		return TopicID{}, err
+	}
+	return parseID(values["topic_id"])
+}
+
+// writePolicy writes reclaim.policy: what is to become of the data when the topic goes.
+func writePolicy(fsys vfs.FS, dir string, retain bool) error {
+	content := fmt.Sprintf("version: 0\nretain: %t\n", retain)
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, policyFile), []byte(content)); err != nil {
+		return fmt.Errorf("write %s: %w", policyFile, err)
+	}
+	return nil
+}
+
+// readPolicy reads reclaim.policy. Without one the data is kept: that can be undone.
+func readPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
+	values, err := readFields(fsys, filepath.Join(dir, policyFile))
+	if err != nil {
+		return true, err
+	}
+	return values["retain"] != "false", nil
+}
+
+// readFields reads a file of "key: value" lines, version 0; nil if there is none.
+func readFields(fsys vfs.FS, name string) (map[string]string, error) {
+	content, err := fsys.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Base(name), err)
+	}
+	values := fields(content, ":")
+	if values["version"] != "0" {
+		return nil, fmt.Errorf("read %s: %w: version %q, want 0", filepath.Base(name), errMeta, values["version"])
+	}
+	return values, nil
+}

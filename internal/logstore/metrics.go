@@ -1,0 +1,90 @@
+package logstore
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collector is the log_* group of docs/metrics.md, computed when it is scraped.
+type collector struct{ store *Store }
+
+var partitionLabels = []string{"topic", "partition"}
+
+func describe(name, help string, more ...string) *prometheus.Desc {
+	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...), nil)
+}
+
+var (
+	sizeDesc          = describe("size_bytes", "Bytes of all segments of a log.")
+	segmentsDesc      = describe("segments", "Segments of a log.")
+	startDesc         = describe("start_offset", "First offset that may be read.")
+	endDesc           = describe("end_offset", "Offset the next record gets.")
+	highWatermarkDesc = describe("high_watermark", "End of what consumers may see.")
+	lastStableDesc    = describe("last_stable_offset", "End of what consumers of committed records may see.")
+	cleanDesc         = describe("clean_bytes", "Bytes below the first dirty offset of a compacted log.")
+	dirtyDesc         = describe("dirty_bytes", "Bytes from the first dirty offset of a compacted log up to where it may be cleaned.")
+	dirtyRatioDesc    = describe("dirty_ratio", "dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
+	blockedDesc       = describe("blocked_bytes", "Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
+)
+
+// blockedReasons are always exported, so that a series does not vanish when its value is 0. quarantined is the cleaner's.
+var blockedReasons = []string{blockedActive, blockedMinLag, blockedTransaction, blockedUnreplicated}
+
+// Collector returns the store's metrics.
+func (s *Store) Collector() prometheus.Collector { return collector{s} }
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, blockedDesc,
+	} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(metrics chan<- prometheus.Metric) {
+	now := time.Now()
+	for _, log := range c.store.Logs() {
+		gauge := func(desc *prometheus.Desc, value float64, more ...string) {
+			labels := append([]string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, more...)
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+		}
+		stats := log.Stats()
+		gauge(sizeDesc, float64(stats.SizeBytes))
+		gauge(segmentsDesc, float64(stats.Segments))
+		gauge(startDesc, float64(stats.LogStart))
+		gauge(endDesc, float64(stats.LogEnd))
+		gauge(highWatermarkDesc, float64(stats.HighWatermark))
+		gauge(lastStableDesc, float64(stats.LastStable))
+		if log.Settings().Compact {
+			log.collectCleaning(gauge, now)
+		}
+	}
+}
+
+// collectCleaning computes the view as the cleaner does, but changes nothing.
+func (l *Log) collectCleaning(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
+	list, facts := l.cleanFacts()
+	if list == nil {
+		return
+	}
+	defer list.release()
+	view := viewOf(list.handles, facts, l.Settings(), now)
+	gauge(cleanDesc, float64(view.CleanBytes))
+	gauge(dirtyDesc, float64(view.DirtyBytes))
+	gauge(dirtyRatioDesc, view.dirtyRatio())
+	for _, reason := range blockedReasons {
+		gauge(blockedDesc, float64(view.Blocked[reason]), reason)
+	}
+}
+
+// dirtyRatio is Kafka's definition (reference I4).
+func (v cleanView) dirtyRatio() float64 {
+	if v.CleanBytes+v.DirtyBytes == 0 {
+		return 0
+	}
+	return float64(v.DirtyBytes) / float64(v.CleanBytes+v.DirtyBytes)
+}

@@ -1,0 +1,174 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Open locks the directory, brings every log in it back (a scan from the recovery point after an unclean stop), and starts the
+// background flush and retention. A log that cannot be opened does not stop the others: see Offline. vfs.ErrLocked is wrapped
+// when another process holds the directory.
+func Open(opts Options) (*Store, error) {
+	s := newStore(opts)
+	if err := s.opts.FS.MkdirAll(opts.Dir); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock, err := s.opts.FS.Lock(filepath.Join(opts.Dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory %s: %w", opts.Dir, err)
+	}
+	s.lock = lock
+	if err := s.load(); err != nil {
+		for _, log := range s.Logs() {
+			err = errors.Join(err, log.close())
+		}
+		return nil, errors.Join(err, lock.Close())
+	}
+	go s.run()
+	s.awake() // for directories whose deletion was cut off
+	return s, nil
+}
+
+func newStore(opts Options) *Store {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.FlushInterval <= 0 {
+		opts.FlushInterval = flushIntervalDefault
+	}
+	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	s.saving.written = map[string]string{}
+	s.mu.logs = map[PartitionID]*Log{}
+	s.mu.offline = map[PartitionID]offline{}
+	return s
+}
+
+// load reads the directory.
+func (s *Store) load() (err error) {
+	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
+		return err
+	}
+	checkpoints, err := s.loadCheckpoints()
+	if err != nil {
+		return err
+	}
+	marker := filepath.Join(s.opts.Dir, cleanShutdownFile)
+	_, err = s.opts.FS.Stat(marker)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for %s: %w", cleanShutdownFile, err)
+	}
+	clean := err == nil
+	ids, err := s.partitions()
+	if err != nil {
+		return err
+	}
+	s.openLogs(ids, checkpoints, clean)
+	if !clean {
+		return nil
+	}
+	// Gone for good before the first append, and only now: a start that is cut off may begin again as a clean one.
+	if err := s.opts.FS.Remove(marker); err != nil {
+		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
+	}
+	return s.opts.FS.SyncDir(s.opts.Dir)
+}
+
+// partitions lists the partitions' directories, and notes those that are to be deleted.
+func (s *Store) partitions() ([]PartitionID, error) {
+	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("list data directory: %w", err)
+	}
+	var ids []PartitionID
+	for _, entry := range entries {
+		name := entry.Name()
+		id, isPartition := parsePartition(name)
+		switch {
+		case !entry.IsDir(), strings.HasSuffix(name, retainedSuffix):
+		case strings.HasSuffix(name, deleteSuffix):
+			s.mu.doomed = append(s.mu.doomed, name)
+		case isPartition:
+			ids = append(ids, id)
+		default:
+			s.opts.Logger.Warn("unknown directory left alone", "directory", name)
+		}
+	}
+	return ids, nil
+}
+
+// openLogs brings logs back, a few at a time: they wait for the disk more than for the processor.
+func (s *Store) openLogs(ids []PartitionID, checkpoints map[PartitionID]saved, clean bool) {
+	const workersMin, workersMax = 2, 4
+	queue := make(chan PartitionID)
+	var workers sync.WaitGroup
+	for range min(max(runtime.GOMAXPROCS(0), workersMin), workersMax) {
+		workers.Go(func() {
+			for id := range queue {
+				known, ok := checkpoints[id]
+				if !ok {
+					known.recoveryPoint = unknownOffset
+				}
+				s.openLog(id, known, clean)
+			}
+		})
+	}
+	for _, id := range ids {
+		queue <- id
+	}
+	close(queue)
+	workers.Wait()
+}
+
+func (s *Store) openLog(id PartitionID, known saved, clean bool) {
+	began := time.Now()
+	log, err := s.recover(id, known, clean)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.opts.Logger.Error("log cannot be opened", "partition", id, "error", err)
+		s.mu.offline[id] = offline{err: fmt.Errorf("%w: open log %s: %w", ErrStorage, id, err), saved: known}
+		return
+	}
+	s.mu.logs[id] = log
+	s.opts.Logger.Debug("log opened", "partition", id, "clean", clean, "start", log.LogStart(), "end", log.LogEnd(),
+		"took", time.Since(began))
+}
+
+// recover opens the log of a partition's directory.
+func (s *Store) recover(id PartitionID, known saved, clean bool) (*Log, error) {
+	dir := filepath.Join(s.opts.Dir, id.String())
+	topic, err := readTopicID(s.opts.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	retain, err := readPolicy(s.opts.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	aside, wasAside, err := readRetained(s.opts.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	if wasAside {
+		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and they still do.
+		known = known.merge(aside.saved)
+		clean = clean && aside.clean
+		s.mu.Lock()
+		s.mu.settled = append(s.mu.settled, filepath.Join(dir, retainedFile))
+		s.mu.Unlock()
+	}
+	log := newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
+	r := recovery{log: log, saved: known, clean: clean, now: time.Now()}
+	return log, r.run()
+}
+
+func (s *Store) environment() environment {
+	return environment{fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save}
+}

@@ -1,0 +1,113 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+)
+
+// The file <offset>.snapshot: producer state as of that offset, in Kafka's format (docs/format/store.md).
+const (
+	snapshotSuffix      = ".snapshot"
+	snapshotVersion     = 1
+	snapshotHeaderBytes = 2 + 4 + 4
+	snapshotEntryBytes  = 46
+)
+
+var (
+	errSnapshot = errors.New("malformed producer snapshot")
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// encode writes the snapshot file. Of each producer only the last batch is kept, as Kafka does: after a restart a repeat of an
+// older one is refused as out of order instead of being known for a duplicate.
+func (ps producers) encode() []byte {
+	ids := make([]int64, 0, len(ps))
+	for id := range ps {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes)
+	out = binary.BigEndian.AppendUint16(out, snapshotVersion)
+	out = binary.BigEndian.AppendUint32(out, 0)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(ids)))
+	for _, id := range ids {
+		out = ps[id].appendEntry(out, id)
+	}
+	binary.BigEndian.PutUint32(out[2:], crc32.Checksum(out[6:], castagnoli))
+	return out
+}
+
+func (p *producer) appendEntry(out []byte, id int64) []byte {
+	last := producerBatch{lastSequence: noSequence, lastOffset: -1, timestamp: p.lastSeen}
+	if len(p.batches) > 0 {
+		last = p.batches[len(p.batches)-1]
+	}
+	out = binary.BigEndian.AppendUint64(out, uint64(id))
+	out = binary.BigEndian.AppendUint16(out, uint16(p.epoch))
+	out = binary.BigEndian.AppendUint32(out, uint32(last.lastSequence))
+	out = binary.BigEndian.AppendUint64(out, uint64(last.lastOffset))
+	out = binary.BigEndian.AppendUint32(out, uint32(last.offsetDelta))
+	// Kafka expires a producer by this field; so it holds when we saw it, not the batch's own timestamp, which is the client's.
+	out = binary.BigEndian.AppendUint64(out, uint64(p.lastSeen))
+	out = binary.BigEndian.AppendUint32(out, uint32(p.coordinatorEpoch))
+	return binary.BigEndian.AppendUint64(out, math.MaxUint64) // -1: no transaction is open
+}
+
+// decodeProducers reads a snapshot file.
+func decodeProducers(content []byte) (producers, error) {
+	if len(content) < snapshotHeaderBytes {
+		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
+	}
+	if version := binary.BigEndian.Uint16(content); version != snapshotVersion {
+		return nil, fmt.Errorf("%w: version %d", errSnapshot, version)
+	}
+	if binary.BigEndian.Uint32(content[2:]) != crc32.Checksum(content[6:], castagnoli) {
+		return nil, fmt.Errorf("%w: checksum does not match", errSnapshot)
+	}
+	count := int64(binary.BigEndian.Uint32(content[6:]))
+	entries := content[snapshotHeaderBytes:]
+	if int64(len(entries)) != count*snapshotEntryBytes {
+		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
+	}
+	ps := make(producers, count)
+	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
+		id, p := decodeProducer(entries)
+		if id < 0 {
+			return nil, fmt.Errorf("%w: producer id %d", errSnapshot, id)
+		}
+		ps[id] = p
+	}
+	return ps, nil
+}
+
+func decodeProducer(entry []byte) (id int64, p *producer) {
+	be := binary.BigEndian
+	p = &producer{
+		epoch:            int16(be.Uint16(entry[8:])),
+		lastSeen:         int64(be.Uint64(entry[26:])),
+		coordinatorEpoch: int32(be.Uint32(entry[34:])),
+	}
+	last := producerBatch{
+		lastSequence: int32(be.Uint32(entry[10:])),
+		lastOffset:   int64(be.Uint64(entry[14:])),
+		offsetDelta:  int32(be.Uint32(entry[22:])),
+		timestamp:    p.lastSeen,
+	}
+	if last.lastSequence >= 0 && last.lastOffset >= 0 && last.offsetDelta >= 0 {
+		last.firstSequence = sequenceBefore(last.lastSequence, last.offsetDelta)
+		p.batches = []producerBatch{last}
+	}
+	return int64(be.Uint64(entry)), p
+}
+
+// sequenceBefore returns the sequence delta before last, wrapping below 0 to 2^31-1.
+func sequenceBefore(last, delta int32) int32 {
+	if delta <= last {
+		return last - delta
+	}
+	return int32(int64(last) - int64(delta) + (1 << 31))
+}

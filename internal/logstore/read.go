@@ -1,0 +1,162 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Slice is a range of whole batches in one data file. It keeps the segment's files alive until Release.
+type Slice struct {
+	File      vfs.File // nil if Length is 0
+	Position  int64
+	Length    int
+	LogStart  int64
+	HighWater int64
+	Stable    int64
+
+	held *handle
+}
+
+// Release must be called once for each Slice that Read returned without an error.
+func (s *Slice) Release() {
+	if s.held != nil {
+		s.held.release()
+		s.held = nil
+	}
+}
+
+// Read returns whole batches from the one that holds offset on (reference I43, I44), below the offset limit, at most bytesMax
+// bytes of them, but the first batch always when wholeFirst is set. It fails with ErrOffsetOutOfRange outside
+// [LogStart, limit]. At limit itself it returns an empty slice.
+//
+// A batch at the front that holds no record >= offset any more (the cleaner took it) is left out when a later one can be given
+// instead: clients that count records would ask for the same offset for ever.
+func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	limit = min(limit, l.logEnd.Load())
+	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
+	if offset < slice.LogStart || offset > limit {
+		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, slice.LogStart, limit)
+	}
+	if offset == limit {
+		return slice, nil
+	}
+	first, found, err := list.firstBatch(offset, limit)
+	if err == nil && found {
+		err = slice.fill(first, limit, bytesMax, wholeFirst)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: read at offset %d: %w", ErrStorage, offset, err)
+	}
+	return slice, nil
+}
+
+// place is a batch in a segment.
+type place struct {
+	handle *handle
+	header segment.Header
+}
+
+// firstBatch finds the batch that a read at offset begins with; found is false if no batch below limit is left.
+func (s *segmentList) firstBatch(offset, limit int64) (first place, found bool, err error) {
+	for _, h := range s.handles[s.floor(offset):] {
+		position, err := h.Position(offset)
+		if err != nil {
+			return place{}, false, err
+		}
+		for {
+			header, err := h.HeaderAt(position)
+			if errors.Is(err, io.EOF) {
+				break // the next segment
+			}
+			if err != nil {
+				return place{}, false, err
+			}
+			if header.LastOffset() >= limit {
+				return first, found, nil
+			}
+			// A batch without a record to give is remembered only in case nothing better follows.
+			first, found = place{h, header}, true
+			if holds, err := holdsFrom(h, header, offset); holds || err != nil {
+				return first, true, err
+			}
+			position += int64(header.SizeBytes)
+		}
+	}
+	return first, found, nil
+}
+
+// holdsFrom tells whether a batch whose last offset is >= offset has a record there. Only a batch that was cleaned and that
+// begins below offset has to be decompressed to know.
+func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
+	switch {
+	case header.Count() == 0:
+		return false, nil
+	case header.BaseOffset() >= offset, header.Count() == header.LastOffsetDelta()+1:
+		return true, nil
+	}
+	batch, err := readBatch(h, header)
+	if err != nil {
+		return false, err
+	}
+	holds := false
+	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
+		holds = holds || r.Offset >= offset
+		return nil
+	})
+	if err != nil {
+		return true, nil //nolint:nilerr // damaged or huge: the client gets it as it is, and says so itself
+	}
+	return holds, nil
+}
+
+// readBatch reads a whole batch into memory. Its size was checked against the file by HeaderAt.
+func readBatch(h *handle, header segment.Header) (record.Batch, error) {
+	batch := make(record.Batch, header.SizeBytes)
+	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
+		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)
+	}
+	return batch, nil
+}
+
+// fill makes the slice the range from first on.
+func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) error {
+	size := first.header.SizeBytes
+	if size > bytesMax {
+		if !wholeFirst {
+			return nil
+		}
+		bytesMax = size
+	}
+	end, err := rangeEnd(first, limit, int64(bytesMax))
+	if err != nil {
+		return err
+	}
+	first.handle.acquire()
+	s.held = first.handle
+	s.File = first.handle.File()
+	s.Position = first.header.Position
+	s.Length = int(end - first.header.Position)
+	return nil
+}
+
+// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the first, which does.
+func rangeEnd(first place, limit, bytesMax int64) (int64, error) {
+	end, err := first.handle.Position(limit)
+	if err != nil {
+		return 0, err
+	}
+	if begin := first.header.Position; end-begin > bytesMax {
+		return first.handle.Boundary(begin + bytesMax)
+	}
+	return end, nil
+}

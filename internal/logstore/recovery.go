@@ -1,0 +1,300 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and the ends of index files;
+// after an unclean one it also scans the segments from the recovery point on.
+type recovery struct {
+	log   *Log
+	saved saved
+	clean bool
+	now   time.Time
+
+	handles   []*handle
+	producers producers
+	epochs    epochCache
+	onDisk    epochCache // what the file holds; nil if there is no usable one
+}
+
+// newLog returns a log whose directory is there; recovery or Store.Create fills it.
+func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
+	l := &Log{id: id, dir: dir, env: env}
+	l.topic.Store(&topic)
+	l.config.Store(config)
+	return l
+}
+
+// unconfigured are the settings of a log until Store.Create tells its own: nothing is deleted by them, and nothing cleaned.
+func unconfigured() topicconfig.Settings {
+	s := topicconfig.Default()
+	s.Delete, s.Compact = false, false
+	return s
+}
+
+// run does the work. On an error no file is open.
+func (r *recovery) run() (err error) {
+	defer func() {
+		if err != nil {
+			for _, h := range r.handles {
+				err = errors.Join(err, h.Close())
+			}
+		}
+	}()
+	bases, err := repairDirectory(r.log.env.fs, r.log.dir)
+	if err != nil {
+		return err
+	}
+	if err := r.loadEpochs(); err != nil {
+		return err
+	}
+	scanFrom := len(bases)
+	if !r.clean {
+		// Without a recovery point everything is scanned.
+		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
+		scanFrom = max(scanFrom-1, 0)
+	}
+	if err := r.open(bases[:scanFrom]); err != nil {
+		return err
+	}
+	if err := r.replay(bases[scanFrom:]); err != nil {
+		return err
+	}
+	if err := r.scan(bases[scanFrom:]); err != nil {
+		return err
+	}
+	if err := r.settleEnd(); err != nil {
+		return err
+	}
+	return r.install()
+}
+
+// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the batches.
+func (r *recovery) loadEpochs() error {
+	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, epochFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read leader epochs: %w", err)
+	}
+	if r.epochs, err = decodeEpochs(content); err != nil {
+		r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches", "partition", r.log.id, "error", err)
+		return nil
+	}
+	r.onDisk = append(epochCache{}, r.epochs...)
+	return nil
+}
+
+// open opens segments that were closed in order or lie below the recovery point.
+func (r *recovery) open(bases []int64) error {
+	for _, base := range bases {
+		s, err := segment.Open(r.log.env.fs, r.log.dir, base, segment.Config{})
+		if err != nil {
+			return err
+		}
+		if end := r.end(); end > base {
+			err := fmt.Errorf("%w: segment %d begins below the end of the one before it, %d", record.ErrCorrupt, base, end)
+			return errors.Join(err, s.Close())
+		}
+		r.handles = append(r.handles, r.log.handleOf(s))
+	}
+	return nil
+}
+
+// end returns the end of what is open so far.
+func (r *recovery) end() int64 {
+	if len(r.handles) == 0 {
+		return 0
+	}
+	return r.handles[len(r.handles)-1].NextOffset()
+}
+
+// replay makes producer state (and epochs, if they are not known) as of the end of the open segments: from the newest snapshot
+// that is not above it, and the batches behind that.
+func (r *recovery) replay(toScan []int64) error {
+	limit := r.end()
+	if len(toScan) > 0 {
+		limit = toScan[0]
+	}
+	from, err := r.loadSnapshot(limit)
+	if err != nil {
+		return err
+	}
+	for i, h := range r.handles {
+		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
+		// What is older than the expiry of producers says nothing that still counts.
+		needed = needed && r.now.Sub(h.ModTime()) < producerExpiry
+		if !needed && r.onDisk != nil {
+			continue
+		}
+		if err := r.replaySegment(h, from); err != nil {
+			return fmt.Errorf("replay segment %d: %w", h.Base(), err)
+		}
+	}
+	return nil
+}
+
+func (r *recovery) replaySegment(h *handle, from int64) error {
+	position := int64(0)
+	if r.onDisk != nil {
+		var err error
+		if position, err = h.Position(from); err != nil {
+			return err
+		}
+	}
+	for {
+		header, err := h.HeaderAt(position)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if r.onDisk == nil {
+			r.epochs = r.epochs.assign(header.LeaderEpoch(), header.BaseOffset())
+		}
+		if header.BaseOffset() >= from {
+			// The file's time is not before the batch was written. Rather remember a producer too long than too short.
+			r.producers.update(header.Batch, h.ModTime())
+		}
+		position += int64(header.SizeBytes)
+	}
+}
+
+// loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset. Later ones are removed: they
+// tell of what the scan may cut off, and the next flush writes new ones.
+func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
+	r.producers = producers{}
+	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range slices.Backward(files) {
+		if f.kind != snapshotSuffix || f.suffix != "" {
+			continue
+		}
+		name := filepath.Join(r.log.dir, f.name)
+		if f.base <= limit {
+			content, err := r.log.env.fs.ReadFile(name)
+			if err != nil {
+				return 0, fmt.Errorf("read producer snapshot: %w", err)
+			}
+			if ps, err := decodeProducers(content); err == nil {
+				r.producers = ps
+				return f.base, nil
+			}
+			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file", f.name)
+		}
+		if err := r.log.env.fs.Remove(name); err != nil {
+			return 0, fmt.Errorf("remove producer snapshot: %w", err)
+		}
+	}
+	return 0, nil
+}
+
+// scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap (ADR 0015); what follows is
+// deleted, from the back, so that a crash in between leaves something that is found again.
+func (r *recovery) scan(bases []int64) error {
+	if len(bases) > 0 && bases[0] < r.end() {
+		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d", record.ErrCorrupt, bases[0], r.end())
+	}
+	for i, base := range bases {
+		if end := r.end(); i > 0 && base != end && (base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
+			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
+		}
+		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, segment.Config{}, r.visit)
+		if err != nil {
+			return err
+		}
+		r.handles = append(r.handles, r.log.handleOf(s))
+		if found.TruncatedBytes > 0 {
+			r.log.env.logger.Warn("log cut at the first bad batch", "partition", r.log.id, "segment", base,
+				"offset", s.NextOffset(), "bytes", found.TruncatedBytes, "cause", found.Cause)
+			return r.drop(bases[i+1:], found.Cause)
+		}
+	}
+	return nil
+}
+
+func (r *recovery) visit(b record.Batch) error {
+	r.epochs = r.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
+	r.producers.update(b, r.now)
+	return nil
+}
+
+func (r *recovery) drop(bases []int64, cause error) error {
+	for _, base := range slices.Backward(bases) {
+		r.log.env.logger.Warn("segment behind the end of the log deleted", "partition", r.log.id, "segment", base, "cause", cause)
+		if err := segment.RemoveFiles(r.log.env.fs, r.log.dir, base, ""); err != nil {
+			return err
+		}
+	}
+	if len(bases) == 0 {
+		return nil
+	}
+	return r.log.env.fs.SyncDir(r.log.dir)
+}
+
+// settleEnd sees to it that there is an active segment, and that the log does not end below its start.
+func (r *recovery) settleEnd() error {
+	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
+		return nil
+	}
+	old := r.handles
+	r.handles = nil
+	for _, h := range old {
+		if err := errors.Join(h.Remove(), h.Close()); err != nil {
+			return err
+		}
+	}
+	active, err := r.log.newSegment(r.saved.logStart)
+	if err != nil {
+		return err
+	}
+	r.handles = []*handle{active}
+	return nil
+}
+
+// install puts what was found into the log.
+func (r *recovery) install() error {
+	l := r.log
+	end := r.end()
+	start := max(r.saved.logStart, r.handles[0].Base())
+	epochs := r.epochs.truncateEnd(end).truncateFront(start)
+	l.epochs.Store(&epochs)
+	if len(epochs) > 0 && !slices.Equal(epochs, r.onDisk) {
+		if err := l.saveEpochs(epochs); err != nil {
+			return err
+		}
+	}
+	l.logStart.Store(start)
+	l.logEnd.Store(end)
+	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
+	l.mu.leaderEpoch = epochs.latest()
+	r.producers.expire(r.now)
+	l.mu.producers = r.producers
+	l.mu.firstDirty = r.saved.firstDirty
+	// What a scan has read is durable: segment.Recover syncs.
+	l.mu.recoveryPoint = end
+	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), end)
+	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
+		l.mu.firstAppend = r.now
+		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < r.now.UnixMilli() {
+			l.mu.firstAppend = time.UnixMilli(first)
+		}
+	}
+	l.publishLocked(r.handles)
+	return nil
+}

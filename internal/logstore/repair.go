@@ -1,0 +1,157 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// repairDirectory ends what a crash cut off (the table in docs/format/swap.md): a swap is taken back or finished, leftovers are
+// removed. It returns the bases of the segments, ascending. It may itself be cut off at any step and run again.
+func repairDirectory(fsys vfs.FS, dir string) ([]int64, error) {
+	if err := takeBackSwap(fsys, dir); err != nil {
+		return nil, err
+	}
+	if err := finishSwap(fsys, dir); err != nil {
+		return nil, err
+	}
+	files, err := listSegmentFiles(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	var bases []int64
+	present := map[int64]bool{}
+	for _, f := range files {
+		if f.isLog() {
+			bases = append(bases, f.base)
+			present[f.base] = true
+		}
+	}
+	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
+		return !f.isLog() && f.kind != snapshotSuffix && !present[f.base]
+	})
+	if err == nil && orphans > 0 {
+		err = fsys.SyncDir(dir)
+	}
+	return bases, err
+}
+
+// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: .cleaned files are
+// left, and a .swap at or above the lowest of them belongs to the same swap.
+func takeBackSwap(fsys vfs.FS, dir string) error {
+	files, err := listSegmentFiles(fsys, dir)
+	if err != nil {
+		return err
+	}
+	lowest := int64(-1)
+	for _, f := range files {
+		if f.suffix == cleanedSuffix && (lowest < 0 || f.base < lowest) {
+			lowest = f.base
+		}
+	}
+	isSwap := func(f segmentFile) bool { return lowest >= 0 && f.suffix == swapSuffix && f.base >= lowest }
+	isRest := func(f segmentFile) bool { return f.suffix == deletedSuffix || f.suffix == cleanedSuffix }
+	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
+		// The .swap files must be gone for good first: without a .cleaned beside them they count as committed.
+		removed, err := removeFiles(fsys, dir, files, matches)
+		if err != nil {
+			return err
+		}
+		if removed == 0 {
+			continue
+		}
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishSwap gives the files of a committed swap their place: what they replace is removed, then they lose the suffix.
+func finishSwap(fsys vfs.FS, dir string) error {
+	files, err := listSegmentFiles(fsys, dir)
+	if err != nil {
+		return err
+	}
+	from, to, err := swapRange(fsys, dir, files)
+	if err != nil {
+		return err
+	}
+	removed, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
+		return f.suffix == "" && f.kind != snapshotSuffix && f.base >= from && f.base < to
+	})
+	if err != nil {
+		return err
+	}
+	if removed > 0 {
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	renamed := 0
+	for _, f := range files { // by base, .log first: a .log still named .swap is never below one that has its final name
+		if f.suffix != swapSuffix {
+			continue
+		}
+		final := segment.Name(f.base, f.kind, "")
+		if err := fsys.Rename(filepath.Join(dir, f.name), filepath.Join(dir, final)); err != nil {
+			return fmt.Errorf("finish replacing segments: %w", err)
+		}
+		renamed++
+	}
+	if renamed == 0 {
+		return nil
+	}
+	return fsys.SyncDir(dir)
+}
+
+// swapRange returns the offsets that the .log.swap files cover; plain segments that begin there are replaced by them. A
+// replaced segment that begins behind the last survivor is not known any more: it stays, and is cleaned again.
+func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
+	from = -1
+	for _, f := range files {
+		if f.suffix != swapSuffix || !f.isLog() {
+			continue
+		}
+		if from < 0 {
+			from = f.base
+		}
+		next, err := nextOffset(fsys, filepath.Join(dir, f.name), f.base)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read %s: %w", f.name, err)
+		}
+		to = max(to, next)
+	}
+	return from, to, nil
+}
+
+// nextOffset walks the batch headers of a data file to its end.
+func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	next := base
+	header := make(record.Batch, record.HeaderBytes)
+	for position := int64(0); ; {
+		n, err := file.ReadAt(header, position)
+		if n == 0 && errors.Is(err, io.EOF) {
+			return next, nil
+		}
+		if n < len(header) {
+			return 0, fmt.Errorf("batch at %d: %w", position, err)
+		}
+		size, err := record.PeekSize(header)
+		if err != nil {
+			return 0, fmt.Errorf("batch at %d: %w", position, err)
+		}
+		next = header.NextOffset()
+		position += int64(size)
+	}
+}

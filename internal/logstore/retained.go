@@ -1,0 +1,75 @@
+package logstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// saved is what the checkpoint files know of a partition.
+type saved struct {
+	logStart      int64
+	recoveryPoint int64 // unknownOffset: everything has to be scanned
+	highWatermark int64
+	firstDirty    int64
+}
+
+// retained is the file "retained" of a directory that was put aside by Release: whose it was, and its part of the checkpoints,
+// which do not list it any more.
+type retained struct {
+	id       PartitionID
+	clean    bool // the log was closed in order
+	released time.Time
+	saved    saved
+}
+
+func (r retained) write(fsys vfs.FS, dir string) error {
+	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
+		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",
+		r.id.Topic, r.id.Index, r.clean, r.released.UnixMilli(),
+		r.saved.logStart, r.saved.recoveryPoint, r.saved.highWatermark, r.saved.firstDirty)
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, retainedFile), []byte(content)); err != nil {
+		return fmt.Errorf("write %s: %w", retainedFile, err)
+	}
+	return nil
+}
+
+// readRetained reads the file; ok is false if there is none.
+func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
+	values, err := readFields(fsys, filepath.Join(dir, retainedFile))
+	if values == nil || err != nil {
+		return r, false, err
+	}
+	number := func(key string) int64 {
+		n, parseErr := strconv.ParseInt(values[key], 10, 64)
+		if (parseErr != nil || n < unknownOffset) && err == nil {
+			err = fmt.Errorf("read %s: %w: %s is %q", retainedFile, errMeta, key, values[key])
+		}
+		return n
+	}
+	r = retained{
+		id:       PartitionID{Topic: values["topic"], Index: int32(number("partition"))},
+		clean:    values["clean"] == "true",
+		released: time.UnixMilli(number("released_ms")),
+		saved: saved{
+			logStart:      number("log_start"),
+			recoveryPoint: number("recovery_point"),
+			highWatermark: number("high_watermark"),
+			firstDirty:    number("first_dirty"),
+		},
+	}
+	return r, err == nil, err
+}
+
+// merge takes, of two states of one log, the later one, field by field: each only ever rises while a log lives.
+func (s saved) merge(other saved) saved {
+	return saved{
+		logStart:      max(s.logStart, other.logStart),
+		recoveryPoint: max(s.recoveryPoint, other.recoveryPoint),
+		highWatermark: max(s.highWatermark, other.highWatermark),
+		firstDirty:    max(s.firstDirty, other.firstDirty),
+	}
+}

@@ -1,0 +1,125 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// segmentFacts is what retention goes by.
+type segmentFacts struct {
+	end       int64 // where the next segment begins
+	sizeBytes int64
+	newest    int64 // ms; the largest timestamp, or the modification time if there is none
+}
+
+// logFacts is the rest of it.
+type logFacts struct {
+	logStart      int64
+	highWatermark int64
+	sizeBytes     int64 // of all segments, the active one too
+}
+
+// countExpired tells how many segments at the front are to go: those wholly below the log start whatever the policy (reference
+// I34), and those retention by time or by size takes. Nothing above the high watermark goes, and a segment that stays keeps all
+// behind it.
+func countExpired(segments []segmentFacts, log logFacts, s topicconfig.Settings, now time.Time) int {
+	excess := int64(0)
+	if s.Delete && s.RetentionBytes >= 0 {
+		excess = log.sizeBytes - s.RetentionBytes
+	}
+	for i, segment := range segments {
+		gone := segment.end <= log.logStart
+		tooOld := expired(segment.newest, s, now)
+		tooMuch := excess > 0 && excess >= segment.sizeBytes
+		if segment.end > log.highWatermark || !gone && !tooOld && !tooMuch {
+			return i
+		}
+		excess -= segment.sizeBytes
+	}
+	return len(segments)
+}
+
+// expired tells whether retention by time takes a segment whose largest timestamp is newest.
+func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
+	return s.Delete && s.RetentionTime >= 0 && now.UnixMilli()-newest > s.RetentionTime.Milliseconds()
+}
+
+func (h *handle) newest() int64 {
+	if ms, _ := h.MaxTimestamp(); ms >= 0 {
+		return ms
+	}
+	return h.ModTime().UnixMilli()
+}
+
+// applyRetention deletes what retention takes, and moves the log start there. An active segment that is expired is rolled first.
+func (l *Log) applyRetention(now time.Time) error {
+	settings := l.Settings()
+	if err := l.rollExpired(settings, now); err != nil {
+		return err
+	}
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	handles := l.currentLocked()
+	sealed := len(handles) - 1 - len(l.mu.unsealed)
+	stopped := l.mu.stopped
+	l.mu.Unlock()
+	if stopped != nil || sealed <= 0 {
+		return nil
+	}
+	facts := logFacts{logStart: l.LogStart(), highWatermark: l.HighWatermark()}
+	segments := make([]segmentFacts, sealed)
+	for i, h := range handles {
+		facts.sizeBytes += h.SizeBytes()
+		if i < sealed {
+			segments[i] = segmentFacts{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(), newest: h.newest()}
+		}
+	}
+	count := countExpired(segments, facts, settings, now)
+	if count == 0 {
+		return nil
+	}
+	return l.deleteFront(handles[:count], handles[count].Base())
+}
+
+// rollExpired rolls an active segment that retention by time would take, so that it can.
+func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	handles := l.currentLocked()
+	if l.mu.stopped != nil || len(handles) == 0 {
+		return nil
+	}
+	active := handles[len(handles)-1]
+	if active.SizeBytes() == 0 || l.highWatermark.Load() < l.logEnd.Load() || !expired(active.newest(), settings, now) {
+		return nil
+	}
+	return l.rollLocked()
+}
+
+// deleteFront takes segments off the front. Log.maintain is held.
+func (l *Log) deleteFront(front []*handle, logStart int64) error {
+	for _, h := range front {
+		// Renamed before they leave the list: a reader may keep the files for long, and a restart shall not find them again.
+		if err := h.Rename(deletedSuffix); err != nil {
+			l.env.logger.Warn("mark a segment as deleted", "partition", l.id, "base", h.Base(), "error", err)
+		}
+		h.doomed.Store(true)
+	}
+	old, err := l.dropFront(len(front), logStart)
+	old.release()
+	return err
+}
+
+func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// First the log start, then the list: a reader that finds a segment gone finds its offset out of range too.
+	l.logStart.Store(max(l.logStart.Load(), logStart))
+	old = l.publishLocked(l.currentLocked()[count:])
+	if epochs := l.epochs.Load().truncateFront(logStart); len(epochs) != len(*l.epochs.Load()) {
+		err = l.saveEpochs(epochs)
+	}
+	return old, err
+}

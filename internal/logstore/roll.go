@@ -1,0 +1,60 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// rollBefore tells whether a batch, offsets set, has to go into a new segment: the size would be passed, an index or the 31-bit
+// relative offset is full, or the batch is more than the segment's age, by the timestamps of records, after its first batch.
+func rollBefore(active *segment.Segment, b record.Batch, config *config) bool {
+	size := active.SizeBytes()
+	if size == 0 {
+		return false // a batch of any size fits into an empty segment; and a second one of the same base cannot be
+	}
+	if size > config.settings.SegmentBytes-int64(len(b)) || !active.Fits(b) {
+		return true
+	}
+	first, ok := active.FirstTimestamp()
+	return ok && b.MaxTimestamp()-first > segmentAge(config.settings).Milliseconds()
+}
+
+// segmentAge is how old an active segment may get: a compacted topic's MaxLag counts, as the active segment is never cleaned.
+func segmentAge(s topicconfig.Settings) time.Duration {
+	if s.Compact && s.MaxLag > 0 && s.MaxLag < s.SegmentAge {
+		return s.MaxLag
+	}
+	return s.SegmentAge
+}
+
+// rollLocked begins a new active segment. The old one is sealed and synced by the next flush, so that an append does not wait
+// for the disk: until then a crash may lose its end while it keeps the new segment, which recovery finds as a gap (ADR 0015).
+func (l *Log) rollLocked() error {
+	end := l.logEnd.Load()
+	next, err := l.newSegment(end)
+	if err != nil {
+		return err // the old segment is untouched: when space is back, the next append rolls
+	}
+	handles := l.currentLocked()
+	old := handles[len(handles)-1]
+	l.mu.unsealed = append(l.mu.unsealed, unsealed{segment: old, end: end, state: l.mu.producers.encode()})
+	l.mu.firstAppend = time.Time{}
+	// The old list's segments are all in the new one: its release closes nothing.
+	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
+	return nil
+}
+
+// rollIdle rolls a segment that has grown old without an append that would do it (Kafka does not, so that a quiet compacted
+// partition breaks its promise of maxLag). Here age is by our clock, from the segment's first append: by the timestamps of
+// records, a producer that sends old data would get a segment a tick.
+func (l *Log) rollIdle(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil || l.mu.firstAppend.IsZero() || now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings()) {
+		return nil
+	}
+	return l.rollLocked()
+}

@@ -1,0 +1,110 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// unknownOffset says that a checkpoint does not list a partition.
+const unknownOffset = -1
+
+// save writes the checkpoint files whose content has changed. Each is replaced atomically, and they may be of different
+// moments: recovery trusts none of them further than the log itself bears it out.
+func (s *Store) save() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.mu.Lock()
+	settled := s.mu.settled
+	s.mu.settled = nil
+	all := make(map[PartitionID]saved, len(s.mu.logs)+len(s.mu.offline))
+	for id, o := range s.mu.offline {
+		all[id] = o.saved
+	}
+	s.mu.Unlock()
+	logs := s.Logs()
+	for _, log := range logs {
+		all[log.id] = log.saved()
+	}
+	if err := s.writeCheckpoints(all); err != nil {
+		s.mu.Lock()
+		s.mu.settled = append(settled, s.mu.settled...)
+		s.mu.Unlock()
+		return err
+	}
+	for _, log := range logs {
+		log.noteCheckpointed(all[log.id].recoveryPoint)
+	}
+	for _, name := range settled {
+		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a file that the checkpoints replace: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
+	files := map[string]map[PartitionID]int64{
+		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, firstDirtyFile: {},
+	}
+	for id, of := range all {
+		put := func(file string, offset, unlessAtMost int64) {
+			if offset > unlessAtMost {
+				files[file][id] = offset
+			}
+		}
+		put(recoveryPointFile, of.recoveryPoint, unknownOffset)
+		put(highWatermarkFile, of.highWatermark, unknownOffset)
+		put(logStartFile, of.logStart, 0) // as in Kafka: nothing is known better than by its absence
+		put(firstDirtyFile, of.firstDirty, 0)
+	}
+	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, firstDirtyFile} {
+		content := string(encodeOffsets(files[name]))
+		if s.saving.written[name] == content {
+			continue
+		}
+		if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, name), []byte(content)); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		s.saving.written[name] = content
+	}
+	return nil
+}
+
+// loadCheckpoints reads the checkpoint files. A missing or malformed one is as if it listed nothing: without a recovery point
+// everything is scanned, without the others a little is repeated.
+func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
+	all := map[PartitionID]saved{}
+	load := func(name string, set func(*saved, int64)) error {
+		content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		offsets, err := decodeOffsets(content)
+		if err != nil {
+			s.opts.Logger.Warn("checkpoint unreadable", "file", name, "error", err)
+			return nil
+		}
+		for id, offset := range offsets {
+			of, known := all[id]
+			if !known {
+				of.recoveryPoint = unknownOffset
+			}
+			set(&of, offset)
+			all[id] = of
+		}
+		return nil
+	}
+	return all, errors.Join(
+		load(recoveryPointFile, func(of *saved, offset int64) { of.recoveryPoint = offset }),
+		load(logStartFile, func(of *saved, offset int64) { of.logStart = offset }),
+		load(highWatermarkFile, func(of *saved, offset int64) { of.highWatermark = offset }),
+		load(firstDirtyFile, func(of *saved, offset int64) { of.firstDirty = offset }),
+	)
+}

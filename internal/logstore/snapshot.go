@@ -1,0 +1,133 @@
+package logstore
+
+import (
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// handle is a segment and the number of those that use it: each list that holds it, each Slice of it. The last one to let go
+// closes its files, and removes them if the segment was doomed before.
+//
+// A list in use may be old. So files must not go when a segment leaves the log's list, only when no list and no Slice that
+// holds it is left: that is what counting is for, and why retention, cleaning and reading need no agreement between them.
+type handle struct {
+	*segment.Segment
+	refs   atomic.Int64
+	doomed atomic.Bool
+	logger *slog.Logger
+}
+
+func (h *handle) acquire() { h.refs.Add(1) }
+
+func (h *handle) release() {
+	if h.refs.Add(-1) > 0 {
+		return
+	}
+	// Nobody can take h any more: takers hold a list that holds h, or hold h itself.
+	if h.doomed.Load() {
+		if err := h.Remove(); err != nil {
+			h.logger.Warn("remove a segment's files", "base", h.Base(), "error", err)
+		}
+	}
+	if err := h.Close(); err != nil {
+		h.logger.Warn("close a segment's files", "base", h.Base(), "error", err)
+	}
+}
+
+// segmentList is a log's segments at one moment, ascending by base; the last one is active. It is never empty and never
+// changes. It is used between acquire and release.
+type segmentList struct {
+	handles []*handle
+	refs    atomic.Int64
+}
+
+// newSegmentList returns a list with one reference, its maker's.
+func newSegmentList(handles []*handle) *segmentList {
+	for _, h := range handles {
+		h.acquire()
+	}
+	list := &segmentList{handles: handles}
+	list.refs.Store(1)
+	return list
+}
+
+// acquire returns the log's current list, nil if the log is closed.
+//
+// Proof: refs is > 0 from the making of a list until its last release, and never rises from 0, for acquire only swaps n > 0 for
+// n+1. A reader that loaded a pointer just before the list was replaced and fully released finds 0 and loads again; the new
+// pointer was stored before the release (publish), so it makes progress.
+func (l *Log) acquire() *segmentList {
+	for {
+		list := l.list.Load()
+		if list == nil {
+			return nil
+		}
+		for {
+			n := list.refs.Load()
+			if n == 0 {
+				break
+			}
+			if list.refs.CompareAndSwap(n, n+1) {
+				return list
+			}
+		}
+	}
+}
+
+func (s *segmentList) release() {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	for _, h := range s.handles {
+		h.release()
+	}
+}
+
+// publishLocked makes handles the log's list; nil closes the log. It returns the old list, which the caller releases once it
+// has let go of Log.mu: the last release closes and removes files.
+func (l *Log) publishLocked(handles []*handle) (old *segmentList) {
+	var list *segmentList
+	if handles != nil {
+		list = newSegmentList(handles)
+	}
+	// The new list takes what both have before the old one lets go, so nothing that stays is ever down to 0.
+	return l.list.Swap(list)
+}
+
+// currentLocked returns the handles of the current list, nil if the log is closed. Log.mu is held, so nobody replaces it.
+func (l *Log) currentLocked() []*handle {
+	if list := l.list.Load(); list != nil {
+		return list.handles
+	}
+	return nil
+}
+
+func (s *segmentList) active() *handle { return s.handles[len(s.handles)-1] }
+
+// floor returns the index of the last segment whose base is <= offset; 0 if there is none.
+func (s *segmentList) floor(offset int64) int {
+	i, found := slices.BinarySearchFunc(s.handles, offset, func(h *handle, o int64) int {
+		switch base := h.Base(); {
+		case base < o:
+			return -1
+		case base > o:
+			return 1
+		}
+		return 0
+	})
+	if found {
+		return i
+	}
+	return max(i-1, 0)
+}
+
+func (s *segmentList) sizeBytes() int64 {
+	var size int64
+	for _, h := range s.handles {
+		size += h.SizeBytes()
+	}
+	return size
+}
