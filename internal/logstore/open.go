@@ -17,7 +17,7 @@ import (
 // when another process holds the directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
-	if err := s.opts.FS.MkdirAll(opts.Dir); err != nil {
+	if err := s.makeDirectory(); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	lock, err := s.opts.FS.Lock(filepath.Join(opts.Dir, lockFile))
@@ -34,6 +34,17 @@ func Open(opts Options) (*Store, error) {
 	go s.run()
 	s.awake() // for directories whose deletion was cut off
 	return s, nil
+}
+
+// makeDirectory makes the data directory if it is not there. A volume's mount point is there, and its parent may not be ours.
+func (s *Store) makeDirectory() error {
+	if _, err := s.opts.FS.Stat(s.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.opts.FS.MkdirAll(s.opts.Dir); err != nil {
+		return err
+	}
+	return s.opts.FS.SyncDir(filepath.Dir(s.opts.Dir))
 }
 
 func newStore(opts Options) *Store {

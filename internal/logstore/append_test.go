@@ -1,0 +1,119 @@
+package logstore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestWhatIsAppendedIsReadBack(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
+	fill(t, log, 50)
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) {
+		t.Errorf("read %v", got)
+	}
+	if len(bases(log)) < 3 {
+		t.Errorf("50 batches in segments of 1000 bytes went into %v", bases(log))
+	}
+}
+
+func TestAppendStampsOffsetsAndLeaderEpoch(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
+	if err := log.Lead(7); err != nil {
+		t.Fatal(err)
+	}
+	appendBatch(t, log, keyed(t, "a", "b", "c"))
+	appended := appendBatch(t, log, keyed(t, "d", "e"))
+	want := Appended{BaseOffset: 3, LastOffset: 4, LogAppendTime: -1}
+	if appended != want {
+		t.Errorf("appended %+v, want %+v", appended, want)
+	}
+	slice, err := log.Read(0, log.LogEnd(), 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slice.Release()
+	for _, b := range batchesOf(t, slice) {
+		if b.LeaderEpoch() != 7 {
+			t.Errorf("batch at %d has leader epoch %d", b.BaseOffset(), b.LeaderEpoch())
+		}
+	}
+	if epoch := log.EpochAt(4); epoch != 7 {
+		t.Errorf("epoch at 4 is %d", epoch)
+	}
+	if epoch := log.EpochAt(5); epoch != -1 {
+		t.Errorf("epoch at the end is %d, want unknown", epoch)
+	}
+}
+
+func TestAppendAnswersLogAppendTimeWhenTheTopicStampsIt(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.TimestampType = record.LogAppendTime }))
+	now := epoch0.Add(time.Hour)
+	appended, err := log.Append(keyed(t, "a"), now)
+	if err != nil || appended.LogAppendTime != now.UnixMilli() {
+		t.Errorf("appended %+v, %v", appended, err)
+	}
+}
+
+func TestAppendRefusesWhatItMust(t *testing.T) {
+	transactional := func(t *testing.T) []byte {
+		b := record.NewBuilder(0, 0)
+		b.Reset(record.Identity{Transactional: true, ProducerID: 1, LeaderEpoch: -1})
+		b.Add(&record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: epoch0.UnixMilli()})
+		batch, err := b.Build(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return batch
+	}
+	for _, test := range []struct {
+		name  string
+		batch func(t *testing.T) []byte
+		want  error
+	}{
+		{"transactions come later", transactional, ErrInvalidTxnState},
+		{"a batch larger than a segment, reference 1.4", func(t *testing.T) []byte {
+			return sent{keys: []string{"k"}, value: string(make([]byte, 1000))}.bytes(t)
+		}, ErrBatchTooLarge},
+		{"a damaged batch, reference 1.4", func(t *testing.T) []byte {
+			batch := keyed(t, "k")
+			batch[len(batch)-1] ^= 1
+			return batch
+		}, record.ErrCorrupt},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
+			if _, err := log.Append(test.batch(t), epoch0); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if log.LogEnd() != 0 {
+				t.Errorf("log end is %d after a refused batch", log.LogEnd())
+			}
+		})
+	}
+}
+
+func TestLeadRefusesAnEarlierEpoch(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, settings(nil))
+	if err := log.Lead(5); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, 1)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log = createLog(t, openStore(t, fsys), settings(nil))
+	if err := log.Lead(4); !errors.Is(err, ErrFencedLeaderEpoch) {
+		t.Errorf("epoch 4 after 5, and a restart: %v", err)
+	}
+	if err := log.Lead(5); err != nil {
+		t.Errorf("the same epoch again: %v", err)
+	}
+}
