@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -127,7 +126,8 @@ func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (s
 	if err != nil {
 		return answer, fmt.Errorf("%s %s of the client: %w: %s", verb, path, err, body)
 	}
-	return answer, json.NewDecoder(bytes.NewReader(body)).Decode(&answer)
+	err = json.Unmarshal(body, &answer)
+	return answer, err
 }
 
 func (w *world) mustAsk(t *testing.T, verb, path string, pairs ...string) stats {

@@ -29,14 +29,14 @@ func main() {
 	bootstrap := flag.String("bootstrap", "", "host:port,... of the cluster")
 	listen := flag.String("listen", ":8080", "host:port of the HTTP server")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, strings.Split(*bootstrap, ","), *listen); err != nil {
+	if err := run(strings.Split(*bootstrap, ","), *listen); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, bootstrap []string, listen string) error {
+func run(bootstrap []string, listen string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	producer, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64<<10),
 		kgo.MaxBufferedRecords(1000), kgo.MetadataMinAge(time.Second), kgo.UnknownTopicRetries(-1),
