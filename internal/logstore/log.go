@@ -236,6 +236,16 @@ func (l *Log) failLocked(cause error) {
 	l.env.failed(l.id, l.mu.stopped)
 }
 
+// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well.
+func (l *Log) Fault() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(l.mu.stopped, ErrStorage) {
+		return l.mu.stopped
+	}
+	return nil // closed is no fault
+}
+
 func (l *Log) fail(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,6 +18,8 @@ type Slice struct {
 	LogStart  int64
 	HighWater int64
 	Stable    int64
+	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it, or its file ended.
+	More bool
 
 	held *handle
 }
@@ -133,14 +135,16 @@ func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) er
 	size := first.header.SizeBytes
 	if size > bytesMax {
 		if !wholeFirst {
+			s.More = true
 			return nil
 		}
 		bytesMax = size
 	}
-	end, err := rangeEnd(first, limit, int64(bytesMax))
+	end, cut, err := rangeEnd(first, limit, int64(bytesMax))
 	if err != nil {
 		return err
 	}
+	s.More = cut || first.handle.NextOffset() < limit
 	first.handle.acquire()
 	s.held = first.handle
 	s.File = first.handle.File()
@@ -149,14 +153,16 @@ func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) er
 	return nil
 }
 
-// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the first, which does.
-func rangeEnd(first place, limit, bytesMax int64) (int64, error) {
-	end, err := first.handle.Position(limit)
+// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the first, which does; cut is
+// true if bytesMax was the bound.
+func rangeEnd(first place, limit, bytesMax int64) (end int64, cut bool, err error) {
+	end, err = first.handle.Position(limit)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if begin := first.header.Position; end-begin > bytesMax {
-		return first.handle.Boundary(begin + bytesMax)
+		end, err = first.handle.Boundary(begin + bytesMax)
+		return end, true, err
 	}
-	return end, nil
+	return end, false, nil
 }
