@@ -1,13 +1,15 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"log/slog"
-	"time"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/timer"
 )
 
 // Errors of a Set's methods, besides those of logstore and record.
@@ -18,80 +20,89 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
+	// ErrReplicated refuses partitions with several replicas: without replication their followers would hold nothing.
+	ErrReplicated = errors.New("partitions with more than one replica are not served yet")
 )
-
-// Set holds the partitions that live on this broker.
-type Set struct{}
-
-// Options of a Set.
-type Options struct {
-	NodeID int32
-	Store  *logstore.Store
-	Logger *slog.Logger
-}
-
-// NewSet returns a set without partitions; Apply gives it some.
-func NewSet(opts Options) *Set { panic("unwritten") }
-
-// Apply makes the set what the image says: logs are made, taken up, configured and released, leader epochs begun. It returns
-// what this broker leads and serves now. Errors concern single partitions; the others are served.
-func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) { panic("unwritten") }
 
 // PartitionID names a partition.
 type PartitionID = logstore.PartitionID
 
-// ProducePartition is one partition's batch in a produce request.
-type ProducePartition struct {
-	ID    PartitionID
-	Batch []byte // may be written into
+// Set holds the partitions that live on this broker.
+type Set struct {
+	node     int32
+	store    *logstore.Store
+	logger   *slog.Logger
+	view     atomic.Pointer[view]
+	produces *timer.Purgatory[PartitionID]
+	fetches  *timer.Purgatory[PartitionID]
 }
 
-// ProduceResult is the answer for one partition.
-type ProduceResult struct {
-	ID       PartitionID
-	Appended logstore.Appended
-	Err      error
+// view is what Apply made of an image.
+type view struct {
+	image      *metadata.Image
+	partitions map[PartitionID]*partition // those with a replica here
 }
 
-// Produce appends each batch and, with acks -1, waits in the purgatory until every one is below its high watermark, or for
-// timeout (ErrTimeout). The results are in the order of the batches.
-func (s *Set) Produce(ctx context.Context, acks int16, timeout time.Duration, batches []ProducePartition) []ProduceResult {
-	panic("unwritten")
+// Options of a Set.
+type Options struct {
+	NodeID   int32
+	Store    *logstore.Store
+	Registry prometheus.Registerer // of the purgatories' metrics; may be nil
+	Logger   *slog.Logger          // default: none
 }
 
-// FetchPartition is what a consumer wants of one partition.
-type FetchPartition struct {
-	ID          PartitionID
-	Offset      int64
-	BytesMax    int
-	LeaderEpoch int32 // what the client thinks it is; -1: unknown
+// NewSet returns a set without partitions; Apply gives it some.
+func NewSet(opts Options) *Set {
+	s := &Set{
+		node:     opts.NodeID,
+		store:    opts.Store,
+		logger:   opts.Logger,
+		produces: timer.NewPurgatory[PartitionID](timer.Options{Operation: "produce", Registry: opts.Registry}),
+		fetches:  timer.NewPurgatory[PartitionID](timer.Options{Operation: "fetch", Registry: opts.Registry}),
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
+	return s
 }
-
-// FetchRequest is a consumer's fetch.
-type FetchRequest struct {
-	Partitions []FetchPartition
-	BytesMin   int
-	BytesMax   int
-	Wait       time.Duration
-	Committed  bool // read_committed: up to the last stable offset
-}
-
-// FetchResult is the answer for one partition. Data is nil on an error; otherwise it must be released.
-type FetchResult struct {
-	ID        PartitionID
-	Data      *logstore.Slice
-	Err       error
-	LogStart  int64
-	HighWater int64
-	Stable    int64
-}
-
-// Fetch reads; while less than BytesMin bytes are there and nothing failed, it waits in the purgatory, at most Wait. Results
-// are in the order of the partitions; the first batch of the first partition that has data comes whole, whatever its size.
-func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult { panic("unwritten") }
 
 // Leader returns the log of a partition that this broker leads, checked against the leader epoch the client knows (-1: any).
-func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) { panic("unwritten") }
+func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
+	p, _, err := s.leader(id, epoch)
+	if err != nil {
+		return nil, err
+	}
+	return p.log, nil
+}
+
+// leader finds a partition that this broker leads, and its role at this moment.
+func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
+	view := s.view.Load()
+	p := view.partitions[id]
+	if p == nil {
+		return nil, nil, view.missing(id)
+	}
+	r := p.role.Load()
+	return p, r, r.check(epoch)
+}
+
+// missing says why a partition is not here: there is none, or others have it.
+func (v *view) missing(id PartitionID) error {
+	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 && int(id.Index) < len(topic.Partitions) {
+		return ErrNotLeader
+	}
+	return ErrUnknownPartition
+}
+
+// notify lets the requests that wait for a partition look again.
+func (s *Set) notify(id PartitionID) {
+	s.produces.Notify(id)
+	s.fetches.Notify(id)
+}
 
 // Close ends all waiting requests; the store stays open.
-func (s *Set) Close() { panic("unwritten") }
+func (s *Set) Close() {
+	s.produces.Close()
+	s.fetches.Close()
+}

@@ -1,0 +1,157 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// assignment is a partition that the image puts on this broker.
+type assignment struct {
+	id        PartitionID
+	topic     *metadata.Topic
+	partition *metadata.Partition
+}
+
+// Apply makes the set what the image says: logs are made, taken up, configured and released, leader epochs begun. It returns
+// what this broker leads and serves now. Errors concern single partitions; the others are served. It is called from one
+// goroutine.
+//
+// Logs go first, so that a topic deleted and made again under its name finds its directories free.
+func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
+	old := s.view.Load().partitions
+	assigned := s.assigned(img)
+	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
+	faults := s.release(img, old, assigned)
+
+	var served []metadata.Served
+	for _, a := range assigned {
+		p, err := s.take(old[a.id], a)
+		next.partitions[a.id] = p
+		if err != nil {
+			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
+		}
+		if state := p.state(); state.Leader && state.Fault == nil {
+			served = append(served, metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch})
+		}
+	}
+	s.view.Store(next)
+	// Roles have changed, and are visible: requests that wait under the old ones look again.
+	for id := range old {
+		s.notify(id)
+	}
+	return served, errors.Join(faults...)
+}
+
+// assigned lists the partitions that the image puts here, in its order.
+func (s *Set) assigned(img *metadata.Image) []assignment {
+	var all []assignment
+	for _, topic := range img.Topics {
+		for _, p := range topic.Partitions {
+			for _, replica := range p.Replicas {
+				if replica == s.node {
+					all = append(all, assignment{PartitionID{Topic: topic.Name, Index: p.Index}, topic, p})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// release ends the partitions that are assigned no more, and gives up every log on the disk that belongs to none that is:
+// those of the last image, and, at the first one, those of topics that went while the broker was down.
+func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assigned []assignment) []error {
+	wanted := make(map[PartitionID]metadata.ID, len(assigned))
+	for _, a := range assigned {
+		wanted[a.id] = a.topic.ID
+	}
+	for id, p := range old {
+		if topic, ok := wanted[id]; !ok || topic != p.topic {
+			p.role.Store(&role{epoch: p.role.Load().epoch, refusal: (&view{image: img}).missing(id)})
+			s.notify(id)
+		}
+	}
+	var faults []error
+	for _, log := range s.store.Logs() {
+		id := log.ID()
+		if topic, ok := wanted[id]; ok && topic == metadata.ID(log.TopicID()) {
+			continue
+		}
+		retain := log.Retain()
+		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
+			// The topic lives, its partition moved to other brokers. Without replication they have not got the records from
+			// here, and this may be the only copy.
+			retain = true
+		}
+		s.logger.Info("release log", "partition", id, "retain", retain)
+		if err := s.store.Release(id, retain); err != nil {
+			faults = append(faults, fmt.Errorf("release partition %s: %w", id, err))
+		}
+	}
+	return faults
+}
+
+// take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
+// one that cannot be served says why in its role.
+func (s *Set) take(old *partition, a assignment) (*partition, error) {
+	p := old
+	if p == nil || p.log == nil || p.topic != a.topic.ID {
+		p = &partition{id: a.id, topic: a.topic.ID}
+	}
+	before := p.role.Load()
+	r := &role{
+		epoch:    a.partition.LeaderEpoch,
+		isr:      max(len(a.partition.ISR), 1), // a leader is in sync with itself, whether the image has it yet or not
+		minISR:   a.topic.Settings.MinInSyncReplicas,
+		replicas: len(a.partition.Replicas),
+	}
+	err := s.openLog(p, a)
+	switch {
+	case err != nil:
+		r.refusal = err
+	case len(a.partition.Replicas) > 1:
+		err = fmt.Errorf("%w: it has %d", ErrReplicated, len(a.partition.Replicas))
+		r.refusal = err
+	case a.partition.Leader != s.node:
+		r.refusal = ErrNotLeader
+	case before == nil || before.refusal != nil || before.epoch != r.epoch:
+		if err = p.log.Lead(r.epoch); err != nil {
+			err = fmt.Errorf("begin leader epoch %d: %w", r.epoch, err)
+			r.refusal = err
+			break
+		}
+		p.advance()
+	}
+	p.role.Store(r)
+	return p, err
+}
+
+// openLog gives p its log, with the topic's settings.
+func (s *Set) openLog(p *partition, a assignment) error {
+	settings, retain := a.topic.Settings, a.topic.RetainData
+	if p.log != nil {
+		if p.log.Settings() != settings || p.log.Retain() != retain {
+			p.log.Configure(settings, retain)
+		}
+		return nil
+	}
+	log, err := s.store.Create(a.id, logstore.TopicID(a.topic.ID), settings, retain)
+	if err != nil {
+		return storageError(err)
+	}
+	p.log = log
+	if log.Settings() != settings || log.Retain() != retain {
+		log.Configure(settings, retain) // it was on the disk, with the settings of then
+	}
+	return nil
+}
+
+// storageError makes sure that callers can tell a log that cannot be opened from a partition that is elsewhere.
+func storageError(err error) error {
+	if errors.Is(err, logstore.ErrStorage) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", logstore.ErrStorage, err)
+}

@@ -1,0 +1,192 @@
+package replica
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+func TestApplyServesWhatThisBrokerLeads(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("a", 3, func(topic *metadata.Topic) {
+		topic.Partitions[1].Replicas, topic.Partitions[1].Leader = []int32{9}, 9
+		topic.Partitions[2].Leader = metadata.NoBroker
+		topic.Partitions[0].LeaderEpoch = 7
+	})
+	served := b.apply()
+	if want := []metadata.Served{{Topic: topic.ID, Partition: 0, LeaderEpoch: 7}}; !slices.Equal(served, want) {
+		t.Errorf("served %v, want %v", served, want)
+	}
+	for name, c := range map[string]struct {
+		id    PartitionID
+		epoch int32
+		err   error
+	}{
+		"leads":                     {id("a", 0), -1, nil},
+		"leads, known epoch":        {id("a", 0), 7, nil},
+		"old epoch":                 {id("a", 0), 6, ErrFencedLeaderEpoch},
+		"epoch to come":             {id("a", 0), 8, ErrUnknownLeaderEpoch},
+		"on another broker":         {id("a", 1), -1, ErrNotLeader},
+		"without a leader":          {id("a", 2), -1, ErrNotLeader},
+		"no such partition":         {id("a", 3), -1, ErrUnknownPartition},
+		"negative partition":        {id("a", -1), -1, ErrUnknownPartition},
+		"no such topic":             {id("b", 0), -1, ErrUnknownPartition},
+		"old epoch, not led either": {id("a", 2), 0, ErrFencedLeaderEpoch},
+	} {
+		if _, err := b.Leader(c.id, c.epoch); !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, want %v", name, err, c.err)
+		}
+	}
+}
+
+// TestOneBadPartitionDoesNotStopTheOthers, and says why it is not served.
+func TestOneBadPartitionDoesNotStopTheOthers(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].Replicas = []int32{self, 2} })
+	served, err := b.tryApply()
+	if !errors.Is(err, ErrReplicated) || len(served) != 1 || served[0].Partition != 1 {
+		t.Errorf("served %v, %v", served, err)
+	}
+	if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrReplicated) {
+		t.Errorf("leader: %v", err)
+	}
+	b.mustProduce(id("a", 1), "x")
+	states := b.States()
+	if len(states) != 2 || states[0].Fault == nil || states[0].Leader || states[1].Fault != nil || !states[1].Leader {
+		t.Errorf("states %+v", states)
+	}
+}
+
+func TestApplyConfiguresLogs(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 1, nil)
+	b.apply()
+	b.topic("a", 1, func(topic *metadata.Topic) {
+		topic.Settings.Compact, topic.Settings.SegmentBytes, topic.RetainData = true, 4096, true
+	})
+	b.apply()
+	log, err := b.Leader(id("a", 0), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := log.Settings(); !s.Compact || s.SegmentBytes != 4096 || !log.Retain() {
+		t.Errorf("settings %+v, retain %v", s, log.Retain())
+	}
+}
+
+// TestLeaderEpochsAreStamped: reference 1.1, field partitionLeaderEpoch.
+func TestLeaderEpochsAreStamped(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "x")
+	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 5 })
+	b.apply()
+	b.mustProduce(id("a", 0), "y")
+	log, err := b.Leader(id("a", 0), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := log.EpochAt(0), log.EpochAt(1); first != 1 || second != 5 {
+		t.Errorf("epochs %d and %d, want 1 and 5", first, second)
+	}
+}
+
+// TestNothingIsLostOverARestart: also not what the high watermark covers.
+func TestNothingIsLostOverARestart(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "x", "y")
+	b.stop()
+	b.start()
+	if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrUnknownPartition) {
+		t.Errorf("before the first image: %v", err)
+	}
+	b.topics["a"].Partitions[0].LeaderEpoch++
+	b.apply()
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"x", "y"}) {
+		t.Errorf("read %v", got)
+	}
+}
+
+// TestDeletedTopicsObeyTheirReclaimPolicy: deleted while the broker runs, or while it was down, when only the log remembers.
+func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		for _, retain := range []bool{false, true} {
+			b := newBroker(t)
+			b.topic("a", 1, func(topic *metadata.Topic) { topic.RetainData = retain })
+			b.topic("other", 1, nil)
+			b.apply()
+			b.mustProduce(id("a", 0), "x")
+			delete(b.topics, "a")
+			if down {
+				b.stop()
+				b.start()
+			}
+			b.apply()
+			if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrUnknownPartition) {
+				t.Errorf("deleted, but: %v", err)
+			}
+			if b.store.Log(id("a", 0)) != nil || b.store.Log(id("other", 0)) == nil {
+				t.Error("the wrong logs are on the disk")
+			}
+			// A topic of the same name has another id, and takes up what was retained.
+			b.topic("a", 1, nil)
+			b.apply()
+			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
+			if (len(got) == 1) != retain {
+				t.Errorf("down %v, retain %v: the new topic has %v", down, retain, got)
+			}
+		}
+	}
+}
+
+// TestTopicMadeAgainBetweenTwoImages: one image has the old, the next the new topic of the same name.
+func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "old")
+	delete(b.topics, "a")
+	b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "new")
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("read %v", got)
+	}
+}
+
+// TestPartitionMovedAwayKeepsItsRecords: without replication the only copy may be here.
+func TestPartitionMovedAwayKeepsItsRecords(t *testing.T) {
+	b := newBroker(t)
+	b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "x")
+	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].Replicas = []int32{9} })
+	b.apply()
+	if r := b.produce(id("a", 0), "y"); !errors.Is(r.Err, ErrNotLeader) {
+		t.Errorf("produce after the move: %v", r.Err)
+	}
+	b.topic("a", 1, nil)
+	b.apply()
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("back again, read %v", got)
+	}
+}
+
+func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
+	r := &role{isr: 1, replicas: 3}
+	p := &partition{id: id("a", 0), log: new(logstore.Log)}
+	p.role.Store(r)
+	if !p.state().UnderReplicated {
+		t.Error("1 of 3 in sync is not under-replicated")
+	}
+	p.role.Store(&role{isr: 3, replicas: 3})
+	if p.state().UnderReplicated {
+		t.Error("3 of 3 in sync is under-replicated")
+	}
+}

@@ -1,0 +1,162 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// broker is a set on a real store, whose disk is in memory, and the cluster it lives in.
+type broker struct {
+	*Set
+	t      *testing.T
+	disk   vfs.FS
+	store  *logstore.Store
+	topics map[string]*metadata.Topic
+}
+
+const self = 1
+
+func newBroker(t *testing.T) *broker {
+	b := &broker{t: t, disk: vfs.NewMem(), topics: map[string]*metadata.Topic{}}
+	if err := b.disk.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *broker) start() {
+	b.t.Helper()
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = store
+	b.Set = NewSet(Options{NodeID: self, Store: store})
+}
+
+func (b *broker) stop() {
+	b.t.Helper()
+	b.Close()
+	if err := b.store.Close(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// topic adds a topic that this broker leads, or changes it.
+func (b *broker) topic(name string, partitions int, change func(*metadata.Topic)) *metadata.Topic {
+	t := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default()}
+	if old := b.topics[name]; old != nil {
+		t.ID, t.RetainData = old.ID, old.RetainData
+	}
+	for i := range partitions {
+		t.Partitions = append(t.Partitions, &metadata.Partition{
+			Index: int32(i), Replicas: []int32{self}, Leader: self, LeaderEpoch: 1, ISR: []int32{self},
+		})
+	}
+	if change != nil {
+		change(t)
+	}
+	b.topics[name] = t
+	return t
+}
+
+func (b *broker) tryApply() ([]metadata.Served, error) {
+	var topics []*metadata.Topic
+	for _, topic := range b.topics {
+		topics = append(topics, topic)
+	}
+	return b.Apply(metadata.NewImage("cluster", metadata.CleanerBudget{}, nil, topics))
+}
+
+func (b *broker) apply() []metadata.Served {
+	b.t.Helper()
+	served, err := b.tryApply()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return served
+}
+
+func id(topic string, index int32) PartitionID { return PartitionID{Topic: topic, Index: index} }
+
+// batch is what a producer sends: records without keys.
+func batch(t *testing.T, values ...string) []byte {
+	t.Helper()
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(record.Identity{
+		LastOffsetDelta: int32(len(values) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+	})
+	for i, value := range values {
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(), Value: []byte(value)})
+	}
+	bytes, err := builder.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// produce appends one batch with acks=all, and returns its answer.
+func (b *broker) produce(to PartitionID, values ...string) ProduceResult {
+	b.t.Helper()
+	return b.Produce(b.t.Context(), AcksAll, time.Minute, []ProducePartition{{ID: to, Batch: batch(b.t, values...)}})[0]
+}
+
+func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended {
+	b.t.Helper()
+	result := b.produce(to, values...)
+	if result.Err != nil {
+		b.t.Fatal(result.Err)
+	}
+	return result.Appended
+}
+
+// fetch asks for everything from an offset, and waits for at least one byte.
+func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
+	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
+	for _, id := range of {
+		req.Partitions = append(req.Partitions, FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1})
+	}
+	return req
+}
+
+// values reads the records of an answer, and releases it.
+func values(t *testing.T, result FetchResult) []string {
+	t.Helper()
+	if result.Err != nil {
+		t.Fatal(result.Err)
+	}
+	defer result.Data.Release()
+	if result.Data.Length == 0 {
+		return nil
+	}
+	buf := make([]byte, result.Data.Length)
+	if _, err := result.Data.File.ReadAt(buf, result.Data.Position); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for len(buf) > 0 {
+		first, rest, err := record.Next(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = first.Records(1<<20, func(r *record.Record) error {
+			all = append(all, string(r.Value))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf = rest
+	}
+	return all
+}

@@ -1,0 +1,133 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+)
+
+// AcksAll asks for an acknowledgement once every in-sync replica has the records.
+const AcksAll int16 = -1
+
+// ProducePartition is one partition's batch in a produce request.
+type ProducePartition struct {
+	ID    PartitionID
+	Batch []byte // may be written into
+}
+
+// ProduceResult is the answer for one partition.
+type ProduceResult struct {
+	ID       PartitionID
+	Appended logstore.Appended
+	Err      error
+}
+
+// Produce appends each batch and, with acks -1, waits in the purgatory until every one is below its high watermark, or for
+// timeout (ErrTimeout). The results are in the order of the batches.
+//
+// An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records will stay: a producer sends
+// them again, and its sequence numbers keep them single.
+func (s *Set) Produce(ctx context.Context, acks int16, timeout time.Duration, batches []ProducePartition) []ProduceResult {
+	results := make([]ProduceResult, len(batches))
+	op := &delayedProduce{done: make(chan struct{})}
+	var keys []PartitionID
+	for i, batch := range batches {
+		results[i].ID = batch.ID
+		p, r, err := s.append(acks, batch, &results[i])
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		if acks == AcksAll {
+			op.waits = append(op.waits, produceWait{p, r, &results[i]})
+			keys = append(keys, batch.ID)
+		}
+	}
+	if len(op.waits) > 0 {
+		s.await(ctx, op, timeout, keys)
+	}
+	return results
+}
+
+// await returns once every batch of op is settled.
+func (s *Set) await(ctx context.Context, op *delayedProduce, timeout time.Duration, keys []PartitionID) {
+	waiting := s.produces.Wait(op, timeout, keys...)
+	select {
+	case <-op.done:
+	case <-ctx.Done():
+		waiting.Cancel()
+		<-op.done
+	}
+}
+
+// append appends one batch, and moves the high watermark as far as that allows.
+func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role, error) {
+	p, r, err := s.leader(batch.ID, -1)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case acks == AcksAll && r.isr < r.minISR:
+		return nil, nil, ErrNotEnoughReplicas
+	}
+	result.Appended, err = p.log.Append(batch.Batch, time.Now())
+	if errors.Is(err, logstore.ErrClosed) {
+		return nil, nil, closedError(p, r)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.advance() {
+		s.notify(batch.ID)
+	}
+	return p, r, nil
+}
+
+// closedError explains a log that closed under a request: the partition went, or the broker stops. The client asks elsewhere.
+func closedError(p *partition, then *role) error {
+	if err := p.since(then); err != nil {
+		return err
+	}
+	return ErrNotLeader
+}
+
+// delayedProduce is a produce request that waits for its high watermarks.
+type delayedProduce struct {
+	waits []produceWait
+	done  chan struct{}
+}
+
+// produceWait is an appended batch that is not acknowledged yet.
+type produceWait struct {
+	partition *partition
+	role      *role // in which it was appended
+	result    *ProduceResult
+}
+
+// TryComplete implements timer.Operation. What is settled leaves the list, so that a later look asks only for the rest.
+func (d *delayedProduce) TryComplete() bool {
+	open := d.waits[:0]
+	for _, w := range d.waits {
+		if w.result.Err = w.partition.since(w.role); w.result.Err != nil {
+			continue
+		}
+		if w.partition.log.HighWatermark() <= w.result.Appended.LastOffset {
+			open = append(open, w)
+		}
+	}
+	d.waits = open
+	if len(open) > 0 {
+		return false
+	}
+	close(d.done)
+	return true
+}
+
+// Expire implements timer.Operation.
+func (d *delayedProduce) Expire() {
+	for _, w := range d.waits {
+		w.result.Err = ErrTimeout
+	}
+	close(d.done)
+}

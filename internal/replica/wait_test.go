@@ -1,0 +1,241 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// inBubble runs a test with a broker that leads a-0 and a-1, on synctest's clock.
+func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.topic("a", 2, nil)
+		b.apply()
+		test(t, b)
+	})
+}
+
+// inBackground fetches in a goroutine; the answer comes with the time it took.
+func (b *broker) inBackground(ctx context.Context, req FetchRequest) <-chan answer {
+	answers := make(chan answer, 1)
+	start := time.Now()
+	go func() {
+		results := b.Fetch(ctx, req)
+		answers <- answer{results, time.Since(start)}
+	}()
+	synctest.Wait()
+	return answers
+}
+
+type answer struct {
+	results []FetchResult
+	took    time.Duration
+}
+
+func TestFetchReturnsAtOnceWhatIsThere(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		b.mustProduce(id("a", 0), "x")
+		a := <-b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 1), id("a", 0)))
+		if a.took != 0 || len(values(t, a.results[0])) != 0 || !slices.Equal(values(t, a.results[1]), []string{"x"}) {
+			t.Errorf("%+v", a)
+		}
+		if r := a.results[1]; r.LogStart != 0 || r.HighWater != 1 || r.Stable != 1 {
+			t.Errorf("offsets %d, %d, %d", r.LogStart, r.HighWater, r.Stable)
+		}
+	})
+}
+
+func TestFetchWaitsForAnAppend(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		answers := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0), id("a", 1)))
+		time.Sleep(3 * time.Second)
+		b.mustProduce(id("a", 1), "x")
+		a := <-answers
+		if a.took != 3*time.Second || !slices.Equal(values(t, a.results[1]), []string{"x"}) {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+func TestFetchReturnsEmptyWhenItsTimeIsUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		answers := b.inBackground(t.Context(), fetch(500*time.Millisecond, 0, id("a", 0)))
+		time.Sleep(time.Second)
+		a := <-answers
+		if late := a.took - 500*time.Millisecond; late < 0 || late > 2*time.Millisecond || len(values(t, a.results[0])) != 0 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestFetchWaitsForBytesMin: one small record is not enough, several are.
+func TestFetchWaitsForBytesMin(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
+		req.BytesMin = 3 * len(batch(t, "12345"))
+		answers := b.inBackground(t.Context(), req)
+		for i, to := range []PartitionID{id("a", 0), id("a", 1), id("a", 0)} {
+			time.Sleep(time.Second)
+			if len(answers) != 0 {
+				t.Fatalf("answered after %d batches", i)
+			}
+			b.mustProduce(to, "12345")
+		}
+		a := <-answers
+		if a.took != 3*time.Second || len(values(t, a.results[0]))+len(values(t, a.results[1])) != 3 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestFetchAcrossSegmentsDoesNotWait: one answer holds one segment's batches only, so BytesMin can be out of reach though more
+// data is there; the client shall have what there is and ask for the rest.
+func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.SegmentBytes = 1024 })
+		b.apply()
+		for range 50 {
+			b.mustProduce(id("a", 0), "0123456789012345678901234567890123456789")
+		}
+		req := fetch(time.Minute, 0, id("a", 0))
+		req.BytesMin = 4096
+		a := <-b.inBackground(t.Context(), req)
+		if got := values(t, a.results[0]); len(got) == 0 || a.took != 0 {
+			t.Errorf("%d records after %v", len(got), a.took)
+		}
+	})
+}
+
+// TestFetchBudget: BytesMax bounds the whole answer, except that the first batch of the first partition with data comes whole.
+func TestFetchBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		size := len(batch(t, "12345"))
+		for range 4 {
+			b.mustProduce(id("a", 0), "12345")
+			b.mustProduce(id("a", 1), "12345")
+		}
+		for _, c := range []struct{ max, partitionMax, first, second int }{
+			{1, 1 << 20, 1, 0},
+			{size, 1 << 20, 1, 0},
+			{3 * size, 1 << 20, 3, 0},
+			{6 * size, 1 << 20, 4, 2},
+			{1 << 20, 2 * size, 2, 2},
+			{1 << 20, 1, 1, 0},
+		} {
+			req := fetch(0, 0, id("a", 0), id("a", 1))
+			req.BytesMax = c.max
+			for i := range req.Partitions {
+				req.Partitions[i].BytesMax = c.partitionMax
+			}
+			results := b.Fetch(t.Context(), req)
+			if first, second := len(values(t, results[0])), len(values(t, results[1])); first != c.first || second != c.second {
+				t.Errorf("budget %d, %d a partition: %d and %d batches, want %d and %d", c.max, c.partitionMax, first, second, c.first, c.second)
+			}
+		}
+	})
+}
+
+func TestFetchErrorsDoNotWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		for name, c := range map[string]struct {
+			of  FetchPartition
+			err error
+		}{
+			"beyond the end":   {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"below the start":  {FetchPartition{ID: id("a", 0), Offset: -1, LeaderEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"unknown":          {FetchPartition{ID: id("b", 0), LeaderEpoch: -1}, ErrUnknownPartition},
+			"old leader epoch": {FetchPartition{ID: id("a", 0), LeaderEpoch: 0}, ErrFencedLeaderEpoch},
+		} {
+			req := fetch(time.Minute, 0, id("a", 1))
+			req.Partitions = append(req.Partitions, c.of)
+			a := <-b.inBackground(t.Context(), req)
+			if a.took != 0 || !errors.Is(a.results[1].Err, c.err) || a.results[1].Data != nil {
+				t.Errorf("%s: %v after %v", name, a.results[1].Err, a.took)
+			}
+			a.results[0].Data.Release()
+		}
+	})
+}
+
+// TestWaitingFetchEndsWithItsPartition: a consumer must not sit out its wait at a broker that has nothing to say any more.
+func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(b *broker)
+		err    error
+	}{
+		"deleted":       {func(b *broker) { delete(b.topics, "a") }, ErrUnknownPartition},
+		"another leads": {func(b *broker) { b.topics["a"].Partitions[0].Leader = 9 }, ErrNotLeader},
+		"moved away":    {func(b *broker) { b.topics["a"].Partitions[0].Replicas = []int32{9} }, ErrNotLeader},
+		"made again": {func(b *broker) {
+			delete(b.topics, "a")
+			b.topic("a", 2, nil)
+		}, nil},
+		"new epoch": {func(b *broker) { b.topics["a"].Partitions[0].LeaderEpoch++ }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *broker) {
+				answers := b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0)))
+				time.Sleep(time.Second)
+				c.change(b)
+				b.apply()
+				synctest.Wait()
+				if len(answers) == 0 {
+					t.Fatal("still waits")
+				}
+				a := <-answers
+				if !errors.Is(a.results[0].Err, c.err) {
+					t.Errorf("error %v, want %v", a.results[0].Err, c.err)
+				}
+				if a.results[0].Data != nil {
+					a.results[0].Data.Release()
+				}
+			})
+		})
+	}
+}
+
+// TestWaitingFetchIgnoresOtherImages: a new image that does not concern its partitions must not end the wait.
+func TestWaitingFetchIgnoresOtherImages(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		answers := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))
+		b.topic("b", 1, nil)
+		b.apply()
+		b.mustProduce(id("b", 0), "x")
+		b.mustProduce(id("a", 1), "x")
+		synctest.Wait()
+		if len(answers) != 0 {
+			t.Error("answered")
+		}
+		time.Sleep(2 * time.Minute)
+		(<-answers).results[0].Data.Release()
+	})
+}
+
+func TestCancelAndCloseEndWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := b.inBackground(ctx, fetch(time.Hour, 0, id("a", 0)))
+		closed := b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0)))
+		cancel()
+		(<-cancelled).results[0].Data.Release()
+		if len(closed) != 0 {
+			t.Error("the other ended too")
+		}
+		b.Close()
+		if a := <-closed; a.took != 0 {
+			t.Errorf("ended after %v", a.took)
+		}
+		if a := <-b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0))); a.took != 0 {
+			t.Errorf("waits in a closed set for %v", a.took)
+		}
+	})
+}
