@@ -2,12 +2,23 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/internal/wire"
 )
 
 // Metadata is what a broker needs of the cluster's metadata: both internal/metadata/local and kube give it.
@@ -25,23 +36,193 @@ type Options struct {
 	Rack      string
 	Metadata  Metadata
 	Registry  prometheus.Registerer // may be nil
-	Logger    *slog.Logger
+	Logger    *slog.Logger          // default: none
 }
 
-// Broker is one broker: a listener, the partitions that live here, their store and cleaner.
-type Broker struct{}
+// Why a broker is not ready.
+var (
+	errNoImage  = errors.New("waits for the cluster's metadata")
+	errStopping = errors.New("stops")
+)
 
-// New opens the store (its lock, its recovery) and the listener; nothing is served before Run.
-func New(opts Options) (*Broker, error) { panic("unwritten") }
+// Broker is one broker: a listener, the partitions that live here, their store and cleaner.
+type Broker struct {
+	opts     Options
+	self     metadata.Broker
+	logger   *slog.Logger
+	store    *logstore.Store
+	cleaner  *logstore.Cleaner
+	replicas *replica.Set
+	listener net.Listener
+	server   *wire.Server
+
+	image    atomic.Pointer[metadata.Image] // applied; what requests see
+	newest   atomic.Pointer[metadata.Image] // to be applied
+	news     chan struct{}                  // holds one: newest was set
+	applied  chan struct{}                  // closed with the first image
+	notReady atomic.Pointer[error]          // nil: ready
+
+	close sync.Once
+}
+
+// New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A Broker that is not Run must be
+// closed.
+func New(opts Options) (*Broker, error) {
+	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{})}
+	if b.logger == nil {
+		b.logger = slog.New(slog.DiscardHandler)
+	}
+	b.logger = b.logger.With("broker", opts.NodeID)
+	b.notReady.Store(&errNoImage)
+	b.image.Store(metadata.NewImage("", metadata.CleanerBudget{}, nil, nil))
+	if err := b.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
+	}
+	return b, nil
+}
+
+// open opens what can fail, and wires the rest. What was opened before a failure is Close's to close.
+func (b *Broker) open() (err error) {
+	fsys := vfs.OS{}
+	b.store, err = logstore.Open(logstore.Options{FS: fsys, Dir: b.opts.DataDir, Logger: b.logger, Failed: b.logFailed})
+	if err != nil {
+		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
+	}
+	ids, err := OpenProducerIDs(fsys, b.opts.DataDir, b.opts.NodeID, time.Now)
+	if err != nil {
+		return err
+	}
+	if b.listener, err = net.Listen("tcp", b.opts.Listen); err != nil {
+		return fmt.Errorf("listen on %s: %w", b.opts.Listen, err)
+	}
+	if b.self, err = b.identity(); err != nil {
+		return err
+	}
+	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
+	b.replicas = replica.NewSet(replica.Options{
+		NodeID: b.opts.NodeID, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
+	})
+	b.server = wire.NewServer(wire.Options{
+		Listener: b.listener,
+		Handler: handler.New(handler.Options{
+			NodeID: b.opts.NodeID, Image: b.image.Load, Replicas: b.replicas, Admin: b.opts.Metadata, ProducerID: ids.Next, Logger: b.logger,
+		}),
+		APIName:  handler.APIName,
+		Registry: b.opts.Registry,
+		Logger:   b.logger,
+	})
+	b.register(b.opts.Registry)
+	return nil
+}
+
+// identity is how this broker registers.
+func (b *Broker) identity() (metadata.Broker, error) {
+	advertise := b.opts.Advertise
+	if advertise == "" {
+		advertise = b.listener.Addr().String()
+	}
+	host, portText, err := net.SplitHostPort(advertise)
+	if err != nil {
+		return metadata.Broker{}, fmt.Errorf("advertised address %q: %w", advertise, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 || host == "" {
+		return metadata.Broker{}, fmt.Errorf("advertised address %q: want host:port with a port from 1 to 65535", advertise)
+	}
+	return metadata.Broker{
+		ID: b.opts.NodeID, Host: host, Port: int32(port), Rack: b.opts.Rack,
+		Directory: metadata.ID(b.store.DirectoryID()).String(),
+	}, nil
+}
 
 // Addr is the address clients are told.
-func (b *Broker) Addr() string { panic("unwritten") }
-
-// Run serves until ctx ends, then stops in order: listener, requests that wait, cleaner, store (clean shutdown).
-func (b *Broker) Run(ctx context.Context) error { panic("unwritten") }
+func (b *Broker) Addr() string { return net.JoinHostPort(b.self.Host, strconv.Itoa(int(b.self.Port))) }
 
 // Ready is nil once the first metadata image was applied and the broker serves.
-func (b *Broker) Ready() error { panic("unwritten") }
+func (b *Broker) Ready() error {
+	if err := b.notReady.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
-// Report is what GET /api/v1/partitions shows of this broker.
-func (b *Broker) Report() []report.Partition { panic("unwritten") }
+// Run serves until ctx ends, then stops in order: listener, requests that wait, metadata, cleaner, store (clean shutdown).
+func (b *Broker) Run(ctx context.Context) error {
+	// Following the metadata outlives ctx: the server stops first, while the partitions are still what clients think they are.
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	follow := start(func() error { return b.follow(following) })
+	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
+	err := b.serve(ctx, metadataStore)
+
+	b.notReady.Store(&errStopping)
+	b.replicas.Close()
+	stopFollowing()
+	<-follow.done
+	<-metadataStore.done
+	if metadataStore.err != nil {
+		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))
+	}
+	return errors.Join(err, b.Close())
+}
+
+// serve takes requests from the first image on, until ctx ends or there is no metadata to follow any more.
+func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-metadataStore.done:
+		return nil
+	case <-b.applied:
+	}
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	server := start(func() error { return b.server.Serve(serving) })
+	b.notReady.Store(nil)
+	b.logger.Info("broker serves", "address", b.Addr())
+	select {
+	case <-server.done:
+	case <-metadataStore.done:
+		stopServing()
+	}
+	<-server.done
+	if server.err != nil {
+		return fmt.Errorf("serve clients: %w", server.err)
+	}
+	return nil
+}
+
+// Close releases what New opened, in order. Run does it by itself.
+func (b *Broker) Close() (err error) {
+	b.close.Do(func() {
+		if b.listener != nil {
+			_ = b.listener.Close() // the server has closed it already, if it ran
+		}
+		if b.replicas != nil {
+			b.replicas.Close()
+		}
+		if b.cleaner != nil {
+			b.cleaner.Close()
+		}
+		if b.store != nil {
+			if err = b.store.Close(); err != nil {
+				err = fmt.Errorf("close data directory %s: %w", b.opts.DataDir, err)
+			}
+		}
+	})
+	return err
+}
+
+// task is a goroutine that somebody joins.
+type task struct {
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+func start(run func() error) *task {
+	t := &task{done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		t.err = run()
+	}()
+	return t
+}

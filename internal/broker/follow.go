@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// retryInterval is how soon an image is applied again when something of it failed: a disk may have got room, the API server may
+// be back.
+const retryInterval = 3 * time.Second
+
+// offer takes a new image from the metadata store. It does not wait: images between two that are applied may be left out, as
+// each says everything.
+func (b *Broker) offer(image *metadata.Image) {
+	b.newest.Store(image)
+	b.wake()
+}
+
+// wake makes follow apply the newest image, once more if it did already.
+func (b *Broker) wake() {
+	select {
+	case b.news <- struct{}{}:
+	default:
+	}
+}
+
+// follow applies the newest image whenever there is one, in one goroutine: replica.Set wants that.
+func (b *Broker) follow(ctx context.Context) error {
+	retry := time.NewTimer(retryInterval)
+	retry.Stop()
+	defer retry.Stop()
+	for reported := ""; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.news:
+		case <-retry.C:
+		}
+		fault := ""
+		image := b.newest.Load()
+		if image == nil {
+			continue // a log failed before there was any
+		}
+		if err := b.apply(ctx, image); err != nil && ctx.Err() == nil {
+			fault = err.Error()
+			retry.Reset(retryInterval)
+		}
+		if fault != "" && fault != reported { // not again with every try
+			b.logger.Error("metadata not fully applied", "error", fault)
+		}
+		reported = fault
+	}
+}
+
+// apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served.
+func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
+	served, fault := b.replicas.Apply(image)
+	if first := b.image.Load(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
+		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
+	}
+	b.image.Store(image)
+	select {
+	case <-b.applied:
+	default:
+		close(b.applied)
+	}
+	if err := b.opts.Metadata.Serving(ctx, b.opts.NodeID, served); err != nil {
+		return err
+	}
+	return fault
+}
+
+// cleanerOptions turns the cluster's budget into the cleaner's: there 0 workers are none, here they are the default.
+func cleanerOptions(budget metadata.CleanerBudget, b *Broker) logstore.CleanerOptions {
+	workers := budget.Workers
+	if workers == 0 {
+		workers = -1
+	}
+	return logstore.CleanerOptions{
+		Workers: workers, MemoryBytes: budget.MemoryBytes, IOBytesRate: budget.IOBytesRate, Logger: b.logger,
+	}
+}
+
+// logFailed is told by the store that a log's disk failed. The partition stays offline, and the broker up; what is served has
+// changed, and applying the image again tells the cluster.
+func (b *Broker) logFailed(id logstore.PartitionID, err error) {
+	b.logger.Error("partition offline", "partition", id, "error", err)
+	b.wake()
+}

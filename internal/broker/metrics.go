@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// partitionMetrics shows the broker's part in each partition. It asks when it is asked, so nothing is left over of a partition
+// that went.
+type partitionMetrics struct {
+	broker                           *Broker
+	leader, offline, underReplicated *prometheus.Desc
+}
+
+func (b *Broker) register(registry prometheus.Registerer) {
+	if registry == nil {
+		return
+	}
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
+	}
+	registry.MustRegister(b.store.Collector())
+	registry.MustRegister(&partitionMetrics{
+		broker:          b,
+		leader:          desc("partition_leader", "1 if this broker leads the partition, else 0."),
+		offline:         desc("partition_offline", "1 if this broker should serve the partition and cannot, else 0."),
+		underReplicated: desc("partition_under_replicated", "1 if fewer replicas are in sync than there are; shown by the leader."),
+	})
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "heartwood_build_info", Help: "Always 1; the labels say which binary this is.",
+	}, []string{"version", "commit", "go"})
+	info.WithLabelValues(version.Version(), version.Commit(), runtime.Version()).Set(1)
+	registry.MustRegister(info)
+}
+
+// Describe implements prometheus.Collector.
+func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.leader
+	to <- m.offline
+	to <- m.underReplicated
+}
+
+// Collect implements prometheus.Collector.
+func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, state := range m.broker.replicas.States() {
+		gauge := func(desc *prometheus.Desc, yes bool) {
+			value := 0.0
+			if yes {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, state.ID.Topic, strconv.Itoa(int(state.ID.Index)))
+		}
+		gauge(m.leader, state.Leader)
+		gauge(m.offline, state.Fault != nil)
+		if state.Leader {
+			gauge(m.underReplicated, state.UnderReplicated)
+		}
+	}
+}

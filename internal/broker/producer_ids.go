@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See docs/adr/0025.
+const (
+	producerCounterBits = 51 // 71 years of microseconds
+	producerCounterMax  = 1<<producerCounterBits - 1
+	producerNodeMax     = 1<<(63-producerCounterBits) - 1
+)
+
+// producerEpoch is where the clock of firstCounter begins.
+var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// producerIDBlock is how many ids are reserved with one write of the file; a crash skips the rest of a block.
+const producerIDBlock = 1000
+
+// producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
+const producerIDsFile = "producer-ids"
+
+// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody.
+type ProducerIDs struct {
+	fsys vfs.FS
+	file string
+	node int32
+
+	mu struct {
+		sync.Mutex
+		// next <= reserved; what is below reserved was written to the file before any of it was given out.
+		next, reserved int64
+	}
+}
+
+// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock.
+func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs, error) {
+	if node < 0 || node > producerNodeMax {
+		return nil, fmt.Errorf("node id %d: producer ids hold 0 to %d", node, producerNodeMax)
+	}
+	p := &ProducerIDs{fsys: fsys, file: filepath.Join(dir, producerIDsFile), node: node}
+	content, err := fsys.ReadFile(p.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.mu.reserved = firstCounter(now())
+	case err != nil:
+		return nil, fmt.Errorf("read producer ids: %w", err)
+	default:
+		if p.mu.reserved, err = parseProducerIDs(content); err != nil {
+			return nil, fmt.Errorf("read producer ids from %s: %w", p.file, err)
+		}
+	}
+	p.mu.next = p.mu.reserved
+	return p, nil
+}
+
+// Next returns an id that nobody else has.
+func (p *ProducerIDs) Next() (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.next == p.mu.reserved {
+		reserved := p.mu.reserved + producerIDBlock
+		if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
+			return 0, fmt.Errorf("reserve producer ids: %w", err)
+		}
+		p.mu.reserved = reserved
+	}
+	id, err := producerID(p.node, p.mu.next)
+	if err == nil {
+		p.mu.next++
+	}
+	return id, err
+}
+
+// producerID puts an id together.
+func producerID(node int32, counter int64) (int64, error) {
+	if counter < 0 || counter > producerCounterMax {
+		return 0, fmt.Errorf("producer ids of node %d are used up at %d", node, counter)
+	}
+	return int64(node)<<producerCounterBits | counter, nil
+}
+
+// firstCounter is where a broker without a file begins: at the clock. That is beyond what an earlier disk of the same node gave
+// out, since a broker neither gives out a million ids a second nor starts, skipping a block, a thousand times a second.
+func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
+
+// The file is two lines: the version of the format, and the first counter that is not reserved.
+func formatProducerIDs(reserved int64) []byte { return fmt.Appendf(nil, "0\n%d\n", reserved) }
+
+func parseProducerIDs(content []byte) (int64, error) {
+	var version, reserved int64
+	if n, err := fmt.Sscanf(string(content), "%d\n%d\n", &version, &reserved); err != nil || n != 2 {
+		return 0, errors.New("want two lines: version and first free counter")
+	}
+	if string(formatProducerIDs(reserved)) != string(content) || reserved < 0 || reserved > producerCounterMax {
+		return 0, fmt.Errorf("version %d, first free counter %d: want version 0 and a counter from 0 to %d", version, reserved, int64(producerCounterMax))
+	}
+	return reserved, nil
+}

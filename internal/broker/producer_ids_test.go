@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+
+func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
+	t.Helper()
+	if err := fsys.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := OpenProducerIDs(fsys, "/data", node, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func nextID(t *testing.T, ids *ProducerIDs) int64 {
+	t.Helper()
+	id, err := ids.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not synced, and get new disks, in
+// random order. Model: the set of all ids ever given out.
+func TestProducerIDsAreUnique(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			now := year2026
+			given := map[int64]bool{}
+			disks := make([]*vfs.Mem, 3)
+			brokers := make([]*ProducerIDs, 3)
+			for i := range brokers {
+				disks[i] = vfs.NewMem()
+				brokers[i] = openIDs(t, disks[i], int32(i), now)
+			}
+			for range 300 {
+				i := random.IntN(len(brokers))
+				count := random.IntN(50)
+				for range count {
+					id := nextID(t, brokers[i])
+					if id < 0 || given[id] {
+						t.Fatalf("broker %d gave out %d, which is negative or was given out before", i, id)
+					}
+					given[id] = true
+				}
+				now = now.Add(time.Duration(count+1) * time.Microsecond) // as fast as the decision allows
+				switch random.IntN(10) {
+				case 0: // stop, or kill: what was written is there
+				case 1:
+					disks[i] = disks[i].CrashClone()
+				case 2:
+					disks[i] = disks[i].CrashClonePartly(random.Uint64())
+				case 3:
+					disks[i] = vfs.NewMem()
+				default:
+					continue
+				}
+				now = now.Add(producerIDBlock * time.Microsecond) // nothing starts faster
+				brokers[i] = openIDs(t, disks[i], int32(i), now)
+			}
+		})
+	}
+}
+
+func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
+	ids := openIDs(t, vfs.NewMem(), 1, year2026)
+	var given sync.Map
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 1000 {
+				id, err := ids.Next()
+				if _, twice := given.LoadOrStore(id, true); twice || err != nil {
+					t.Errorf("id %d twice, or %v", id, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestProducerIDsOfNodesNeverMeet: the highest counter of one node is below the lowest of the next.
+func TestProducerIDsOfNodesNeverMeet(t *testing.T) {
+	for _, node := range []int32{0, 1, 999, 4094} {
+		last, err := producerID(node, producerCounterMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := producerID(node+1, 0)
+		if err != nil || first != last+1 {
+			t.Errorf("node %d ends at %d, the next begins at %d: %v", node, last, first, err)
+		}
+	}
+	if id, err := producerID(producerNodeMax, producerCounterMax); err != nil || id != 1<<63-1 {
+		t.Errorf("the last id is %d, %v", id, err)
+	}
+	for _, counter := range []int64{-1, producerCounterMax + 1} {
+		if _, err := producerID(0, counter); err == nil {
+			t.Errorf("counter %d was taken", counter)
+		}
+	}
+}
+
+func TestProducerIDsRefuseANodeThatDoesNotFit(t *testing.T) {
+	for _, node := range []int32{-1, producerNodeMax + 1} {
+		if _, err := OpenProducerIDs(vfs.NewMem(), "/", node, time.Now); err == nil {
+			t.Errorf("node %d was taken", node)
+		}
+	}
+}
+
+// TestProducerIDsOfAFailedDisk: no id without its reservation; and once the disk works again, ids again, none twice.
+func TestProducerIDsOfAFailedDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	ids := openIDs(t, mem, 0, year2026)
+	before := nextID(t, ids)
+	for range producerIDBlock - 1 {
+		before = nextID(t, ids)
+	}
+	broken := vfs.NewFault(mem)
+	ids.fsys = broken
+	failure := errors.New("no space left")
+	broken.Inject(vfs.Rule{Err: failure})
+	if id, err := ids.Next(); !errors.Is(err, failure) {
+		t.Fatalf("got %d, %v from a broken disk", id, err)
+	}
+	ids.fsys = mem
+	if id := nextID(t, ids); id != before+1 {
+		t.Errorf("after %d comes %d", before, id)
+	}
+}
+
+func TestProducerIDsFileIsReadAsWritten(t *testing.T) {
+	for _, reserved := range []int64{0, 1, 27993600001000, producerCounterMax} {
+		if got, err := parseProducerIDs(formatProducerIDs(reserved)); err != nil || got != reserved {
+			t.Errorf("%d came back as %d, %v", reserved, got, err)
+		}
+	}
+	for _, content := range []string{
+		"", "0", "0\n", "0\n5", "1\n5\n", "0\n-1\n", "0\n2251799813685248\n", "0\n5\n6\n", "0\n05\n", "0\n5 \n", "x\n5\n", "\x00\x00",
+	} {
+		if got, err := parseProducerIDs([]byte(content)); err == nil {
+			t.Errorf("%q was read as %d", content, got)
+		}
+	}
+	mem := vfs.NewMem()
+	if err := vfs.WriteFileAtomic(mem, "/"+producerIDsFile, []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenProducerIDs(mem, "/", 0, time.Now); err == nil || !strings.Contains(err.Error(), producerIDsFile) {
+		t.Errorf("opened with a damaged file: %v", err)
+	}
+}
+
+func FuzzParseProducerIDs(f *testing.F) {
+	f.Add([]byte("0\n27993600001000\n"))
+	f.Add([]byte("0\n9223372036854775808\n"))
+	f.Add([]byte("\n\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		reserved, err := parseProducerIDs(content)
+		if err == nil && string(formatProducerIDs(reserved)) != string(content) {
+			t.Errorf("%q was read as %d", content, reserved)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package broker
+
+import (
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// Report is what GET /api/v1/partitions shows of this broker, sorted by topic and partition.
+func (b *Broker) Report() []report.Partition {
+	states := b.replicas.States()
+	rows := make([]report.Partition, 0, len(states))
+	for _, state := range states {
+		rows = append(rows, b.row(state))
+	}
+	return rows
+}
+
+func (b *Broker) row(state replica.State) report.Partition {
+	row := report.Partition{
+		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,
+		Leader: state.Leader, LeaderEpoch: state.LeaderEpoch,
+	}
+	if state.Log == nil { // it could not be opened: the broker's log says why
+		return row
+	}
+	stats := state.Log.Stats()
+	row.SizeBytes, row.Segments = stats.SizeBytes, stats.Segments
+	row.LogStartOffset, row.LogEndOffset = stats.LogStart, stats.LogEnd
+	row.HighWatermark, row.LastStableOffset = stats.HighWatermark, stats.LastStable
+	row.Compaction = b.cleaner.Status(state.ID)
+	return row
+}
