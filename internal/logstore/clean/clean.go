@@ -9,8 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// ErrOverBudget is returned when a pass would need more memory than its budget; nothing was changed.
-var ErrOverBudget = errors.New("cleaning needs more memory than its budget")
+// What Run refuses with; in both cases nothing was changed.
+var (
+	// ErrOverBudget is returned when a pass would need more memory than its budget.
+	ErrOverBudget = errors.New("cleaning needs more memory than its budget")
+	// ErrTransactional is returned when the range holds transactional or control batches: cleaning them comes with
+	// transactions, and cleaning them as plain ones would show aborted records or hide committed ones.
+	ErrTransactional = errors.New("cleaning a log with transactions is not supported yet")
+)
 
 // Phase is what a pass is doing.
 type Phase int8
@@ -25,32 +31,63 @@ const (
 	Committing
 )
 
+// Phases are all phases, in order.
+var Phases = []Phase{Idle, Queued, Indexing, Deduplicating, Rewriting, Committing}
+
 // String returns idle, queued, indexing, deduplicating, rewriting or committing.
-func (p Phase) String() string { panic("unwritten") }
+func (p Phase) String() string {
+	return [...]string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}[p]
+}
 
 // Job is one pass over one log: segments in, segments and Stats out.
+//
+// Invariant: every segment ends at or below Bound, which is the base of the segment behind the last; FirstDirty <= Bound, and
+// below FirstDirty no key stands twice.
 type Job struct {
 	Segments   []*segment.Segment // [log start, Bound), ascending, all sealed
 	FirstDirty int64
 	Bound      int64
 
-	Now                time.Time
+	Now                time.Time // when the pass began: tombstones are held against it
 	TombstoneRetention time.Duration
 	KeepCodec          bool // rebuilt batches keep their own codec
 	Codec              compress.Codec
 	CodecLevel         int
-	SegmentBytes       int64           // output rolls before it passes this
+	SegmentBytes       int64           // output rolls before it passes this; default 1 GiB
 	Producers          map[int64]int64 // active producer id -> last data offset
-	MemoryBytes        int64
+	MemoryBytes        int64           // default 128 MiB
+	// HashKey is secret, so that nobody can make two keys that look alike. Zero works.
+	HashKey [16]byte
 
 	// Create makes an output segment (suffix .cleaned).
 	Create func(base int64) (*segment.Segment, error)
-	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from then on.
+	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from then on, also when it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
-	// Spend is called before n bytes are read or written, and waits when the pass goes too fast. May be nil.
+	// Spend is called for each n bytes that are read or written, and waits when the pass goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
-	// Progress is called now and then, on the goroutine of Run. May be nil.
+	// Progress is called now and then, on the goroutine of Run. done and total are bytes of the whole pass. May be nil.
 	Progress func(phase Phase, done, total int64)
+	// Measured is called once the pass knows what it will free, and after each commit with what is left. May be nil.
+	Measured func(reclaimableBytes int64)
+}
+
+func (j Job) withDefaults() Job {
+	if j.SegmentBytes == 0 {
+		j.SegmentBytes = 1 << 30
+	}
+	if j.MemoryBytes == 0 {
+		j.MemoryBytes = 128 << 20
+	}
+	if j.Spend == nil {
+		j.Spend = func(context.Context, int) error { return nil }
+	}
+	if j.Progress == nil {
+		j.Progress = func(Phase, int64, int64) {}
+	}
+	if j.Measured == nil {
+		j.Measured = func(int64) {}
+	}
+	return j
 }
 
 // Stats is what a pass did.
@@ -58,17 +95,105 @@ type Stats struct {
 	CleanedTo         int64 // the new first dirty offset
 	ReadBytes         int64
 	WrittenBytes      int64
-	ReclaimedBytes    int64
+	ReclaimedBytes    int64 // what the sources held and their replacement does not; below 0 when rebuilding made batches larger
 	RecordsRead       int64
 	RecordsRemoved    int64
-	TombstonesRemoved int64
+	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
 	SegmentsRead      int
 	SegmentsRewritten int
+	OpaqueBatches     int // kept unread, because they decompress to more than a quarter of the budget
 	MemoryPeakBytes   int64
 	// NextHorizon is when the earliest tombstone that stays may go, zero if none stays: the log wants a pass then.
 	NextHorizon time.Time
 }
 
 // Run does the pass. On an error or a cancelled ctx what was replaced stays replaced, what was not is deleted: the log is
-// legal at every moment.
-func Run(ctx context.Context, job Job) (Stats, error) { panic("unwritten") }
+// legal at every moment. The Stats are those up to then.
+func Run(ctx context.Context, job Job) (Stats, error) {
+	p := newPass(ctx, job.withDefaults())
+	err := p.run()
+	if err == nil {
+		p.stats.CleanedTo = job.Bound
+	}
+	p.stats.MemoryPeakBytes = p.memory.peak
+	return p.stats, err
+}
+
+// pass is the state of one Run.
+type pass struct {
+	Job
+	ctx    context.Context
+	stats  Stats
+	memory memory
+	phase  Phase
+
+	plans       []*plan // one a segment
+	reclaimable int64   // what the groups still to rewrite will free
+
+	done, total int64 // bytes, for Progress
+	unpaid      int   // bytes read or written that Spend was not told yet
+}
+
+func newPass(ctx context.Context, job Job) *pass {
+	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.MemoryBytes}}
+	p.stats.CleanedTo = job.FirstDirty
+	for _, s := range job.Segments {
+		p.plans = append(p.plans, &plan{segment: s})
+		// Until the plan is made, rewriting is taken to cost as much as reading: the ratio may jump ahead, never back.
+		p.total += 2 * s.SizeBytes()
+	}
+	return p
+}
+
+func (p *pass) run() error {
+	if err := p.resolve(); err != nil {
+		return err
+	}
+	if err := p.decide(); err != nil {
+		return err
+	}
+	groups := p.group()
+	p.measure(groups)
+	for _, g := range groups {
+		if err := p.rewrite(g); err != nil {
+			return err
+		}
+	}
+	p.enter(Committing)
+	return nil
+}
+
+// measure tells what the groups cost and bring.
+func (p *pass) measure(groups [][]*plan) {
+	p.total = p.done
+	for _, g := range groups {
+		for _, plan := range g {
+			p.total += plan.segment.SizeBytes()
+			p.reclaimable += plan.segment.SizeBytes() - plan.liveBytes
+		}
+	}
+	p.Measured(p.reclaimable)
+}
+
+func (p *pass) enter(phase Phase) {
+	p.phase = phase
+	p.Progress(phase, p.done, p.total)
+}
+
+// spendBytes is how often Spend and Progress are called: not for each small batch.
+const spendBytes = 64 << 10
+
+// spend accounts n bytes of I/O, of which progress were read.
+func (p *pass) spend(n, progress int) error {
+	p.unpaid += n
+	p.done += int64(progress)
+	if p.unpaid < spendBytes {
+		return p.ctx.Err()
+	}
+	n, p.unpaid = p.unpaid, 0
+	p.Progress(p.phase, p.done, p.total)
+	if err := p.Spend(p.ctx, n); err != nil {
+		return err
+	}
+	return p.ctx.Err()
+}

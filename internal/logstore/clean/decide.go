@@ -1,0 +1,110 @@
+package clean
+
+import "time"
+
+// emptyBatchBytes is what is left of a batch all of whose records went.
+const emptyBatchBytes = 61
+
+// decide gives each batch its fate, and tells of each segment whether rewriting it pays.
+func (p *pass) decide() error {
+	for _, plan := range p.plans {
+		var first uint32
+		dropped := 0
+		for i := range plan.batches {
+			b := &plan.batches[i]
+			if err := p.decideBatch(plan, b, first); err != nil {
+				return err
+			}
+			if b.fate == drop {
+				dropped++
+			}
+			first += b.records
+		}
+		// Batches that are empty already do not make a segment worth rewriting, unless nothing else is left of it.
+		plan.pays = plan.pays || dropped > 0 && dropped == len(plan.batches)
+	}
+	return nil
+}
+
+// decideBatch decides on the batch whose records have the ordinals from first on.
+func (p *pass) decideBatch(plan *plan, b *batchPlan, first uint32) error {
+	if b.opaque || b.records == 0 {
+		if !b.opaque && !b.retained { // I28
+			b.fate = drop
+		} else {
+			plan.liveBytes += int64(b.sizeBytes)
+		}
+		return nil
+	}
+	stamped, err := p.decideTombstones(plan, b, first)
+	if err != nil {
+		return err
+	}
+	dead := plan.dead.count(first, first+b.records)
+	switch {
+	case dead == int(b.records) && !b.retained:
+		b.fate = drop
+	case dead > 0 || stamped:
+		b.fate = rebuild
+	}
+	plan.pays = plan.pays || b.fate != keep
+	plan.liveBytes += b.liveBytes(dead)
+	plan.removed += int64(dead)
+	return nil
+}
+
+// liveBytes estimates what a batch takes afterwards: of a rebuilt one, its share by records.
+func (b *batchPlan) liveBytes(dead int) int64 {
+	switch b.fate {
+	case drop:
+		return 0
+	case rebuild:
+		return emptyBatchBytes + int64(b.sizeBytes-emptyBatchBytes)*int64(int(b.records)-dead)/int64(b.records)
+	}
+	return int64(b.sizeBytes)
+}
+
+// decideTombstones decides on a batch's tombstones: which go, and which horizon those get that stay. It tells whether the
+// batch must be stamped anew.
+//
+// A tombstone may go when three things hold: it is the last physical record of its key (X2, F1: else an older value would come
+// back), an earlier pass stamped its horizon (I17), and the horizon has passed (I16).
+func (p *pass) decideTombstones(plan *plan, b *batchPlan, first uint32) (stamp bool, err error) {
+	// An older value may hide in a batch nobody could read: then no tombstone goes, and no horizon begins.
+	blind := p.stats.OpaqueBatches > 0
+	due := b.horizonMs != 0 && p.Now.UnixMilli() >= b.horizonMs && !blind
+	stays, waits := false, b.horizonMs == 0
+	for i := first; i < first+b.records; i++ {
+		if !plan.tombstone.has(i) || plan.dead.has(i) {
+			continue
+		}
+		lonely := !plan.older.has(i)
+		if lonely && due {
+			if err := plan.dead.add(i, &p.memory); err != nil {
+				return false, err
+			}
+			plan.tombstones++
+			continue
+		}
+		stays, waits = true, waits || !lonely
+	}
+	switch {
+	case blind:
+		return false, nil
+	case !stays:
+		b.horizonMs = 0
+		return false, nil
+	case waits: // X3: what is older goes with this pass
+		b.horizonMs = p.Now.Add(p.TombstoneRetention).UnixMilli()
+	}
+	p.noteHorizon(b.horizonMs)
+	return waits, nil
+}
+
+// noteHorizon keeps the earliest horizon of the tombstones that stay.
+func (p *pass) noteHorizon(ms int64) {
+	at := time.UnixMilli(ms)
+	if p.stats.NextHorizon.IsZero() || at.Before(p.stats.NextHorizon) {
+		p.stats.NextHorizon = at
+	}
+}

@@ -1,0 +1,212 @@
+package clean
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// fakeLog is the least of a log that a pass needs: segments in memory, and a swap that no crash interrupts.
+type fakeLog struct {
+	t        testing.TB
+	fsys     vfs.FS
+	segments []*segment.Segment // the last is active
+	next     int64
+
+	firstDirty int64
+	now        time.Time
+	job        Job // what start takes for every pass
+	commits    int
+}
+
+var start = time.UnixMilli(1_000_000_000_000)
+
+func newLog(t testing.TB) *fakeLog {
+	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start}
+	l.job = Job{TombstoneRetention: time.Hour, KeepCodec: true, MemoryBytes: 64 << 20}
+	l.roll()
+	return l
+}
+
+func (l *fakeLog) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *fakeLog) roll() {
+	l.t.Helper()
+	s, err := segment.Create(l.fsys, "/", l.next, "", segment.Config{})
+	l.must(err)
+	if len(l.segments) > 0 {
+		l.must(l.active().Seal())
+	}
+	l.segments = append(l.segments, s)
+}
+
+func (l *fakeLog) active() *segment.Segment { return l.segments[len(l.segments)-1] }
+
+// put appends one batch of "key=value", "key" (a tombstone) or "=value" (no key).
+func (l *fakeLog) put(records ...string) { l.t.Helper(); l.batch(compress.None, record.Identity{ProducerID: -1}, records...) }
+
+func (l *fakeLog) batch(codec compress.Codec, id record.Identity, records ...string) {
+	l.t.Helper()
+	id.BaseOffset, id.LastOffsetDelta = l.next, int32(len(records)-1)
+	builder := record.NewBuilder(codec, compress.LevelDefault)
+	builder.Reset(id)
+	for i, text := range records {
+		r := record.Record{Offset: l.next + int64(i), Timestamp: l.now.UnixMilli() + int64(i)}
+		key, value, valued := strings.Cut(text, "=")
+		if key != "" {
+			r.Key = []byte(key)
+		}
+		if valued {
+			r.Value = []byte(value)
+		}
+		r.Headers = []record.Header{{Key: []byte("h"), Value: []byte(text)}, {Key: []byte("h")}}
+		builder.Add(&r)
+	}
+	built, err := builder.Build(nil)
+	l.must(err)
+	l.appendRaw(built)
+}
+
+func (l *fakeLog) appendRaw(b record.Batch) {
+	l.t.Helper()
+	l.must(l.active().Append(b))
+	l.next = b.NextOffset()
+}
+
+// pass cleans everything below the active segment.
+func (l *fakeLog) pass() Stats {
+	l.t.Helper()
+	stats, err := l.try(context.Background())
+	l.must(err)
+	return stats
+}
+
+func (l *fakeLog) try(ctx context.Context) (Stats, error) {
+	job := l.job
+	job.Segments = slices.Clone(l.segments[:len(l.segments)-1])
+	job.FirstDirty, job.Bound, job.Now = l.firstDirty, l.active().Base(), l.now
+	if job.Create == nil {
+		job.Create = func(base int64) (*segment.Segment, error) {
+			return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
+		}
+	}
+	if job.Replace == nil {
+		job.Replace = l.replace
+	}
+	stats, err := Run(ctx, job)
+	if err == nil {
+		l.firstDirty = stats.CleanedTo
+	}
+	return stats, err
+}
+
+func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
+	l.commits++
+	at := slices.Index(l.segments, sources[0])
+	if at < 0 || !slices.Equal(l.segments[at:at+len(sources)], sources) {
+		return fmt.Errorf("sources are no neighbours")
+	}
+	for _, s := range sources {
+		l.must(s.Remove())
+	}
+	for _, s := range cleaned {
+		l.must(s.Rename(""))
+	}
+	l.segments = slices.Concat(l.segments[:at], cleaned, l.segments[at+len(sources):])
+	return nil
+}
+
+// batches returns copies of all batches, checked.
+func (l *fakeLog) batches() []record.Batch {
+	l.t.Helper()
+	var all []record.Batch
+	end := int64(0)
+	for _, s := range l.segments {
+		l.must(s.Scan(0, func(_ int64, b record.Batch) error {
+			if b.BaseOffset() < end || b.BaseOffset() < s.Base() {
+				return fmt.Errorf("batch at %d after %d in segment %d", b.BaseOffset(), end, s.Base())
+			}
+			end = b.NextOffset()
+			all = append(all, bytes.Clone(b))
+			return b.CheckCRC()
+		}))
+	}
+	return all
+}
+
+// records returns all records, as text, by offset.
+func (l *fakeLog) records() map[int64]string {
+	l.t.Helper()
+	all := map[int64]string{}
+	for _, b := range l.batches() {
+		l.must(b.Records(1<<30, func(r *record.Record) error {
+			all[r.Offset] = text(r)
+			return nil
+		}))
+	}
+	return all
+}
+
+func text(r *record.Record) string {
+	key, value := "", ""
+	if r.Key != nil {
+		key = string(r.Key)
+	}
+	if r.Value != nil {
+		value = "=" + string(r.Value)
+	}
+	out := fmt.Sprintf("%s%s@%d", key, value, r.Timestamp)
+	for _, h := range r.Headers {
+		out += fmt.Sprintf(" %s:%s", h.Key, h.Value)
+	}
+	return out
+}
+
+// content is what stands in the log, in short: "0:a=1 3:b".
+func (l *fakeLog) content() string {
+	l.t.Helper()
+	var all []string
+	for _, b := range l.batches() {
+		l.must(b.Records(1<<30, func(r *record.Record) error {
+			short, _, _ := strings.Cut(text(r), "@")
+			all = append(all, fmt.Sprintf("%d:%s", r.Offset, short))
+			return nil
+		}))
+	}
+	return strings.Join(all, " ")
+}
+
+func (l *fakeLog) want(content string) {
+	l.t.Helper()
+	if got := l.content(); got != content {
+		l.t.Errorf("the log holds\n%s, want\n%s", got, content)
+	}
+}
+
+// leftovers returns files that no segment of the log owns.
+func (l *fakeLog) leftovers() []string {
+	l.t.Helper()
+	entries, err := l.fsys.ReadDir("/")
+	l.must(err)
+	var all []string
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".cleaned") {
+			all = append(all, entry.Name())
+		}
+	}
+	return all
+}

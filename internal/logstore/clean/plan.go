@@ -1,0 +1,65 @@
+package clean
+
+import "heartwood.dev/heartwood/internal/logstore/segment"
+
+// plan is what a pass knows of one segment: resolve fills the bitmaps, decide the fates.
+type plan struct {
+	segment *segment.Segment
+
+	// By ordinal: a record's number within its segment. Records of opaque batches have none.
+	dead      bitmap // superseded, without a key, or (from decide on) a tombstone that goes
+	tombstone bitmap
+	older     bitmap // tombstones below which another record of their key still stands
+
+	batches []batchPlan
+
+	// What decide computes.
+	pays       bool  // rewriting it removes a record or starts a tombstone's horizon
+	liveBytes  int64 // estimate of what stays
+	removed    int64 // records that go
+	tombstones int64 // of removed: tombstones past their horizon
+}
+
+// batchPlan is what a pass knows of one batch.
+type batchPlan struct {
+	horizonMs int64 // the horizon it shall have; 0: none
+	sizeBytes int32
+	records   uint32 // ordinals of the batch: none if it is opaque
+	fate      fate
+	opaque    bool
+	retained  bool // must stay, empty if need be: I25, I29
+}
+
+// batchPlanBytes is the size of a batchPlan in memory.
+const batchPlanBytes = 24
+
+// fate is what becomes of a batch.
+type fate uint8
+
+const (
+	keep    fate = iota // as it is, byte for byte
+	rebuild             // without its dead records, or with a horizon
+	drop
+)
+
+// add appends a batch, and reserves the memory for it.
+func (p *plan) add(b batchPlan, m *memory) error {
+	if len(p.batches) == cap(p.batches) {
+		wanted := max(16, 2*cap(p.batches))
+		if err := m.reserve(int64(wanted) * batchPlanBytes); err != nil {
+			return err
+		}
+		larger := make([]batchPlan, len(p.batches), wanted)
+		copy(larger, p.batches)
+		m.release(int64(cap(p.batches)) * batchPlanBytes)
+		p.batches = larger
+	}
+	p.batches = append(p.batches, b)
+	return nil
+}
+
+// free gives the plan's memory back, when its segment is done.
+func (p *plan) free(m *memory) {
+	m.release(int64(cap(p.batches))*batchPlanBytes + int64(8*(cap(p.dead)+cap(p.tombstone)+cap(p.older))))
+	*p = plan{segment: p.segment}
+}

@@ -1,0 +1,211 @@
+package clean
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+func TestI10TheLatestRecordOfEachKeyStays(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "b=1", "c=1")
+	l.put("a=2")
+	l.roll()
+	l.put("b=2", "d=1")
+	l.put("a=3")
+	l.roll()
+	before := l.records()
+	stats := l.pass()
+	l.want("2:c=1 4:b=2 5:d=1 6:a=3")
+	if stats.RecordsRead != 7 || stats.RecordsRemoved != 3 || stats.CleanedTo != 7 || stats.TombstonesRemoved != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+	// I9: what stays is equal to the bit.
+	for offset, r := range l.records() {
+		if before[offset] != r {
+			t.Errorf("offset %d was %q, is %q", offset, before[offset], r)
+		}
+	}
+}
+
+func TestI1TheActiveSegmentNeitherSupersedesNorIsRead(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "b=1")
+	l.roll()
+	l.put("a=2", "a=3")
+	stats := l.pass()
+	l.want("0:a=1 1:b=1 2:a=2 3:a=3")
+	if stats.RecordsRead != 2 || stats.SegmentsRewritten != 0 || stats.WrittenBytes != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestI10CleanSectionIsCleanedByTheDirtyOneWithoutBeingIndexed(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "b=1", "c=1")
+	l.roll()
+	l.pass()
+	l.put("b=2")
+	l.roll()
+	l.pass()
+	l.want("0:a=1 2:c=1 3:b=2")
+	l.put("a", "c=2")
+	l.roll()
+	l.pass()
+	l.want("3:b=2 4:a 5:c=2")
+}
+
+func TestFirstDirtyInsideASegment(t *testing.T) { // reference: a mid-batch dirty start is legal
+	for _, firstDirty := range []int64{0, 1, 3, 4} {
+		l := newLog(t)
+		l.put("a=1", "b=1", "c=1", "d=1")
+		l.roll()
+		l.put("a=2", "c=2")
+		l.roll()
+		l.firstDirty = firstDirty
+		l.pass()
+		l.want("1:b=1 3:d=1 4:a=2 5:c=2")
+	}
+}
+
+func TestI12I13RecordsWithoutAKeyGoAndAnEmptyKeyIsAKey(t *testing.T) {
+	l := newLog(t)
+	l.put("=x", "a=1", "=y")
+	id := record.Identity{BaseOffset: 3, LastOffsetDelta: 1, ProducerID: -1}
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(id)
+	builder.Add(&record.Record{Offset: 3, Key: []byte{}, Value: []byte("old")})
+	builder.Add(&record.Record{Offset: 4, Key: []byte{}, Value: []byte("new")})
+	built, err := builder.Build(nil)
+	l.must(err)
+	l.appendRaw(built)
+	l.put("=z")
+	l.put("b=1")
+	l.roll()
+	l.put("=stays, above the bound")
+	l.pass()
+	l.want("1:a=1 4:=new 6:b=1 7:=stays, above the bound")
+}
+
+func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "b=1", "a=2", "a=3")
+	l.put("a=4", "c=1", "a=5")
+	l.roll()
+	var before []int64
+	for _, b := range l.batches() {
+		before = append(before, b.BaseOffset(), b.LastOffset())
+	}
+	l.pass()
+	var after []int64
+	for _, b := range l.batches() {
+		after = append(after, b.BaseOffset(), b.LastOffset())
+	}
+	if len(before) != 4 || len(after) != 4 || before[1] != after[1] || before[3] != after[3] {
+		t.Errorf("batches span %v, then %v", before, after)
+	}
+	l.want("1:b=1 5:c=1 6:a=5")
+}
+
+func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I16, I17: horizon -1, 0, +1
+	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour, time.Hour + time.Millisecond} {
+		l := newLog(t)
+		l.put("a=1", "b=1")
+		l.put("a")
+		l.roll()
+		stats := l.pass()
+		l.want("1:b=1 2:a")
+		if want := l.now.Add(time.Hour); !stats.NextHorizon.Equal(want) {
+			t.Errorf("next horizon %v, want %v", stats.NextHorizon, want)
+		}
+		l.put("z=1")
+		l.roll()
+		l.now = l.now.Add(wait)
+		stats = l.pass()
+		if wait < time.Hour {
+			l.want("1:b=1 2:a 3:z=1")
+			continue
+		}
+		l.want("1:b=1 3:z=1")
+		if stats.TombstonesRemoved != 1 || !stats.NextHorizon.IsZero() {
+			t.Errorf("stats %+v", stats)
+		}
+	}
+}
+
+func TestTombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
+	l := newLog(t)
+	l.job.TombstoneRetention = 0
+	l.put("a=1", "a")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.want("1:a 2:z=1")
+	l.pass()
+	l.want("2:z=1")
+}
+
+func TestX3HorizonBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1")
+	l.roll()
+	l.now = l.now.Add(100 * time.Hour) // the tombstone is old when it is first seen, and that does not count
+	l.put("a")
+	l.put("z=1")
+	l.roll()
+	l.now = l.now.Add(100 * time.Hour)
+	l.pass()
+	l.want("1:a 2:z=1")
+	if ms, ok := l.batches()[0].DeleteHorizon(); !ok || ms != l.now.Add(time.Hour).UnixMilli() {
+		t.Errorf("horizon %d %v", ms, ok)
+	}
+}
+
+func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T) { // F1: or the key would come back
+	l := newLog(t)
+	l.put("a=1")
+	l.roll()
+	// A stamp from elsewhere, long past, above a value that is still there.
+	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "a")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.want("1:a 2:z=1")
+	if ms, _ := l.batches()[0].DeleteHorizon(); ms != l.now.Add(time.Hour).UnixMilli() {
+		t.Errorf("horizon %d: it must begin anew", ms)
+	}
+}
+
+func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // reference 1.2
+	l := newLog(t)
+	l.batch(compress.Gzip, record.Identity{ProducerID: -1}, "a=1", "b=1", "c", "a", "d=1")
+	l.put("z=1")
+	l.roll()
+	before := l.records()
+	l.pass()
+	l.want("1:b=1 2:c 3:a 4:d=1 5:z=1")
+	maps.DeleteFunc(before, func(offset int64, _ string) bool { return offset == 0 })
+	if after := l.records(); !maps.Equal(before, after) {
+		t.Errorf("records %v, were %v", after, before)
+	}
+	horizon, _ := l.batches()[0].DeleteHorizon()
+	l.now = l.now.Add(time.Minute)
+	if stats := l.pass(); stats.SegmentsRewritten != 0 || stats.NextHorizon.UnixMilli() != horizon {
+		t.Errorf("a stamped batch is rewritten before it is due: %+v", stats)
+	}
+}
+
+func TestTombstoneSupersededByAValueGoesAtOnce(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1")
+	l.put("a")
+	l.put("a=2")
+	l.roll()
+	if stats := l.pass(); !stats.NextHorizon.IsZero() || stats.TombstonesRemoved != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+	l.want("2:a=2")
+}

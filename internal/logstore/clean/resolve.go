@@ -1,0 +1,166 @@
+package clean
+
+import (
+	"errors"
+	"fmt"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// resolve reads every batch below the bound once, and marks in the plans which records are dead, which are tombstones, and
+// which tombstones have older records. It changes nothing on disk, so whatever is wrong with the log ends the pass harmlessly.
+func (p *pass) resolve() error {
+	r := &resolver{pass: p, hasher: newHasher(p.HashKey), table: table{memory: &p.memory}}
+	defer r.table.free()
+	firstDirty := p.firstDirtySegment()
+	p.enter(Indexing)
+	for i := firstDirty; i < len(p.plans); i++ {
+		if err := r.read(i, r.index); err != nil {
+			return err
+		}
+	}
+	p.enter(Deduplicating)
+	for i := range firstDirty {
+		if err := r.read(i, r.probe); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstDirtySegment is the segment that holds FirstDirty. That it may hold clean records too is no harm: they are indexed in
+// order, like the others.
+func (p *pass) firstDirtySegment() int {
+	for i := range p.plans {
+		if p.end(i) > p.FirstDirty {
+			return i
+		}
+	}
+	return len(p.plans)
+}
+
+// end is where segment i ends: at the base of the next.
+func (p *pass) end(i int) int64 {
+	if i+1 < len(p.plans) {
+		return p.plans[i+1].segment.Base()
+	}
+	return p.Bound
+}
+
+// resolver is the table strategy: the keys of the dirty section in memory, all at once.
+type resolver struct {
+	*pass
+	hasher hasher
+	table  table
+}
+
+// visit is told of each record with a key.
+type visit func(at place, hash keyHash, tombstone bool) error
+
+// index enters a record of the dirty section, and marks the one it supersedes.
+func (r *resolver) index(at place, hash keyHash, tombstone bool) error {
+	before, known, err := r.table.put(hash, at)
+	if err != nil || !known {
+		return err
+	}
+	if err := r.plans[before.segment].dead.add(before.ordinal, &r.memory); err != nil {
+		return err
+	}
+	if tombstone {
+		return r.plans[at.segment].older.add(at.ordinal, &r.memory)
+	}
+	return nil
+}
+
+// probe looks a record of the clean section up. One that is not in the table is the last of its key, and the only one.
+func (r *resolver) probe(at place, hash keyHash, _ bool) error {
+	latest, known := r.table.get(hash)
+	if !known {
+		return nil
+	}
+	if p := r.plans[latest.segment]; p.tombstone.has(latest.ordinal) {
+		if err := p.older.add(latest.ordinal, &r.memory); err != nil {
+			return err
+		}
+	}
+	return r.plans[at.segment].dead.add(at.ordinal, &r.memory)
+}
+
+// read reads one segment, batch by batch.
+func (r *resolver) read(number int, visit visit) error {
+	plan := r.plans[number]
+	next := place{segment: uint32(number)}
+	r.stats.SegmentsRead++
+	err := plan.segment.Scan(0, func(_ int64, b record.Batch) error {
+		if err := r.check(b); err != nil {
+			return err
+		}
+		first := next.ordinal
+		entry := batchPlan{sizeBytes: int32(len(b)), retained: r.retained(b)}
+		entry.horizonMs, _ = b.DeleteHorizon()
+		bytes, err := r.records(plan, b, &next, visit)
+		if errors.Is(err, compress.ErrTooLarge) {
+			// Nothing was visited: the limit strikes before the first record is seen.
+			entry.opaque = true
+			r.stats.OpaqueBatches++
+		} else if err != nil {
+			return err
+		}
+		entry.records = next.ordinal - first
+		r.memory.touch(int64(len(b)) + bytes)
+		return plan.add(entry, &r.memory)
+	})
+	if err != nil {
+		return fmt.Errorf("read segment %d: %w", plan.segment.Base(), err)
+	}
+	return nil
+}
+
+// check is what a batch must pass before anything is believed of it.
+func (r *resolver) check(b record.Batch) error {
+	r.stats.ReadBytes += int64(len(b))
+	if err := r.spend(len(b), len(b)); err != nil {
+		return err
+	}
+	if err := b.CheckCRC(); err != nil {
+		return err
+	}
+	if b.Transactional() || b.Control() {
+		return fmt.Errorf("%w: batch at offset %d", ErrTransactional, b.BaseOffset())
+	}
+	return nil
+}
+
+// retained tells whether a batch must stay though all its records go: the last of an active producer, for its sequence numbers
+// (I25, by offset: I27), and the one that ends at the bound, so that the end of the log is known from the log (I29).
+func (p *pass) retained(b record.Batch) bool {
+	if b.NextOffset() == p.Bound {
+		return true
+	}
+	last, active := p.Producers[b.ProducerID()]
+	return active && b.ProducerID() >= 0 && last == b.LastOffset()
+}
+
+// decodeLimit is what a batch may decompress to. Rebuilding holds about three times as much.
+func (p *pass) decodeLimit() int { return int(max(p.MemoryBytes/4, 1<<20)) }
+
+// records marks the records of a batch in the plan, and visits those with a key. It returns about how many bytes they take.
+func (r *resolver) records(plan *plan, b record.Batch, next *place, visit visit) (bytes int64, err error) {
+	err = b.Records(r.decodeLimit(), func(rec *record.Record) error {
+		at := *next
+		next.ordinal++
+		bytes += int64(len(rec.Key) + len(rec.Value))
+		r.stats.RecordsRead++
+		if rec.Key == nil { // from a time when the topic was not compacted: I13
+			return plan.dead.add(at.ordinal, &r.memory)
+		}
+		if rec.Tombstone() {
+			if err := plan.tombstone.add(at.ordinal, &r.memory); err != nil {
+				return err
+			}
+		}
+		return visit(at, r.hasher.hash(rec.Key), rec.Tombstone())
+	})
+	return bytes, err
+}

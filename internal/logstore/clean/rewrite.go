@@ -1,0 +1,194 @@
+package clean
+
+import (
+	"errors"
+	"fmt"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// rewrite makes new segments of a group and puts them in its place.
+func (p *pass) rewrite(group []*plan) error {
+	p.enter(Rewriting)
+	out := &output{pass: p, base: group[0].segment.Base(), builder: record.NewBuilder(p.Codec, p.CodecLevel)}
+	sources, err := out.write(group)
+	if err != nil {
+		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", out.base, err), out.discard())
+	}
+	p.enter(Committing)
+	size := sizeOf(out.sealed)
+	before := sizeOf(sources)
+	if err := p.Replace(sources, out.sealed); err != nil {
+		return fmt.Errorf("replace segments from %d on: %w", out.base, err)
+	}
+	p.stats.SegmentsRewritten += len(sources)
+	p.stats.ReclaimedBytes += before - size
+	for _, plan := range group {
+		p.stats.RecordsRemoved += plan.removed
+		p.stats.TombstonesRemoved += plan.tombstones
+		p.reclaimable -= plan.segment.SizeBytes() - plan.liveBytes
+		plan.free(&p.memory)
+	}
+	p.Measured(p.reclaimable)
+	return nil
+}
+
+func sizeOf(segments []*segment.Segment) (bytes int64) {
+	for _, s := range segments {
+		bytes += s.SizeBytes()
+	}
+	return bytes
+}
+
+// output is the segments that come of a group: one, or more if what lives does not fit one.
+//
+// Invariant: the first begins where the group's first segment did (I32), whether a record is left there or not.
+type output struct {
+	*pass
+	base    int64
+	current *segment.Segment // nil before the first
+	sealed  []*segment.Segment
+	builder *record.Builder
+	scratch []byte // the batch that was built last
+}
+
+// write writes all of a group and seals it. It returns the group's segments.
+func (o *output) write(group []*plan) (sources []*segment.Segment, err error) {
+	if err := o.begin(o.base); err != nil {
+		return nil, err
+	}
+	for _, plan := range group {
+		if err := o.copy(plan); err != nil {
+			return nil, err
+		}
+		sources = append(sources, plan.segment)
+	}
+	if err := o.seal(); err != nil {
+		return nil, err
+	}
+	modified := sources[len(sources)-1].ModTime() // I32: retention and lag go by it where there is no timestamp
+	for _, s := range o.sealed {
+		if err := s.SetModTime(modified); err != nil {
+			return nil, err
+		}
+	}
+	return sources, nil
+}
+
+// copy writes what lives of one segment.
+func (o *output) copy(plan *plan) error {
+	next, first := 0, uint32(0)
+	return plan.segment.Scan(0, func(position int64, b record.Batch) error {
+		if next == len(plan.batches) || int(plan.batches[next].sizeBytes) != len(b) {
+			return fmt.Errorf("%w: the batch at position %d is not the one that was there before", record.ErrCorrupt, position)
+		}
+		entry := plan.batches[next]
+		ordinal := first
+		next++
+		first += entry.records
+		return o.batch(plan, b, entry, ordinal)
+	})
+}
+
+// batch does to a batch what was decided on it. Its records have the ordinals from first on.
+func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32) error {
+	o.stats.ReadBytes += int64(len(b))
+	if err := o.spend(len(b), len(b)); err != nil {
+		return err
+	}
+	if entry.fate == drop {
+		return nil
+	}
+	// Checked once more although resolve did: what is copied now was read from the disk again (I42).
+	if err := b.CheckCRC(); err != nil {
+		return err
+	}
+	if entry.fate == rebuild {
+		var err error
+		if b, err = o.rebuild(plan, b, entry, first); err != nil {
+			return err
+		}
+	}
+	return o.append(b)
+}
+
+// rebuild makes a batch without its dead records. What it returns is valid until the next call.
+func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint32) (record.Batch, error) {
+	o.builder.SetCodec(o.codec(b))
+	id := record.IdentityOf(b)
+	id.DeleteHorizonMs = entry.horizonMs
+	o.builder.Reset(id)
+	ordinal, decoded := first, 0
+	err := b.Records(o.decodeLimit(), func(r *record.Record) error {
+		if !plan.dead.has(ordinal) {
+			o.builder.Add(r)
+		}
+		ordinal++
+		decoded += len(r.Key) + len(r.Value)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	built, err := o.builder.Build(o.scratch[:0])
+	if err != nil {
+		return nil, err
+	}
+	o.scratch = built
+	o.memory.touch(int64(len(b) + decoded + o.builder.SizeBytes() + cap(built)))
+	return record.Batch(built), nil
+}
+
+// codec is what a batch is rebuilt in: the topic's codec and level, or the batch's own codec.
+func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
+	if p.KeepCodec && b.Codec() != p.Codec {
+		return b.Codec(), compress.LevelDefault // the level belongs to the topic's codec
+	}
+	return p.Codec, p.CodecLevel
+}
+
+// append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches larger).
+func (o *output) append(b record.Batch) error {
+	full := o.current.SizeBytes()+int64(len(b)) > o.SegmentBytes
+	if o.current.SizeBytes() > 0 && full || !o.current.Fits(b) {
+		if err := o.seal(); err != nil {
+			return err
+		}
+		if err := o.begin(b.BaseOffset()); err != nil {
+			return err
+		}
+	}
+	if err := o.spend(len(b), 0); err != nil {
+		return err
+	}
+	o.stats.WrittenBytes += int64(len(b))
+	return o.current.Append(b)
+}
+
+func (o *output) begin(base int64) (err error) {
+	if o.current, err = o.Create(base); err != nil {
+		return fmt.Errorf("create segment %d: %w", base, err)
+	}
+	return nil
+}
+
+func (o *output) seal() error {
+	o.sealed = append(o.sealed, o.current)
+	o.current = nil
+	return o.sealed[len(o.sealed)-1].Seal()
+}
+
+// discard deletes what was written, when it will not be part of the log.
+func (o *output) discard() error {
+	all := o.sealed
+	if o.current != nil {
+		all = append(all, o.current)
+	}
+	var failed []error
+	for _, s := range all {
+		failed = append(failed, s.Remove(), s.Close())
+	}
+	return errors.Join(failed...)
+}
