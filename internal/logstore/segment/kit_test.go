@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -22,7 +21,7 @@ func must(t testing.TB, err error) {
 // batchOf makes a batch of n records with the given offsets, the last of which has the timestamp; n 0 makes an empty batch.
 func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
 	t.Helper()
-	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder := record.NewBuilder(0, 0) // no codec, so no level
 	builder.Reset(record.Identity{
 		BaseOffset: base, LastOffsetDelta: int32(max(n-1, 0)), MaxTimestamp: timestamp, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 	})

@@ -155,3 +155,47 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	m.checkScan(t, s, 0)
 	m.checkScan(t, s, int64(len(m.batches[0])))
 }
+
+// An entry is due once *more* than the interval follows the last (reference 2.1).
+func TestEntryIsDueBeyondTheIntervalOnly(t *testing.T) {
+	size := len(batchOf(t, 0, 1, 1, 10))
+	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1}, {2 * size, 1}, {3 * size, 0}} {
+		v := emptyView(0)
+		for i := range int64(4) {
+			v.add(batchOf(t, i, 1, 1, 10), size, c.interval)
+		}
+		if v.offsets.count() != c.entries {
+			t.Errorf("batches of %d bytes, interval %d: %d entries, want %d", size, c.interval, v.offsets.count(), c.entries)
+		}
+	}
+}
+
+// docs/format/index.md: a lookup by timestamp reads at most one index interval, wherever in the file the answer is, also when
+// it lies behind the last entry of the time index or the timestamps do not ascend.
+func TestTimestampLookupReadsOneInterval(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	s, err := Create(fault, "/", 0, "", Config{})
+	must(t, err)
+	const batches = 5000
+	timestamp := func(i int64) int64 {
+		if i > 100 && i < 4000 {
+			return 50 // long behind the largest so far
+		}
+		return 1000 + i
+	}
+	for i := range int64(batches) {
+		must(t, s.Append(batchOf(t, i, 1, timestamp(i), 10)))
+	}
+	must(t, s.Sync())
+	for _, i := range []int64{0, 99, 100, 4001, 4500, batches - 2, batches - 1} {
+		before := fault.Count()
+		position, ok, err := s.PositionForTimestamp(timestamp(i))
+		if want, _ := s.Position(i); err != nil || !ok || position != want {
+			t.Errorf("timestamp of batch %d at %d, %v, %v; want %d", i, position, ok, err, want)
+		}
+		// Two blocks of an index, the indexed header, and two blocks of headers for the walk; then Position's own.
+		if reads := fault.Count() - before; reads > 10 {
+			t.Errorf("timestamp of batch %d took %d reads", i, reads)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package segment
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// kafkaInterval is the index.interval.bytes that the vectors were written with.
+const kafkaInterval = 200
+
+// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory: Open may write.
+func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model)) {
+	logs, err := filepath.Glob("testdata/kafka-4.3.1/*/*.log")
+	must(t, err)
+	if len(logs) != 5 {
+		t.Fatalf("%d segments in testdata, want 5", len(logs))
+	}
+	for _, name := range logs {
+		t.Run(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), func(t *testing.T) {
+			base, _, ok := ParseName(filepath.Base(name))
+			if !ok {
+				t.Fatal("no segment's name")
+			}
+			mem := vfs.NewMem()
+			for _, extension := range extensions {
+				content, err := os.ReadFile(filepath.Join(filepath.Dir(name), Name(base, extension, "")))
+				must(t, err)
+				must(t, vfs.WriteFileAtomic(mem, "/"+Name(base, extension, ""), content))
+			}
+			m := &model{base: base}
+			content, err := mem.ReadFile("/" + Name(base, LogExtension, ""))
+			must(t, err)
+			for rest := content; len(rest) > 0; {
+				var b record.Batch
+				b, rest, err = record.Next(rest)
+				must(t, err)
+				must(t, b.CheckCRC())
+				m.batches = append(m.batches, b)
+			}
+			run(t, mem, m)
+		})
+	}
+}
+
+// Kafka's segments open as they are: nothing is made anew, and everything is found.
+func TestOpensWhatKafkaWrote(t *testing.T) {
+	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
+		trace := vfs.NewTrace(mem, "/")
+		s, err := Open(trace, "/", m.base, Config{IndexIntervalBytes: kafkaInterval})
+		must(t, err)
+		m.check(t, s, newRandom(t))
+		must(t, s.Close())
+		if changes := trace.Take(); changes != "" {
+			t.Errorf("files that Kafka wrote were changed:\n%s", changes)
+		}
+	})
+}
+
+// The same batches, appended here, give Kafka's index files byte for byte; and so does recovery.
+func TestWritesWhatKafkaWrites(t *testing.T) {
+	kafkaSegments(t, func(t *testing.T, kafka *vfs.Mem, m *model) {
+		ours := vfs.NewMem()
+		s, err := Create(ours, "/", m.base, "", Config{IndexIntervalBytes: kafkaInterval})
+		must(t, err)
+		for _, b := range m.batches {
+			must(t, s.Append(b))
+		}
+		must(t, s.Seal())
+		must(t, s.Close())
+		wantSameFiles(t, ours, kafka, m.base)
+		s, _, err = Recover(ours, "/", m.base, Config{IndexIntervalBytes: kafkaInterval}, nil)
+		must(t, err)
+		must(t, s.Close())
+		wantSameFiles(t, ours, kafka, m.base)
+	})
+}
+
+func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
+	t.Helper()
+	for _, extension := range extensions {
+		name := "/" + Name(base, extension, "")
+		gotBytes, err := got.ReadFile(name)
+		must(t, err)
+		wantBytes, err := want.ReadFile(name)
+		must(t, err)
+		if !bytes.Equal(gotBytes, wantBytes) {
+			t.Errorf("%s:\n%x\nwant\n%x", name, gotBytes, wantBytes)
+		}
+	}
+}
+
+// A broker of Kafka that was killed leaves index files padded with zeros: they are made anew.
+func TestOpensWhatAKilledKafkaLeft(t *testing.T) {
+	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
+		want := mem.CrashClone()
+		for _, extension := range []string{IndexExtension, TimeIndexExtension} {
+			name := "/" + Name(m.base, extension, "")
+			content, err := mem.ReadFile(name)
+			must(t, err)
+			must(t, vfs.WriteFileAtomic(mem, name, padded(content)))
+		}
+		s, err := Open(mem, "/", m.base, Config{IndexIntervalBytes: kafkaInterval})
+		must(t, err)
+		m.check(t, s, newRandom(t))
+		must(t, s.Close())
+		wantSameFiles(t, mem, want, m.base)
+	})
+}
