@@ -21,6 +21,8 @@ type LogCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +optional
+	// +kubebuilder:default={}
 	Spec   LogClusterSpec   `json:"spec,omitempty"`
 	Status LogClusterStatus `json:"status,omitempty"`
 }

@@ -1,0 +1,138 @@
+package v1alpha1_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+)
+
+// Messages that several entries share.
+const (
+	notNegative   = "write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
+	atLeastOneLag = "write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
+	retentionTime = "write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records for ever"
+	retentionSize = "write a size in bytes, 0 to 9223372036854775807, such as 10Gi, or -1 for no limit"
+	segmentSize   = "write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
+	messageSize   = "write a size of 1 to 2147483647 bytes, such as 1Mi"
+	topicNameText = "topicName may hold letters, digits, dots, underscores and dashes only, and must not be '.' or '..'"
+	topicNameKept = "topicName cannot be set, changed or removed later: make a new Topic"
+	classKept     = "className cannot be set, changed or removed later: make a new LogCluster"
+	clusterName   = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
+		"Services and Pods are named after it"
+	partitionKept = "cluster, topic and index of a Partition cannot be changed: the operator makes Partitions, change the Topic instead"
+	levelless     = "only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
+)
+
+func creations() []TableEntry {
+	topic := func(spec, field, message string) TableEntry {
+		return Entry("Topic "+spec, "Topic", "spec: "+spec, "spec."+field, message)
+	}
+	cluster := func(spec, field, message string) TableEntry {
+		return Entry("LogCluster "+spec, "LogCluster", "spec: "+spec, "spec."+field, message)
+	}
+	level := "compression.level"
+	entries := []TableEntry{
+		topic("{compression: {type: gzip, level: 0}}", level, "the level of gzip must be 1 to 9"),
+		topic("{compression: {type: gzip, level: 10}}", level, "the level of gzip must be 1 to 9"),
+		topic("{compression: {type: lz4, level: 0}}", level, "the level of lz4 must be 1 to 17"),
+		topic("{compression: {type: lz4, level: 18}}", level, "the level of lz4 must be 1 to 17"),
+		topic("{compression: {type: zstd, level: 23}}", level, "the level of zstd must be -131072 to 22"),
+		topic("{compression: {type: zstd, level: -131073}}", level, "the level of zstd must be -131072 to 22"),
+		topic("{compression: {type: snappy, level: 1}}", level, levelless),
+		topic("{compression: {type: uncompressed, level: 1}}", level, levelless),
+		topic("{compression: {type: producer, level: 1}}", level, levelless),
+
+		topic("{replicas: 2, minInSyncReplicas: 3}", "minInSyncReplicas", "minInSyncReplicas must not be more than replicas: lower it, or raise replicas"),
+		topic("{compaction: {minLag: 2h, maxLag: 1h}}", "compaction.minLag", "minLag must not be longer than maxLag: lower minLag, or raise maxLag"),
+		topic("{compaction: {minLag: -1s}}", "compaction.minLag", notNegative),
+		topic("{compaction: {minLag: 5d}}", "compaction.minLag", notNegative),
+		topic("{compaction: {minLag: ''}}", "compaction.minLag", notNegative),
+		topic("{compaction: {minLag: 1s1h}}", "compaction.minLag", notNegative),
+		topic("{compaction: {minLag: 9999999h}}", "compaction.minLag", notNegative), // more than Go can count
+		topic("{compaction: {maxLag: 0s}}", "compaction.maxLag", atLeastOneLag),
+		topic("{compaction: {tombstoneRetention: soon}}", "compaction.tombstoneRetention", "write a duration in h, m, s and ms, in this order, not negative, such as 24h"),
+		topic("{retention: {time: -2s}}", "retention.time", retentionTime),
+		topic("{retention: {size: -2}}", "retention.size", retentionSize),
+		topic("{retention: {size: '9223372036854775808'}}", "retention.size", retentionSize),
+		topic("{retention: {size: much}}", "retention.size", retentionSize),
+		topic("{segment: {size: 1023}}", "segment.size", segmentSize),
+		topic("{segment: {size: 2Gi}}", "segment.size", segmentSize),
+		topic("{segment: {maxAge: 0s}}", "segment.maxAge", "write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"),
+		topic("{maxMessageSize: 0}", "maxMessageSize", messageSize),
+		topic("{maxMessageSize: 2Gi}", "maxMessageSize", messageSize),
+		topic("{topicName: 'a b'}", "topicName", topicNameText),
+		topic("{topicName: '..'}", "topicName", topicNameText),
+
+		cluster("{brokers: 1, topicDefaults: {replicas: 2}}", "topicDefaults.replicas", "topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"),
+		cluster("{topicDefaults: {compression: {type: gzip, level: 10}}}", "topicDefaults.compression.level", "the level of gzip must be 1 to 9"),
+		cluster("{storage: {size: 1Mi}}", "storage.size", "write a volume size of at least 100Mi, such as 10Gi"),
+		cluster("{cleaner: {memory: 1Ki}}", "cleaner.memory", "write a size of at least 1Mi, such as 128Mi"),
+		cluster("{cleaner: {ioRate: 0}}", "cleaner.ioRate", "write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
+		cluster("{rackKey: 'not a label'}", "rackKey", "rackKey must be the key of a node label, such as topology.kubernetes.io/zone"),
+
+		Entry("a Partition with a broker twice", "Partition", "spec: {replicas: [1, 1]}", "spec.replicas",
+			"a broker holds at most one replica of a partition: name each id once"),
+		Entry("a Topic whose name is too long", "Topic", "metadata: {name: "+strings.Repeat("a", 241)+"}", "",
+			"metadata.name must have at most 240 characters, as Partitions are named after it: choose a shorter one, and set spec.topicName for a long name"),
+	}
+	for _, name := range []string{"1st", "with.dots", strings.Repeat("a", 41)} {
+		entries = append(entries, Entry("LogCluster "+name, "LogCluster", "metadata: {name: '"+name+"'}", "", clusterName))
+	}
+	return entries
+}
+
+func changes() []TableEntry {
+	return []TableEntry{
+		Entry("fewer partitions", "Topic", "spec: {partitions: 3}", "spec: {partitions: 2}", "spec.partitions",
+			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"),
+		Entry("fewer partitions by leaving them out", "Topic", "spec: {partitions: 3}", "spec: {partitions: null}", "spec.partitions",
+			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"),
+		Entry("another cluster", "Topic", "{}", "spec: {cluster: other}", "spec.cluster",
+			"cluster cannot be changed: make a new Topic in the other cluster"),
+		Entry("another topicName", "Topic", "spec: {topicName: A}", "spec: {topicName: B}", "spec.topicName", topicNameKept),
+		Entry("a topicName that is new", "Topic", "{}", "spec: {topicName: B}", "spec", topicNameKept),
+		Entry("a topicName that goes", "Topic", "spec: {topicName: A}", "spec: {topicName: null}", "spec", topicNameKept),
+
+		Entry("fewer brokers", "LogCluster", "spec: {brokers: 3}", "spec: {brokers: 2}", "spec.brokers",
+			"brokers cannot shrink yet, as nothing moves partitions off a broker: keep their number"),
+		Entry("a larger volume", "LogCluster", "{}", "spec: {storage: {size: 11Gi}}", "spec.storage.size",
+			"storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"),
+		Entry("another class", "LogCluster", "spec: {storage: {className: a}}", "spec: {storage: {className: b}}",
+			"spec.storage.className", classKept),
+		Entry("a class that is new", "LogCluster", "{}", "spec: {storage: {className: b}}", "spec.storage", classKept),
+
+		Entry("another broker list is fine, another topic not", "Partition", "{}", "spec: {topic: other, replicas: [1]}", "spec", partitionKept),
+		Entry("another index", "Partition", "{}", "spec: {index: 1}", "spec", partitionKept),
+		Entry("another cluster of a Partition", "Partition", "{}", "spec: {cluster: other}", "spec", partitionKept),
+	}
+}
+
+// accepted holds what lies on the right side of each bound, and what is easily refused by mistake.
+func accepted() []TableEntry {
+	var entries []TableEntry
+	for _, spec := range []string{
+		"{}",
+		"{compression: {type: gzip, level: 1}}", "{compression: {type: gzip, level: 9}}",
+		"{compression: {type: lz4, level: 1}}", "{compression: {type: lz4, level: 17}}",
+		"{compression: {type: zstd, level: -131072}}", "{compression: {type: zstd, level: 22}}",
+		"{compression: {type: producer}}", "{compression: {type: snappy}}", "{compression: {type: uncompressed}}",
+		"{replicas: 3, minInSyncReplicas: 3}", "{minInSyncReplicas: 3}",
+		"{compaction: {minLag: 1h, maxLag: 60m}}", "{compaction: {minLag: 0s}}", "{compaction: {maxLag: 1ms}}",
+		"{compaction: {minLag: 1h30m0.5s}}", "{compaction: {minLag: 1.5ms, maxLag: 999999h}}",
+		"{retention: {time: -1s, size: -1}}", "{retention: {time: 0s, size: '0'}}", "{retention: {size: '-1'}}",
+		"{retention: {size: '9223372036854775807'}}", "{retention: {size: 1.5Gi}}",
+		"{segment: {size: 1024, maxAge: 1ms}}", "{segment: {size: 2147483647}}", "{maxMessageSize: 1}",
+		"{topicName: A._-9}", "{topicName: ...}",
+		// As Kafka has it: settings of the other policy wait for a change of policy.
+		"{cleanupPolicy: Compact, retention: {time: 24h}}", "{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",
+	} {
+		entries = append(entries, Entry("Topic "+spec, "Topic", "spec: "+spec))
+	}
+	for _, spec := range []string{
+		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}", "{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}",
+		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
+	} {
+		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))
+	}
+	return append(entries, Entry("a LogCluster with the longest name", "LogCluster", "metadata: {name: "+strings.Repeat("a", 40)+"}"))
+}

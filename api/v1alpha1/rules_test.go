@@ -1,0 +1,166 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// api is the API server that the rules run in, and namespace where.
+var (
+	api       client.Client
+	namespace string
+)
+
+// said are the rules' messages that were seen, for the last spec to compare with those there are.
+var said = map[string]bool{}
+
+func TestRules(t *testing.T) {
+	config := envtest.Start(t)
+	var err error
+	if api, err = client.New(config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if namespace, err = envtest.Namespace(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "rules of the CRDs")
+}
+
+// bases are the smallest manifests that are valid.
+var bases = map[string]string{
+	"LogCluster": `{metadata: {name: main}}`,
+	"Topic":      `{metadata: {name: orders}, spec: {cluster: main}}`,
+	"Partition":  `{metadata: {name: orders-0}, spec: {cluster: main, topic: orders, index: 0, replicas: [0]}}`,
+}
+
+// manifest is a base with a change merged in, field by field.
+func manifest(kind string, changes ...string) *unstructured.Unstructured {
+	GinkgoHelper()
+	content := map[string]any{}
+	for _, text := range append([]string{bases[kind]}, changes...) {
+		change := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(text), &change)).To(Succeed(), text)
+		merge(content, change)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetAPIVersion("heartwood.dev/v1alpha1")
+	object.SetKind(kind)
+	object.SetNamespace(namespace)
+	return object
+}
+
+// merge lays change over to; null removes a field.
+func merge(to, change map[string]any) {
+	for name, value := range change {
+		inner, isMap := value.(map[string]any)
+		before, wasMap := to[name].(map[string]any)
+		switch {
+		case value == nil:
+			delete(to, name)
+		case isMap && wasMap:
+			before = maps.Clone(before)
+			merge(before, inner)
+			to[name] = before
+		default:
+			to[name] = value
+		}
+	}
+}
+
+func create(object *unstructured.Unstructured) error {
+	return api.Create(context.Background(), object, client.DryRunAll)
+}
+
+// refusal expects that err names the field first and says the rule's message.
+func refusal(err error, field, message string) {
+	GinkgoHelper()
+	Expect(err).To(HaveOccurred())
+	Expect(err.Error()).To(ContainSubstring(field+": "), "the field path")
+	Expect(err.Error()).To(ContainSubstring(message), "what to do")
+	said[message] = true
+}
+
+var _ = Describe("every rule", Ordered, ContinueOnFailure, func() {
+	DescribeTable("refuses when it is made",
+		func(kind, change, field, message string) { refusal(create(manifest(kind, change)), field, message) },
+		creations(),
+	)
+	DescribeTable("refuses a change",
+		func(kind, before, after, field, message string) {
+			object := manifest(kind, before)
+			Expect(api.Create(context.Background(), object)).To(Succeed())
+			DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
+			changed := manifest(kind, before, after)
+			changed.SetResourceVersion(object.GetResourceVersion())
+			refusal(api.Update(context.Background(), changed, client.DryRunAll), field, message)
+		},
+		changes(),
+	)
+	It("guards the epochs of a Partition's status", func() {
+		object := manifest("Partition")
+		Expect(api.Create(context.Background(), object)).To(Succeed())
+		DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
+		Expect(object.Object["status"]).To(Equal(map[string]any{"leader": int64(-1), "leaderEpoch": int64(0)}),
+			"a Partition begins without a leader, and not with broker 0")
+
+		merge(object.Object, map[string]any{"status": map[string]any{"leader": int64(0), "leaderEpoch": int64(3)}})
+		Expect(api.Status().Update(context.Background(), object)).To(Succeed())
+		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(2)}})
+		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
+			"status.leaderEpoch", "leaderEpoch must not go back: read the Partition again")
+		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(3), "servingEpoch": int64(4)}})
+		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
+			"status.servingEpoch", "servingEpoch must not be ahead of leaderEpoch: read the Partition again")
+	})
+	DescribeTable("takes what is right",
+		func(kind, change string) { Expect(create(manifest(kind, change))).To(Succeed()) },
+		accepted(),
+	)
+	It("is tried here", func() {
+		for _, message := range ruleMessages() {
+			Expect(said).To(HaveKey(message), "no spec provokes this rule")
+		}
+	})
+})
+
+// ruleMessages are the messages of all CEL rules of the CRDs.
+func ruleMessages() []string {
+	GinkgoHelper()
+	files, err := filepath.Glob("../../config/crd/*.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).To(HaveLen(3))
+	var messages []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(yaml.Unmarshal(content, crd)).To(Succeed())
+		collect(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &messages)
+	}
+	Expect(len(messages)).To(BeNumerically(">", 30), "the rules were not found")
+	return messages
+}
+
+func collect(schema *apiextensionsv1.JSONSchemaProps, messages *[]string) {
+	for _, rule := range schema.XValidations {
+		Expect(strings.TrimSpace(rule.Message)).NotTo(BeEmpty(), "rule %q says nothing", rule.Rule)
+		*messages = append(*messages, rule.Message)
+	}
+	for _, property := range schema.Properties {
+		collect(&property, messages)
+	}
+}
