@@ -1,28 +1,168 @@
 package manifest
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
 // Set is what a folder of manifests says.
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
-	Topics  []*v1alpha1.Topic    // sorted by name
+	Topics  []*v1alpha1.Topic    // sorted by the name clients use
 }
 
 // Error is one fault of one manifest. Error() begins with the field path, then says what the API server would say, then where.
 type Error struct {
-	File     string
-	Resource string // Kind/name
+	File     string // empty for CheckUpdate, which has no file
+	Resource string // Kind/name; empty when the file cannot be read so far
 	Message  string // as the API server gives it: "spec.compression.level: Invalid value: 30: ..."
 }
 
-func (e *Error) Error() string { panic("unwritten") }
+func (e *Error) Error() string {
+	where := strings.TrimSpace(e.File + " " + e.Resource)
+	if where == "" {
+		return e.Message
+	}
+	return e.Message + " (" + where + ")"
+}
 
 // Load reads files and folders (*.yaml, *.yml, *.json; several documents a file), applies the CRDs' defaults and checks
 // every object as the API server would: unknown fields, schema, CEL rules. Other kinds are skipped. All faults come
 // joined (errors.Join), each an *Error.
-func Load(paths []string) (*Set, error) { panic("unwritten") }
+func Load(paths []string) (*Set, error) {
+	l := loader{set: &Set{}, taken: map[string]*v1alpha1.Topic{}, files: map[any]string{}}
+	for _, path := range paths {
+		files, err := find(path)
+		if err != nil {
+			l.faults = append(l.faults, &Error{File: path, Message: err.Error()})
+		}
+		for _, file := range files {
+			l.load(file)
+		}
+	}
+	for _, topic := range l.set.Topics {
+		l.checkCluster(topic)
+	}
+	slices.SortFunc(l.set.Topics, func(a, b *v1alpha1.Topic) int { return cmp.Compare(a.KafkaName(), b.KafkaName()) })
+	if len(l.faults) > 0 {
+		return nil, errors.Join(l.faults...)
+	}
+	return l.set, nil
+}
 
-// CheckUpdate checks what old may not become (transition rules), as the API server would.
-func CheckUpdate(old, updated *v1alpha1.Topic) error { panic("unwritten") }
+// loader gathers a Set.
+type loader struct {
+	set    *Set
+	taken  map[string]*v1alpha1.Topic // by Kafka name
+	files  map[any]string             // by object
+	faults []error
+}
+
+func (l *loader) load(file string) {
+	objects, faults := read(file)
+	l.faults = append(l.faults, faults...)
+	for _, o := range objects {
+		l.add(o)
+	}
+}
+
+// add checks an object of ours and takes it into the set.
+func (l *loader) add(o object) {
+	apiVersion, kind := o.content["apiVersion"].(string), o.content["kind"].(string)
+	if group, _, _ := strings.Cut(apiVersion, "/"); group != v1alpha1.GroupVersion.Group {
+		return
+	}
+	switch {
+	case apiVersion != v1alpha1.GroupVersion.String(), kind != "LogCluster" && kind != "Topic" && kind != "Partition":
+		l.fault(o, fmt.Sprintf("kind: no matches for kind %q in version %q", kind, apiVersion))
+	case kind == "LogCluster":
+		cluster := &v1alpha1.LogCluster{}
+		if l.check(o, logClusterRules, cluster) {
+			l.files[cluster] = o.file
+			l.addCluster(o, cluster)
+		}
+	case kind == "Topic":
+		topic := &v1alpha1.Topic{}
+		if l.check(o, topicRules, topic) {
+			l.files[topic] = o.file
+			l.addTopic(o, topic)
+		}
+	}
+	// A Partition is the operator's own, and a manifest of one says nothing that dev could do.
+}
+
+// check runs the rules and, when they hold, converts the object. The conversion can fail on what a schema cannot say, such as
+// numbers beyond their type.
+func (l *loader) check(o object, load func() (*rules, error), into any) bool {
+	r, err := load()
+	if err != nil {
+		l.fault(o, "check manifest: "+err.Error())
+		return false
+	}
+	faults := r.create(o.content)
+	for _, text := range messages(faults) {
+		l.fault(o, text)
+	}
+	if len(faults) > 0 {
+		return false
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, into); err != nil {
+		l.fault(o, "spec: "+err.Error())
+		return false
+	}
+	return true
+}
+
+func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
+	if first := l.set.Cluster; first != nil {
+		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
+			"%s has the LogCluster %s already, and there can be one only", l.files[first], first.Name)).Error())
+		return
+	}
+	l.set.Cluster = cluster
+}
+
+func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
+	name := topic.KafkaName()
+	if first := l.taken[name]; first != nil {
+		path := field.NewPath("metadata", "name")
+		if topic.Spec.TopicName != "" {
+			path = field.NewPath("spec", "topicName")
+		}
+		l.fault(o, fmt.Sprintf("%s: the Topic %s in %s has this name", field.Duplicate(path, name), first.Name, l.files[first]))
+		return
+	}
+	l.taken[name] = topic
+	l.set.Topics = append(l.set.Topics, topic)
+}
+
+// checkCluster checks that a topic belongs to the cluster, when there is one: on Kubernetes it would wait for its own for ever.
+func (l *loader) checkCluster(topic *v1alpha1.Topic) {
+	cluster := l.set.Cluster
+	if cluster == nil {
+		return
+	}
+	at := object{l.files[topic], map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
+	switch {
+	case topic.Spec.Cluster != cluster.Name:
+		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
+			"the LogCluster of these manifests is %s: write its name", cluster.Name)).Error())
+	case topic.Namespace != cluster.Namespace:
+		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace, fmt.Sprintf(
+			"the LogCluster %s is in namespace %s: a Topic lives beside its LogCluster", cluster.Name, cluster.Namespace)).Error())
+	}
+}
+
+func (l *loader) fault(o object, message string) {
+	metadata, _ := o.content["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	l.faults = append(l.faults, &Error{File: o.file, Resource: fmt.Sprintf("%v/%s", o.content["kind"], name), Message: message})
+}

@@ -1,0 +1,112 @@
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// TestMessagesAreTheAPIServers sends what Load refuses, and what it takes, to a real API server: it must refuse and take the
+// same, with the same words.
+func TestMessagesAreTheAPIServers(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
+	}
+	client, err := dynamic.NewForConfig(envtest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(o object, dryRun ...string) error {
+		kind, _ := o.content["kind"].(string)
+		resource := v1alpha1.GroupVersion.WithResource(strings.ToLower(kind) + "s")
+		_, err := client.Resource(resource).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o.content},
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
+		return err
+	}
+	for _, o := range objectsOf(t, "testdata/refused/*.yaml") {
+		err := create(o, metav1.DryRunAll)
+		if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+			t.Errorf("%s: the API server says %v", o.file, err)
+			continue
+		}
+		for _, fault := range wanted(t, o.file) {
+			_, words, _ := strings.Cut(fault, ": ")
+			if !strings.HasPrefix(words, "unknown field") {
+				words = fault
+			}
+			if !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: we say\n%s\nthe API server says\n%v", o.file, words, err)
+			}
+		}
+	}
+	for _, o := range objectsOf(t, samples+"/*.yaml") {
+		if err := create(o); err != nil {
+			t.Errorf("%s: a sample is refused: %v", o.file, err)
+		}
+	}
+	t.Run("updates", func(t *testing.T) { updatesAsByTheAPIServer(t, client) })
+}
+
+// updatesAsByTheAPIServer changes the sample tickets in ways that CheckUpdate refuses.
+func updatesAsByTheAPIServer(t *testing.T, client dynamic.Interface) {
+	topics := client.Resource(v1alpha1.GroupVersion.WithResource("topics")).Namespace("default")
+	set, err := Load([]string{samples})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(set.Topics, func(topic *v1alpha1.Topic) bool { return topic.Name == "tickets" })
+	for name, change := range map[string]func(*v1alpha1.TopicSpec){
+		"shrink":      func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 },
+		"move":        func(spec *v1alpha1.TopicSpec) { spec.Cluster = "other" },
+		"rename":      func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Tickets" },
+		"wrong level": func(spec *v1alpha1.TopicSpec) { level := int32(99); spec.Compression.Level = &level },
+	} {
+		updated := set.Topics[at].DeepCopy()
+		change(&updated.Spec)
+		ours := CheckUpdate(set.Topics[at], updated)
+		after, err := content(updated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := topics.Get(t.Context(), "tickets", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live.Object["spec"] = after["spec"]
+		_, theirs := topics.Update(t.Context(), live, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if ours == nil || theirs == nil || !strings.Contains(theirs.Error(), strings.TrimSuffix(ours.Error(), " (Topic/tickets)")) {
+			t.Errorf("%s: we say\n%v\nthe API server says\n%v", name, ours, theirs)
+		}
+	}
+}
+
+func objectsOf(t *testing.T, pattern string) []object {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(pattern, files, err)
+	}
+	var all []object
+	for _, file := range files {
+		objects, faults := read(file)
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		for _, o := range objects {
+			if name, _, _ := unstructured.NestedString(o.content, "metadata", "name"); name != "" {
+				all = append(all, o) // the client itself refuses an object without a name
+			}
+		}
+	}
+	return all
+}

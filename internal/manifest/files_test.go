@@ -1,0 +1,141 @@
+package manifest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFilesOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b.yaml", "a.yml", "c.json", ".hidden.yaml", "notes.txt", "d.yaml~", "sub/e.yaml", "..data_1/f.yaml"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As a ConfigMap's volume has them: a link to a file behind another link.
+	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")), os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
+		os.Symlink("nowhere", filepath.Join(dir, "lost.yaml"))); err != nil {
+		t.Fatal(err)
+	}
+	files, err := find(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		files[i], _ = filepath.Rel(dir, files[i])
+	}
+	if diff := cmp.Diff([]string{"a.yml", "b.yaml", "c.json", "f.yaml"}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingManifests(t *testing.T) {
+	if _, err := find(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := find(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no manifests in folder") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	_, err := Load([]string{"no/such/path", "nor/this"})
+	if got := faults(err); len(got) != 2 || !strings.Contains(got[0], "no/such/path") {
+		t.Errorf("faults are %v", got)
+	}
+}
+
+// TestBadYAMLNamesItsLine: the line of the file, not of the document.
+func TestBadYAMLNamesItsLine(t *testing.T) {
+	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
+	for _, test := range []struct{ text, want string }{
+		{good + "---\n" + "a: b\n  c: d\n", "yaml: line 7: mapping values are not allowed in this context"},
+		{good + "---\n" + "a: 1\nb: 2\na: 3\n", `line 8: key "a" already set in map`},
+		{good + "--- # next\n" + "- a\n", "line 6: the document is no object"},
+		{good + "---\n" + "kind: Topic\n", "apiVersion: Required value: the object that begins at line 6 has none"},
+		{"{\"apiVersion\": ", "line 1"},
+		{"a: &a [*a]\n", "anchor 'a' value contains itself"},
+	} {
+		_, err := Load([]string{write(t, "bad.yaml", test.text)})
+		got := faults(err)
+		if len(got) != 1 || !strings.Contains(got[0], test.want) {
+			t.Errorf("%q:\n got %q\nwant %q", test.text, got, test.want)
+		}
+	}
+}
+
+// TestWhatIsNotOursIsSkipped, and a List is opened, as kubectl does.
+func TestWhatIsNotOursIsSkipped(t *testing.T) {
+	set, err := Load([]string{write(t, "mixed.yaml", `# only a comment
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: x}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: heartwood.dev/v1alpha1, kind: Topic, metadata: {name: in-list}, spec: {cluster: c}}
+- {apiVersion: apps/v1, kind: Deployment}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Partition
+---
+`), write(t, "t.json", `{"apiVersion": "heartwood.dev/v1alpha1", "kind": "Topic", "metadata": {"name": "json"}, "spec": {"cluster": "c"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, topic := range set.Topics {
+		names = append(names, topic.Name)
+	}
+	if diff := cmp.Diff([]string{"in-list", "json"}, names); diff != "" || set.Cluster != nil {
+		t.Errorf("topics (-want +got):\n%s", diff)
+	}
+}
+
+func TestAHugeFileIsNotRead(t *testing.T) {
+	file := write(t, "huge.yaml", "")
+	if err := os.Truncate(file, fileBytesMax+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load([]string{file}); err == nil || !strings.Contains(err.Error(), "at most 16777216 are read") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzParse: whatever a file holds, it is taken or refused, never a panic; a Topic that is taken holds what its type can.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(topicHead + "metadata: {name: a}\nspec: {cluster: c}\n---\n"))
+	f.Add([]byte(topicHead + "metadata: {name: a, labels: 3}\nspec: {cluster: c, partitions: 1e3, segment: {size: 5}}\n"))
+	f.Add([]byte("apiVersion: heartwood.dev/v1alpha1\nkind: LogCluster\nmetadata:\nspec: {resources: {limits: {cpu: []}}}\n"))
+	f.Add([]byte("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{},3]}"))
+	f.Add([]byte("--- x\n---\n- \n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		file := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		set, err := Load([]string{file})
+		if (set == nil) != (err != nil) {
+			t.Fatalf("set %v, error %v", set, err)
+		}
+		if err != nil && len(faults(err)) == 0 {
+			t.Fatalf("an error that is no *Error: %v", err)
+		}
+		if set != nil {
+			for _, topic := range set.Topics {
+				if topic.Spec.Partitions < 1 || topic.Spec.Cluster == "" || topic.Name == "" {
+					t.Fatalf("a topic was taken that the schema refuses: %+v", topic.Spec)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// CheckUpdate checks what old may not become (transition rules), as the API server would. The faults come joined, each an
+// *Error.
+func CheckUpdate(old, updated *v1alpha1.Topic) error {
+	r, err := topicRules()
+	if err != nil {
+		return fmt.Errorf("check manifest: %w", err)
+	}
+	before, err := content(old)
+	if err != nil {
+		return err
+	}
+	after, err := content(updated)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, text := range messages(r.update(before, after)) {
+		faults = append(faults, &Error{Resource: "Topic/" + updated.Name, Message: text})
+	}
+	return errors.Join(faults...)
+}
+
+// content is a topic as a manifest holds it, without what the API server adds.
+func content(topic *v1alpha1.Topic) (map[string]any, error) {
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topic)
+	if err != nil {
+		return nil, fmt.Errorf("convert topic %s: %w", topic.Name, err)
+	}
+	return map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Topic", "metadata": map[string]any{"name": topic.Name}, "spec": all["spec"],
+	}, nil
+}
