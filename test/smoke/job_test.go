@@ -86,7 +86,8 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: 1}
-	if err := traffic.Produce(t.Context(), producer(t, bootstrap), book, load); err != nil {
+	client := producer(t, bootstrap)
+	if err := traffic.Produce(t.Context(), client, book, load); err != nil {
 		t.Fatal(err)
 	}
 	waitForCleans(t, s)
@@ -95,6 +96,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 		t.Errorf("%d records were sent and %d are still there: nothing was compacted", book.Count(), held)
 	}
 	checkReport(t, s)
+	checkMetricsPage(t, s, client)
 
 	if code := p.stop(t, syscall.SIGINT); code != 0 {
 		t.Errorf("Ctrl-C ends it with code %d", code)

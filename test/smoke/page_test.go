@@ -1,0 +1,86 @@
+package smoke
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var update = flag.Bool("update", false, "write docs/metrics.md instead of comparing it")
+
+const (
+	pageFile  = "../../docs/metrics.md"
+	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+)
+
+// checkMetricsPage compares docs/metrics.md with what a process shows that has had some work.
+func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
+	t.Helper()
+	// An error, so that the metric of errors has a series.
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
+		t.Error("a topic of -7 partitions was made")
+	}
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intro, written, found := strings.Cut(string(page), tableHead)
+	if !found {
+		t.Fatalf("%s has no table of metrics", pageFile)
+	}
+	shown := table(s.metrics(t))
+	if *update {
+		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(shown, "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	rows := strings.SplitAfter(strings.TrimSuffix(written, "\n")+"\n", "\n")
+	for _, row := range shown {
+		if !slices.Contains(rows, row) {
+			t.Errorf("%s lacks the row, or has another of that name: %s", pageFile, row)
+		}
+	}
+	for _, row := range rows {
+		if row != "" && !slices.Contains(shown, row) {
+			t.Errorf("%s has a row that the binary does not show: %s", pageFile, row)
+		}
+	}
+	if t.Failed() {
+		t.Log("write the page anew: go test ./test/smoke -run Manifests -update")
+	}
+}
+
+// table gives a row for each metric of ours, sorted by name.
+func table(shown metrics) []string {
+	var rows []string
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		if !strings.HasPrefix(name, "heartwood_") {
+			continue
+		}
+		family := shown[name]
+		kind := strings.ToLower(dto.MetricType_name[int32(family.GetType())])
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels(family), ", "), family.GetHelp()))
+	}
+	return rows
+}
+
+// labels are the names of a family's labels. The broker's is left out: only dev has it.
+func labels(family *dto.MetricFamily) []string {
+	names := map[string]bool{}
+	for _, one := range family.GetMetric() {
+		for _, label := range one.GetLabel() {
+			names[label.GetName()] = true
+		}
+	}
+	delete(names, "broker")
+	return slices.Sorted(maps.Keys(names))
+}
