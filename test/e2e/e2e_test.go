@@ -21,8 +21,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logCluster is the one of config/samples; its Topics and that of testdata live there.
-const logCluster = "demo"
+// What config/samples and testdata hold: one LogCluster, and its Topics.
+const (
+	logCluster = "demo"
+	topics     = 4
+)
 
 func TestHeartwoodOnKubernetes(t *testing.T) {
 	image, clientImage := os.Getenv("IMAGE"), os.Getenv("CLIENT_IMAGE")
@@ -54,7 +57,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 
 func (w *world) samples(t *testing.T) {
 	w.kubectl(t, "apply", "-f", "config/samples", "-f", "test/e2e/testdata/ledger.yaml")
-	w.waitReady(t, 1, 2)
+	w.waitReady(t, 1, topics)
 	w.runClient(t, logCluster)
 }
 
@@ -143,7 +146,7 @@ func (w *world) brokerDeleted(t *testing.T) {
 	// Forced: the broker is killed, as by a node that fails.
 	w.kubectl(t, "delete", "pod", name, "--grace-period=0", "--force")
 	w.waitPod(t, name, &before)
-	w.waitReady(t, 1, 2)
+	w.waitReady(t, 1, topics)
 	w.waitAcknowledged(t, "ledger", 3000) // on all partitions, the ones of this broker included: their keys are in every round
 	w.mustAsk(t, "POST", "stop", "topic", "ledger")
 	w.checkKept(t, "ledger")
@@ -172,7 +175,7 @@ func (w *world) topicDeleted(t *testing.T) {
 	w.kubectl(t, "delete", "topic", topic.Name, "--timeout=120s")
 	w.waitGone(t, topic)
 	w.kubectl(t, "apply", "-f", "test/e2e/testdata/ledger.yaml")
-	w.waitReady(t, 1, 2)
+	w.waitReady(t, 1, topics)
 	w.checkKept(t, "ledger")
 	w.mustAsk(t, "POST", "produce", "topic", "ledger", "keys", "100", "rounds", "2")
 	w.checkKept(t, "ledger")
@@ -195,7 +198,7 @@ func (w *world) clusterDeleted(t *testing.T) {
 		t.Fatalf("volume claims were %v and are %v", before, after)
 	}
 	w.kubectl(t, "apply", "-f", "config/samples")
-	w.waitReady(t, 1, 2)
+	w.waitReady(t, 1, topics)
 	w.checkKept(t, "ledger")
 	w.checkKept(t, "tickets")
 }

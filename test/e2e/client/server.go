@@ -135,9 +135,5 @@ func (s *server) stop(r *http.Request, a *account) (int, error) {
 }
 
 func (s *server) check(r *http.Request, a *account) (int, error) {
-	read, err := traffic.ReadAll(r.Context(), s.bootstrap, r.FormValue("topic"))
-	if err != nil {
-		return 0, err
-	}
-	return len(read), a.book.Check(read)
+	return traffic.Kept(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
 }

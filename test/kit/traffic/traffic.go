@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/ledger"
@@ -79,48 +78,4 @@ func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load U
 		}
 	}
 	return handed.Load()
-}
-
-// ReadAll reads all partitions of a topic, from the beginning to where they end when it is called.
-//
-// It knows the end by the offset of the last record, which the cleaner never takes: it lies in the active segment.
-func ReadAll(ctx context.Context, bootstrap []string, topic string, opts ...kgo.Opt) ([]*kgo.Record, error) {
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	}, opts...)...)
-	if err != nil {
-		return nil, fmt.Errorf("make a consumer: %w", err)
-	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the end offsets of %s: %w", topic, err)
-	}
-	remaining := map[int32]int64{}
-	ends.Each(func(end kadm.ListedOffset) {
-		if end.Offset > 0 {
-			remaining[end.Partition] = end.Offset
-		}
-	})
-	return readUntil(ctx, client, remaining)
-}
-
-func readUntil(ctx context.Context, client *kgo.Client, remaining map[int32]int64) ([]*kgo.Record, error) {
-	var read []*kgo.Record
-	for len(remaining) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return nil, fmt.Errorf("read to the ends %v: %w", remaining, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			read = append(read, r)
-			if end, ok := remaining[r.Partition]; ok && r.Offset+1 >= end {
-				delete(remaining, r.Partition)
-			}
-		})
-	}
-	return read, nil
 }

@@ -1,0 +1,86 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/ledger"
+)
+
+// fenceKey is the key of the records that mark an end.
+const fenceKey = "traffic-fence"
+
+// ReadAll reads all partitions of a topic, from the beginning to where they end when it is called.
+//
+// The end offset does not tell a reader that it is there: the last records before it may have been cleaned away. So it writes a
+// fence into each partition and reads up to that, and leaves all fences out of what it returns.
+func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Record, error) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make a consumer: %w", err)
+	}
+	defer client.Close()
+	fences, err := fence(ctx, client, topic)
+	if err != nil {
+		return nil, err
+	}
+	return readUntil(ctx, client, fences)
+}
+
+// fence writes a record into each partition and returns their offsets, by partition.
+func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int64, error) {
+	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	if err == nil {
+		err = topics.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions of %s: %w", topic, err)
+	}
+	var records []*kgo.Record
+	for partition := range topics[topic].Partitions {
+		records = append(records, &kgo.Record{Topic: topic, Partition: partition, Key: []byte(fenceKey), Value: []byte("here")})
+	}
+	fences := map[int32]int64{}
+	for _, result := range client.ProduceSync(ctx, records...) {
+		if result.Err != nil {
+			return nil, fmt.Errorf("write a fence into partition %d of %s: %w", result.Record.Partition, topic, result.Err)
+		}
+		fences[result.Record.Partition] = result.Record.Offset
+	}
+	return fences, nil
+}
+
+// readUntil reads until it has passed every fence.
+func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) ([]*kgo.Record, error) {
+	var read []*kgo.Record
+	for len(fences) > 0 {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, fmt.Errorf("read to the fences %v: %w", fences, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if fence, ok := fences[r.Partition]; ok && r.Offset >= fence {
+				delete(fences, r.Partition)
+			}
+			if string(r.Key) != fenceKey {
+				read = append(read, r)
+			}
+		})
+	}
+	return read, nil
+}
+
+// Kept reads a topic whole and compares it with what was promised. It returns how many records the topic holds.
+func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int, error) {
+	read, err := ReadAll(ctx, bootstrap, topic)
+	if err != nil {
+		return 0, err
+	}
+	return len(read), book.Check(read)
+}
