@@ -35,6 +35,7 @@ type Options struct {
 	Advertise string // host:port that clients are told; default: the listener's own address
 	Rack      string
 	Metadata  Metadata
+	FS        vfs.FS                // of DataDir; default: the operating system's
 	Registry  prometheus.Registerer // may be nil
 	Logger    *slog.Logger          // default: none
 }
@@ -60,6 +61,7 @@ type Broker struct {
 	newest   atomic.Pointer[metadata.Image] // to be applied
 	news     chan struct{}                  // holds one: newest was set
 	applied  chan struct{}                  // closed with the first image
+	serving  chan struct{}                  // closed once requests are taken
 	notReady atomic.Pointer[error]          // nil: ready
 
 	close sync.Once
@@ -68,11 +70,14 @@ type Broker struct {
 // New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A Broker that is not Run must be
 // closed.
 func New(opts Options) (*Broker, error) {
-	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{})}
+	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{}), serving: make(chan struct{})}
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)
 	}
 	b.logger = b.logger.With("broker", opts.NodeID)
+	if b.opts.FS == nil {
+		b.opts.FS = vfs.OS{}
+	}
 	b.notReady.Store(&errNoImage)
 	b.image.Store(metadata.NewImage("", metadata.CleanerBudget{}, nil, nil))
 	if err := b.open(); err != nil {
@@ -83,12 +88,11 @@ func New(opts Options) (*Broker, error) {
 
 // open opens what can fail, and wires the rest. What was opened before a failure is Close's to close.
 func (b *Broker) open() (err error) {
-	fsys := vfs.OS{}
-	b.store, err = logstore.Open(logstore.Options{FS: fsys, Dir: b.opts.DataDir, Logger: b.logger, Failed: b.logFailed})
+	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir, Logger: b.logger, Failed: b.logFailed})
 	if err != nil {
 		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
 	}
-	ids, err := OpenProducerIDs(fsys, b.opts.DataDir, b.opts.NodeID, time.Now)
+	ids, err := OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID, time.Now)
 	if err != nil {
 		return err
 	}
@@ -178,6 +182,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
 	b.notReady.Store(nil)
+	close(b.serving)
 	b.logger.Info("broker serves", "address", b.Addr())
 	select {
 	case <-server.done:

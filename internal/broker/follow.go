@@ -67,6 +67,11 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	default:
 		close(b.applied)
 	}
+	select {
+	case <-b.serving: // the cluster must not hear of it earlier
+	case <-ctx.Done():
+		return nil
+	}
 	if err := b.opts.Metadata.Serving(ctx, b.opts.NodeID, served); err != nil {
 		return err
 	}

@@ -1,0 +1,346 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// cluster is one broker over TCP and a real disk, with the topic tickets.
+type cluster struct {
+	t        *testing.T
+	dir      string
+	fsys     vfs.FS
+	metadata *local.Store
+
+	*Broker
+	registry *prometheus.Registry
+	stop     func() error
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), fsys: vfs.OS{}}
+	var err error
+	if c.metadata, err = local.Open(c.fsys, filepath.Join(c.dir, "metadata.json")); err != nil {
+		t.Fatal(err)
+	}
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
+	if err := c.metadata.Sync(nil, 1, []*v1alpha1.Topic{topic}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) options() Options {
+	return Options{
+		DataDir: filepath.Join(c.dir, "broker-0"), Listen: "127.0.0.1:0", Metadata: c.metadata, FS: c.fsys,
+		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	}
+}
+
+// start runs the broker and waits until it serves. It is stopped at the test's end, unless the test does.
+func (c *cluster) start() {
+	c.t.Helper()
+	c.registry = prometheus.NewPedanticRegistry()
+	opts := c.options()
+	opts.Registry = c.registry
+	b, err := New(opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.Broker = b
+	ctx, cancel := context.WithCancel(context.Background())
+	running := start(func() error { return b.Run(ctx) })
+	stopped := false
+	c.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		<-running.done
+		return running.err
+	}
+	c.t.Cleanup(func() {
+		if err := c.stop(); err != nil {
+			c.t.Errorf("stop: %v", err)
+		}
+	})
+	if err := c.metadata.AwaitServing(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
+	c.t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.DefaultProduceTopic("tickets")}, opts...)...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	return client
+}
+
+// produce sends values with acks=all and idempotence, franz-go's defaults.
+func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
+	c.t.Helper()
+	var records []*kgo.Record
+	for i := range count {
+		records = append(records, &kgo.Record{Key: fmt.Appendf(nil, "key-%d", i), Value: fmt.Appendf(nil, "%s-%d", prefix, i)})
+	}
+	if err := client.ProduceSync(c.t.Context(), records...).FirstErr(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// consume reads from the beginning until it has count records, and returns their values.
+func (c *cluster) consume(count int) map[string]bool {
+	c.t.Helper()
+	client := c.client(kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	values := map[string]bool{}
+	for len(values) < count {
+		fetches := client.PollFetches(c.t.Context())
+		if err := fetches.Err(); err != nil {
+			c.t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { values[string(r.Value)] = true })
+	}
+	return values
+}
+
+// TestNothingIsLostOverAStop: produce with acks=all and idempotence, read from the beginning, stop in order, start again.
+func TestNothingIsLostOverAStop(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	c.produce(c.client(), "first", 1000)
+	c.consume(1000)
+	if err := c.stop(); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	c.start()
+	c.consume(1000)
+	c.produce(c.client(), "second", 1000)
+	values := c.consume(2000)
+	for i := range 1000 {
+		if !values[fmt.Sprintf("first-%d", i)] || !values[fmt.Sprintf("second-%d", i)] {
+			t.Fatalf("record %d is missing", i)
+		}
+	}
+}
+
+// TestLongPollWakesAndStopEndsIt: the client's wait is an hour, so only an append, and then the shutdown, can end it.
+func TestLongPollWakesAndStopEndsIt(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	consumer := c.client(kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Hour))
+	polled := make(chan int)
+	go func() { polled <- len(consumer.PollFetches(t.Context()).Records()) }()
+	awaitPending(t, c, 1)
+	producer := c.client()
+	c.produce(producer, "x", 1)
+	if count := <-polled; count != 1 {
+		t.Errorf("polled %d records", count)
+	}
+	awaitPending(t, c, 1) // the client asks for more at once
+	if err := c.stop(); err != nil {
+		t.Errorf("stop with a request that waits: %v", err)
+	}
+}
+
+// awaitPending waits until so many fetches wait in the purgatory.
+func awaitPending(t *testing.T, c *cluster, count float64) {
+	t.Helper()
+	for gauge(t, c.registry, "heartwood_purgatory_pending", "operation", "fetch") < count {
+		if t.Context().Err() != nil {
+			t.Fatal("no fetch came to wait")
+		}
+	}
+}
+
+// gauge returns the sum of a metric's series that have a label.
+func gauge(t *testing.T, registry *prometheus.Registry, name, label, value string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				if family.GetName() == name && pair.GetName() == label && pair.GetValue() == value {
+					sum += metric.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+func TestReportAndMetricsSayTheSame(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	if err := c.Ready(); err != nil {
+		t.Errorf("serves, and is not ready: %v", err)
+	}
+	c.produce(c.client(), "x", 10)
+	rows := c.Report()
+	if len(rows) != 2 || rows[0].Partition != 0 || rows[1].Partition != 1 {
+		t.Fatalf("rows %+v", rows)
+	}
+	records := rows[0].LogEndOffset + rows[1].LogEndOffset
+	if records != 10 || rows[0].Topic != "tickets" || !rows[0].Leader || rows[0].Segments != 1 {
+		t.Errorf("rows %+v", rows)
+	}
+	for name, want := range map[string]float64{
+		"heartwood_partition_leader": 2, "heartwood_partition_offline": 0, "heartwood_partition_under_replicated": 0,
+		"heartwood_log_end_offset": float64(records),
+	} {
+		if got := gauge(t, c.registry, name, "topic", "tickets"); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if c.Ready() == nil {
+		t.Error("ready after its stop")
+	}
+}
+
+// TestFullDisk: the produce fails with a storage error, the process stays up, what was acknowledged stays and can be read, and
+// once there is room the partition goes on.
+func TestFullDisk(t *testing.T) {
+	c := newCluster(t)
+	disk := vfs.NewFault(vfs.OS{})
+	c.fsys = disk
+	c.start()
+	c.produce(c.client(), "before", 100)
+	disk.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC, WriteBytes: 10, Times: 1})
+	client := c.once()
+	if err := produceOnce(t, client, "lost"); !errors.Is(err, kerr.KafkaStorageError) {
+		t.Errorf("produce on a full disk: %v", err)
+	}
+	if err := produceOnce(t, client, "after"); err != nil {
+		t.Errorf("once there is room: %v", err)
+	}
+	if values := c.consume(101); values["lost"] || !values["after"] {
+		t.Error("the records read are not those acknowledged")
+	}
+}
+
+// TestFailedDisk: after a sync that failed nobody knows what is on the disk. The partition goes offline and says so, the process
+// and the other partition stay up, and reads go on.
+func TestFailedDisk(t *testing.T) {
+	c := newCluster(t)
+	disk := vfs.NewFault(vfs.OS{})
+	c.fsys = disk
+	c.start()
+	c.produce(c.client(), "before", 100)
+	disk.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: syscall.EIO, Times: 1})
+	client := c.once()
+	acknowledged := 0
+	for ; ; acknowledged++ { // the sync comes with the next flush
+		err := produceOnce(t, client, fmt.Sprint(acknowledged))
+		if errors.Is(err, kerr.KafkaStorageError) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.consume(100 + acknowledged)
+	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic", "tickets"); offline != 1 {
+		t.Errorf("partition_offline is %v", offline)
+	}
+	if err := c.stop(); err == nil {
+		t.Error("the stop was clean, with a log that failed")
+	}
+	c.fsys = vfs.OS{}
+	c.start()
+	c.consume(100 + acknowledged)
+}
+
+// once is a client that tries once, on partition 0.
+func (c *cluster) once() *kgo.Client {
+	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+}
+
+func produceOnce(t *testing.T, client *kgo.Client, value string) error {
+	return client.ProduceSync(t.Context(), &kgo.Record{Value: []byte(value)}).FirstErr()
+}
+
+func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	second := c.options()
+	if _, err := New(second); !errors.Is(err, vfs.ErrLocked) || !strings.Contains(err.Error(), second.DataDir) {
+		t.Errorf("second broker on one directory: %v", err)
+	}
+	second.DataDir = filepath.Join(c.dir, "other")
+	for name, change := range map[string]func(*Options){
+		"port in use":      func(o *Options) { o.Listen = c.Addr() },
+		"bad address":      func(o *Options) { o.Listen = "nonsense" },
+		"bad advertise":    func(o *Options) { o.Advertise = "no-port" },
+		"advertise port 0": func(o *Options) { o.Advertise = "host:0" },
+		"negative node id": func(o *Options) { o.NodeID = -1 },
+		"large node id":    func(o *Options) { o.NodeID = 1 << 20 },
+	} {
+		opts := second
+		change(&opts)
+		if b, err := New(opts); err == nil {
+			t.Errorf("%s: taken", name)
+			_ = b.Close()
+		}
+	}
+	b, err := New(second) // nothing of the failed starts holds the directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// noMetadata is a metadata store that cannot go on.
+type noMetadata struct{ Metadata }
+
+var errNoMetadata = errors.New("no metadata")
+
+func (noMetadata) Run(context.Context, metadata.Broker, func(*metadata.Image)) error {
+	return errNoMetadata
+}
+
+func TestRunEndsWithoutMetadata(t *testing.T) {
+	c := newCluster(t)
+	opts := c.options()
+	opts.Metadata = noMetadata{}
+	b, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Ready(); err == nil {
+		t.Error("ready before its first image")
+	}
+	if err := b.Run(t.Context()); !errors.Is(err, errNoMetadata) {
+		t.Errorf("run: %v", err)
+	}
+	c.start() // the directory is free again
+}
