@@ -17,7 +17,7 @@ module := heartwood.dev/heartwood
 LDFLAGS := -s -w -X $(module)/internal/version.version=$(VERSION) -X $(module)/internal/version.commit=$(COMMIT)
 
 # Packages in which something runs at once: only there can -race find anything, and it costs four times the time.
-racy = $(shell grep -rlE --include='*.go' '^\s+go [a-zA-Z_]' internal controllers | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
+racy = $(shell grep -rlE --include='*.go' '^\s+go [a-zA-Z_]|\.Go\b' internal controllers | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 # etcd and kube-apiserver for envtest; built once, and cached outside the tree, where the caller names none.
 assets = "$${KUBEBUILDER_ASSETS:-$$(hack/kubetools/assets.sh)}"
 
