@@ -38,7 +38,8 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		}
 	}
 	s.view.Store(next)
-	// Roles have changed, and are visible: requests that wait under the old ones look again.
+	s.metrics.forgetTopics(old, next.partitions)
+	// Requests that wait under the old roles look again. Not earlier: what they then read is of the new view.
 	for id := range old {
 		s.notify(id)
 	}
@@ -70,7 +71,6 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	for id, p := range old {
 		if topic, ok := wanted[id]; !ok || topic != p.topic {
 			p.role.Store(&role{epoch: p.role.Load().epoch, refusal: (&view{image: img}).missing(id)})
-			s.notify(id)
 		}
 	}
 	var faults []error
@@ -98,7 +98,7 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 func (s *Set) take(old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
-		p = &partition{id: a.id, topic: a.topic.ID}
+		p = &partition{id: a.id, topic: a.topic.ID, traffic: s.metrics.of(a.id.Topic)}
 	}
 	before := p.role.Load()
 	r := &role{

@@ -43,7 +43,7 @@ type FetchResult struct {
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	results, positions, enough := s.read(req)
 	if enough || req.Wait <= 0 || len(req.Partitions) == 0 {
-		return results
+		return handOver(results, positions)
 	}
 	op := &delayedFetch{req: req, positions: positions, done: make(chan struct{})}
 	keys := make([]PartitionID, len(req.Partitions))
@@ -58,7 +58,17 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 		waiting.Cancel()
 		<-op.done
 	}
-	results, _, _ = s.read(req)
+	results, positions, _ = s.read(req)
+	return handOver(results, positions)
+}
+
+// handOver counts what goes out.
+func handOver(results []FetchResult, positions []position) []FetchResult {
+	for _, at := range positions {
+		if at.bytes > 0 {
+			at.partition.fetchedBytes.Add(float64(at.bytes))
+		}
+	}
 	return results
 }
 

@@ -16,6 +16,7 @@ type partition struct {
 	topic metadata.ID
 	log   *logstore.Log        // nil when it could not be opened
 	role  atomic.Pointer[role] // never nil once Apply returned
+	traffic
 }
 
 // role is this broker's part in a partition from one image to the next. It is immutable.

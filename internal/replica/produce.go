@@ -78,6 +78,10 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 	if err != nil {
 		return nil, nil, err
 	}
+	if !result.Appended.Duplicate {
+		p.producedBytes.Add(float64(len(batch.Batch)))
+		p.producedRecords.Add(float64(result.Appended.LastOffset - result.Appended.BaseOffset + 1))
+	}
 	if p.advance() {
 		s.notify(batch.ID)
 	}

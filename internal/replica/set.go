@@ -32,6 +32,7 @@ type Set struct {
 	node     int32
 	store    *logstore.Store
 	logger   *slog.Logger
+	metrics  *metrics
 	view     atomic.Pointer[view]
 	produces *timer.Purgatory[PartitionID]
 	fetches  *timer.Purgatory[PartitionID]
@@ -47,7 +48,7 @@ type view struct {
 type Options struct {
 	NodeID   int32
 	Store    *logstore.Store
-	Registry prometheus.Registerer // of the purgatories' metrics; may be nil
+	Registry prometheus.Registerer // of its and the purgatories' metrics; may be nil
 	Logger   *slog.Logger          // default: none
 }
 
@@ -57,6 +58,7 @@ func NewSet(opts Options) *Set {
 		node:     opts.NodeID,
 		store:    opts.Store,
 		logger:   opts.Logger,
+		metrics:  newMetrics(opts.Registry),
 		produces: timer.NewPurgatory[PartitionID](timer.Options{Operation: "produce", Registry: opts.Registry}),
 		fetches:  timer.NewPurgatory[PartitionID](timer.Options{Operation: "fetch", Registry: opts.Registry}),
 	}
