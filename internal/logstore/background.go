@@ -9,7 +9,7 @@ import (
 const (
 	// retentionInterval is how often retention looks, and producers expire. Kafka takes five minutes; consumers of old data that
 	// is produced again need some time before it is gone.
-	retentionInterval = time.Minute
+	retentionInterval    = time.Minute
 	flushIntervalDefault = time.Second
 )
 
