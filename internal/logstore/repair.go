@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -38,7 +39,26 @@ func repairDirectory(fsys vfs.FS, dir string) ([]int64, error) {
 	if err == nil && orphans > 0 {
 		err = fsys.SyncDir(dir)
 	}
+	if err == nil {
+		err = removeTemporary(fsys, dir)
+	}
 	return bases, err
+}
+
+// removeTemporary removes what vfs.WriteFileAtomic did not get to rename.
+func removeTemporary(fsys vfs.FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list temporary files: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) && !entry.IsDir() {
+			if err := fsys.Remove(filepath.Join(dir, entry.Name())); err != nil {
+				return fmt.Errorf("remove a temporary file: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: .cleaned files are

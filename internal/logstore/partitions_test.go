@@ -1,0 +1,330 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func directories(t testing.TB, fsys vfs.FS) []string {
+	t.Helper()
+	entries, err := fsys.ReadDir(dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+func TestCreateReturnsTheLogThatIsThere(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(nil))
+	if again := createLog(t, store, settings(nil)); again != log {
+		t.Error("another log")
+	}
+	if _, err := store.Create(partition, topicTwo, settings(nil), true); !errors.Is(err, ErrOtherTopic) {
+		t.Errorf("another topic id: %v", err)
+	}
+	if log.TopicID() != topicOne || !log.Retain() {
+		t.Errorf("topic %v, retain %t", log.TopicID(), log.Retain())
+	}
+}
+
+func TestTopicAndPolicyOutliveARestart(t *testing.T) {
+	for _, retain := range []bool{true, false} {
+		fsys := vfs.NewMem()
+		store := openStore(t, fsys)
+		if _, err := store.Create(partition, topicTwo, settings(nil), retain); err != nil {
+			t.Fatal(err)
+		}
+		log := openStore(t, fsys.CrashClone()).Log(partition)
+		if log == nil || log.TopicID() != topicTwo || log.Retain() != retain {
+			t.Errorf("retain %t: after a crash %+v", retain, log)
+		}
+	}
+}
+
+func TestAReleasedLogIsDeleted(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	fill(t, createLog(t, store, settings(nil)), 20)
+	if err := store.Release(partition, false); err != nil {
+		t.Fatal(err)
+	}
+	if store.Log(partition) != nil {
+		t.Error("the log is still listed")
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = openStore(t, fsys)
+	store.deleteDoomed()
+	if names := directories(t, fsys); len(names) > 0 {
+		t.Errorf("left: %v", names)
+	}
+	log := createLog(t, store, settings(nil))
+	if log.LogEnd() != 0 || log.HighWatermark() != 0 {
+		t.Errorf("a new log of the same name begins at %d", log.LogEnd())
+	}
+}
+
+func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 20)
+	if err := log.setFirstDirty(10); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	want := "tickets-0.01000000000000000000000000000000-retained"
+	if names := directories(t, fsys); !slices.Equal(names, []string{want}) {
+		t.Errorf("directories %v", names)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	store = openStore(t, fsys)
+	if logs := store.Logs(); len(logs) > 0 {
+		t.Errorf("a retained log was opened: %v", logs[0].ID())
+	}
+	log, err := store.Create(partition, topicTwo, settings(nil), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 20)) {
+		t.Errorf("read %v", got)
+	}
+	if log.TopicID() != topicTwo || log.HighWatermark() != 20 || log.saved().firstDirty != 10 {
+		t.Errorf("topic %v, %+v", log.TopicID(), log.saved())
+	}
+	store.tick(epoch0, false)
+	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(), retainedFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file retained is still there: %v", err)
+	}
+}
+
+func TestOfSeveralRetainedLogsTheNewestIsTakenUp(t *testing.T) {
+	synctest.Test(t, testNewestIsTakenUp)
+}
+
+func testNewestIsTakenUp(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 3)
+	if err := store.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	old := directories(t, fsys)[0]
+	hidden := filepath.Join(dataDir, "hidden")
+	if err := fsys.Rename(filepath.Join(dataDir, old), hidden); err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Create(partition, topicTwo, settings(nil), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, 5)
+	time.Sleep(time.Millisecond)
+	if err := store.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Rename(hidden, filepath.Join(dataDir, old)); err != nil {
+		t.Fatal(err)
+	}
+	log, err = store.Create(partition, TopicID{3}, settings(nil), true)
+	if err != nil || log.LogEnd() != 5 {
+		t.Errorf("log end %d, %v", log.LogEnd(), err)
+	}
+}
+
+func TestASliceOutlivesTheRelease(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 5)
+	slice, err := log.Read(0, 5, 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(partition, false); err != nil {
+		t.Fatal(err)
+	}
+	store.deleteDoomed()
+	if got := len(batchesOf(t, slice)); got != 5 {
+		t.Errorf("%d batches", got)
+	}
+	slice.Release()
+	if _, err := log.Read(0, 5, 1<<20, true); !errors.Is(err, ErrClosed) {
+		t.Errorf("a read after the release: %v", err)
+	}
+	if _, err := log.Append(keyed(t, "k"), epoch0); !errors.Is(err, ErrClosed) {
+		t.Errorf("an append after the release: %v", err)
+	}
+}
+
+// randomID is the tag of a directory that is to be deleted.
+var randomID = regexp.MustCompile(`\.[0-9a-f]{32}-delete`)
+
+func TestReleaseTraces(t *testing.T) {
+	for _, retain := range []bool{false, true} {
+		trace := vfs.NewTrace(vfs.NewMem(), dataDir)
+		store := openStore(t, trace)
+		fill(t, createLog(t, store, settings(nil)), 5)
+		store.tick(epoch0, false)
+		close(store.stop)
+		<-store.done // what the background does is noted in its place below
+		trace.Take()
+		if err := store.Release(partition, retain); err != nil {
+			t.Fatal(err)
+		}
+		got := trace.Take() + "-- background\n"
+		store.deleteDoomed()
+		got += trace.Take()
+		if retain {
+			if _, err := store.Create(partition, topicTwo, settings(nil), true); err != nil {
+				t.Fatal(err)
+			}
+			got += "-- taken up again\n" + trace.Take()
+			store.tick(epoch0, false)
+			got += "-- next checkpoints\n" + trace.Take()
+		}
+		golden(t, fmt.Sprintf("release-retain-%t.trace", retain), sizes.ReplaceAllString(randomID.ReplaceAllString(got, ".<id>-delete"), "0+<n>"))
+		store.stop, store.done = make(chan struct{}), make(chan struct{})
+		go store.run()
+	}
+}
+
+// sizes of small text files, which hold times and ids.
+var sizes = regexp.MustCompile(`0\+\d+`)
+
+// A crash at any step of Release and of Create behind it: the log is there, or put aside, or gone for good; never a part of it.
+func TestCrashAtEveryStepOfRelease(t *testing.T) {
+	for _, retain := range []bool{false, true} {
+		for step := 0; ; step++ {
+			mem := vfs.NewMem()
+			fault := vfs.NewFault(mem)
+			store := openStore(t, fault)
+			log := createLog(t, store, settings(nil))
+			fill(t, log, 25)
+			store.tick(epoch0, false)
+			fault.Inject(vfs.Rule{Skip: step})
+			err := store.Release(partition, retain)
+			if err == nil && retain {
+				_, err = store.Create(partition, topicTwo, settings(nil), true)
+			}
+			if err == nil {
+				store.tick(epoch0, false)
+				store.deleteDoomed()
+			}
+			over := err == nil && !dead(fault)
+			for seed := range uint64(4) {
+				checkReleased(t, crash(mem, seed), retain, fmt.Sprintf("retain %t, step %d, seed %d", retain, step, seed))
+			}
+			fault.Clear()
+			if over {
+				break
+			}
+			if step > 500 {
+				t.Fatal("never over")
+			}
+		}
+	}
+}
+
+// dead tells whether the machine is dead by now.
+func dead(fault *vfs.Fault) bool {
+	_, err := fault.Stat(dataDir)
+	return err != nil
+}
+
+func checkReleased(t *testing.T, crashed *vfs.Mem, retain bool, what string) {
+	t.Helper()
+	store := openStore(t, crashed)
+	defer store.Close()
+	if causes := store.Offline(); len(causes) > 0 {
+		t.Fatalf("%s: offline: %v", what, causes)
+	}
+	log := store.Log(partition)
+	if log == nil {
+		var err error
+		if log, err = store.Create(partition, topicTwo, settings(nil), true); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if !retain && log.LogEnd() == 0 {
+			return
+		}
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 25)) {
+		t.Fatalf("%s: read %v", what, got)
+	}
+	if log.TopicID() != topicOne && log.TopicID() != topicTwo {
+		t.Fatalf("%s: topic id %v", what, log.TopicID())
+	}
+}
+
+func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	bad := PartitionID{"bad", 0}
+	fill(t, createLog(t, store, settings(nil)), 5)
+	if _, err := store.Create(bad, topicOne, settings(nil), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", partitionFile), []byte("version: 9\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time round its checkpoints must still be there
+		store = openStore(t, fsys)
+		if got := readKeys(t, store.Log(partition), 0); len(got) != 5 {
+			t.Errorf("read %v", got)
+		}
+		if err := store.Offline()[bad]; !errors.Is(err, ErrStorage) || !errors.Is(err, errMeta) {
+			t.Errorf("offline: %v", err)
+		}
+		if _, err := store.Create(bad, topicOne, settings(nil), true); !errors.Is(err, ErrStorage) {
+			t.Errorf("create of an offline log: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		content, err := fsys.ReadFile(filepath.Join(dataDir, recoveryPointFile))
+		if err != nil || !strings.Contains(string(content), "bad 0 0\n") {
+			t.Errorf("%q, %v", content, err)
+		}
+	}
+	if _, err := fsys.Stat(filepath.Join(dataDir, "lost+found")); err != nil {
+		t.Errorf("an unknown directory was touched: %v", err)
+	}
+}
+
+func TestASecondStoreIsRefused(t *testing.T) {
+	fsys := vfs.NewMem()
+	openStore(t, fsys)
+	if _, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet()}); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,299 @@
+package logstore
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs (run with -update if that is meant); got\n%s", file, got)
+	}
+}
+
+// swapLog is a log of 50 records in 5 segments of 10, all but the last of which may be replaced.
+func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
+	t.Helper()
+	store := openStore(t, fsys)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 50)
+	store.tick(epoch0, false)
+	if got := bases(log); !slices.Equal(got, []int64{0, 10, 20, 30, 40}) {
+		t.Fatalf("segments %v", got)
+	}
+	return store, log
+}
+
+// cleanedOf copies the batches with the offsets that are kept into new segments: one for each list.
+func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment, kept ...[]int64) ([]*segment.Segment, error) {
+	t.Helper()
+	var cleaned []*segment.Segment
+	for i, offsets := range kept {
+		base := sources[0].Base()
+		if i > 0 {
+			base = offsets[0]
+		}
+		s, err := segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
+		if err != nil {
+			return cleaned, err
+		}
+		cleaned = append(cleaned, s)
+		for _, source := range sources {
+			err := source.Scan(0, func(_ int64, b record.Batch) error {
+				if slices.Contains(offsets, b.BaseOffset()) {
+					return s.Append(b)
+				}
+				return nil
+			})
+			if err != nil {
+				return cleaned, err
+			}
+		}
+		if err := s.Seal(); err != nil {
+			return cleaned, err
+		}
+	}
+	return cleaned, nil
+}
+
+func sourcesOf(log *Log, from, to int) []*segment.Segment {
+	list := log.acquire()
+	defer list.release()
+	var sources []*segment.Segment
+	for _, h := range list.handles[from:to] {
+		sources = append(sources, h.Segment)
+	}
+	return sources
+}
+
+// swap replaces the segments of [10, 30) by two, which keep these offsets: the second one begins within a source.
+var swapKept = [][]int64{{10, 13}, {18, 22, 28}}
+
+func swap(t testing.TB, log *Log) error {
+	sources := sourcesOf(log, 1, 3)
+	cleaned, err := cleanedOf(t, log, sources, swapKept...)
+	if err != nil {
+		return err
+	}
+	return log.replaceSegments(sources, cleaned)
+}
+
+func swapped() []string {
+	want := expectKeys(0, 10)
+	for _, offset := range slices.Concat(swapKept...) {
+		want = append(want, expectKeys(offset, offset+1)...)
+	}
+	return append(want, expectKeys(30, 50)...)
+}
+
+func TestReplacedSegmentsAreReadAtOnce(t *testing.T) {
+	mem := vfs.NewMem()
+	_, log := swapLog(t, mem)
+	before, err := log.Read(10, 50, 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := swap(t, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, swapped()) {
+		t.Errorf("read %v", got)
+	}
+	if got := len(batchesOf(t, before)); got != 10 {
+		t.Errorf("a slice from before the swap has %d batches", got)
+	}
+	if _, err := mem.Stat(filepath.Join(log.dir, "00000000000000000010.log.deleted")); err != nil {
+		t.Errorf("the file of a held slice: %v", err)
+	}
+	before.Release()
+	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix, cleanedSuffix); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func filesWith(t testing.TB, fsys vfs.FS, dir string, suffixes ...string) []string {
+	t.Helper()
+	files, err := listSegmentFiles(fsys, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range files {
+		if slices.Contains(suffixes, f.suffix) {
+			found = append(found, f.name)
+		}
+	}
+	return found
+}
+
+func TestReplaceFailsWhenRetentionTookASource(t *testing.T) {
+	mem := vfs.NewMem()
+	_, log := swapLog(t, mem)
+	sources := sourcesOf(log, 0, 2)
+	cleaned, err := cleanedOf(t, log, sources, []int64{3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.maintain.Lock()
+	err = log.deleteFront(log.list.Load().handles[:1], 10)
+	log.maintain.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.replaceSegments(sources, cleaned); !errors.Is(err, errSegmentsChanged) {
+		t.Errorf("got %v", err)
+	}
+	if got := readKeys(t, log, 10); !slices.Equal(got, expectKeys(10, 50)) {
+		t.Errorf("read %v", got)
+	}
+	if files := filesWith(t, mem, log.dir, cleanedSuffix); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestReplaceRefusesWhatBreaksTheLog(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		from, to int
+		kept     [][]int64
+	}{
+		{"the active segment (I1)", 3, 5, [][]int64{{30}}},
+		{"no segment at the first source's base", 1, 2, nil},
+		{"offsets behind the sources", 1, 2, [][]int64{{10}, {20}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, log := swapLog(t, vfs.NewMem())
+			cleaned, err := cleanedOf(t, log, sourcesOf(log, test.from, 5), test.kept...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.replaceSegments(sourcesOf(log, test.from, test.to), cleaned); err == nil {
+				t.Error("accepted")
+			}
+			if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) {
+				t.Errorf("read %v", got)
+			}
+		})
+	}
+}
+
+// Reference I32: retention and lag of a cleaned segment go by the time of its last source.
+func TestReplacedSegmentsKeepTheTimeOfTheLastSource(t *testing.T) {
+	_, log := swapLog(t, vfs.NewMem())
+	sources := sourcesOf(log, 1, 3)
+	want := epoch0.Add(-100 * time.Hour)
+	if err := sources[1].SetModTime(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := swap(t, log); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sourcesOf(log, 1, 3) {
+		if !s.ModTime().Equal(want) {
+			t.Errorf("segment %d has time %v", s.Base(), s.ModTime())
+		}
+	}
+}
+
+func TestSwapTrace(t *testing.T) {
+	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
+	_, log := swapLog(t, trace)
+	sources := sourcesOf(log, 1, 3)
+	cleaned, err := cleanedOf(t, log, sources, swapKept...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.Take()
+	if err := log.replaceSegments(sources, cleaned); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "swap.trace", trace.Take())
+}
+
+// A crash at any step of a swap, and a second one at any step of the start behind it, leave the old log or the new one.
+func TestCrashAtEveryStepOfASwap(t *testing.T) {
+	for step := 0; ; step++ {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem)
+		_, log := swapLog(t, fault)
+		fault.Inject(vfs.Rule{Skip: step})
+		err := swap(t, log)
+		for seed := range uint64(4) {
+			crashed := crash(mem, seed)
+			if second := step % 3; seed == 0 || second == 0 {
+				crashAtEveryStart(t, crashed, fmt.Sprintf("step %d, seed %d", step, seed))
+			}
+			checkSwapped(t, crashed, fmt.Sprintf("step %d, seed %d", step, seed))
+		}
+		if err == nil {
+			if step < 40 {
+				t.Errorf("the swap was over after %d steps: too little to crash", step)
+			}
+			return
+		}
+	}
+}
+
+func crash(mem *vfs.Mem, seed uint64) *vfs.Mem {
+	if seed == 0 {
+		return mem.CrashClone()
+	}
+	return mem.CrashClonePartly(seed)
+}
+
+func crashAtEveryStart(t *testing.T, crashed *vfs.Mem, what string) {
+	t.Helper()
+	for step := 0; ; step += 3 {
+		mem := crashed.CrashClone()
+		fault := vfs.NewFault(mem)
+		fault.Inject(vfs.Rule{Skip: step})
+		bases, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
+		checkSwapped(t, mem.CrashClonePartly(uint64(step)), fmt.Sprintf("%s, start cut off at step %d", what, step))
+		if err == nil {
+			if len(bases) == 0 {
+				t.Fatalf("%s: no segment found", what)
+			}
+			return
+		}
+	}
+}
+
+func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
+	t.Helper()
+	store := openStore(t, crashed)
+	log := createLog(t, store, settings(nil))
+	got := readKeys(t, log, 0)
+	if !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
+		t.Fatalf("%s: neither old nor new: %v", what, got)
+	}
+	if files := filesWith(t, crashed, log.dir, cleanedSuffix, swapSuffix, deletedSuffix); len(files) > 0 {
+		t.Fatalf("%s: left behind: %v", what, files)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
