@@ -1,0 +1,193 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kbin"
+)
+
+// The APIs of the tests: what is below these keys is not served.
+const (
+	keyEcho   = 1 // answers with its body
+	keyWait   = 2 // waits for its ctx, then answers
+	keySilent = 3 // no answer
+	keyFail   = 4 // closes the connection
+	keyFiles  = 5 // answers with the chunks of the test
+)
+
+const flexibleFrom = 2
+
+// testHandler is the other side of the seam; what Kafka's APIs answer is not wire's business.
+type testHandler struct {
+	frameMax int
+	chunks   []Chunk
+	waiting  chan struct{} // a request waits
+	released chan struct{} // a reply was released
+	got      chan Request
+}
+
+func newTestHandler() *testHandler {
+	return &testHandler{
+		frameMax: frameBytesMax,
+		waiting:  make(chan struct{}, 100), released: make(chan struct{}, 100), got: make(chan Request, 1000),
+	}
+}
+
+func (h *testHandler) FrameMax(key int16) int {
+	if key < keyEcho || key > keyFiles {
+		return 0
+	}
+	return h.frameMax
+}
+
+func (h *testHandler) Flexible(_, version int16) bool { return version >= flexibleFrom }
+
+func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
+	reply := Reply{Flexible: h.Flexible(req.Key, req.Version), Release: func() { h.released <- struct{}{} }}
+	kept := *req
+	kept.Body = bytes.Clone(req.Body)
+	h.got <- kept
+	switch req.Key {
+	case keyEcho:
+		reply.Chunks = []Chunk{{Bytes: req.Body}}
+	case keyWait:
+		h.waiting <- struct{}{}
+		<-ctx.Done()
+		reply.Chunks = []Chunk{{Bytes: []byte("woken")}}
+		reply.Error = "REQUEST_TIMED_OUT"
+	case keySilent:
+		reply.None = true
+	case keyFail:
+		return reply, io.ErrNoProgress
+	case keyFiles:
+		reply.Chunks = h.chunks
+	}
+	return reply, nil
+}
+
+// testServer is a server on loopback, and what it logged and counted.
+type testServer struct {
+	*Server
+	t        *testing.T
+	handler  *testHandler
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	served   chan error
+	log      syncBuffer
+}
+
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func startServer(t *testing.T, change func(*Options)) *testServer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &testServer{t: t, handler: newTestHandler(), registry: prometheus.NewRegistry(), served: make(chan error, 1)}
+	opts := Options{
+		Listener: listener, Handler: s.handler, Registry: s.registry, Name: "test",
+		Logger: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&opts)
+	}
+	s.Server = NewServer(opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stop = cancel
+	go func() { s.served <- s.Serve(ctx) }()
+	t.Cleanup(s.shutdown)
+	return s
+}
+
+// shutdown stops the server and waits until it has joined everything.
+func (s *testServer) shutdown() {
+	s.stop()
+	if err := <-s.served; err != nil {
+		s.t.Errorf("serve: %v", err)
+	}
+	s.served <- nil // a second shutdown finds it done
+}
+
+// client is a raw connection.
+type client struct {
+	net.Conn
+	t *testing.T
+}
+
+func (s *testServer) dial() *client {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.opts.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return &client{conn, s.t}
+}
+
+func (c *client) send(raw []byte) {
+	c.t.Helper()
+	if _, err := c.Write(raw); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reply reads one response frame: correlation id and what follows.
+func (c *client) reply() (int32, []byte) {
+	c.t.Helper()
+	var size [4]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		c.t.Fatalf("read a reply: %v", err)
+	}
+	rest := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c, rest); err != nil {
+		c.t.Fatalf("read a reply of %d bytes: %v", len(rest), err)
+	}
+	return int32(binary.BigEndian.Uint32(rest)), rest[4:]
+}
+
+// wantClosed fails unless the server closes the connection without another byte.
+func (c *client) wantClosed() {
+	c.t.Helper()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+		c.t.Fatal("the connection is still used")
+	}
+}
+
+// request encodes a request frame, with a header of version 1 or 2.
+func request(key, version int16, correlation int32, body []byte) []byte {
+	var b []byte
+	b = kbin.AppendInt16(b, key)
+	b = kbin.AppendInt16(b, version)
+	b = kbin.AppendInt32(b, correlation)
+	id := "tester"
+	b = kbin.AppendNullableString(b, &id)
+	if version >= flexibleFrom {
+		b = append(b, 1, 7, 2, 'x', 'y') // one unknown tag: 7, two bytes
+	}
+	b = append(b, body...)
+	return append(kbin.AppendInt32(nil, int32(len(b))), b...)
+}

@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// fileOf makes a file with random content on a filesystem: OS is sent by sendfile, Mem is read.
+func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
+	t.Helper()
+	content := make([]byte, size)
+	random := rand.New(rand.NewPCG(7, uint64(size)))
+	for i := range content {
+		content[i] = byte(random.Uint32())
+	}
+	file, err := fsys.Create(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		// Mem knows no temporary directory of ours.
+		file, err = fsys.Create("/data")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	if _, err := file.WriteAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+	return file, content
+}
+
+func forEachFS(t *testing.T, run func(t *testing.T, fsys vfs.FS)) {
+	t.Run("sendfile", func(t *testing.T) { run(t, vfs.OS{}) })
+	t.Run("read", func(t *testing.T) { run(t, vfs.NewMem()) })
+}
+
+func TestFileRangesGoOutBetweenBytes(t *testing.T) {
+	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
+		file, content := fileOf(t, fsys, 8<<20)
+		s := startServer(t, nil)
+		s.handler.chunks = []Chunk{
+			{Bytes: []byte("head")},
+			{File: file, Position: 5, Length: 3 << 20},
+			{Bytes: []byte("between")},
+			{File: file, Position: 100, Length: 10},
+			{File: file, Position: 4 << 20, Length: 4 << 20},
+			{Bytes: nil},
+			{File: file, Position: 0, Length: copyBytesMax},
+			{File: file, Position: 0, Length: copyBytesMax + 1},
+			{Bytes: []byte("tail")},
+		}
+		want := bytes.Join([][]byte{
+			[]byte("head"), content[5 : 5+3<<20], []byte("between"), content[100:110], content[4<<20:],
+			content[:copyBytesMax], content[:copyBytesMax+1], []byte("tail"),
+		}, nil)
+		c := s.dial()
+		for range 3 {
+			c.send(request(keyFiles, 0, 3, nil))
+			if id, body := c.reply(); id != 3 || !bytes.Equal(body, want) {
+				t.Fatalf("reply %d of %d bytes differs from %d bytes", id, len(body), len(want))
+			}
+			<-s.handler.released
+		}
+	})
+}
+
+// Many connections send from one file, and its writer appends to it: sending must not move the file's own offset.
+func TestSendfileLeavesTheFilesOffset(t *testing.T) {
+	file, _ := fileOf(t, vfs.OS{}, 1<<20)
+	s := startServer(t, nil)
+	s.handler.chunks = []Chunk{{File: file, Position: 1, Length: 1<<20 - 1}}
+	c := s.dial()
+	c.send(request(keyFiles, 0, 3, nil))
+	c.reply()
+	osFile, ok := vfs.OSFile(file)
+	if !ok {
+		t.Fatal("no *os.File")
+	}
+	if at, err := osFile.Seek(0, io.SeekCurrent); at != 0 || err != nil {
+		t.Errorf("the offset is %d, %v", at, err)
+	}
+}
+
+// The socket's buffers are smaller than the reply: sendfile goes on where the last, partial one ended.
+func TestPartialWritesAreResumed(t *testing.T) {
+	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
+		file, content := fileOf(t, fsys, 32<<20)
+		s := startServer(t, nil)
+		s.handler.chunks = []Chunk{{File: file, Length: len(content)}, {Bytes: []byte("end")}}
+		c := s.dial()
+		c.send(request(keyFiles, 0, 1, nil))
+		got := make([]byte, 8+len(content)+3)
+		for at := 0; at < len(got); {
+			n, err := c.Read(got[at:min(len(got), at+10_000)])
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", at, err)
+			}
+			at += n
+		}
+		if !bytes.Equal(got[8:8+len(content)], content) || string(got[8+len(content):]) != "end" {
+			t.Error("the reply differs")
+		}
+	})
+}
+
+// A file that is shorter than its range cannot be sent: better no connection than wrong bytes.
+func TestShortFileClosesTheConnection(t *testing.T) {
+	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
+		for _, size := range []int{copyBytesMax / 2, 1 << 20} {
+			file, _ := fileOf(t, fsys, size)
+			s := startServer(t, nil)
+			s.handler.chunks = []Chunk{{File: file, Length: size + 1}}
+			c := s.dial()
+			c.send(request(keyFiles, 0, 1, nil))
+			got, err := io.ReadAll(c)
+			if err != nil || len(got) > 8+size {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			<-s.handler.released
+		}
+	})
+}
+
+func TestBufferClasses(t *testing.T) {
+	for n, want := range map[int]int{0: 512, 1: 512, 512: 512, 513: 1024, 1 << 20: 1 << 20, 1<<20 + 1: 2 << 20, 4 << 20: 4 << 20, 4<<20 + 1: 4<<20 + 1} {
+		buf := takeBuffer(n)
+		if len(buf) != n || (n > 0 && cap(buf) < n) || cap(buf) > max(want, 2*n) {
+			t.Errorf("takeBuffer(%d): length %d, capacity %d, want %d", n, len(buf), cap(buf), want)
+		}
+		giveBuffer(buf)
+	}
+	giveBuffer(make([]byte, 1000)) // of no class: left to the garbage collector
+	if buf := takeBuffer(1000); cap(buf) != 1024 {
+		t.Errorf("capacity %d", cap(buf))
+	}
+}

@@ -1,0 +1,230 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestRepliesComeInTheOrderOfRequests(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	var pipelined []byte
+	for i := range int32(200) {
+		pipelined = append(pipelined, request(keyEcho, 0, i, bytes.Repeat([]byte{byte(i)}, int(i)*37))...)
+	}
+	go func() { _, _ = c.Write(pipelined) }()
+	for i := range int32(200) {
+		id, body := c.reply()
+		if id != i || !bytes.Equal(body, bytes.Repeat([]byte{byte(i)}, int(i)*37)) {
+			t.Fatalf("reply %d has correlation id %d and %d bytes", i, id, len(body))
+		}
+	}
+}
+
+// Quirk 4: header v2, with tags of which none is known, exactly when the version is flexible; the response's header likewise.
+func TestHeaderFollowsFlexibility(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	for version, tags := range map[int16]string{0: "", flexibleFrom: "\x00"} {
+		c.send(request(keyEcho, version, 5, []byte("body")))
+		if id, body := c.reply(); id != 5 || string(body) != tags+"body" {
+			t.Errorf("version %d: reply %d %q", version, id, body)
+		}
+		req := <-s.handler.got
+		if req.ClientID != "tester" || req.Version != version || req.CorrelationID != 5 || req.Remote == nil {
+			t.Errorf("request %+v", req)
+		}
+	}
+}
+
+func TestSlowFramesAreRead(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	for _, b := range request(keyEcho, 0, 1, []byte("slow")) {
+		c.send([]byte{b})
+	}
+	if _, body := c.reply(); string(body) != "slow" {
+		t.Errorf("reply %q", body)
+	}
+}
+
+func TestRequestWithoutReplyKeepsTheOrder(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(append(request(keySilent, 0, 1, nil), request(keyEcho, 0, 2, []byte("x"))...))
+	if id, _ := c.reply(); id != 2 {
+		t.Errorf("reply to %d, want 2: acks=0 has no answer", id)
+	}
+}
+
+func TestHandlerErrorClosesTheConnection(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(request(keyFail, 0, 1, nil))
+	c.wantClosed()
+	<-s.handler.released
+}
+
+// A long poll must not outlive its client: its ctx ends when the client goes, also with a request waiting behind it unsent.
+func TestLongPollEndsWhenItsClientGoes(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(request(keyWait, 0, 1, nil))
+	<-s.handler.waiting
+	_ = c.Close()
+	<-s.handler.released
+}
+
+func TestServeLetsRequestsFinishAndJoins(t *testing.T) {
+	s := startServer(t, nil)
+	idle, waiting := s.dial(), s.dial()
+	idle.send(request(keyEcho, 0, 1, nil))
+	idle.reply()
+	waiting.send(request(keyWait, 0, 9, nil))
+	<-s.handler.waiting
+	s.shutdown()
+	if id, body := waiting.reply(); id != 9 || string(body) != "woken" {
+		t.Errorf("reply %d %q", id, body)
+	}
+	waiting.wantClosed()
+	idle.wantClosed()
+	if _, err := net.Dial("tcp", s.opts.Listener.Addr().String()); err == nil {
+		t.Error("still listening")
+	}
+}
+
+func TestServeEndsWhileAClientDoesNotRead(t *testing.T) {
+	s := startServer(t, func(o *Options) { o.Drain = time.Millisecond })
+	s.handler.chunks = []Chunk{{Bytes: make([]byte, 64<<20)}}
+	c := s.dial()
+	c.send(request(keyFiles, 0, 1, nil))
+	<-s.handler.got
+	s.shutdown() // returns although the reply never leaves
+}
+
+func TestServeFailsWithItsListener(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(Options{Listener: listener, Handler: newTestHandler()})
+	_ = listener.Close()
+	if err := s.Serve(context.Background()); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	s := startServer(t, func(o *Options) { o.ConnectionsMax = 2 })
+	first, second := s.dial(), s.dial()
+	for _, c := range []*client{first, second} {
+		c.send(request(keyEcho, 0, 1, nil))
+		c.reply()
+	}
+	s.dial().wantClosed()
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectConnections)); n != 1 {
+		t.Errorf("%v connections counted as rejected", n)
+	}
+}
+
+// A connection's frames come from the pool and go back; what a reply aliases must not change under it.
+func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
+	s := startServer(t, nil)
+	const clients, requests = 8, 50
+	done := make(chan string, clients)
+	for n := range clients {
+		c := s.dial()
+		go func() {
+			random := rand.New(rand.NewPCG(1, uint64(n)))
+			for i := range requests {
+				body := make([]byte, random.IntN(100_000))
+				for j := range body {
+					body[j] = byte(n)
+				}
+				if _, err := c.Write(request(keyEcho, 0, int32(i), body)); err != nil {
+					done <- err.Error()
+					return
+				}
+				got := make([]byte, 8+len(body))
+				if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got[8:], body) {
+					done <- "reply differs"
+					return
+				}
+			}
+			done <- ""
+		}()
+	}
+	for range clients {
+		if failure := <-done; failure != "" {
+			t.Error(failure)
+		}
+	}
+}
+
+// Frames above the budget wait for one another instead of adding up; all are served in the end.
+func TestLargeFramesShareABudget(t *testing.T) {
+	s := startServer(t, nil)
+	s.opts.LargeBytesMax = frameBytesMax
+	const size = 40 << 20
+	body := make([]byte, size)
+	for i := range 4 {
+		c := s.dial()
+		go func() { _, _ = c.Write(request(keySilent, 0, int32(i), body)) }()
+	}
+	for range 4 {
+		if req := <-s.handler.got; len(req.Body) != size {
+			t.Errorf("body of %d bytes", len(req.Body))
+		}
+		<-s.handler.released
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(request(keyEcho, 0, 1, nil))
+	c.reply()
+	c.send(request(keyWait, 0, 2, nil))
+	<-s.handler.waiting
+	want := `
+# HELP heartwood_broker_connections Open client connections.
+# TYPE heartwood_broker_connections gauge
+heartwood_broker_connections{listener="test"} 1
+# HELP heartwood_requests_in_flight Requests being handled, those that wait included.
+# TYPE heartwood_requests_in_flight gauge
+heartwood_requests_in_flight 1
+`
+	err := testutil.GatherAndCompare(s.registry, strings.NewReader(want), "heartwood_broker_connections", "heartwood_requests_in_flight")
+	if err != nil {
+		t.Error(err)
+	}
+	s.shutdown()
+	want = `
+# HELP heartwood_request_errors_total Requests answered with a Kafka error, by the first error in the answer.
+# TYPE heartwood_request_errors_total counter
+heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
+`
+	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(want), "heartwood_request_errors_total"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(s.metrics.duration); n != 2 {
+		t.Errorf("durations of %d apis, want 2", n)
+	}
+}
+
+func TestListenersShareARegistry(t *testing.T) {
+	s := startServer(t, nil)
+	second := newMetrics(s.registry, "other")
+	second.rejected(rejectHTTP)
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("other", rejectHTTP)); n != 1 {
+		t.Errorf("counted %v, want 1", n)
+	}
+}
