@@ -37,7 +37,7 @@ type testHandler struct {
 func newTestHandler() *testHandler {
 	return &testHandler{
 		frameMax: frameBytesMax,
-		waiting:  make(chan struct{}, 100), released: make(chan struct{}, 100), got: make(chan Request, 1000),
+		waiting:  make(chan struct{}, 10_000), released: make(chan struct{}, 10_000), got: make(chan Request, 10_000),
 	}
 }
 
