@@ -30,6 +30,22 @@ const (
 	fetchBytesMax = 55 << 20
 )
 
+// fetchShape is the request's fields (see shape.go).
+var fetchShape = shape{
+	fixed(16), // replica, longest wait, fewest bytes, most bytes
+	fixed(1),  // isolation level
+	fixed(8).from(7),
+	array(
+		text(),
+		array(
+			fixed(4), fixed(4).from(9), fixed(8), fixed(4).from(12), fixed(8).from(5), fixed(4),
+		),
+	),
+	array(text(), plainArray(fixed(4))).from(7), // forgotten topics
+	text().from(11),
+	tagged(1, fixed(12)), // replica state
+}
+
 func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply {
 	result := outcome{handler: h}
 	// Epoch 0 asks for a new session and -1 for none: both are whole requests, whatever the id. Any other continues one.

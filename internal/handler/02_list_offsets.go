@@ -37,6 +37,13 @@ var timestampSince = map[int64]int16{
 // offsetUnknown is the answer when no record is what was asked for: not an error.
 var offsetUnknown = logstore.TimestampOffset{Timestamp: -1, Offset: -1, LeaderEpoch: -1}
 
+// listOffsetsShape is the request's fields (see shape.go).
+var listOffsetsShape = shape{
+	fixed(4), fixed(1).from(2),
+	array(text(), array(fixed(4), fixed(4).from(4), fixed(8))),
+	fixed(4).from(10),
+}
+
 func (h *Handler) listOffsets(_ context.Context, req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
 	response.Version = req.Version

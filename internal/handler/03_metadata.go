@@ -35,6 +35,9 @@ const (
 	operationsOmitted = -1 << 31
 )
 
+// metadataShape is the request's fields (see shape.go).
+var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4), fixed(1).from(8).to(10), fixed(1).from(8)}
+
 func (h *Handler) metadata(_ context.Context, req *kmsg.MetadataRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrMetadataResponse()

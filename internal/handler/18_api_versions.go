@@ -21,12 +21,15 @@ import (
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
 // apiVersions looks at the version before the body: that of an unknown one cannot be read.
+// apiVersionsShape is the request's fields (see shape.go).
+var apiVersionsShape = shape{text().from(3), text().from(3)}
+
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)
 		return h.apiVersionsReply(0, err), nil
 	}
-	return decoded((*Handler).apiVersionsDecoded)(h, ctx, req)
+	return decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)(h, ctx, req)
 }
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, req *kmsg.ApiVersionsRequest) wire.Reply {

@@ -21,6 +21,16 @@ import (
 // adminWaitMax bounds how long a request may wait for the metadata, whatever its client allows.
 const adminWaitMax = time.Minute
 
+// createTopicsShape is the request's fields (see shape.go).
+var createTopicsShape = shape{
+	array(
+		text(), fixed(6),
+		array(fixed(4), plainArray(fixed(4))), // replica assignment
+		array(text(), text()),                 // settings
+	),
+	fixed(5),
+}
+
 func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()

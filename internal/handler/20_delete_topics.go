@@ -14,6 +14,9 @@ import (
 //
 //	4  flexible     5  error message (KIP-599)     6  by id (KIP-516)
 
+// deleteTopicsShape is the request's fields (see shape.go).
+var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16)).from(6), fixed(4)}
+
 func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()

@@ -16,6 +16,9 @@ import (
 // A transactional id is refused with UNSUPPORTED_VERSION. It is what clients know as "this broker cannot do that": they fail at
 // once and say so. INVALID_REQUEST would blame the client, an authorization error its rights; retriable codes would hang it.
 
+// initProducerIDShape is the request's fields (see shape.go).
+var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
+
 func (h *Handler) initProducerID(_ context.Context, req *kmsg.InitProducerIDRequest) wire.Reply {
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.Version = req.Version

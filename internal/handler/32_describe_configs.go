@@ -19,6 +19,9 @@ import (
 //
 // Java's kafka-configs asks for brokers and their loggers too and wants an answer, be it empty.
 
+// describeConfigsShape is the request's fields (see shape.go).
+var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1), fixed(1).from(3)}
+
 func (h *Handler) describeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	response.Version = req.Version

@@ -18,6 +18,9 @@ const (
 	endpointControllers = 2
 )
 
+// describeClusterShape is the request's fields (see shape.go).
+var describeClusterShape = shape{fixed(1), fixed(1).from(1), fixed(1).from(2)}
+
 func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeClusterResponse()

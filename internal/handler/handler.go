@@ -28,7 +28,6 @@ type Handler struct {
 	opts   Options
 	logger *slog.Logger
 	apis   []api // by key, with gaps where a key is not served
-	quota  *decodeQuota
 }
 
 // New returns a handler.
@@ -37,7 +36,7 @@ func New(opts Options) *Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{opts: opts, logger: logger, apis: byKey(table()), quota: newDecodeQuota()}
+	return &Handler{opts: opts, logger: logger, apis: byKey(table())}
 }
 
 // FrameMax implements wire.Handler.

@@ -1,12 +1,10 @@
 package handler
 
 import (
-	"fmt"
-
 	"github.com/twmb/franz-go/pkg/kbin"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
 )
 
 // produceRequest is a Produce request as its frame holds it. It has a decoder of its own because its frames may be large: this
@@ -36,7 +34,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 		name := d.string()
 		count := d.arrayLen()
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
-			return nil, fmt.Errorf("%w: more than %d partitions in a produce", errRefused, elementsMax)
+			return nil, errTooManyElements
 		}
 		p.topics = append(p.topics, count)
 		for range count {
@@ -49,7 +47,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	}
 	d.tags()
 	if err := d.Complete(); err != nil {
-		return nil, fmt.Errorf(errDecodeMessage, "Produce", version, err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -84,7 +82,7 @@ func (d *produceDecoder) bytes() []byte {
 
 func (d *produceDecoder) tags() {
 	if d.flexible {
-		kmsg.SkipTags(&d.Reader)
+		wire.SkipTags(&d.Reader)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
@@ -37,10 +35,19 @@ func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, 
 		clientID = *id
 	}
 	if flexible {
-		kmsg.SkipTags(&r)
+		SkipTags(&r)
 	}
 	if !r.Ok() {
 		return "", nil, errBadHeader
 	}
 	return clientID, r.Src, nil
+}
+
+// SkipTags skips a section of tagged fields. kmsg.SkipTags believes the section's count: six bytes that say 2^32-1 keep it busy
+// for half a minute. This one stops where the bytes end.
+func SkipTags(r *kbin.Reader) {
+	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
+		r.Uvarint() // tag
+		r.Span(int(r.Uvarint()))
+	}
 }

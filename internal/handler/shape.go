@@ -1,0 +1,151 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// kmsg's decoders trust a body's counts: a tag section of six bytes keeps one busy for half a minute, and an array length makes
+// it allocate 64 times the bytes that are left (docs/adr/0036). So each body is walked first, by its API's shape: a body that
+// passes ends where its fields end, holds as many elements as its arrays say, and no more than elementsMax.
+
+// elementsMax is how many topics, partitions, settings and the like one request may hold together.
+const elementsMax = 20_000
+
+var (
+	errMalformed       = errors.New("malformed request body")
+	errTooManyElements = fmt.Errorf("more than %d elements in a request", elementsMax)
+)
+
+// shape is the fields of a struct, in the order of the wire. A flexible version ends each struct with tagged fields.
+type shape []field
+
+// field is one field of a struct. Exactly one of size, text and elements says what it is.
+type field struct {
+	since, until int16 // versions that have it; until 0: all from since on
+	size         int   // bytes, of what has a fixed size
+	text         bool  // a string or bytes, with a length before it
+	list         bool  // an array, of structs (elements) or of plain values (plain)
+	elements     shape
+	plain        *field
+	tag          int // tagged fields only: tag + 1
+}
+
+func fixed(size int) field          { return field{size: size} }
+func text() field                   { return field{text: true} }
+func array(elements ...field) field { return field{list: true, elements: elements} }
+func plainArray(of field) field     { return field{list: true, plain: &of} }
+
+// from and to say which versions have a field.
+func (f field) from(version int16) field { f.since = version; return f }
+func (f field) to(version int16) field   { f.until = version; return f }
+
+// tagged is a struct in a tagged field: kmsg decodes the ones it knows, so these are walked too.
+func tagged(tag int, fields ...field) field { return field{tag: tag + 1, elements: fields} }
+
+func (f *field) in(version int16) bool {
+	return f.since <= version && (f.until == 0 || version <= f.until)
+}
+
+// walk is one walk over one body.
+type walk struct {
+	kbin.Reader
+	version  int16
+	flexible bool
+	elements int
+}
+
+// check walks a body.
+func (s shape) check(version int16, flexible bool, body []byte) error {
+	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
+	w.structure(s)
+	switch {
+	case w.elements > elementsMax:
+		return errTooManyElements
+	case !w.Ok():
+		return errMalformed
+	}
+	// Bytes behind the last field are let be, as Kafka does.
+	return nil
+}
+
+func (w *walk) structure(s shape) {
+	for i := range s {
+		if s[i].tag == 0 && s[i].in(w.version) {
+			w.field(&s[i])
+		}
+	}
+	if w.flexible {
+		w.tags(s)
+	}
+}
+
+func (w *walk) field(f *field) {
+	switch {
+	case f.text:
+		w.text()
+	case f.list:
+		w.array(f)
+	default:
+		w.Span(f.size)
+	}
+}
+
+func (w *walk) text() {
+	if w.flexible {
+		w.CompactNullableBytes()
+		return
+	}
+	// A string's length has 16 bits. No API of the table has bytes before it is flexible; Produce has a decoder of its own.
+	w.UnsafeNullableString()
+}
+
+func (w *walk) array(f *field) {
+	n := int32(0)
+	if w.flexible {
+		n = w.CompactArrayLen()
+	} else {
+		n = w.ArrayLen()
+	}
+	for range max(0, n) {
+		w.elements++
+		if !w.Ok() || w.elements > elementsMax {
+			return
+		}
+		if f.plain != nil {
+			w.field(f.plain)
+		} else {
+			w.structure(f.elements)
+		}
+	}
+}
+
+// tags walks a struct's tagged fields: those that its shape names as structs, any other as bytes.
+func (w *walk) tags(s shape) {
+	if len(s) == 0 || s[len(s)-1].tag == 0 { // the tagged ones come last
+		wire.SkipTags(&w.Reader)
+		return
+	}
+	for n := w.Uvarint(); n > 0 && w.Ok(); n-- {
+		tag := int(w.Uvarint())
+		content := w.Span(int(w.Uvarint()))
+		for i := range s {
+			if s[i].tag == tag+1 && w.Ok() {
+				w.taggedField(&s[i], content)
+			}
+		}
+	}
+}
+
+// taggedField walks a struct in a tagged field.
+func (w *walk) taggedField(f *field, content []byte) {
+	inner := walk{Reader: kbin.Reader{Src: content}, version: w.version, flexible: true}
+	inner.structure(f.elements)
+	if !inner.Ok() {
+		w.Span(-1) // marks the whole body as malformed
+	}
+}
