@@ -32,7 +32,7 @@ const produceWaitMax = 5 * time.Minute
 func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
-		return wire.Reply{}, decodeError(req, err)
+		return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 	}
 	failures := make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))

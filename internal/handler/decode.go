@@ -23,12 +23,8 @@ func decoded[P interface {
 			err = request.ReadFrom(req.Body)
 		}
 		if err != nil {
-			return wire.Reply{}, decodeError(req, err)
+			return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 		}
 		return handle(h, ctx, request), nil
 	}
-}
-
-func decodeError(req *wire.Request, err error) error {
-	return fmt.Errorf("decode %s version %d: %w", APIName(req.Key), req.Version, err)
 }

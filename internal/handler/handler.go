@@ -68,7 +68,11 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	if !a.serves(req.Version) && req.Key != keyAPIVersions {
 		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name, req.Version, a.min, a.max)
 	}
-	return a.handle(h, ctx, req)
+	answer, err := a.handle(h, ctx, req)
+	if err != nil {
+		err = fmt.Errorf("%s version %d: %w", a.name, req.Version, err)
+	}
+	return answer, err
 }
 
 func (h *Handler) api(key int16) *api {
