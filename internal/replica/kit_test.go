@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func newBroker(t *testing.T) *broker {
 
 func (b *broker) start() {
 	b.t.Helper()
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -144,6 +144,27 @@ func TestFetchBudget(t *testing.T) {
 	})
 }
 
+// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left nothing between a fetch's offset and the end. What the first
+// read could reach, and did not find, must not complete the wait, or the client would ask again at once, for ever.
+func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		b.mustProduce(id("a", 0), "x")
+		p, r, err := b.leader(id("a", 0), -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := fetch(time.Minute, 0, p.id)
+		op := &delayedFetch{req: req, done: make(chan struct{}), positions: []position{{partition: p, role: r, want: req.Partitions[0], limit: 1}}}
+		if op.TryComplete() {
+			t.Error("completed by what was there before")
+		}
+		b.mustProduce(id("a", 0), "y")
+		if !op.TryComplete() {
+			t.Error("not completed by an append")
+		}
+	})
+}
+
 func TestFetchErrorsDoNotWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		for name, c := range map[string]struct {

@@ -67,25 +67,36 @@ func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Wait
 		p.expired.Add(1)
 		return Waiting[K]{}
 	}
+	it := p.admit(op, keys)
+	p.watch(it, timeout)
+	return Waiting[K]{purgatory: p, item: it}
+}
+
+// admit makes an operation an item that is pending, and not watched yet.
+func (p *Purgatory[K]) admit(op Operation, keys []K) *item[K] {
 	it := &item[K]{waiter: waiter{op: op}, watches: make([]watch[K], len(keys))}
 	it.entry.Value = it
-	p.pending.Add(1)
 	for i, key := range keys {
 		it.watches[i] = watch[K]{key: key, of: it}
 	}
+	p.pending.Add(1)
+	return it
+}
+
+// watch makes events and time find the item. From the first key on it may end at any moment, by another goroutine.
+func (p *Purgatory[K]) watch(it *item[K], timeout time.Duration) {
 	for i := range it.watches {
 		p.lists.add(&it.watches[i])
 	}
 	if !p.timer.Add(&it.entry, timeout) {
 		p.expire(it) // closed
 	}
-	// An event between the look above and the watching woke nobody: look again, now that every later one will find us.
+	// An event between Wait's look and the watching woke nobody: look again, now that every later one will find us.
 	p.look(it)
 	if it.ended() {
 		// It ended while we were still adding: whoever ended it may have cleared before we added.
 		p.clear(it)
 	}
-	return Waiting[K]{purgatory: p, item: it}
 }
 
 // Notify lets the operations that watch key look again, and returns how many completed.

@@ -179,6 +179,22 @@ func TestEventDuringALookIsNotLost(t *testing.T) {
 	})
 }
 
+// TestEndWhileWatching: the first key's event ends the operation while Wait still adds the others. What is added after the end
+// must not stay.
+func TestEndWhileWatching(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
+		r := &request{t: t}
+		it := p.admit(r, []string{"a", "b", "c"})
+		p.lists.add(&it.watches[0])
+		r.ready.Store(true)
+		if p.Notify("a") != 1 {
+			t.Error("the event did not find it")
+		}
+		p.watch(it, time.Hour)
+		empty(t, p)
+	})
+}
+
 // TestTimeoutDuringALook ends the operation once, with what the look found.
 func TestTimeoutDuringALook(t *testing.T) {
 	for _, ready := range []bool{false, true} {
