@@ -65,10 +65,20 @@ type Job struct {
 	Replace func(sources, cleaned []*segment.Segment) error
 	// Spend is called for each n bytes that are read or written, and waits when the pass goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
-	// Progress is called now and then, on the goroutine of Run. done and total are bytes of the whole pass. May be nil.
-	Progress func(phase Phase, done, total int64)
-	// Measured is called once the pass knows what it will free, and after each commit with what is left. May be nil.
-	Measured func(reclaimableBytes int64)
+	// Progress is called now and then, on the goroutine of Run. May be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far a pass is.
+type Progress struct {
+	Phase       Phase
+	DoneBytes   int64 // of the whole pass
+	TotalBytes  int64 // an upper bound until all is read; it never rises
+	MemoryBytes int64 // held now
+	// ReclaimableBytes is what is left to free; Measured tells whether that is known yet.
+	ReclaimableBytes int64
+	Measured         bool
+	Stats            Stats // so far
 }
 
 func (j Job) withDefaults() Job {
@@ -82,10 +92,7 @@ func (j Job) withDefaults() Job {
 		j.Spend = func(context.Context, int) error { return nil }
 	}
 	if j.Progress == nil {
-		j.Progress = func(Phase, int64, int64) {}
-	}
-	if j.Measured == nil {
-		j.Measured = func(int64) {}
+		j.Progress = func(Progress) {}
 	}
 	return j
 }
@@ -95,7 +102,7 @@ type Stats struct {
 	CleanedTo         int64 // the new first dirty offset
 	ReadBytes         int64
 	WrittenBytes      int64
-	ReclaimedBytes    int64 // what the sources held and their replacement does not; below 0 when rebuilding made batches larger
+	ReclaimedBytes    int64 // what sources held and their replacement does not; groups that grew do not count
 	RecordsRead       int64
 	RecordsRemoved    int64
 	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
@@ -125,13 +132,10 @@ type pass struct {
 	ctx    context.Context
 	stats  Stats
 	memory memory
-	phase  Phase
 
-	plans       []*plan // one a segment
-	reclaimable int64   // what the groups still to rewrite will free
-
-	done, total int64 // bytes, for Progress
-	unpaid      int   // bytes read or written that Spend was not told yet
+	plans    []*plan // one a segment
+	progress Progress
+	unpaid   int // bytes read or written that Spend was not told yet
 }
 
 func newPass(ctx context.Context, job Job) *pass {
@@ -140,7 +144,7 @@ func newPass(ctx context.Context, job Job) *pass {
 	for _, s := range job.Segments {
 		p.plans = append(p.plans, &plan{segment: s})
 		// Until the plan is made, rewriting is taken to cost as much as reading: the ratio may jump ahead, never back.
-		p.total += 2 * s.SizeBytes()
+		p.progress.TotalBytes += 2 * s.SizeBytes()
 	}
 	return p
 }
@@ -165,35 +169,46 @@ func (p *pass) run() error {
 
 // measure tells what the groups cost and bring.
 func (p *pass) measure(groups [][]*plan) {
-	p.total = p.done
+	p.progress.TotalBytes, p.progress.Measured = p.progress.DoneBytes, true
 	for _, g := range groups {
 		for _, plan := range g {
-			p.total += plan.segment.SizeBytes()
-			p.reclaimable += plan.segment.SizeBytes() - plan.liveBytes
+			p.progress.TotalBytes += plan.segment.SizeBytes()
+			p.progress.ReclaimableBytes += plan.reclaimableBytes()
 		}
 	}
-	p.Measured(p.reclaimable)
 }
 
 func (p *pass) enter(phase Phase) {
-	p.phase = phase
-	p.Progress(phase, p.done, p.total)
+	p.progress.Phase = phase
+	p.report()
+}
+
+func (p *pass) report() {
+	p.progress.MemoryBytes = p.memory.used
+	p.progress.Stats = p.stats
+	p.Progress(p.progress)
 }
 
 // spendBytes is how often Spend and Progress are called: not for each small batch.
 const spendBytes = 64 << 10
 
-// spend accounts n bytes of I/O, of which progress were read.
-func (p *pass) spend(n, progress int) error {
+// spend accounts n bytes of I/O. It ends the pass when its context has ended.
+func (p *pass) spend(n int) error {
 	p.unpaid += n
-	p.done += int64(progress)
 	if p.unpaid < spendBytes {
 		return p.ctx.Err()
 	}
 	n, p.unpaid = p.unpaid, 0
-	p.Progress(p.phase, p.done, p.total)
+	p.report()
 	if err := p.Spend(p.ctx, n); err != nil {
 		return err
 	}
 	return p.ctx.Err()
+}
+
+// read accounts n bytes that were read.
+func (p *pass) read(n int) error {
+	p.stats.ReadBytes += int64(n)
+	p.progress.DoneBytes += int64(n)
+	return p.spend(n)
 }

@@ -57,7 +57,10 @@ func (l *fakeLog) roll() {
 func (l *fakeLog) active() *segment.Segment { return l.segments[len(l.segments)-1] }
 
 // put appends one batch of "key=value", "key" (a tombstone) or "=value" (no key).
-func (l *fakeLog) put(records ...string) { l.t.Helper(); l.batch(compress.None, record.Identity{ProducerID: -1}, records...) }
+func (l *fakeLog) put(records ...string) {
+	l.t.Helper()
+	l.batch(compress.None, record.Identity{ProducerID: -1}, records...)
+}
 
 func (l *fakeLog) batch(codec compress.Codec, id record.Identity, records ...string) {
 	l.t.Helper()

@@ -58,6 +58,9 @@ func (p *plan) add(b batchPlan, m *memory) error {
 	return nil
 }
 
+// reclaimableBytes is what rewriting the segment frees, as far as one can tell before.
+func (p *plan) reclaimableBytes() int64 { return p.segment.SizeBytes() - p.liveBytes }
+
 // free gives the plan's memory back, when its segment is done.
 func (p *plan) free(m *memory) {
 	m.release(int64(cap(p.batches))*batchPlanBytes + int64(8*(cap(p.dead)+cap(p.tombstone)+cap(p.older))))

@@ -16,13 +16,13 @@ func (p *pass) resolve() error {
 	firstDirty := p.firstDirtySegment()
 	p.enter(Indexing)
 	for i := firstDirty; i < len(p.plans); i++ {
-		if err := r.read(i, r.index); err != nil {
+		if err := r.segment(i, r.index); err != nil {
 			return err
 		}
 	}
 	p.enter(Deduplicating)
 	for i := range firstDirty {
-		if err := r.read(i, r.probe); err != nil {
+		if err := r.segment(i, r.probe); err != nil {
 			return err
 		}
 	}
@@ -87,8 +87,8 @@ func (r *resolver) probe(at place, hash keyHash, _ bool) error {
 	return r.plans[at.segment].dead.add(at.ordinal, &r.memory)
 }
 
-// read reads one segment, batch by batch.
-func (r *resolver) read(number int, visit visit) error {
+// segment reads one segment, batch by batch.
+func (r *resolver) segment(number int, visit visit) error {
 	plan := r.plans[number]
 	next := place{segment: uint32(number)}
 	r.stats.SegmentsRead++
@@ -119,8 +119,7 @@ func (r *resolver) read(number int, visit visit) error {
 
 // check is what a batch must pass before anything is believed of it.
 func (r *resolver) check(b record.Batch) error {
-	r.stats.ReadBytes += int64(len(b))
-	if err := r.spend(len(b), len(b)); err != nil {
+	if err := r.read(len(b)); err != nil {
 		return err
 	}
 	if err := b.CheckCRC(); err != nil {

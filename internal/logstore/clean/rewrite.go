@@ -24,14 +24,13 @@ func (p *pass) rewrite(group []*plan) error {
 		return fmt.Errorf("replace segments from %d on: %w", out.base, err)
 	}
 	p.stats.SegmentsRewritten += len(sources)
-	p.stats.ReclaimedBytes += before - size
+	p.stats.ReclaimedBytes += max(0, before-size)
 	for _, plan := range group {
 		p.stats.RecordsRemoved += plan.removed
 		p.stats.TombstonesRemoved += plan.tombstones
-		p.reclaimable -= plan.segment.SizeBytes() - plan.liveBytes
+		p.progress.ReclaimableBytes -= plan.reclaimableBytes()
 		plan.free(&p.memory)
 	}
-	p.Measured(p.reclaimable)
 	return nil
 }
 
@@ -94,8 +93,7 @@ func (o *output) copy(plan *plan) error {
 
 // batch does to a batch what was decided on it. Its records have the ordinals from first on.
 func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32) error {
-	o.stats.ReadBytes += int64(len(b))
-	if err := o.spend(len(b), len(b)); err != nil {
+	if err := o.read(len(b)); err != nil {
 		return err
 	}
 	if entry.fate == drop {
@@ -160,7 +158,7 @@ func (o *output) append(b record.Batch) error {
 			return err
 		}
 	}
-	if err := o.spend(len(b), 0); err != nil {
+	if err := o.spend(len(b)); err != nil {
 		return err
 	}
 	o.stats.WrittenBytes += int64(len(b))

@@ -1,0 +1,130 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// How a pass ended: label values of heartwood_cleaner_runs_total.
+const (
+	runSuccess     = "success"
+	runNothingToDo = "nothing_to_do"
+	runAborted     = "aborted"
+	runFailed      = "failed"
+)
+
+var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
+
+// counters are a log's sums over all passes that ended.
+type counters struct {
+	runs                     map[string]int64
+	read, written, reclaimed int64
+	removedRecords           int64
+	lastSuccess              time.Time
+	lastError                string // of the last pass, if it failed
+}
+
+// add returns the counters with one pass's work.
+func (c counters) add(s clean.Stats) counters {
+	c.read += s.ReadBytes
+	c.written += s.WrittenBytes
+	c.reclaimed += s.ReclaimedBytes
+	c.removedRecords += s.RecordsRemoved
+	return c
+}
+
+// pass cleans one log, once, and notes how it ended.
+func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, wanted need, budget int64) {
+	logger := c.options().Logger.With("partition", seen.log.id)
+	logger.Info("cleaning began", "trigger", wanted.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
+	began := time.Now()
+	stats, err := c.clean(ctx, state, seen, budget)
+	result := resultOf(ctx, seen.log, stats, err)
+	summary := []any{
+		"result", result, "seconds", time.Since(began).Seconds(), "cleanedTo", stats.CleanedTo,
+		"readBytes", stats.ReadBytes, "writtenBytes", stats.WrittenBytes, "reclaimedBytes", stats.ReclaimedBytes,
+		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved,
+		"rewrittenSegments", stats.SegmentsRewritten, "unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes,
+	}
+	if err != nil {
+		summary = append(summary, "error", err)
+	}
+	if result == runFailed {
+		logger.Error("cleaning ended", summary...)
+	} else {
+		logger.Info("cleaning ended", summary...)
+	}
+	c.finish(state, seen, stats, result, err)
+}
+
+// resultOf names how a pass ended. It was aborted, and not its own fault, if somebody wanted it to end or took segments away.
+func resultOf(ctx context.Context, log *Log, stats clean.Stats, err error) string {
+	switch {
+	case err == nil && stats.SegmentsRewritten > 0:
+		return runSuccess
+	case err == nil:
+		return runNothingToDo
+	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed), log.list.Load() == nil:
+		return runAborted
+	}
+	return runFailed
+}
+
+// clean runs the pass and records how far the log is clean.
+func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, error) {
+	log, now := seen.log, time.Now()
+	view := log.cleanView(now)
+	defer view.Release()
+	if len(view.Segments) == 0 {
+		return clean.Stats{CleanedTo: view.FirstDirty}, nil // closed, or cut down meanwhile
+	}
+	stats, err := clean.Run(ctx, clean.Job{
+		Segments: view.Segments, FirstDirty: view.FirstDirty, Bound: view.Bound, Producers: view.Producers,
+		Now: now, TombstoneRetention: seen.settings.TombstoneRetention,
+		KeepCodec: seen.settings.KeepCodec, Codec: seen.settings.Codec, CodecLevel: seen.settings.CodecLevel,
+		SegmentBytes: seen.settings.SegmentBytes, MemoryBytes: budget, HashKey: c.hashKey,
+		Create: func(base int64) (*segment.Segment, error) {
+			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
+		},
+		Replace: log.replaceSegments,
+		Spend:   c.spend,
+		Progress: func(p clean.Progress) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			state.progress = p
+		},
+	})
+	if err != nil {
+		return stats, err
+	}
+	return stats, log.setFirstDirty(stats.CleanedTo)
+}
+
+// finish notes how a pass ended, and frees its worker.
+func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, result string, err error) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.busy--
+	state.cancel, state.progress = nil, clean.Progress{}
+	state.counters = state.counters.add(stats)
+	if state.counters.runs == nil {
+		state.counters.runs = map[string]int64{}
+	}
+	state.counters.runs[result]++
+	switch result {
+	case runSuccess, runNothingToDo:
+		state.quarantine = quarantine{}
+		state.counters.lastSuccess, state.counters.lastError = now, ""
+		state.horizon, state.horizonKnown = stats.NextHorizon, true
+	case runFailed:
+		// The settings the pass ran with: if others came meanwhile, it is tried again at once.
+		state.quarantine = state.quarantine.after(now, seen.config)
+		state.counters.lastError = err.Error()
+	}
+	c.awake()
+}

@@ -1,0 +1,108 @@
+package logstore
+
+import (
+	"maps"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+)
+
+// blockedQuarantined is the reason of log_blocked_bytes for what could be cleaned if the last pass had not failed.
+const blockedQuarantined = "quarantined"
+
+// Status returns what the cleaner knows of a log; nil if the log is not compacted.
+func (c *Cleaner) Status(id PartitionID) *report.Compaction {
+	log := c.store.Log(id)
+	if log == nil {
+		return nil
+	}
+	now := time.Now()
+	return c.statusOf(lookAt(log, now), now)
+}
+
+// statusOf is Status of a log that was looked at.
+func (c *Cleaner) statusOf(seen look, now time.Time) *report.Compaction {
+	if !seen.settings.Compact || seen.closed {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.mu.logs[seen.log.id]
+	if state == nil || state.log != seen.log { // the scheduler has not seen the log yet
+		state = &cleanerState{log: seen.log, seen: now}
+	}
+	return c.reportLocked(state, seen, now)
+}
+
+func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *report.Compaction {
+	sums := state.counters.add(state.progress.Stats) // the counters move while a pass runs
+	r := &report.Compaction{
+		CleanBytes:     seen.view.CleanBytes,
+		DirtyBytes:     seen.view.DirtyBytes,
+		DirtyRatio:     seen.view.dirtyRatio(),
+		BlockedBytes:   maps.Clone(seen.view.Blocked),
+		Runs:           map[string]int64{},
+		ReadBytes:      sums.read,
+		WrittenBytes:   sums.written,
+		ReclaimedBytes: sums.reclaimed,
+		RemovedRecords: sums.removedRecords,
+		LastError:      sums.lastError,
+	}
+	phase := clean.Idle
+	phase, r.Reason = c.phaseLocked(state, seen, now)
+	r.Phase = phase.String()
+	for _, result := range runResults {
+		r.Runs[result] = sums.runs[result]
+	}
+	if !sums.lastSuccess.IsZero() {
+		seconds := float64(sums.lastSuccess.UnixMilli()) / 1000
+		r.LastSuccess = &seconds
+	}
+	if r.Reason == reasonQuarantined {
+		r.BlockedBytes[blockedQuarantined] = seen.view.DirtyBytes
+	}
+	if state.running() {
+		r.ProgressRatio, r.EtaSeconds = progressOf(state.progress, now.Sub(state.began))
+	}
+	r.ReclaimableBytes, r.ReclaimableExact = reclaimable(state, seen.view)
+	return r
+}
+
+// phaseLocked returns what the cleaner does with a log, and why.
+func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (clean.Phase, string) {
+	switch {
+	case state.running():
+		return state.progress.Phase, reasonCleaning
+	case c.mu.opts.Workers == 0:
+		return clean.Idle, reasonCleanerDisabled
+	case state.quarantine.holds(now, seen.config):
+		return clean.Idle, reasonQuarantined
+	case c.needLocked(state, seen, now).trigger != "":
+		return clean.Queued, reasonQueued
+	}
+	return clean.Idle, idleReason(seen.view)
+}
+
+// progressOf returns how much of a pass is done, and how long the rest takes at the pace so far; nil while there is no pace.
+func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *float64) {
+	if p.TotalBytes == 0 || p.DoneBytes == 0 {
+		return 0, nil
+	}
+	ratio = float64(p.DoneBytes) / float64(p.TotalBytes)
+	left := elapsed.Seconds() * (1 - ratio) / ratio
+	return ratio, &left
+}
+
+// reclaimable is what a pass would free, nil while unknown, and whether a pass found it out. What is dirty is unknown until a
+// pass has read it: a guess would look like a measurement.
+func reclaimable(state *cleanerState, v cleanView) (bytes *int64, exact bool) {
+	switch {
+	case state.running() && state.progress.Measured:
+		left := state.progress.ReclaimableBytes
+		return &left, true
+	case !state.running() && v.DirtyBytes == 0:
+		return new(int64), !state.counters.lastSuccess.IsZero()
+	}
+	return nil, false
+}
