@@ -24,6 +24,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}
 	registry.MustRegister(b.store.Collector())
+	registry.MustRegister(b.cleaner.Collector())
 	registry.MustRegister(&partitionMetrics{
 		broker:          b,
 		leader:          desc("partition_leader", "1 if this broker leads the partition, else 0."),
