@@ -96,7 +96,7 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if b.listener, err = net.Listen("tcp", b.opts.Listen); err != nil {
+	if b.listener, err = listen(b.opts.Listen); err != nil {
 		return fmt.Errorf("listen on %s: %w", b.opts.Listen, err)
 	}
 	if b.self, err = b.identity(); err != nil {
@@ -117,6 +117,11 @@ func (b *Broker) open() (err error) {
 	})
 	b.register(b.opts.Registry)
 	return nil
+}
+
+func listen(address string) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", address) // an address is resolved at most; there is nothing to cancel
 }
 
 // identity is how this broker registers.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,7 +100,7 @@ func parseProducerIDs(content []byte) (int64, error) {
 	if n, err := fmt.Sscanf(string(content), "%d\n%d\n", &version, &reserved); err != nil || n != 2 {
 		return 0, errors.New("want two lines: version and first free counter")
 	}
-	if string(formatProducerIDs(reserved)) != string(content) || reserved < 0 || reserved > producerCounterMax {
+	if !bytes.Equal(formatProducerIDs(reserved), content) || reserved < 0 || reserved > producerCounterMax {
 		return 0, fmt.Errorf("version %d, first free counter %d: want version 0 and a counter from 0 to %d", version, reserved, int64(producerCounterMax))
 	}
 	return reserved, nil

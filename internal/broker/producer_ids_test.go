@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -175,7 +176,7 @@ func FuzzParseProducerIDs(f *testing.F) {
 	f.Add([]byte("\n\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		reserved, err := parseProducerIDs(content)
-		if err == nil && string(formatProducerIDs(reserved)) != string(content) {
+		if err == nil && !bytes.Equal(formatProducerIDs(reserved), content) {
 			t.Errorf("%q was read as %d", content, reserved)
 		}
 	})

@@ -54,7 +54,7 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 }
 
 // held is a produce whose batch is beyond the high watermark, as it is until followers have it.
-func held(t *testing.T, b *broker, ctx context.Context, timeout time.Duration) (op *delayedProduce, release func()) {
+func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (op *delayedProduce, release func()) {
 	t.Helper()
 	p, r, err := b.leader(id("a", 0), -1)
 	if err != nil {
@@ -74,7 +74,7 @@ func held(t *testing.T, b *broker, ctx context.Context, timeout time.Duration) (
 
 func TestAcksAllWaitsForTheHighWatermark(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
-		op, wait := held(t, b, t.Context(), time.Minute)
+		op, wait := held(t.Context(), t, b, time.Minute)
 		result := op.waits[0].result
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -109,7 +109,7 @@ func TestAcksAllEndsWithAnError(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *broker) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				op, wait := held(t, b, ctx, time.Minute)
+				op, wait := held(ctx, t, b, time.Minute)
 				result := op.waits[0].result
 				c.end(t, b, cancel)
 				wait()

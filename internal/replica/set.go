@@ -86,7 +86,8 @@ func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 		return nil, nil, view.missing(id)
 	}
 	r := p.role.Load()
-	return p, r, r.check(epoch)
+	err := r.check(epoch)
+	return p, r, err
 }
 
 // missing says why a partition is not here: there is none, or others have it.
