@@ -146,15 +146,19 @@ type LogClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// ReadyBrokers is how many brokers are up.
+	// +kubebuilder:default=0
 	ReadyBrokers int32 `json:"readyBrokers"`
 	// Bootstrap is the address that clients start from, host:port.
 	// +optional
 	Bootstrap string `json:"bootstrap,omitempty"`
-	// Topics and Partitions are how many the cluster holds, UnderReplicated how many partitions lack replicas or a leader.
+	// Topics is how many topics the cluster holds.
+	// +kubebuilder:default=0
 	Topics int32 `json:"topics"`
 	// Partitions is how many partitions the cluster holds.
+	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
-	// UnderReplicated is how many partitions have fewer in-sync replicas than replicas.
+	// UnderReplicated is how many partitions have no leader, or fewer in-sync replicas than replicas.
+	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 	// Conditions: Ready.
 	// +optional

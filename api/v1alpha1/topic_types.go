@@ -72,11 +72,13 @@ type TopicStatus struct {
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
 
-	// Partitions is how many Partition resources exist, ReadyPartitions how many of them have a serving leader.
-	// +optional
-	Partitions int32 `json:"partitions,omitempty"`
-	// +optional
-	ReadyPartitions int32 `json:"readyPartitions,omitempty"`
+	// Partitions is how many of the topic's Partition resources exist.
+	// +kubebuilder:default=0
+	Partitions int32 `json:"partitions"`
+
+	// ReadyPartitions is how many of them have a serving leader.
+	// +kubebuilder:default=0
+	ReadyPartitions int32 `json:"readyPartitions"`
 
 	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not compacted.
 	// +optional

@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func up(epoch int64, directory string) brokerState { return brokerState{true, epoch, directory} }
+
+// history is a partition of broker 0 and what was elected so far.
+type history struct{ partition v1alpha1.Partition }
+
+func newHistory() *history {
+	h := &history{}
+	h.partition.Name, h.partition.Namespace = "orders-0", "logs"
+	h.partition.Spec = v1alpha1.PartitionSpec{Cluster: "main", Topic: "orders", Replicas: []int32{0}}
+	h.partition.Status.Leader = -1
+	return h
+}
+
+// elect elects with broker 0 in a state, as long as the Topic has so many partitions, and returns the reason of condition Ready.
+func (h *history) elect(state brokerState, topicPartitions int32) string {
+	e := electorate{&h.partition, map[int32]brokerState{0: state}, topicPartitions}
+	h.partition.Status = e.elect()
+	return h.partition.Status.Conditions[0].Reason
+}
+
+func (h *history) serve() { h.partition.Status.ServingEpoch = new(h.partition.Status.LeaderEpoch) }
+
+// expect compares leader, leader epoch and the incarnation of the only in-sync replica.
+func (h *history) expect(t *testing.T, leader, epoch int32, incarnation int64) {
+	t.Helper()
+	status := h.partition.Status
+	if status.Leader != leader || status.LeaderEpoch != epoch {
+		t.Errorf("leader %d epoch %d, want %d and %d", status.Leader, status.LeaderEpoch, leader, epoch)
+	}
+	if diff := cmp.Diff([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: incarnation}}, status.ISR); diff != "" {
+		t.Errorf("isr (-want +got): %s", diff)
+	}
+}
+
+func reason(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("reason %s, want %s", got, want)
+	}
+}
+
+func TestLifeOfAPartition(t *testing.T) {
+	h := newHistory()
+	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	if h.partition.Status.LeaderEpoch != 0 {
+		t.Errorf("epoch %d before any election", h.partition.Status.LeaderEpoch)
+	}
+	reason(t, h.elect(up(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 1, 1)
+	h.serve()
+	reason(t, h.elect(up(1, "disk"), 1), v1alpha1.ReasonReady)
+	h.expect(t, 0, 1, 1)
+
+	// It goes: who writes on under the old epoch is told so.
+	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	h.expect(t, -1, 2, 1)
+	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	h.expect(t, -1, 2, 1)
+
+	// It is back, as another incarnation with the same disk.
+	reason(t, h.elect(up(2, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 3, 2)
+
+	// It was restarted so fast that nobody saw it down.
+	h.serve()
+	reason(t, h.elect(up(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 4, 3)
+
+	// The Topic goes and comes back.
+	reason(t, h.elect(up(3, "disk"), 0), v1alpha1.ReasonRetained)
+	h.expect(t, -1, 5, 3)
+	reason(t, h.elect(up(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 6, 3)
+}
+
+func TestAnEmptyDiskIsNotElected(t *testing.T) {
+	h := newHistory()
+	h.elect(up(1, "old"), 1)
+	h.elect(brokerState{}, 1)
+	reason(t, h.elect(up(2, "new"), 1), v1alpha1.ReasonReplicaLost)
+	h.expect(t, -1, 2, 1)
+
+	// The old disk returns.
+	reason(t, h.elect(up(3, "old"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 3, 3)
+
+	// Lost again, also without having been seen down; a consent to another disk does not count, one to this does.
+	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonReplicaLost)
+	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}
+	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonReplicaLost)
+	h.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss] = "new"
+	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 5, 4)
+}
+
+// TestElectionsKeepTheirPromises plays random lives: the epoch never goes back and grows with each change of who leads in which
+// incarnation; who leads is up and has the records; deciding again changes nothing.
+func TestElectionsKeepTheirPromises(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		h := newHistory()
+		var incarnation int64
+		for range 50 {
+			state := brokerState{}
+			if random.IntN(3) > 0 {
+				incarnation += int64(random.IntN(2))
+				state = up(incarnation, []string{"a", "b"}[random.IntN(10)/9])
+			}
+			before := *h.partition.Status.DeepCopy()
+			h.elect(state, int32(random.IntN(5)))
+			after := h.partition.Status
+			checkPromises(t, before, after, state)
+			h.elect(state, 1) // may elect, if the Topic was gone
+			again := *h.partition.Status.DeepCopy()
+			h.elect(state, 1)
+			if !equality.Semantic.DeepEqual(again, h.partition.Status) {
+				t.Fatalf("deciding again changes the status: %s", cmp.Diff(again, h.partition.Status))
+			}
+			if random.IntN(2) == 0 {
+				h.serve()
+			}
+		}
+	}
+}
+
+func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state brokerState) {
+	t.Helper()
+	sameLeader := before.Leader == after.Leader && equality.Semantic.DeepEqual(before.ISR, after.ISR)
+	switch {
+	case sameLeader && before.LeaderEpoch != after.LeaderEpoch:
+		t.Fatalf("a new epoch for nothing: %+v to %+v", before, after)
+	case !sameLeader && after.LeaderEpoch != before.LeaderEpoch+1:
+		t.Fatalf("another leader without the next epoch: %+v to %+v", before, after)
+	case after.Leader >= 0 && !state.alive:
+		t.Fatalf("a dead broker leads: %+v", after)
+	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.epoch || after.LeaderDirectory != state.directory):
+		t.Fatalf("another incarnation or disk leads than is up: %+v, up %+v", after, state)
+	case before.LeaderDirectory != "" && before.LeaderDirectory != after.LeaderDirectory:
+		t.Fatalf("a leader without the records: %+v to %+v", before, after)
+	}
+}

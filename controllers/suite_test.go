@@ -1,0 +1,165 @@
+package controllers
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// operatorUser is who the controllers are in these tests: somebody who may do what config/rbac says, and no more.
+const operatorUser = "heartwood-operator-under-test"
+
+var (
+	config *rest.Config // of somebody who may do everything
+	api    client.Client
+	// writes counts what the controllers ask the API server to change, by namespace.
+	writes = &counts{of: map[string]int{}}
+	// hosts are the addresses behind the brokers' names.
+	hosts = &names{real: map[string]string{}}
+)
+
+func TestControllers(t *testing.T) {
+	ctrl.SetLogger(GinkgoLogr)
+	config = envtest.Start(t)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if api, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	bindOperator(t)
+	startManager(t, scheme)
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	RunSpecs(t, "controllers")
+}
+
+// startManager runs the controllers until t ends.
+func startManager(t *testing.T, scheme *runtime.Scheme) {
+	operator := rest.CopyConfig(config)
+	operator.Impersonate.UserName = operatorUser
+	operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return countWrites{next} })
+	mgr, err := ctrl.NewManager(operator, ctrl.Options{
+		Scheme:  scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{ByObject: CacheByObject()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}}
+	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"}, options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Errorf("the manager ended: %v", err)
+		}
+	})
+}
+
+// bindOperator gives the operator the role that controller-gen made of the markers in this package.
+func bindOperator(t *testing.T) {
+	content, err := os.ReadFile("../config/rbac/role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(content, role); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := api.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// countWrites counts requests that change something; events do not count, as they speak of changes.
+type countWrites struct{ next http.RoundTripper }
+
+func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
+	path := strings.Split(request.URL.Path, "/")
+	at := slices.Index(path, "namespaces")
+	if request.Method != http.MethodGet && at >= 0 && at+1 < len(path) && !slices.Contains(path, "events.k8s.io") {
+		writes.add(path[at+1])
+	}
+	return c.next.RoundTrip(request)
+}
+
+type counts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *counts) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[name]++
+}
+
+func (c *counts) get(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[name]
+}
+
+// names is the cluster's DNS, as far as these tests need it.
+type names struct {
+	mu   sync.Mutex
+	real map[string]string
+}
+
+func (n *names) set(name, real string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.real[name] = real
+}
+
+func (n *names) dial(ctx context.Context, network, name string) (net.Conn, error) {
+	n.mu.Lock()
+	real, ok := n.real[name]
+	n.mu.Unlock()
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, network, real)
+}

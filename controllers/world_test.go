@@ -1,0 +1,175 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// world is a namespace of its own, with what the specs do in it.
+type world struct{ namespace string }
+
+func newWorld() *world {
+	GinkgoHelper()
+	namespace, err := envtest.Namespace(context.Background(), config)
+	Expect(err).NotTo(HaveOccurred())
+	return &world{namespace}
+}
+
+func (w *world) make(object client.Object) {
+	GinkgoHelper()
+	object.SetNamespace(w.namespace)
+	Expect(api.Create(context.Background(), object)).To(Succeed())
+}
+
+// cluster makes a LogCluster named main.
+func (w *world) cluster(brokers int32) *v1alpha1.LogCluster {
+	GinkgoHelper()
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}, Spec: v1alpha1.LogClusterSpec{Brokers: brokers}}
+	w.make(cluster)
+	return cluster
+}
+
+// topic makes a Topic of cluster main, as change wants it.
+func (w *world) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
+	GinkgoHelper()
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TopicSpec{Cluster: "main"}}
+	if change != nil {
+		change(&topic.Spec)
+	}
+	w.make(topic)
+	return topic
+}
+
+// get reads an object anew, by the name it has.
+func get[T client.Object](g Gomega, w *world, name string, object T) T {
+	key := client.ObjectKey{Namespace: w.namespace, Name: name}
+	g.Expect(api.Get(context.Background(), key, object)).To(Succeed())
+	return object
+}
+
+// change changes an object that others change, too.
+func change[T client.Object](w *world, name string, object T, how func(T)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := api.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: name}, object); err != nil {
+			return err
+		}
+		how(object)
+		return api.Update(context.Background(), object)
+	})).To(Succeed())
+}
+
+func (w *world) partitions(g Gomega) []v1alpha1.Partition {
+	partitions := &v1alpha1.PartitionList{}
+	g.Expect(api.List(context.Background(), partitions, client.InNamespace(w.namespace))).To(Succeed())
+	return partitions.Items
+}
+
+// serve does a leader's part: it says that the partition's leader epoch is served.
+func (w *world) serve(name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		partition := get(g, w, name, &v1alpha1.Partition{})
+		g.Expect(partition.Status.Leader).NotTo(Equal(int32(-1)))
+		partition.Status.ServingEpoch = new(partition.Status.LeaderEpoch)
+		g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// expectReason waits for a condition's reason.
+func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string, message ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		condition := meta.FindStatusCondition(conditions(g), kind)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.Reason).To(Equal(reason), condition.Message)
+		for _, words := range message {
+			g.Expect(condition.Message).To(ContainSubstring(words))
+		}
+	}).Should(Succeed())
+}
+
+func (w *world) topicConditions(name string) func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition { return get(g, w, name, &v1alpha1.Topic{}).Status.Conditions }
+}
+
+func (w *world) partitionConditions(name string) func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition { return get(g, w, name, &v1alpha1.Partition{}).Status.Conditions }
+}
+
+func (w *world) clusterConditions() func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition { return get(g, w, "main", &v1alpha1.LogCluster{}).Status.Conditions }
+}
+
+// aliveForLong outlasts every spec.
+const aliveForLong = time.Hour
+
+// renew does a broker's part: it keeps its Lease, for a duration, as an incarnation with a disk. An empty holder has stopped.
+func (w *world) renew(broker int32, holder string, incarnation int32, disk string, duration time.Duration) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: w.namespace,
+	}}
+	err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
+	lease.Annotations = map[string]string{v1alpha1.AnnotationDirectory: disk}
+	now := metav1.NowMicro()
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseTransitions: &incarnation, RenewTime: &now,
+		LeaseDurationSeconds: new(int32(duration / time.Second)),
+	}
+	if apierrors.IsNotFound(err) {
+		Expect(api.Create(context.Background(), lease)).To(Succeed())
+		return
+	}
+	Expect(api.Update(context.Background(), lease)).To(Succeed())
+}
+
+// expectEvent waits for an event on an object.
+func (w *world) expectEvent(name, kind, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		events := &eventsv1.EventList{}
+		g.Expect(api.List(context.Background(), events, client.InNamespace(w.namespace))).To(Succeed())
+		var seen []string
+		for _, event := range events.Items {
+			seen = append(seen, event.Regarding.Name+" "+event.Type+" "+event.Reason)
+		}
+		g.Expect(seen).To(ContainElement(name + " " + kind + " " + reason))
+	}).Should(Succeed())
+}
+
+// reconciled is how often a controller went through.
+func reconciled(g Gomega, controller string) float64 {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" && label.GetValue() == controller {
+					sum += metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
