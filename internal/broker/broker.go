@@ -138,6 +138,9 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if err != nil || port == 0 || host == "" {
 		return metadata.Broker{}, fmt.Errorf("advertised address %q: want host:port with a port from 1 to 65535", advertise)
 	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return metadata.Broker{}, fmt.Errorf("advertised address %q: clients cannot connect to every address; advertise one of them", advertise)
+	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Host: host, Port: int32(port), Rack: b.opts.Rack,
 		Directory: metadata.ID(b.store.DirectoryID()).String(),

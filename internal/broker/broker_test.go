@@ -300,6 +300,7 @@ func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
 		"bad address":      func(o *Options) { o.Listen = "nonsense" },
 		"bad advertise":    func(o *Options) { o.Advertise = "no-port" },
 		"advertise port 0": func(o *Options) { o.Advertise = "host:0" },
+		"any address":      func(o *Options) { o.Listen = "0.0.0.0:0" },
 		"negative node id": func(o *Options) { o.NodeID = -1 },
 		"large node id":    func(o *Options) { o.NodeID = 1 << 20 },
 	} {
