@@ -47,21 +47,30 @@ func (l *Log) cleanView(now time.Time) cleanView {
 
 // cleanFacts is what a view is computed from, besides the segments.
 type cleanFacts struct {
-	logStart     int64
-	lastStable   int64
-	checkpointed int64 // nothing above is cleaned: see the invariants in doc.go
-	firstDirty   int64
+	logStart   int64
+	lastStable int64
+	durable    int64 // durableLocked: nothing above is cleaned
+	firstDirty int64
 }
 
 func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acquire(), cleanFacts{
-		logStart:     l.logStart.Load(),
-		lastStable:   l.LastStable(),
-		checkpointed: l.mu.checkpointed,
-		firstDirty:   firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load()),
+		logStart:   l.logStart.Load(),
+		lastStable: l.LastStable(),
+		durable:    l.durableLocked(),
+		firstDirty: firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load()),
 	}
+}
+
+// durableLocked returns the end of what may be cleaned: segments that are sealed and lie below the recovery point on disk. See the
+// invariants in doc.go.
+func (l *Log) durableLocked() int64 {
+	if len(l.mu.unsealed) > 0 {
+		return min(l.mu.checkpointed, l.mu.unsealed[0].segment.Base())
+	}
+	return l.mu.checkpointed
 }
 
 // firstDirtyWithin returns the first dirty offset, or the log start if it lies outside the log (reference I3).
@@ -137,8 +146,8 @@ func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings 
 	switch {
 	case end > facts.lastStable:
 		return blockedUnreplicated
-	case end > facts.checkpointed:
-		return blockedActive // rolled a moment ago, and not synced yet
+	case end > facts.durable:
+		return blockedActive // rolled a moment ago, and not sealed yet
 	case dirty && lag > 0 && handles[i].newest() > now.Add(-lag).UnixMilli():
 		return blockedMinLag
 	}

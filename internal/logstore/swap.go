@@ -48,8 +48,8 @@ func (l *Log) checkSwap(sources, cleaned []*segment.Segment) error {
 		return errSegmentsChanged
 	}
 	end := handles[at+len(sources)].Base()
-	if end > l.mu.checkpointed {
-		return fmt.Errorf("replace segments: they end at %d, above the recovery point %d", end, l.mu.checkpointed)
+	if durable := l.durableLocked(); end > durable {
+		return fmt.Errorf("replace segments: they end at %d, and only what lies below %d is sealed and checkpointed", end, durable)
 	}
 	if len(cleaned) == 0 || cleaned[0].Base() != sources[0].Base() {
 		return fmt.Errorf("replace segments: the first of %d new ones does not begin at %d", len(cleaned), sources[0].Base())

@@ -85,59 +85,78 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	}
 	defer list.release()
 	logStart := l.LogStart()
-	var best place
 	for _, h := range list.handles {
 		largest, _ := h.MaxTimestamp()
-		if h.NextOffset() <= logStart || best.handle != nil && largest <= best.header.MaxTimestamp() {
+		if h.NextOffset() <= logStart || ok && largest <= at.Timestamp {
 			continue
 		}
-		candidate, found, err := h.latestBatch(largest, logStart)
+		candidate, found, err := h.latest(largest, logStart)
 		if err != nil {
 			return at, false, fmt.Errorf("%w: look up the largest timestamp: %w", ErrStorage, err)
 		}
-		if found && (best.handle == nil || candidate.header.MaxTimestamp() > best.header.MaxTimestamp()) {
-			best = candidate
+		if found && (!ok || candidate.Timestamp > at.Timestamp) {
+			at, ok = candidate, true
 		}
 	}
-	if best.handle == nil {
-		return at, false, nil
-	}
-	return best.latestRecord(logStart)
+	return at, ok, nil
 }
 
-// latestBatch returns the batch with records that has the largest timestamp, among those that reach to offset from.
-func (h *handle) latestBatch(largest, from int64) (best place, found bool, err error) {
-	if h.Base() >= from {
-		position, ok, err := h.PositionForTimestamp(largest)
-		if err != nil || !ok {
-			return best, false, err
-		}
-		if header, err := h.HeaderAt(position); err != nil || header.Count() > 0 {
-			return place{h, header}, true, err
-		}
+// latest returns the segment's first record, from offset from on, with the largest timestamp.
+func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err error) {
+	if h.Base() < from {
+		return h.latestByHeaders(from) // the largest timestamp may be one below from
 	}
-	// The segment's largest timestamp may be that of an empty batch or of one below the log start: look at every header.
+	position, found, err := h.PositionForTimestamp(largest)
+	if err != nil || !found {
+		return at, false, err
+	}
+	header, err := h.HeaderAt(position)
+	switch {
+	case err != nil:
+		return at, false, err
+	case header.Count() == 0:
+		return h.latestByHeaders(from) // a cleaned batch keeps its timestamp when it has no record left
+	}
+	return place{h, header}.latestRecord(from)
+}
+
+// latestByHeaders looks at every header. Only a batch that begins below from has to be read before it can be compared.
+func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
-	for err == nil {
-		header, headerErr := h.HeaderAt(position)
-		if errors.Is(headerErr, io.EOF) {
-			return best, found, nil
+	if err != nil {
+		return at, false, err
+	}
+	var best place
+	for {
+		header, err := h.HeaderAt(position)
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if err = headerErr; err == nil {
-			if header.Count() > 0 && (!found || header.MaxTimestamp() > best.header.MaxTimestamp()) {
-				best, found = place{h, header}, true
+		if err != nil {
+			return at, false, err
+		}
+		position += int64(header.SizeBytes)
+		switch {
+		case header.Count() == 0:
+		case header.BaseOffset() < from:
+			if at, ok, err = (place{h, header}).latestRecord(from); err != nil {
+				return at, false, err
 			}
-			position += int64(header.SizeBytes)
+		case best.handle == nil || header.MaxTimestamp() > best.header.MaxTimestamp():
+			best = place{h, header}
 		}
 	}
-	return best, false, err
+	if best.handle == nil || ok && best.header.MaxTimestamp() <= at.Timestamp {
+		return at, ok, nil
+	}
+	return best.latestRecord(from)
 }
 
 // latestRecord returns the batch's first record, from offset from on, with the largest timestamp.
 func (p place) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
 	batch, err := readBatch(p.handle, p.header)
 	if err != nil {
-		return at, false, fmt.Errorf("%w: %w", ErrStorage, err)
+		return at, false, err
 	}
 	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
 		if r.Offset >= from && (!ok || r.Timestamp > at.Timestamp) {
@@ -146,7 +165,7 @@ func (p place) latestRecord(from int64) (at TimestampOffset, ok bool, err error)
 		return nil
 	})
 	if err != nil {
-		return at, false, fmt.Errorf("%w: read the records at offset %d: %w", ErrStorage, batch.BaseOffset(), err)
+		return at, false, fmt.Errorf("read the records at offset %d: %w", batch.BaseOffset(), err)
 	}
 	return at, ok, nil
 }

@@ -1,0 +1,214 @@
+package logstore
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// compactLog is swapLog of a compacted topic: segments at 0, 10, 20, 30 and the active one at 40.
+func compactLog(t testing.TB, fsys vfs.FS, change func(*topicconfig.Settings)) (*Store, *Log) {
+	t.Helper()
+	store, log := swapLog(t, fsys)
+	log.Configure(settings(func(s *topicconfig.Settings) {
+		s.Delete, s.Compact = false, true
+		if change != nil {
+			change(s)
+		}
+	}), true)
+	return store, log
+}
+
+func sizesOf(log *Log) []int64 {
+	var all []int64
+	for _, s := range sourcesOf(log, 0, len(bases(log))) {
+		all = append(all, s.SizeBytes())
+	}
+	return all
+}
+
+func sum(sizes []int64) int64 {
+	total := int64(0)
+	for _, size := range sizes {
+		total += size
+	}
+	return total
+}
+
+func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
+	_, log := compactLog(t, vfs.NewMem(), nil)
+	view := log.cleanView(epoch0.Add(time.Hour))
+	defer view.Release()
+	sizes := sizesOf(log)
+	if len(view.Segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 || view.CleanBytes != 0 || view.DirtyBytes != sum(sizes[:4]) {
+		t.Errorf("%+v", view)
+	}
+	if want := map[string]int64{blockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked, want) {
+		t.Errorf("blocked %v, want %v", view.Blocked, want)
+	}
+	if !view.OldestDirty.Equal(epoch0) {
+		t.Errorf("oldest dirty %v", view.OldestDirty)
+	}
+}
+
+func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I4
+	_, log := compactLog(t, vfs.NewMem(), nil)
+	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3}, {40, 4}} {
+		if err := log.setFirstDirty(test.firstDirty); err != nil {
+			t.Fatal(err)
+		}
+		view := log.cleanView(epoch0)
+		sizes := sizesOf(log)
+		if view.CleanBytes != sum(sizes[:test.clean]) || view.DirtyBytes != sum(sizes[test.clean:4]) || view.FirstDirty != test.firstDirty {
+			t.Errorf("first dirty %d: %+v", test.firstDirty, view)
+		}
+		if view.OldestDirty.IsZero() != (view.DirtyBytes == 0) {
+			t.Errorf("first dirty %d: oldest dirty %v", test.firstDirty, view.OldestDirty)
+		}
+		view.Release()
+	}
+}
+
+func TestCleanViewBounds(t *testing.T) { // I2
+	t.Run("the high watermark, rounded down to a segment (KAFKA-13194)", func(t *testing.T) {
+		_, log := compactLog(t, vfs.NewMem(), nil)
+		log.highWatermark.Store(35)
+		view := log.cleanView(epoch0)
+		defer view.Release()
+		if view.Bound != 30 || view.Blocked[blockedUnreplicated] != sizesOf(log)[3] {
+			t.Errorf("%+v", view)
+		}
+	})
+	t.Run("what is not synced yet (ADR 0015)", func(t *testing.T) {
+		store, log := compactLog(t, vfs.NewMem(), nil)
+		fill(t, log, 10)
+		view := log.cleanView(epoch0)
+		if view.Bound != 40 || len(view.Segments) != 4 {
+			t.Errorf("%+v", view)
+		}
+		view.Release()
+		store.tick(epoch0, false)
+		if view = log.cleanView(epoch0); view.Bound != 50 {
+			t.Errorf("after the flush: %+v", view)
+		}
+		view.Release()
+	})
+	t.Run("minLag, which holds dirty segments only", func(t *testing.T) {
+		_, log := compactLog(t, vfs.NewMem(), func(s *topicconfig.Settings) { s.MinLag = time.Hour })
+		view := log.cleanView(epoch0.Add(time.Hour - time.Millisecond))
+		if view.Bound != 0 || len(view.Segments) != 0 || view.Blocked[blockedMinLag] != sum(sizesOf(log)[:4]) {
+			t.Errorf("%+v", view)
+		}
+		view.Release()
+		if view = log.cleanView(epoch0.Add(time.Hour)); view.Bound != 40 {
+			t.Errorf("an hour later: %+v", view)
+		}
+		view.Release()
+		if err := log.setFirstDirty(20); err != nil {
+			t.Fatal(err)
+		}
+		if view = log.cleanView(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
+			t.Errorf("with two clean segments: %+v", view)
+		}
+		view.Release()
+	})
+}
+
+// I3, KAFKA-1641, KAFKA-6266, KAFKA-8724: reset once, and for good.
+func TestFirstDirtyOutsideTheLogIsReset(t *testing.T) {
+	mem := vfs.NewMem()
+	store, log := compactLog(t, mem, nil)
+	if err := log.setFirstDirty(99); err != nil {
+		t.Fatal(err)
+	}
+	view := log.cleanView(epoch0)
+	if view.FirstDirty != 0 || view.DirtyBytes == 0 {
+		t.Errorf("above the end: %+v", view)
+	}
+	view.Release()
+	if got := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).saved().firstDirty; got != 0 {
+		t.Errorf("%d after a crash", got)
+	}
+
+	if err := log.setFirstDirty(10); err != nil {
+		t.Fatal(err)
+	}
+	log.Configure(settings(func(s *topicconfig.Settings) { s.Compact, s.RetentionBytes = true, 1900 }), true)
+	store.tick(epoch0, true)
+	if view = log.cleanView(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 || log.saved().firstDirty != 30 {
+		t.Errorf("below the start: %+v", view)
+	}
+	view.Release()
+}
+
+func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
+	_, log := compactLog(t, vfs.NewMem(), nil)
+	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
+	view := log.cleanView(epoch0)
+	defer view.Release()
+	if want := map[int64]int64{7: 51}; !reflect.DeepEqual(view.Producers, want) {
+		t.Errorf("%v, want %v", view.Producers, want)
+	}
+}
+
+func TestAViewKeepsItsSegmentsReadable(t *testing.T) {
+	store, log := compactLog(t, vfs.NewMem(), nil)
+	view := log.cleanView(epoch0)
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), true)
+	store.tick(epoch0, true)
+	if got := bases(log); !slices.Equal(got, []int64{40}) {
+		t.Fatalf("segments %v", got)
+	}
+	for _, s := range view.Segments {
+		if _, err := s.HeaderAt(0); err != nil {
+			t.Errorf("segment %d: %v", s.Base(), err)
+		}
+	}
+	view.Release()
+}
+
+func TestMetricsOfLogs(t *testing.T) {
+	store, log := compactLog(t, vfs.NewMem(), nil)
+	if _, err := store.Create(PartitionID{"plain", 3}, topicTwo, settings(nil), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.setFirstDirty(10); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(store.Collector())
+	for name, want := range map[string]int{
+		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2, "heartwood_log_end_offset": 2,
+		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2,
+		"heartwood_log_clean_bytes": 1, "heartwood_log_dirty_bytes": 1, "heartwood_log_dirty_ratio": 1, "heartwood_log_blocked_bytes": 4,
+	} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("%s: %d series, want %d; %v", name, got, want, err)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := sizesOf(log)
+	values := map[string]float64{
+		"heartwood_log_size_bytes": float64(sum(sizes)), "heartwood_log_end_offset": 50, "heartwood_log_segments": 5,
+		"heartwood_log_dirty_ratio": float64(sum(sizes[1:4])) / float64(sum(sizes[:4])),
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			labels := metric.GetLabel()
+			want, checked := values[family.GetName()]
+			if checked && labels[len(labels)-1].GetValue() == "tickets" && metric.GetGauge().GetValue() != want {
+				t.Errorf("%s is %v, want %v", family.GetName(), metric.GetGauge().GetValue(), want)
+			}
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// cleanedBatch is a batch as the cleaner leaves it: offsets [base, last], of which only some have a record.
+func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec, offsets ...int64) record.Batch {
+	t.Helper()
+	b := record.NewBuilder(codec, compress.LevelDefault)
+	b.Reset(record.Identity{
+		BaseOffset: base, LastOffsetDelta: int32(last - base), ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		MaxTimestamp: epoch0.UnixMilli(),
+	})
+	for _, offset := range offsets {
+		b.Add(&record.Record{Offset: offset, Timestamp: epoch0.UnixMilli() + offset, Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("v")})
+	}
+	batch, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+// cleanedLog is swapLog with [10, 30) replaced by these batches.
+func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
+	t.Helper()
+	_, log := swapLog(t, vfs.NewMem())
+	s, err := segment.Create(log.env.fs, log.dir, 10, cleanedSuffix, segment.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range batches {
+		if err := s.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Seal(), log.replaceSegments(sourcesOf(log, 1, 3), []*segment.Segment{s})); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+func TestReadLeavesOutBatchesWithNothingToGive(t *testing.T) {
+	log := cleanedLog(t,
+		cleanedBatch(t, 10, 14, compress.None, 10, 12),
+		cleanedBatch(t, 15, 16, compress.None),
+		cleanedBatch(t, 17, 19, compress.Zstd, 17),
+		cleanedBatch(t, 20, 29, compress.None),
+	)
+	for _, test := range []struct {
+		why    string
+		offset int64
+		first  int64 // base offset of the first batch
+	}{
+		{"begins at the offset", 10, 10},
+		{"holds a record behind the offset", 11, 10},
+		{"holds the record at the offset", 12, 10},
+		{"no record at 13 or above, the next is empty", 13, 17},
+		{"empty", 15, 17},
+		{"compressed, no record above 17, the next is empty, the next segment has one", 18, 30},
+		{"empty at the end of a segment", 25, 30},
+	} {
+		slice, err := log.Read(test.offset, log.LogEnd(), 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batches := batchesOf(t, slice); batches[0].BaseOffset() != test.first {
+			t.Errorf("read at %d begins with the batch at %d, want %d: %s", test.offset, batches[0].BaseOffset(), test.first, test.why)
+		}
+		slice.Release()
+	}
+}
+
+// Reference I44: a reader moves on, whatever was cleaned away behind it.
+func TestReadGivesAnEmptyBatchWhenNothingElseIsThere(t *testing.T) {
+	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
+	slice, err := log.Read(12, 30, 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slice.Release()
+	batches := batchesOf(t, slice)
+	if len(batches) != 1 || batches[0].NextOffset() != 30 {
+		t.Errorf("%d batches", len(batches))
+	}
+}
+
+// KAFKA-15388, reference I43 and I44: every offset of a cleaned log can be read from, and gives what lies behind it.
+func TestReadAtEveryOffsetOfACleanedLog(t *testing.T) {
+	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13), cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
+	want := slices.Concat(expectKeys(0, 10), []string{"13=k13", "18=k18", "20=k20"}, expectKeys(30, 50))
+	offsets := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 18, 20}
+	for offset := range int64(50) {
+		first, found := slices.BinarySearch(offsets, offset)
+		if offset >= 30 {
+			first, found = len(offsets)+int(offset-30), true
+		}
+		if got := readKeys(t, log, offset); !slices.Equal(got, want[first:]) {
+			t.Errorf("from %d (record there: %t): %v", offset, found, got)
+		}
+	}
+}
+
+func TestReadOutsideTheLogIsRefused(t *testing.T) {
+	_, log := swapLog(t, vfs.NewMem())
+	log.maintain.Lock()
+	if err := log.deleteFront(log.list.Load().handles[:1], 10); err != nil {
+		t.Fatal(err)
+	}
+	log.maintain.Unlock()
+	for _, test := range []struct{ offset, limit int64 }{{9, 50}, {51, 99}, {31, 30}, {-1, 50}} {
+		if slice, err := log.Read(test.offset, test.limit, 1000, true); !errors.Is(err, ErrOffsetOutOfRange) {
+			t.Errorf("at %d, limit %d: %+v, %v", test.offset, test.limit, slice, err)
+		}
+	}
+	for _, test := range []struct{ offset, limit int64 }{{50, 50}, {50, 99}, {30, 30}} {
+		slice, err := log.Read(test.offset, test.limit, 1000, true)
+		if err != nil || slice.Length != 0 || slice.File != nil || slice.LogStart != 10 || slice.HighWater != 50 || slice.Stable != 50 {
+			t.Errorf("at %d, limit %d: %+v, %v", test.offset, test.limit, slice, err)
+		}
+	}
+}
+
+func TestTimestampLookups(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
+	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late, as clients' clocks go.
+	for i := range 30 {
+		at := epoch0.Add(time.Duration(10*i) * time.Second)
+		if i == 15 {
+			at = epoch0
+		}
+		appendBatch(t, log, sent{keys: []string{"a", "b"}, value: "some value", timestamp: at}.bytes(t))
+	}
+	if len(bases(log)) < 3 {
+		t.Fatalf("one segment is too few: %v", bases(log))
+	}
+	for _, test := range []struct {
+		seconds, limit int64
+		offset         int64 // -1: none
+	}{
+		{-1, 60, 0}, {0, 60, 0}, {1, 60, 2}, {10, 60, 2}, {140, 60, 28}, {141, 60, 32}, {150, 60, 32}, {290, 60, 58}, {291, 60, -1},
+		{290, 59, 58}, {290, 58, -1}, {10, 2, -1},
+	} {
+		ms := epoch0.Add(time.Duration(test.seconds) * time.Second).UnixMilli()
+		at, ok, err := log.OffsetForTimestamp(ms, test.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok != (test.offset >= 0) || ok && (at.Offset != test.offset || at.Timestamp < ms) {
+			t.Errorf("%d s below %d: %+v, %t; want %d", test.seconds, test.limit, at, ok, test.offset)
+		}
+	}
+	at, ok, err := log.MaxTimestamp()
+	if err != nil || !ok || at.Offset != 58 || at.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
+		t.Errorf("max timestamp %+v, %t, %v", at, ok, err)
+	}
+}
+
+func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
+	empty := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
+	if at, ok, err := empty.MaxTimestamp(); ok || err != nil {
+		t.Errorf("of an empty log: %+v, %t, %v", at, ok, err)
+	}
+	horizon := cleanedBatch(t, 20, 29, compress.None)
+	log := cleanedLog(t, cleanedBatch(t, 10, 14, compress.None, 10, 12), horizon)
+	at, ok, err := log.MaxTimestamp()
+	if err != nil || !ok || at.Offset != 12 || at.Timestamp != epoch0.UnixMilli()+12 {
+		t.Errorf("%+v, %t, %v", at, ok, err)
+	}
+	log.logStart.Store(13) // as DeleteRecords will do
+	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
+		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
+	}
+	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil { // it is in the same batch, but below
+		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
+	}
+}

@@ -1,0 +1,159 @@
+package logstore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestCountExpired(t *testing.T) {
+	const minute = int64(time.Minute / time.Millisecond)
+	now := epoch0
+	// Four segments of 100 bytes, one a minute, and 50 bytes in the active one.
+	segments := []segmentFacts{
+		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute}, {30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
+	}
+	all := logFacts{logStart: 0, highWatermark: 45, sizeBytes: 450}
+	forever := func(change func(*topicconfig.Settings)) topicconfig.Settings {
+		return settings(func(s *topicconfig.Settings) {
+			s.RetentionTime, s.RetentionBytes = topicconfig.Unlimited, topicconfig.Unlimited
+			change(s)
+		})
+	}
+	byTime := func(d time.Duration) topicconfig.Settings {
+		return forever(func(s *topicconfig.Settings) { s.RetentionTime = d })
+	}
+	bySize := func(bytes int64) topicconfig.Settings {
+		return forever(func(s *topicconfig.Settings) { s.RetentionBytes = bytes })
+	}
+	for _, test := range []struct {
+		name     string
+		log      logFacts
+		settings topicconfig.Settings
+		want     int
+	}{
+		{"no limit", all, forever(func(*topicconfig.Settings) {}), 0},
+		{"by time, to the millisecond: exactly as old stays", all, byTime(3 * time.Minute), 1},
+		{"by time, a millisecond more", all, byTime(3*time.Minute - time.Millisecond), 2},
+		{"by time, all", all, byTime(0), 4},
+		{"by size, nothing to spare", all, bySize(450), 0},
+		{"by size, less than a segment to spare", all, bySize(351), 0},
+		{"by size, a segment to spare", all, bySize(350), 1},
+		{"by size, more than there is", all, bySize(0), 4},
+		{"nothing above the high watermark", logFacts{0, 25, 450}, byTime(0), 2},
+		{"a compacted topic keeps everything", all, forever(func(s *topicconfig.Settings) {
+			s.Delete, s.Compact, s.RetentionTime, s.RetentionBytes = false, true, 0, 0
+		}), 0},
+		{"CompactDelete deletes (KIP-71)", all, forever(func(s *topicconfig.Settings) { s.Compact, s.RetentionTime = true, 0 }), 4},
+		{"below the log start, also with pure compaction (KAFKA-7400)", logFacts{25, 45, 450}, forever(func(s *topicconfig.Settings) {
+			s.Delete, s.Compact = false, true
+		}), 2},
+	} {
+		if got := countExpired(segments, test.log, test.settings, now); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+	// Only from the front: a segment that stays keeps all behind it.
+	segments[0].newest = now.UnixMilli()
+	if got := countExpired(segments, all, byTime(time.Minute), now); got != 0 {
+		t.Errorf("%d, though the first one is young", got)
+	}
+}
+
+func TestRetentionMovesTheLogStartForGood(t *testing.T) {
+	mem := vfs.NewMem()
+	store, log := swapLog(t, mem)
+	if err := log.Lead(3); err != nil {
+		t.Fatal(err)
+	}
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 1900 }), true)
+	store.tick(epoch0, true)
+	if got := bases(log); !slices.Equal(got, []int64{30, 40}) || log.LogStart() != 30 {
+		t.Errorf("segments %v, log start %d", got, log.LogStart())
+	}
+	if files := filesWith(t, mem, log.dir, deletedSuffix); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if got := readKeys(t, log, 30); !slices.Equal(got, expectKeys(30, 50)) || log.LogStart() != 30 {
+		t.Errorf("after a crash: log start %d, read %v", log.LogStart(), got)
+	}
+}
+
+func TestAnExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
+	store, log := swapLog(t, vfs.NewMem())
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = time.Hour }), true)
+	store.tick(epoch0.Add(time.Hour), true)
+	if log.LogStart() != 0 {
+		t.Fatalf("deleted to %d a millisecond too early", log.LogStart())
+	}
+	later := epoch0.Add(time.Hour + time.Millisecond)
+	store.tick(later, true) // rolled, but not synced yet
+	store.tick(later, true)
+	if log.LogStart() != 50 || len(bases(log)) != 1 {
+		t.Errorf("log start %d, segments %v", log.LogStart(), bases(log))
+	}
+	fill(t, log, 1)
+	if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 51)) {
+		t.Errorf("read %v", got)
+	}
+}
+
+// Until Create says what the topic's settings are, nothing is deleted by some default.
+func TestNothingIsDeletedBeforeTheSettingsAreKnown(t *testing.T) {
+	mem := vfs.NewMem()
+	store, _ := swapLog(t, mem)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = openStore(t, mem)
+	store.tick(epoch0.Add(1000*time.Hour), true)
+	if log := store.Log(partition); log.LogStart() != 0 || log.Settings().Compact {
+		t.Errorf("log start %d, %+v", log.LogStart(), log.Settings())
+	}
+}
+
+func TestIdleSegmentsRoll(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*topicconfig.Settings)
+		after  time.Duration
+		rolls  bool
+	}{
+		{"at the segment's age, not before", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
+		{"behind it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1, true},
+		{"maxLag of a compacted topic (KIP-354)", func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute }, time.Minute + 1, true},
+		{"maxLag is nothing to others", func(s *topicconfig.Settings) { s.MaxLag = time.Minute }, time.Minute + 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
+			// The records are old, which is nothing to a roll by our clock.
+			appendBatch(t, log, sent{keys: []string{"k"}, timestamp: epoch0.Add(-1000 * time.Hour)}.bytes(t))
+			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
+				t.Fatal(err)
+			}
+			if rolled := len(bases(log)) == 2; rolled != test.rolls {
+				t.Errorf("rolled: %t", rolled)
+			}
+			if err := log.rollIdle(epoch0.Add(10000 * time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if len(bases(log)) != 2 {
+				t.Errorf("an empty segment was rolled: %v", bases(log))
+			}
+		})
+	}
+}
+
+func TestAnAppendRollsByTimestamps(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
+	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond, 0} {
+		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: epoch0.Add(at)}.bytes(t))
+	}
+	if got := bases(log); !slices.Equal(got, []int64{0, 3}) {
+		t.Errorf("segments %v", got)
+	}
+}
