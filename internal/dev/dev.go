@@ -2,20 +2,287 @@ package dev
 
 import (
 	"context"
-	"io"
-	"log/slog"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/manifest"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Options of a development cluster, as the flags of `heartwood dev` give them.
-type Options struct {
-	Manifests []string // files and folders
-	Brokers   int      // 0: what the LogCluster says, or 1 without one
-	Listen    string   // host:port of broker 0; broker i listens on port+i
-	HTTP      string   // host:port of metrics, health and API
-	DataDir   string
-	Out       io.Writer // the lines for people: one a topic, then the ready line
-	Logger    *slog.Logger
-}
+const (
+	lockFile     = ".lock"
+	metadataFile = "metadata.json"
+)
+
+// slowStart is how long the start waits for partitions before it says which one it waits for.
+const slowStart = 10 * time.Second
 
 // Run is a whole cluster in one process, until ctx ends. Bad options and manifests come back as an error that wraps ErrUsage.
-func Run(ctx context.Context, opts Options) error { panic("unwritten") }
+func Run(ctx context.Context, opts Options) (err error) {
+	opts = opts.withDefaults()
+	c := &cluster{opts: opts, fs: vfs.OS{}}
+	if c.listen, err = parseAddress("listen", opts.Listen); err != nil {
+		return err
+	}
+	httpAddress, err := parseAddress("http", opts.HTTP)
+	if err != nil {
+		return err
+	}
+	if opts.Brokers < 0 {
+		return usage(fmt.Errorf("--brokers %d: want at least 1", opts.Brokers))
+	}
+	// Before anything is read: what changes from here on is seen.
+	if c.watcher, err = watch(opts.Manifests, opts.Logger); err != nil {
+		return err
+	}
+	defer c.watcher.Close()
+	unlock, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.run(ctx, httpAddress)
+}
+
+// cluster is what Run runs.
+type cluster struct {
+	opts    Options
+	fs      vfs.FS
+	listen  address
+	watcher *watcher
+	store   *local.Store
+	wanted  state                            // at the start
+	brokers atomic.Pointer[[]*broker.Broker] // once all are open; HTTP asks them
+
+	reported string // the fault of the last change of manifests
+}
+
+// open checks the manifests, locks the data directory and makes the metadata what they say.
+func (c *cluster) open() (unlock func(), err error) {
+	set, err := loadManifests(c.opts.Manifests)
+	if err != nil {
+		return nil, usage(err)
+	}
+	if err := c.fs.MkdirAll(c.opts.DataDir); err != nil {
+		return nil, usage(fmt.Errorf("--data-dir: %w", err))
+	}
+	lock, err := c.fs.Lock(filepath.Join(c.opts.DataDir, lockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, usage(fmt.Errorf("--data-dir %s is locked: another heartwood uses it; stop that one, or choose another --data-dir",
+			c.opts.DataDir))
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("--data-dir: %w", err))
+	}
+	if err := c.openMetadata(set); err != nil {
+		_ = lock.Close() // the error that matters is the first
+		return nil, err
+	}
+	return func() { _ = lock.Close() }, nil
+}
+
+func (c *cluster) openMetadata(set *manifest.Set) (err error) {
+	if c.store, err = local.Open(c.fs, filepath.Join(c.opts.DataDir, metadataFile)); err != nil {
+		return err
+	}
+	c.wanted = newState(set, c.opts, c.store)
+	if err := c.wanted.keepForbidden(c.store); err != nil {
+		return usage(err)
+	}
+	if err := c.listen.forBrokers(c.wanted.brokers); err != nil {
+		return err
+	}
+	err = c.wanted.sync(c.store)
+	if err != nil && !errors.Is(err, local.ErrNotWritten) {
+		return usage(err)
+	}
+	return err
+}
+
+// run serves until ctx ends. HTTP comes first and goes last, so that /readyz can tell what happens meanwhile.
+func (c *cluster) run(ctx context.Context, httpAddress address) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	listener, err := net.Listen("tcp", httpAddress.String())
+	if err != nil {
+		return listenFault("http", err)
+	}
+	server := &http.Server{
+		Handler:           broker.NewHTTP(broker.HTTPOptions{Gatherer: registry, Ready: c.ready, Partitions: c.report}),
+		ReadHeaderTimeout: slowStart,
+	}
+	var serving errgroup.Group
+	serving.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve http: %w", err)
+		}
+		return nil
+	})
+	err = c.runBrokers(ctx, registry, listener.Addr().String())
+	_ = server.Close() // it only closes connections
+	return errors.Join(err, serving.Wait())
+}
+
+// runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one of them fails.
+func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer, httpAddress string) error {
+	brokers, err := c.newBrokers(registry)
+	if err != nil {
+		return err
+	}
+	c.brokers.Store(&brokers)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, b := range brokers {
+		group.Go(func() error { return b.Run(ctx) })
+	}
+	if c.awaitServing(ctx) == nil {
+		c.announce(brokers, httpAddress)
+		c.follow(ctx)
+	}
+	return group.Wait()
+}
+
+// newBrokers opens all brokers, or none.
+func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers []*broker.Broker, err error) {
+	for i := range c.wanted.brokers {
+		listen, advertise := c.listen.broker(i)
+		b, err := broker.New(broker.Options{
+			NodeID: int32(i), DataDir: filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i)), Listen: listen, Advertise: advertise,
+			Metadata: c.store, Logger: c.opts.Logger,
+			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)}, registry),
+		})
+		if err != nil {
+			for _, started := range brokers {
+				err = errors.Join(err, started.Close())
+			}
+			return nil, listenFault("listen", err)
+		}
+		brokers = append(brokers, b)
+	}
+	return brokers, nil
+}
+
+// listenFault makes a usage error of one that another address would not have.
+func listenFault(flag string, err error) error {
+	for _, fault := range []error{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.EACCES} {
+		var failed *net.OpError
+		if errors.Is(err, fault) && errors.As(err, &failed) {
+			return usage(fmt.Errorf("%w; choose another --%s", err, flag))
+		}
+	}
+	var unknownHost *net.DNSError
+	if errors.As(err, &unknownHost) {
+		return usage(fmt.Errorf("--%s: %w", flag, err))
+	}
+	return err
+}
+
+// awaitServing waits until every partition is served, and says so when that takes long.
+func (c *cluster) awaitServing(ctx context.Context) error {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, slowStart)
+		err := c.store.AwaitServing(waiting)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		c.opts.Logger.Warn("start takes long", "error", err)
+	}
+}
+
+func (c *cluster) announce(brokers []*broker.Broker, httpAddress string) {
+	for _, topic := range c.store.Image().Topics {
+		c.print(topicLine(topic))
+	}
+	var bootstrap []string
+	for _, b := range brokers {
+		bootstrap = append(bootstrap, b.Addr())
+	}
+	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
+}
+
+// print writes a line for people. Whether they still read it is no matter of the cluster's.
+func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
+
+// follow applies the manifests whenever they may have changed, until ctx ends.
+func (c *cluster) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.watcher.changes:
+			c.apply()
+		}
+	}
+}
+
+// apply makes the cluster what the manifests say now, as far as that may be.
+func (c *cluster) apply() {
+	before := c.store.Image()
+	fault := c.applyManifests()
+	for _, line := range changedLines(before, c.store.Image()) {
+		c.print(line)
+	}
+	text := ""
+	if fault != nil {
+		text = fault.Error()
+	}
+	if text != "" && text != c.reported { // a save of something else does not report it again
+		c.opts.Logger.Error("manifests not applied, or not wholly", "error", text)
+	}
+	c.reported = text
+}
+
+func (c *cluster) applyManifests() error {
+	set, err := loadManifests(c.opts.Manifests)
+	if err != nil {
+		return err
+	}
+	next := newState(set, c.opts, c.store)
+	return errors.Join(next.keepBrokers(c.wanted.brokers), next.keepForbidden(c.store), next.sync(c.store))
+}
+
+// ready is nil once every broker serves.
+func (c *cluster) ready() error {
+	brokers := c.brokers.Load()
+	if brokers == nil {
+		return errors.New("brokers start")
+	}
+	for i, b := range *brokers {
+		if err := b.Ready(); err != nil {
+			return fmt.Errorf("broker %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) report() []report.Partition {
+	brokers := c.brokers.Load()
+	if brokers == nil {
+		return nil
+	}
+	var all []report.Partition
+	for _, b := range *brokers {
+		all = append(all, b.Report()...)
+	}
+	return all
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -70,6 +70,10 @@ func read(file string) (objects []object, faults []error) {
 	if err != nil {
 		return nil, []error{&Error{File: file, Message: err.Error()}}
 	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		// An editor or a copy may have emptied it a moment ago; to read that as "no topics any more" would delete them.
+		return nil, []error{&Error{File: file, Message: "the file is empty"}}
+	}
 	for _, doc := range split(content) {
 		found, err := parse(doc)
 		if err != nil {

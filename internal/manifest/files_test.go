@@ -61,6 +61,7 @@ func TestBadYAMLNamesItsLine(t *testing.T) {
 		{good + "--- # next\n" + "- a\n", "line 6: the document is no object"},
 		{good + "---\n" + "kind: Topic\n", "apiVersion: Required value: the object that begins at line 6 has none"},
 		{"{\"apiVersion\": ", "line 1"},
+		{" \n", "the file is empty"},
 		{"a: &a [*a]\n", "anchor 'a' value contains itself"},
 	} {
 		_, err := Load([]string{write(t, "bad.yaml", test.text)})

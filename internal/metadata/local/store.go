@@ -13,6 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
+// ErrNotWritten is wrapped when the disk failed; the change did not happen.
+var ErrNotWritten = errors.New("metadata was not written")
+
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
 type Store struct {
@@ -84,7 +87,7 @@ func (s *Store) changeLocked(f func(*document) error) error {
 	}
 	if !bytes.Equal(content, s.changing.written) {
 		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
-			return fmt.Errorf("write metadata: %w", err)
+			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		s.changing.written = content
 	}

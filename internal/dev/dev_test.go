@@ -1,0 +1,228 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestManifestsInRunningClusterOut(t *testing.T) {
+	opts := options(t, logCluster("brokers: 3"),
+		topic("tickets", "partitions: 3, cleanupPolicy: Compact, compression: {type: zstd}"), topic("events", "retention: {time: 24h, size: 1Mi}"))
+	r := start(t, opts)
+	want := []string{
+		"topic events partitions=1 replicas=1 cleanup=Delete compression=producer retention=24h retentionBytes=1048576",
+		"topic tickets partitions=3 replicas=1 cleanup=Compact compression=zstd minDirtyPercent=50",
+	}
+	if diff := cmp.Diff(want, r.topics); diff != "" {
+		t.Errorf("lines before ready (-want +got):\n%s", diff)
+	}
+	if brokers := strings.Split(r.ready["bootstrap"], ","); len(brokers) != 3 {
+		t.Errorf("bootstrap is %v, want three brokers", brokers)
+	}
+	if r.ready["data"] != opts.DataDir {
+		t.Errorf("data is %s", r.ready["data"])
+	}
+	metadata, err := r.admin().Metadata(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := metadata.Brokers.NodeIDs(); !slices.Equal(ids, []int32{0, 1, 2}) {
+		t.Errorf("node ids are %v", ids)
+	}
+	var leaders []int32
+	for _, p := range metadata.Topics["tickets"].Partitions.Sorted() {
+		leaders = append(leaders, p.Leader)
+	}
+	if slices.Sort(leaders); !slices.Equal(leaders, []int32{0, 1, 2}) {
+		t.Errorf("tickets is led by %v, want each broker once", leaders)
+	}
+}
+
+// TestSeriesCarryTheirBroker: docs/adr/0005.
+func TestSeriesCarryTheirBroker(t *testing.T) {
+	r := start(t, options(t, logCluster("brokers: 2"), topic("a", "partitions: 2")))
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, body := r.get(path); code != 200 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	_, page := r.get("/metrics")
+	for _, series := range []string{
+		`heartwood_partition_leader{broker="0",partition="0",topic="a"} 1`, `heartwood_partition_leader{broker="1",partition="1",topic="a"} 1`,
+	} {
+		if !strings.Contains(page, series) {
+			t.Errorf("/metrics lacks %s", series)
+		}
+	}
+	if _, body := r.get("/api/v1/partitions"); strings.Count(body, `"topic":"a"`) != 2 {
+		t.Errorf("partitions are %s", body)
+	}
+}
+
+func TestARestartLosesNothing(t *testing.T) {
+	opts := options(t, topic("a", "partitions: 1"))
+	r := start(t, opts)
+	if _, err := r.admin().CreateTopic(t.Context(), 1, 1, nil, "made"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "made"} {
+		if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte("kept")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop()
+	r = start(t, opts)
+	ends, err := r.admin().ListEndOffsets(t.Context(), "a", "made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "made"} {
+		if end, _ := ends.Lookup(name, 0); end.Offset != 1 {
+			t.Errorf("%s ends at %d after the restart, want 1", name, end.Offset)
+		}
+	}
+	r.stop()
+	opts.Manifests = nil
+	if r = start(t, opts); len(r.topics) != 2 {
+		t.Errorf("without -f the topics are %q, want those from before", r.topics)
+	}
+}
+
+func TestWithoutManifestsTopicsAreMadeThroughKafka(t *testing.T) {
+	r := start(t, options(t))
+	if len(r.topics) != 0 || strings.Contains(r.ready["bootstrap"], ",") {
+		t.Errorf("an empty cluster of one broker: topics %q, bootstrap %s", r.topics, r.ready["bootstrap"])
+	}
+	if _, err := r.admin().CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneDataDirectoryOneProcess(t *testing.T) {
+	opts := options(t)
+	start(t, opts)
+	err := Run(t.Context(), opts)
+	want := "--data-dir " + opts.DataDir + " is locked: another heartwood uses it; stop that one, or choose another --data-dir"
+	if !errors.Is(err, ErrUsage) || err.Error() != want {
+		t.Errorf("second start: %v\nwant %s", err, want)
+	}
+}
+
+// TestWrongFlagsAndManifests: each error wraps ErrUsage and says what to change, the field's path first.
+func TestWrongFlagsAndManifests(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no port":                {func(o *Options) { o.Listen = "nowhere" }, `--listen "nowhere": want host:port`},
+		"port of no number":      {func(o *Options) { o.HTTP = "localhost:http" }, `--http "localhost:http": want a port from 0 to 65535`},
+		"ports run out":          {func(o *Options) { o.Listen, o.Brokers = "127.0.0.1:65534", 3 }, "3 brokers need the ports 65534 to 65536"},
+		"any port of any host":   {func(o *Options) { o.Listen = ":0" }, "--listen :0: give a host with port 0"},
+		"port in use":            {func(o *Options) { o.Listen = busy.Addr().String() }, "address already in use; choose another --listen"},
+		"http port in use":       {func(o *Options) { o.HTTP = busy.Addr().String() }, "address already in use; choose another --http"},
+		"not this machine":       {func(o *Options) { o.Listen = "192.0.2.1:9092" }, "choose another --listen"},
+		"brokers below zero":     {func(o *Options) { o.Brokers = -1 }, "--brokers -1: want at least 1"},
+		"manifest missing":       {func(o *Options) { o.Manifests = []string{"no/such.yaml"} }, "no/such.yaml"},
+		"manifest refused":       {put1(t, topic("t", "partitions: 0")), "spec.partitions: Invalid value: 0"},
+		"replicas":               {put1(t, topic("t", "replicas: 3")), "spec.replicas: Invalid value: 3: this version keeps one replica"},
+		"data directory no good": {func(o *Options) { o.DataDir = "/dev/null/data" }, "--data-dir: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options(t)
+			test.change(&opts)
+			err := Run(t.Context(), opts)
+			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v\nwant one that wraps ErrUsage and says %s", err, test.want)
+			}
+			if strings.HasPrefix(test.want, "spec.") && !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("the field's path does not come first: %v", err)
+			}
+		})
+	}
+}
+
+func put1(t *testing.T, manifest string) func(*Options) {
+	return func(o *Options) {
+		o.Manifests = []string{t.TempDir()}
+		put(t, *o, "t.yaml", manifest)
+	}
+}
+
+// TestForbiddenChangesAcrossARestart: what may not be changed while it runs may not be changed while it does not.
+func TestForbiddenChangesAcrossARestart(t *testing.T) {
+	opts := options(t, topic("a", "partitions: 3"))
+	opts.Brokers = 2
+	start(t, opts).stop()
+	put(t, opts, "all.yaml", topic("a", "partitions: 2"))
+	err := Run(t.Context(), opts)
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.partitions: Invalid value: 2: partitions cannot shrink") {
+		t.Errorf("fewer partitions: %v", err)
+	}
+	put(t, opts, "all.yaml", topic("a", "partitions: 3"))
+	opts.Brokers = 1
+	err = Run(t.Context(), opts)
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.brokers: Invalid value: 1: ") {
+		t.Errorf("fewer brokers: %v", err)
+	}
+	opts.Brokers = 2
+	start(t, opts)
+}
+
+func TestAStartThatFailsLeavesNothingRunning(t *testing.T) {
+	opts := options(t)
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Listen, opts.Brokers = busy.Addr().String(), 2
+	if err := Run(t.Context(), opts); err == nil {
+		t.Fatal("it started on a port in use")
+	}
+	busy.Close()
+	opts.Listen = "127.0.0.1:0"
+	start(t, opts) // directories and ports are free again
+}
+
+func TestStoppedBeforeItIsReady(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, options(t, topic("a", "partitions: 1"))); err != nil {
+		t.Errorf("stopped at once: %v", err)
+	}
+}
+
+func TestDataDirectoryLayout(t *testing.T) {
+	opts := options(t, topic("a", "partitions: 1"))
+	opts.Brokers = 2
+	start(t, opts).stop()
+	found := map[string]bool{}
+	entries, err := os.ReadDir(opts.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		found[entry.Name()] = true
+	}
+	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true, "broker-1": true}
+	if !maps.Equal(found, want) {
+		t.Errorf("data directory holds %v", found)
+	}
+	if _, err := os.Stat(filepath.Join(opts.DataDir, "broker-0", "a-0")); err != nil {
+		t.Error(err)
+	}
+}

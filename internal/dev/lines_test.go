@@ -1,0 +1,103 @@
+package dev
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+func imageTopic(t *testing.T, id byte, name, spec string, partitions int) *metadata.Topic {
+	t.Helper()
+	resource := &v1alpha1.Topic{}
+	resource.Name = name
+	if err := yaml.Unmarshal([]byte(spec), &resource.Spec); err != nil {
+		t.Fatal(err)
+	}
+	topic, err := metadata.ResolveTopic(resource, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic.ID = metadata.ID{id}
+	for range partitions {
+		topic.Partitions = append(topic.Partitions, &metadata.Partition{Replicas: []int32{0}})
+	}
+	return topic
+}
+
+func TestTopicLine(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{}`: "topic t partitions=2 replicas=1 cleanup=Delete compression=producer retention=168h",
+		`{cleanupPolicy: CompactDelete, compression: {type: uncompressed}, retention: {time: -1s, size: 5}}`: "topic t partitions=2" +
+			" replicas=1 cleanup=CompactDelete compression=uncompressed minDirtyPercent=50 retention=unlimited retentionBytes=5",
+		`{cleanupPolicy: Compact, compression: {type: lz4}, compaction: {minDirtyPercent: 3}}`: "topic t partitions=2 replicas=1" +
+			" cleanup=Compact compression=lz4 minDirtyPercent=3",
+	} {
+		if got := topicLine(imageTopic(t, 1, "t", spec, 2)); got != want {
+			t.Errorf("%s\n got %s\nwant %s", spec, got, want)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 10 * time.Second: "10s", 0: "0s", -1: "unlimited",
+		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", 20 * time.Hour: "20h",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%s is written %s, want %s", time.Duration(d), got, want)
+		}
+	}
+}
+
+func TestReadyLine(t *testing.T) {
+	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here"
+	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644", "here"); got != want {
+		t.Errorf("line is %q", got)
+	}
+}
+
+func TestChangedLines(t *testing.T) {
+	image := func(topics ...*metadata.Topic) *metadata.Image {
+		return metadata.NewImage("c", metadata.CleanerBudget{}, nil, topics)
+	}
+	before := image(imageTopic(t, 1, "same", `{}`, 1), imageTopic(t, 2, "more", `{}`, 1),
+		imageTopic(t, 3, "gone", `{reclaimPolicy: Delete}`, 1), imageTopic(t, 4, "again", `{}`, 1))
+	after := image(imageTopic(t, 1, "same", `{segment: {maxAge: 1h}}`, 1), imageTopic(t, 2, "more", `{}`, 2), imageTopic(t, 5, "again", `{}`, 1))
+	want := []string{
+		"topic again partitions=1 replicas=1 cleanup=Delete compression=producer retention=168h",
+		"topic more partitions=2 replicas=1 cleanup=Delete compression=producer retention=168h",
+		"topic again deleted records=retained",
+		"topic gone deleted records=deleted",
+	}
+	if diff := cmp.Diff(want, changedLines(before, after)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, test := range []struct {
+		text              string
+		listen, advertise string // of broker 2
+	}{
+		{"127.0.0.1:9092", "127.0.0.1:9094", ""},
+		{"127.0.0.1:0", "127.0.0.1:0", ""},
+		{"[::1]:9092", "[::1]:9094", ""},
+		{"localhost:9092", "localhost:9094", ""},
+		{":9092", ":9094", "127.0.0.1:9094"},
+		{"0.0.0.0:9092", "0.0.0.0:9094", "127.0.0.1:9094"},
+		{"[::]:9092", "[::]:9094", "127.0.0.1:9094"},
+	} {
+		a, err := parseAddress("listen", test.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listen, advertise := a.broker(2); listen != test.listen || advertise != test.advertise {
+			t.Errorf("%s: broker 2 listens on %s, advertises %s; want %s, %s", test.text, listen, advertise, test.listen, test.advertise)
+		}
+	}
+}
