@@ -1,0 +1,81 @@
+package inspect
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// batchBytesMaxDefault bounds what one batch may take in memory, compressed and decompressed each.
+const batchBytesMaxDefault = 128 << 20
+
+// readAhead is how much of a file is read at once.
+const readAhead = 256 << 10
+
+// batch is a batch of a data file.
+type batch struct {
+	record.Batch       // the header only, if tooLarge
+	position     int64 // in the file
+	size         int   // bytes in the file
+	tooLarge     bool
+}
+
+// batchReader reads a data file batch by batch.
+type batchReader struct {
+	in       *bufio.Reader
+	size     int64 // of the file
+	position int64
+	bytesMax int
+	buffer   []byte
+}
+
+func newBatchReader(f vfs.File, bytesMax int) (*batchReader, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	return &batchReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead), size: size, bytesMax: bytesMax}, nil
+}
+
+// next returns the next batch, valid until the call after; io.EOF at the end; an error wrapping record.ErrCorrupt, at
+// position, where no batch begins: then there is no going on.
+func (r *batchReader) next() (batch, error) {
+	left := r.size - r.position
+	header, err := r.in.Peek(int(min(left, record.HeaderBytes)))
+	switch {
+	case err != nil:
+		return batch{}, fmt.Errorf("read at position %d: %w", r.position, errors.Join(err, io.ErrUnexpectedEOF))
+	case left == 0:
+		return batch{}, io.EOF
+	case left < record.HeaderBytes:
+		return batch{}, fmt.Errorf("%w: %d bytes at the end are no batch", record.ErrCorrupt, left)
+	}
+	size, err := record.PeekSize(header)
+	if err != nil {
+		return batch{}, err
+	}
+	if int64(size) > left {
+		return batch{}, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt, size, left)
+	}
+	found := batch{position: r.position, size: size, tooLarge: size > r.bytesMax}
+	wanted := size
+	if found.tooLarge {
+		wanted = record.HeaderBytes
+	}
+	if cap(r.buffer) < wanted {
+		r.buffer = make([]byte, wanted)
+	}
+	found.Batch = r.buffer[:wanted]
+	if _, err := io.ReadFull(r.in, found.Batch); err != nil {
+		return batch{}, fmt.Errorf("read batch at position %d: %w", r.position, err)
+	}
+	if _, err := r.in.Discard(size - wanted); err != nil {
+		return batch{}, fmt.Errorf("pass over batch at position %d: %w", r.position, err)
+	}
+	r.position += int64(size)
+	return found, nil
+}

@@ -1,0 +1,159 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// indexes are the two index files of a segment, read along with its data file: batches and entries both ascend, so one pass
+// and one entry of each in memory will do.
+type indexes struct {
+	offsets cursor[segment.OffsetEntry]
+	times   cursor[segment.TimeEntry]
+	base    int64
+	latest  int64 // the largest timestamp of the batches so far, -1 at first
+	told    int64 // the largest timestamp that a right entry told
+}
+
+// cursor stands at the next entry of an index file that no batch has answered yet.
+type cursor[E any] struct {
+	path    string
+	file    vfs.File
+	entries *entryReader
+	parse   func([]byte) E
+	ascend  func(before, entry E) bool
+	find    func(path string, position int64, format string, args ...any)
+
+	entry    E
+	position int64
+	has      bool // there is an entry
+	any      bool // there was one
+}
+
+func (v *verifier) openIndexes(f file) (*indexes, error) {
+	x := &indexes{base: f.base, latest: -1, told: -1}
+	x.offsets = cursor[segment.OffsetEntry]{
+		path: f.with(segment.IndexExtension), parse: segment.ParseOffsetEntry, find: v.find,
+		ascend: func(a, b segment.OffsetEntry) bool { return a.Relative < b.Relative && a.Position < b.Position },
+	}
+	x.times = cursor[segment.TimeEntry]{
+		path: f.with(segment.TimeIndexExtension), parse: segment.ParseTimeEntry, find: v.find,
+		ascend: func(a, b segment.TimeEntry) bool { return a.Relative < b.Relative && a.Timestamp < b.Timestamp },
+	}
+	err := errors.Join(x.offsets.open(v.fsys, segment.OffsetEntryBytes), x.times.open(v.fsys, segment.TimeEntryBytes))
+	if err != nil {
+		return nil, errors.Join(err, x.close())
+	}
+	return x, nil
+}
+
+func (x *indexes) close() error {
+	var failed [2]error
+	if x.offsets.file != nil {
+		failed[0] = x.offsets.file.Close()
+	}
+	if x.times.file != nil {
+		failed[1] = x.times.file.Close()
+	}
+	return errors.Join(failed[0], failed[1])
+}
+
+// open takes the first entry. A missing file is a finding: it will be made anew when the log is opened, but it is missing.
+func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
+	c.file, err = fsys.Open(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.file = nil
+		c.find(c.path, 0, "the file is missing")
+		return nil
+	}
+	if err != nil {
+		c.file = nil
+		return err
+	}
+	if c.entries, err = newEntryReader(c.file, entryBytes); err != nil {
+		return err
+	}
+	return c.step()
+}
+
+// step goes to the next entry. Entries that do not ascend end the index: one finding for all that follow, such as the zeros
+// that a killed broker of Apache Kafka leaves.
+func (c *cursor[E]) step() error {
+	before, first := c.entry, !c.any
+	c.has = false
+	c.position = c.entries.position
+	raw, err := c.entries.next()
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		c.find(c.path, c.position, "the file ends within an entry")
+		return nil
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s: %w", c.path, err)
+	}
+	c.entry, c.any = c.parse(raw), true
+	if !first && !c.ascend(before, c.entry) {
+		c.find(c.path, c.position, "entry %+v does not ascend from %+v; the rest of the file was not checked", c.entry, before)
+		return nil
+	}
+	c.has = true
+	return nil
+}
+
+// pass compares the entries that tell of a batch, and of what lies before it, with the batch.
+func (x *indexes) pass(b batch) error {
+	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
+		entry := x.offsets.entry
+		switch want := b.LastOffset() - x.base; {
+		case int64(entry.Position) < b.position:
+			x.offsets.find(x.offsets.path, x.offsets.position, "no batch begins at position %d", entry.Position)
+		case int64(entry.Relative) != want:
+			x.offsets.find(x.offsets.path, x.offsets.position, "the batch at position %d ends at relative offset %d, not %d",
+				entry.Position, want, entry.Relative)
+		}
+		if err := x.offsets.step(); err != nil {
+			return err
+		}
+	}
+	before := x.latest
+	x.latest = max(x.latest, b.MaxTimestamp())
+	for x.times.has && int64(x.times.entry.Relative) <= b.LastOffset()-x.base {
+		entry := x.times.entry
+		if b.BaseOffset()-x.base > int64(entry.Relative) || entry.Timestamp != x.latest || before >= x.latest {
+			x.times.find(x.times.path, x.times.position,
+				"timestamp %d is not the largest up to relative offset %d, first reached there", entry.Timestamp, entry.Relative)
+		} else {
+			x.told = entry.Timestamp
+		}
+		if err := x.times.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end looks at what no batch has answered. Only the last segment of a log may lack the time index entry that sealing writes.
+func (x *indexes) end(f file) error {
+	for x.offsets.has {
+		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is behind the last batch", x.offsets.entry.Position)
+		if err := x.offsets.step(); err != nil {
+			return err
+		}
+	}
+	for x.times.has {
+		x.times.find(x.times.path, x.times.position, "relative offset %d is behind the last batch", x.times.entry.Relative)
+		if err := x.times.step(); err != nil {
+			return err
+		}
+	}
+	if !f.last && x.times.file != nil && x.told < x.latest {
+		x.times.find(x.times.path, x.times.position, "the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
+	}
+	return nil
+}
