@@ -1,8 +1,8 @@
 // Package envtest gives tests a real API server: etcd and kube-apiserver as processes of the test, with Heartwood's CRDs.
 //
 // Start it once a test package (it takes some 10 s) and give each test its own Namespace: nothing in envtest deletes the
-// objects of a namespace. The processes end with the test, on a signal, and before `go test -timeout` would panic and
-// leave them behind.
+// objects of a namespace. The processes end with the test, however that ends: in order, on a signal, shortly before
+// `go test -timeout` would panic, or killed (guard.go).
 package envtest
 
 import (
@@ -53,6 +53,9 @@ func Start(t testing.TB) *rest.Config {
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatalf("start the API server: %v", err)
+	}
+	if err := guard(t); err != nil {
+		t.Fatal(err)
 	}
 	// The client's own rate limit would only slow tests down.
 	config.QPS = -1
