@@ -81,7 +81,7 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 	at, ok := offsetUnknown, true
 	switch asked.Timestamp {
 	case timestampLatest:
-		at = logstore.TimestampOffset{Timestamp: -1, Offset: limit, LeaderEpoch: log.EpochAt(limit)}
+		at = logstore.TimestampOffset{Timestamp: -1, Offset: limit, LeaderEpoch: h.leaderEpoch(topic, asked.Partition)}
 	case timestampEarliest, timestampEarliestLocal:
 		start := log.LogStart()
 		at = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
@@ -95,4 +95,12 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 		return offsetUnknown, err
 	}
 	return at, nil
+}
+
+// leaderEpoch is the partition's epoch now: that of the record which will come at the end of its log.
+func (h *Handler) leaderEpoch(topic string, index int32) int32 {
+	if t := h.opts.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
+		return t.Partitions[index].LeaderEpoch
+	}
+	return -1 // deleted this moment
 }

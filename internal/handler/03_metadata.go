@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -128,7 +127,10 @@ func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTo
 	if topic := img.Topic(*asked.Topic); topic != nil {
 		return topic, nil
 	}
-	return nil, replica.ErrUnknownPartition
+	if err := metadata.CheckTopicName(*asked.Topic); err != nil {
+		return nil, err
+	}
+	return nil, metadata.ErrTopicNotFound
 }
 
 func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic, result *outcome) {

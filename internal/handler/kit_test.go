@@ -1,0 +1,243 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+const self = 1
+
+// broker is a Handler over real replicas and logs, whose disk is in memory, and metadata that obeys.
+type broker struct {
+	*Handler
+	t        *testing.T
+	disk     *vfs.Fault
+	store    *logstore.Store
+	set      *replica.Set
+	image    atomic.Pointer[metadata.Image]
+	topics   []*metadata.Topic
+	producer int64
+}
+
+func newBroker(t testing.TB) *broker {
+	b := &broker{disk: vfs.NewFault(vfs.NewMem())}
+	b.t, _ = t.(*testing.T)
+	must(t, b.disk.MkdirAll("/data"))
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
+	must(t, err)
+	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store})
+	t.Cleanup(func() {
+		b.set.Close()
+		_ = store.Close() // fails where the test broke the disk
+	})
+	b.Handler = New(Options{
+		NodeID: self, Image: b.image.Load, Replicas: b.set, Admin: b,
+		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
+	})
+	must(t, b.apply())
+	return b
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apply makes an image of the topics, and the replicas follow it.
+func (b *broker) apply() error {
+	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"}, {ID: 3, Host: "three.example", Port: 9093}}
+	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
+	_, err := b.set.Apply(img)
+	b.image.Store(img)
+	return err
+}
+
+// topic makes a topic that this broker leads at epoch 2.
+func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topic {
+	topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default(), Internal: metadata.InternalTopic(name)}
+	topic.Partitions = []*metadata.Partition{{Replicas: []int32{self}, Leader: self, LeaderEpoch: 2, ISR: []int32{self}}}
+	if change != nil {
+		change(topic)
+	}
+	b.topics = append(b.topics, topic)
+	if err := b.apply(); err != nil && b.t != nil {
+		b.t.Fatal(err)
+	}
+	return topic
+}
+
+// CreateTopic implements metadata.Admin with the rules of the real ones.
+func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
+	if b.image.Load().Topic(t.Name) != nil {
+		return nil, metadata.ErrTopicExists
+	}
+	resource, err := metadata.TopicResource(t, "test", nil)
+	if err != nil {
+		return nil, err
+	}
+	topic, err := metadata.ResolveTopic(resource, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range resource.Spec.Partitions {
+		topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, ISR: []int32{self}})
+	}
+	if t.Validate {
+		return topic, nil
+	}
+	topic.ID = metadata.NewID()
+	b.topics = append(b.topics, topic)
+	return topic, b.apply()
+}
+
+// DeleteTopic implements metadata.Admin.
+func (b *broker) DeleteTopic(_ context.Context, name string) error {
+	if b.image.Load().Topic(name) == nil {
+		return metadata.ErrTopicNotFound
+	}
+	b.topics = slices.DeleteFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
+	return b.apply()
+}
+
+// ask sends a request at a version, as its bytes, and decodes the answer's bytes.
+func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
+	b.t.Helper()
+	request.SetVersion(version)
+	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: request.AppendTo(nil)})
+	must(b.t, err)
+	return decodeReply[R](b.t, request, answer)
+}
+
+func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wire.Reply) R {
+	t.Helper()
+	body := replyBytes(t, answer)
+	response := request.ResponseKind()
+	response.SetVersion(request.GetVersion())
+	must(t, response.ReadFrom(body))
+	if want := response.IsFlexible() && request.Key() != keyAPIVersions; answer.Flexible != want {
+		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()), request.GetVersion(), answer.Flexible, want)
+	}
+	// What was decoded must be all that was sent.
+	if again := response.AppendTo(nil); !bytes.Equal(again, body) {
+		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()), request.GetVersion(), len(body), len(again))
+	}
+	return response.(R)
+}
+
+// replyBytes puts a reply's chunks together, as wire sends them.
+func replyBytes(t testing.TB, answer wire.Reply) []byte {
+	t.Helper()
+	var body []byte
+	for _, chunk := range answer.Chunks {
+		if chunk.File == nil {
+			body = append(body, chunk.Bytes...)
+			continue
+		}
+		data := make([]byte, chunk.Length)
+		if _, err := io.ReadFull(io.NewSectionReader(chunk.File, chunk.Position, int64(chunk.Length)), data); err != nil {
+			t.Fatal(err)
+		}
+		body = append(body, data...)
+	}
+	if answer.Release != nil {
+		answer.Release()
+	}
+	return body
+}
+
+// batch is what a producer sends.
+func batch(t testing.TB, codec compress.Codec, values ...string) []byte {
+	t.Helper()
+	return batchOf(t, codec, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, values...)
+}
+
+func batchOf(t testing.TB, codec compress.Codec, id record.Identity, values ...string) []byte {
+	t.Helper()
+	id.LastOffsetDelta, id.LeaderEpoch = int32(len(values)-1), -1
+	builder := record.NewBuilder(codec, compress.LevelDefault)
+	builder.Reset(id)
+	for i, value := range values {
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(), Value: []byte(value)})
+	}
+	built, err := builder.Build(nil)
+	must(t, err)
+	return built
+}
+
+func produceRequestFor(topic string, acks int16, batches ...[]byte) *kmsg.ProduceRequest {
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = acks, 1000
+	asked := kmsg.NewProduceRequestTopic()
+	asked.Topic = topic
+	for i, records := range batches {
+		part := kmsg.NewProduceRequestTopicPartition()
+		part.Partition, part.Records = int32(i), records
+		asked.Partitions = append(asked.Partitions, part)
+	}
+	req.Topics = append(req.Topics, asked)
+	return req
+}
+
+// produce sends one batch to partition 0 and returns its answer.
+func (b *broker) produce(version int16, topic string, records []byte) kmsg.ProduceResponseTopicPartition {
+	b.t.Helper()
+	response := ask[*kmsg.ProduceResponse](b, version, produceRequestFor(topic, -1, records))
+	return response.Topics[0].Partitions[0]
+}
+
+func (b *broker) mustProduce(topic string, values ...string) {
+	b.t.Helper()
+	if answer := b.produce(9, topic, batch(b.t, compress.None, values...)); answer.ErrorCode != 0 {
+		b.t.Fatalf("produce: error %d", answer.ErrorCode)
+	}
+}
+
+func fetchRequestFor(topic string, offset int64) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.SessionEpoch, req.MinBytes, req.MaxBytes = -1, -1, 1, 1<<20
+	asked := kmsg.NewFetchRequestTopic()
+	asked.Topic = topic
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1<<20, -1
+	asked.Partitions = append(asked.Partitions, part)
+	req.Topics = append(req.Topics, asked)
+	return req
+}
+
+// fetch reads partition 0 from an offset.
+func (b *broker) fetch(version int16, topic string, offset int64) kmsg.FetchResponseTopicPartition {
+	b.t.Helper()
+	response := ask[*kmsg.FetchResponse](b, version, fetchRequestFor(topic, offset))
+	return response.Topics[0].Partitions[0]
+}
+
+// values are the values of the records in fetched bytes.
+func values(t *testing.T, fetched []byte) []string {
+	t.Helper()
+	var all []string
+	for len(fetched) > 0 {
+		first, rest, err := record.Next(fetched)
+		must(t, err)
+		must(t, first.Records(1<<20, func(r *record.Record) error { all = append(all, string(r.Value)); return nil }))
+		fetched = rest
+	}
+	return all
+}

@@ -1,0 +1,134 @@
+package handler
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// schema is what Kafka's own message schema says of an API.
+type schema struct {
+	key, min, max, flexible int16
+}
+
+func parseSchema(t *testing.T, key, valid, flexible string) schema {
+	t.Helper()
+	var s schema
+	for from, to := range map[string]*int16{key: &s.key, strings.TrimSuffix(flexible, "+"): &s.flexible} {
+		_, err := fmt.Sscan(from, to)
+		must(t, err)
+	}
+	if _, err := fmt.Sscanf(valid, "%d-%d", &s.min, &s.max); err != nil {
+		t.Fatalf("versions %q: %v", valid, err)
+	}
+	return s
+}
+
+func checkAgainst(t *testing.T, schemas map[string]schema) {
+	t.Helper()
+	for _, row := range table() {
+		s, ok := schemas[row.name]
+		if !ok {
+			t.Errorf("%s is in no schema", row.name)
+			continue
+		}
+		if row.name == "Produce" {
+			s.min = 0 // advertised though refused: KAFKA-18659
+		}
+		if row.key != s.key || row.flexible != s.flexible || row.min != s.min || row.max > s.max {
+			t.Errorf("%s: table has %d, %d-%d, flexible from %d; Kafka %+v", row.name, row.key, row.min, row.max, row.flexible, s)
+		}
+	}
+}
+
+// The numbers are Kafka's: its minima are kept (KIP-896), and nothing is advertised that it does not know.
+func TestTableAgreesWithKafkasSchemas(t *testing.T) {
+	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
+	must(t, err)
+	schemas := map[string]schema{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); fields[0] != "#" {
+			schemas[fields[1]] = parseSchema(t, fields[0], fields[2], fields[3])
+		}
+	}
+	checkAgainst(t, schemas)
+}
+
+// The same against the schemas themselves, where the jar is at hand: the copy above must not drift.
+func TestTableAgreesWithTheJar(t *testing.T) {
+	home, err := os.UserHomeDir()
+	must(t, err)
+	jars, err := filepath.Glob(filepath.Join(home, ".cache/kafka-lab/lib/kafka-clients-*.jar"))
+	must(t, err)
+	if len(jars) == 0 {
+		t.Skip("no kafka-clients jar here; TestTableAgreesWithKafkasSchemas checks against a copy")
+	}
+	jar, err := zip.OpenReader(jars[len(jars)-1])
+	must(t, err)
+	defer jar.Close()
+	schemas := map[string]schema{}
+	for _, row := range table() {
+		file, err := jar.Open("common/message/" + row.name + "Request.json")
+		must(t, err)
+		text, err := io.ReadAll(file)
+		must(t, err)
+		of := func(name string) string {
+			return string(regexp.MustCompile(`"` + name + `": "?([^",]+)"?,`).FindSubmatch(text)[1])
+		}
+		schemas[row.name] = parseSchema(t, of("apiKey"), of("validVersions"), of("flexibleVersions"))
+	}
+	checkAgainst(t, schemas)
+}
+
+func TestTableIsSortedAndWhatKmsgKnows(t *testing.T) {
+	rows := table()
+	if !slices.IsSortedFunc(rows, func(a, b api) int { return int(a.key) - int(b.key) }) {
+		t.Error("not sorted by key")
+	}
+	for _, row := range rows {
+		for version := row.min; version <= row.max; version++ {
+			request := kmsg.RequestForKey(row.key)
+			request.SetVersion(version)
+			if request.IsFlexible() != row.isFlexible(version) || version > request.MaxVersion() {
+				t.Errorf("%s version %d: flexible %v, kmsg knows up to %d", row.name, version, row.isFlexible(version), request.MaxVersion())
+			}
+		}
+		if got := APIName(row.key); got != row.name {
+			t.Errorf("APIName(%d) = %q", row.key, got)
+		}
+	}
+	if APIName(99) != "99" || APIName(-1) != "-1" || APIName(4) != "4" {
+		t.Error("a key that is not served is named by its number")
+	}
+}
+
+// docs/protocol.md holds the table between two marks. UPDATE=1 writes it.
+func TestProtocolPageShowsTheTable(t *testing.T) {
+	const page, begin, end = "../../docs/protocol.md", "<!-- table -->\n", "<!-- /table -->"
+	text, err := os.ReadFile(page)
+	must(t, err)
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatal("docs/protocol.md has lost its marks")
+	}
+	var want strings.Builder
+	want.WriteString("| key | API | versions | flexible from | largest request |\n|---|---|---|---|---|\n")
+	for _, row := range table() {
+		fmt.Fprintf(&want, "| %d | %s | %d-%d | %d | %d MiB |\n", row.key, row.name, row.min, row.max, row.flexible, row.frameMax>>20)
+	}
+	whole := before + begin + want.String() + end + after
+	if os.Getenv("UPDATE") != "" {
+		must(t, os.WriteFile(page, []byte(whole), 0o600))
+	} else if whole != string(text) {
+		t.Error("docs/protocol.md differs from table.go; run this test with UPDATE=1")
+	}
+}
