@@ -197,7 +197,7 @@ func (m *Mem) ReadDir(name string) ([]fs.DirEntry, error) {
 func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, node, err := m.lookupLocked(name)
+	node, err := m.lookupLocked(name)
 	if err != nil {
 		return nil, pathError("stat", name, err)
 	}
@@ -208,7 +208,7 @@ func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 func (m *Mem) Chtimes(name string, mtime time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, node, err := m.lookupLocked(name)
+	node, err := m.lookupLocked(name)
 	if err != nil {
 		return pathError("chtimes", name, err)
 	}

@@ -46,15 +46,16 @@ func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	return dir, dir.entries[parts[len(parts)-1]], nil
 }
 
-// lookupLocked finds a node that must be there, and the directory it is in; of the root that is the root itself.
-func (m *Mem) lookupLocked(name string) (dir, node *memNode, err error) {
+// lookupLocked finds a node that must be there; it may be the root.
+func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	if clean(name) == "/" {
-		return m.root, m.root, nil
+		return m.root, nil
 	}
-	return m.namedLocked(name)
+	_, node, err := m.namedLocked(name)
+	return node, err
 }
 
-// namedLocked is lookupLocked for what changes the name: the root has none.
+// namedLocked finds a node that must be there and has a name, which the root has not, and the directory that holds the name.
 func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 	dir, node, err = m.parentLocked(name)
 	if err == nil && node == nil {
@@ -64,7 +65,7 @@ func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 }
 
 func (m *Mem) fileLocked(name string) (*memNode, error) {
-	_, node, err := m.lookupLocked(name)
+	node, err := m.lookupLocked(name)
 	if err == nil && node.dir {
 		err = syscall.EISDIR
 	}
@@ -72,7 +73,7 @@ func (m *Mem) fileLocked(name string) (*memNode, error) {
 }
 
 func (m *Mem) dirLocked(name string) (*memNode, error) {
-	_, node, err := m.lookupLocked(name)
+	node, err := m.lookupLocked(name)
 	if err == nil && !node.dir {
 		err = syscall.ENOTDIR
 	}

@@ -148,7 +148,7 @@ func (s *Segment) Close() error {
 	defer s.mu.Unlock()
 	var err error
 	v := s.view.Load()
-	unfinished := s.mu.written || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
+	unfinished := s.mu.written || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
 	if s.mu.broken == nil && !s.mu.removed && unfinished {
 		err = s.finishLocked()
 	}

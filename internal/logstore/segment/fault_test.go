@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"syscall"
 	"testing"
@@ -52,7 +53,7 @@ func wantLog(t *testing.T, fsys vfs.FS, m *model) {
 	t.Helper()
 	got, err := fsys.ReadFile("/" + Name(m.base, LogExtension, ""))
 	must(t, err)
-	if string(got) != string(m.bytes()) {
+	if !bytes.Equal(got, m.bytes()) {
 		t.Fatalf("the data file has %d bytes, want %d", len(got), len(m.bytes()))
 	}
 }

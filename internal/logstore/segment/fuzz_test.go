@@ -39,7 +39,7 @@ func FuzzOpen(f *testing.F) {
 		if s.SizeBytes() != int64(len(data)) {
 			t.Fatalf("size %d, want %d", s.SizeBytes(), len(data))
 		}
-		for offset := int64(0); offset < 20; offset++ {
+		for offset := range int64(20) {
 			if p, err := s.Position(offset); err == nil && (p < 0 || p > int64(len(data))) {
 				t.Fatalf("position of %d: %d", offset, p)
 			}

@@ -67,9 +67,14 @@ type Segment struct {
 	}
 }
 
-func (s *Segment) Base() int64       { return s.base }
-func (s *Segment) NextOffset() int64 { return s.view.Load().next } // last offset + 1; Base if empty
-func (s *Segment) SizeBytes() int64  { return s.view.Load().size }
+// Base returns the base offset, which names the files.
+func (s *Segment) Base() int64 { return s.base }
+
+// NextOffset returns the last offset + 1; Base if the segment is empty.
+func (s *Segment) NextOffset() int64 { return s.view.Load().next }
+
+// SizeBytes returns the size of the whole batches in the data file.
+func (s *Segment) SizeBytes() int64 { return s.view.Load().size }
 
 // MaxTimestamp returns the largest timestamp and the last offset of the batch that has it; -1, Base if empty.
 func (s *Segment) MaxTimestamp() (ms, offset int64) {

@@ -61,5 +61,6 @@ func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) 
 	if after.times, err = s.times.first(before.times, n); err != nil {
 		return after, err
 	}
-	return after, s.loadTail(&after, position)
+	err = s.loadTail(&after, position)
+	return after, err
 }
