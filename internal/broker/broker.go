@@ -50,6 +50,7 @@ var (
 type Broker struct {
 	opts     Options
 	self     metadata.Broker
+	cluster  string // what the file cluster-id says; follow's, once it runs
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *logstore.Cleaner
@@ -92,6 +93,9 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
 	}
+	if b.cluster, err = readClusterID(b.opts.FS, b.opts.DataDir); err != nil {
+		return err
+	}
 	ids, err := OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID, time.Now)
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func (b *Broker) open() (err error) {
 	}
 	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
 	b.replicas = replica.NewSet(replica.Options{
-		NodeID: b.opts.NodeID, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
+		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.server = wire.NewServer(wire.Options{
 		Listener: b.listener,

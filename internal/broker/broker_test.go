@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,15 +39,21 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), fsys: vfs.OS{}}
+	c.open()
+	return c
+}
+
+// open opens the cluster's metadata, or makes them.
+func (c *cluster) open() {
+	c.t.Helper()
 	var err error
 	if c.metadata, err = local.Open(c.fsys, filepath.Join(c.dir, "metadata.json")); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
 	if err := c.metadata.Sync(nil, 1, []*v1alpha1.Topic{topic}); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	return c
 }
 
 func (c *cluster) options() Options {
@@ -161,6 +169,35 @@ func TestLongPollWakesAndStopEndsIt(t *testing.T) {
 	awaitPending(t, c, 1) // the client asks for more at once
 	if err := c.stop(); err != nil {
 		t.Errorf("stop with a request that waits: %v", err)
+	}
+}
+
+// TestAnotherClusterOverOldDataDeletesNothing: the metadata file was lost, and with it every topic.
+func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	admin := kadm.NewClient(c.client())
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil { // its reclaim policy is Delete
+		t.Fatal(err)
+	}
+	made := func() *kgo.Client {
+		return c.client(kgo.DefaultProduceTopic("made-by-a-client"), kgo.UnknownTopicRetries(-1))
+	}
+	c.produce(made(), "old", 10)
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(c.dir, "metadata.json")); err != nil {
+		t.Fatal(err)
+	}
+	c.open()
+	c.start()
+	if _, err := kadm.NewClient(c.client()).CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil {
+		t.Fatal(err)
+	}
+	c.produce(made(), "new", 1)
+	if rows := c.Report(); rows[0].Topic != "made-by-a-client" || rows[0].LogEndOffset != 11 {
+		t.Errorf("rows %+v, want 10 old records and a new one", rows)
 	}
 }
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
@@ -58,6 +59,7 @@ func (b *Broker) follow(ctx context.Context) error {
 // apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served.
 func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	served, fault := b.replicas.Apply(image)
+	fault = errors.Join(fault, b.recordCluster())
 	if first := b.image.Load(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
@@ -76,6 +78,19 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 		return err
 	}
 	return fault
+}
+
+// recordCluster remembers whose logs the data directory holds, once Apply has made sure of it.
+func (b *Broker) recordCluster() error {
+	now := b.replicas.Cluster()
+	if now == b.cluster {
+		return nil
+	}
+	if err := writeClusterID(b.opts.FS, b.opts.DataDir, now); err != nil {
+		return err
+	}
+	b.cluster = now
+	return nil
 }
 
 // cleanerOptions turns the cluster's budget into the cleaner's: there 0 workers are none, here they are the default.

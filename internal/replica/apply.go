@@ -25,6 +25,9 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	assigned := s.assigned(img)
 	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
 	faults := s.release(img, old, assigned)
+	if len(faults) == 0 && img.ClusterID != "" {
+		s.cluster = img.ClusterID // what is left on the disk is this cluster's
+	}
 
 	var served []metadata.Served
 	for _, a := range assigned {
@@ -79,7 +82,7 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 		if topic, ok := wanted[id]; ok && topic == metadata.ID(log.TopicID()) {
 			continue
 		}
-		retain := log.Retain()
+		retain := log.Retain() || s.foreign(img)
 		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
 			// The topic lives, its partition moved to other brokers. Without replication they have not got the records from
 			// here, and this may be the only copy.
@@ -92,6 +95,13 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	}
 	return faults
 }
+
+// foreign tells whether the store's logs are of another cluster than the image: then that a topic is not in it does not mean
+// that somebody deleted it.
+func (s *Set) foreign(img *metadata.Image) bool { return s.cluster != "" && s.cluster != img.ClusterID }
+
+// Cluster is the id of the cluster whose logs the store holds. It is for the goroutine that calls Apply.
+func (s *Set) Cluster() string { return s.cluster }
 
 // take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
 // one that cannot be served says why in its role.

@@ -145,6 +145,37 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	}
 }
 
+// TestLogsOfAnotherClusterAreKept, whatever their reclaim policy: that other metadata do not know a topic does not mean that it
+// was deleted. Afterwards the disk is this cluster's, and the policy counts again.
+func TestLogsOfAnotherClusterAreKept(t *testing.T) {
+	b := newBroker(t)
+	for _, name := range []string{"a", "b"} {
+		b.topic(name, 1, nil)
+	}
+	b.apply()
+	b.mustProduce(id("a", 0), "x")
+	b.stop()
+	b.start()
+	b.cluster, b.topics = "another", map[string]*metadata.Topic{}
+	b.topic("c", 1, nil)
+	b.apply()
+	if b.Cluster() != "another" || b.store.Log(id("a", 0)) != nil {
+		t.Errorf("the disk is of cluster %q, and log a-0 is %v", b.Cluster(), b.store.Log(id("a", 0)))
+	}
+	b.topic("a", 1, nil)
+	b.apply()
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("read %v of what was kept", got)
+	}
+	delete(b.topics, "a")
+	b.apply()
+	b.topic("a", 1, nil)
+	b.apply()
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); len(got) != 0 {
+		t.Errorf("read %v of what this cluster deleted", got)
+	}
+}
+
 // TestTopicMadeAgainBetweenTwoImages: one image has the old, the next the new topic of the same name.
 func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
 	b := newBroker(t)

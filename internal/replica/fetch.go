@@ -51,13 +51,7 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 		keys[i] = result.ID
 		result.Data.Release()
 	}
-	waiting := s.fetches.Wait(op, req.Wait, keys...)
-	select {
-	case <-op.done:
-	case <-ctx.Done():
-		waiting.Cancel()
-		<-op.done
-	}
+	wait(ctx, s.fetches.Wait(op, req.Wait, keys...), op.done)
 	results, positions, _ = s.read(req)
 	return handOver(results, positions)
 }

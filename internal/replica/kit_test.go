@@ -20,12 +20,14 @@ type broker struct {
 	disk   vfs.FS
 	store  *logstore.Store
 	topics map[string]*metadata.Topic
+
+	cluster string // id in the images
 }
 
 const self = 1
 
 func newBroker(t *testing.T) *broker {
-	b := &broker{t: t, disk: vfs.NewMem(), topics: map[string]*metadata.Topic{}}
+	b := &broker{t: t, disk: vfs.NewMem(), topics: map[string]*metadata.Topic{}, cluster: "ours"}
 	if err := b.disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func (b *broker) start() {
 		b.t.Fatal(err)
 	}
 	b.store = store
-	b.Set = NewSet(Options{NodeID: self, Store: store})
+	b.Set = NewSet(Options{NodeID: self, Store: store, Cluster: "ours"})
 }
 
 func (b *broker) stop() {
@@ -75,7 +77,7 @@ func (b *broker) tryApply() ([]metadata.Served, error) {
 	for _, topic := range b.topics {
 		topics = append(topics, topic)
 	}
-	return b.Apply(metadata.NewImage("cluster", metadata.CleanerBudget{}, nil, topics))
+	return b.Apply(metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, topics))
 }
 
 func (b *broker) apply() []metadata.Served {

@@ -46,20 +46,9 @@ func (s *Set) Produce(ctx context.Context, acks int16, timeout time.Duration, ba
 		}
 	}
 	if len(op.waits) > 0 {
-		s.await(ctx, op, timeout, keys)
+		wait(ctx, s.produces.Wait(op, timeout, keys...), op.done)
 	}
 	return results
-}
-
-// await returns once every batch of op is settled.
-func (s *Set) await(ctx context.Context, op *delayedProduce, timeout time.Duration, keys []PartitionID) {
-	waiting := s.produces.Wait(op, timeout, keys...)
-	select {
-	case <-op.done:
-	case <-ctx.Done():
-		waiting.Cancel()
-		<-op.done
-	}
 }
 
 // append appends one batch, and moves the high watermark as far as that allows.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type PartitionID = logstore.PartitionID
 // Set holds the partitions that live on this broker.
 type Set struct {
 	node     int32
+	cluster  string // whose logs the store holds; "": nobody's yet. Apply's.
 	store    *logstore.Store
 	logger   *slog.Logger
 	metrics  *metrics
@@ -47,6 +49,7 @@ type view struct {
 // Options of a Set.
 type Options struct {
 	NodeID   int32
+	Cluster  string // id of the cluster whose logs the store holds; "": nobody's yet
 	Store    *logstore.Store
 	Registry prometheus.Registerer // of its and the purgatories' metrics; may be nil
 	Logger   *slog.Logger          // default: none
@@ -56,6 +59,7 @@ type Options struct {
 func NewSet(opts Options) *Set {
 	s := &Set{
 		node:     opts.NodeID,
+		cluster:  opts.Cluster,
 		store:    opts.Store,
 		logger:   opts.Logger,
 		metrics:  newMetrics(opts.Registry),
@@ -102,6 +106,16 @@ func (v *view) missing(id PartitionID) error {
 func (s *Set) notify(id PartitionID) {
 	s.produces.Notify(id)
 	s.fetches.Notify(id)
+}
+
+// wait returns once an operation has ended; the end of ctx ends it early.
+func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-ctx.Done():
+		waiting.Cancel()
+		<-done
+	}
 }
 
 // Close ends all waiting requests; the store stays open.
