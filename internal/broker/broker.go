@@ -106,6 +106,7 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
+	// The cleaner may start at once: until an image has configured a log, the log is not a compacted one.
 	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
@@ -170,6 +171,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	err := b.serve(ctx, metadataStore)
 
+	// From here on nobody appends. Waits ended with the server; closing the set ends those that came in between. The metadata go
+	// after that, since an image may still make or release logs, and the store, which holds them, goes last.
 	b.notReady.Store(&errStopping)
 	b.replicas.Close()
 	stopFollowing()
@@ -197,8 +200,9 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	close(b.serving)
 	b.logger.Info("broker serves", "address", b.Addr())
 	select {
-	case <-server.done:
+	case <-server.done: // ctx ended, or the listener failed
 	case <-metadataStore.done:
+		// Without metadata this broker would go on as leader of what others may lead by now.
 		stopServing()
 	}
 	<-server.done

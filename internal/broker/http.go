@@ -44,6 +44,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	mux.HandleFunc("GET /api/v1/partitions", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, report.Partitions{Partitions: pick(opts.Partitions(), r.URL.Query()["topic"])})
 	})
+	// Also what has a path above but another method: a catch-all takes it before the mux would answer 405 in plain text.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound, failure{Error: "nothing at " + r.Method + " " + r.URL.Path})
 	})

@@ -57,6 +57,7 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(m.leader, state.Leader)
 		gauge(m.offline, state.Fault != nil)
+		// Followers do not know who is in sync: from them the series would contradict the leader's.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
 		}

@@ -20,7 +20,7 @@ type shard[K comparable] struct {
 		lists map[K]*watch[K] // never holds nil: a key without watchers is not in the map
 		count int
 	}
-	_ [40]byte // a cache line each
+	_ [40]byte // a cache line each, or two cores that lock neighbours would take the line from each other
 }
 
 // watch is an operation's place in one key's list. Its fields belong to the lock of the key's shard.
@@ -79,7 +79,8 @@ func (l *watchLists[K]) remove(w *watch[K]) bool {
 	return true
 }
 
-// appendWatchers appends those who watch key.
+// appendWatchers appends those who watch key. It copies, so that they are looked at without the lock: a look may take long, and
+// the one that completes goes back to this list to leave it.
 func (l *watchLists[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	s := l.shard(key)
 	s.mu.Lock()

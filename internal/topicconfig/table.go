@@ -97,6 +97,7 @@ var table = sync.OnceValue(func() []property {
 	}
 })
 
+// Kafka's empty list, which means neither, is not taken: a topic that keeps all says so by its retention.
 func getCleanupPolicy(s *Settings) string {
 	switch {
 	case s.Compact && s.Delete:
@@ -205,6 +206,7 @@ func setLevel(s *Settings, codec compress.Codec, value string) error {
 	return nil
 }
 
+// Kafka has no value for "none" here: its largest number is the default, and means it.
 func getMaxLag(s *Settings) string { return formatLimit(s.MaxLag, 1<<63-1) }
 
 func setMaxLag(s *Settings, value string) error {
