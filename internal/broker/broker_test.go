@@ -98,7 +98,7 @@ func (c *cluster) start() {
 
 func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.DefaultProduceTopic("tickets")}, opts...)...)
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.DefaultProduceTopic("tickets"), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
