@@ -41,6 +41,9 @@ func TestDiskFullDuringAppendLeavesTheSegmentAsItWas(t *testing.T) {
 		random := newRandom(t)
 		m.check(t, s, random)
 		wantLog(t, fault, m)
+		if err := s.Broken(); err != nil {
+			t.Errorf("broken by a full disk: %v", err)
+		}
 		appendSome(t, s, m, 3)
 		must(t, s.Close())
 		s, err := Open(fault, "/", 0, Config{IndexIntervalBytes: 100})
@@ -75,6 +78,9 @@ func TestSegmentThatCannotBeCutBackIsUnusable(t *testing.T) {
 		if change() == nil {
 			t.Errorf("%s of a broken segment", name)
 		}
+	}
+	if err := s.Broken(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("broken: %v, want why", err)
 	}
 	// What was there can still be read, and recovery mends it.
 	m.check(t, s, newRandom(t))

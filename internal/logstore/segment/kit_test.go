@@ -152,6 +152,7 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 		if got, err := s.Position(offset); err != nil || got != m.position(offset) {
 			t.Fatalf("position of %d: %d, %v; want %d", offset, got, err, m.position(offset))
 		}
+		m.checkBoundary(t, s, random.Int64N(int64(len(all))+10))
 		timestamp := 1_000_000 + m.base*10 - 400 + random.Int64N((m.next()-m.base)*10+800)
 		m.checkTimestamp(t, s, timestamp)
 	}
@@ -159,6 +160,21 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	m.checkTimestamp(t, s, ms+1)
 	m.checkTimestamp(t, s, -1)
 	m.checkScan(t, s, m.position(m.base+random.Int64N(m.next()-m.base+1)))
+}
+
+// checkBoundary checks how far a read of whole batches may go that must not go beyond limit.
+func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
+	t.Helper()
+	want := int64(0)
+	for _, b := range m.batches {
+		if want+int64(len(b)) > limit {
+			break
+		}
+		want += int64(len(b))
+	}
+	if got, err := s.Boundary(limit); err != nil || got != want {
+		t.Fatalf("boundary at or below %d: %d, %v; want %d", limit, got, err, want)
+	}
 }
 
 func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
