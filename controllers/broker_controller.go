@@ -58,21 +58,28 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 
 // brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do.
 func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, ok bool, err error) {
-	const infix = "-broker-"
-	at := strings.LastIndex(key.Name, infix)
-	if at < 0 {
+	if cluster, broker, ok = parseLeaseName(key.Name); !ok {
 		return "", 0, false, nil
 	}
-	id, err := strconv.ParseInt(key.Name[at+len(infix):], 10, 32)
-	if err != nil || id < 0 {
-		return "", 0, false, nil
-	}
-	cluster = key.Name[:at]
 	lease := &coordinationv1.Lease{}
 	if err := r.Get(ctx, key, lease); err != nil {
-		return cluster, int32(id), apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return cluster, broker, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return cluster, int32(id), lease.Labels[v1alpha1.LabelCluster] == cluster, nil
+	return cluster, broker, lease.Labels[v1alpha1.LabelCluster] == cluster, nil
+}
+
+// parseLeaseName is the way back from v1alpha1.BrokerLeaseName.
+func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
+	const infix = "-broker-"
+	at := strings.LastIndex(name, infix)
+	if at < 0 {
+		return "", 0, false
+	}
+	id, err := strconv.ParseInt(name[at+len(infix):], 10, 32)
+	if err != nil || v1alpha1.BrokerLeaseName(name[:at], int32(id)) != name {
+		return "", 0, false // "+1" and "01" are numbers, and no broker's
+	}
+	return name[:at], int32(id), true
 }
 
 func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {

@@ -38,7 +38,7 @@ var (
 	// writes counts what the controllers ask the API server to change, by namespace.
 	writes = &counts{of: map[string]int{}}
 	// hosts are the addresses behind the brokers' names.
-	hosts = &names{real: map[string]string{}}
+	hosts = &names{at: map[string]string{}}
 )
 
 func TestControllers(t *testing.T) {
@@ -143,23 +143,23 @@ func (c *counts) get(name string) int {
 
 // names is the cluster's DNS, as far as these tests need it.
 type names struct {
-	mu   sync.Mutex
-	real map[string]string
+	mu sync.Mutex
+	at map[string]string
 }
 
-func (n *names) set(name, real string) {
+func (n *names) set(name, address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.real[name] = real
+	n.at[name] = address
 }
 
 func (n *names) dial(ctx context.Context, network, name string) (net.Conn, error) {
 	n.mu.Lock()
-	real, ok := n.real[name]
+	address, ok := n.at[name]
 	n.mu.Unlock()
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, network, real)
+	return dialer.DialContext(ctx, network, address)
 }
