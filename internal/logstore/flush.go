@@ -47,10 +47,6 @@ func (l *Log) flushMaintained() error {
 		return l.syncFailed(err)
 	}
 	if len(rolled) > 0 {
-		// The names of new segments; without them what was synced is lost all the same.
-		if err := l.env.fs.SyncDir(l.dir); err != nil {
-			return l.syncFailed(err)
-		}
 		if err := pruneSnapshots(l.env.fs, l.dir); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
 		}

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
+
+var modelSeed = flag.Uint64("seed", 0, "run the model test with this seed only")
 
 // model is what a log should hold: a list of keys, the first of which has the offset start.
 type model struct {
@@ -34,6 +37,9 @@ type model struct {
 func TestLogFollowsTheModel(t *testing.T) {
 	for run := range 30 {
 		seed := uint64(time.Now().UnixNano()) + uint64(run)
+		if *modelSeed != 0 {
+			seed = *modelSeed
+		}
 		// In a bubble, for a log takes the time from the clock when it is opened, and must not find its producers expired.
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {

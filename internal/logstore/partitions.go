@@ -41,6 +41,11 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 	s.mu.Lock()
 	s.mu.logs[id] = log
 	s.mu.Unlock()
+	// The recovery point is on disk before the first append. Without one, recovery could not tell a gap that a crash tore from one
+	// that cleaning left (ADR 0015).
+	if err := s.save(); err != nil {
+		s.opts.Logger.Warn("write the checkpoint of a new log; the next flush tries again", "partition", id, "error", err)
+	}
 	return log, nil
 }
 

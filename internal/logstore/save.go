@@ -57,8 +57,9 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 			}
 		}
 		put(recoveryPointFile, of.recoveryPoint, unknownOffset)
-		put(highWatermarkFile, of.highWatermark, unknownOffset)
-		put(logStartFile, of.logStart, 0) // as in Kafka: nothing is known better than by its absence
+		// Of the others, 0 is what a missing line means, and one less to write when a log is made.
+		put(highWatermarkFile, of.highWatermark, 0)
+		put(logStartFile, of.logStart, 0)
 		put(firstDirtyFile, of.firstDirty, 0)
 	}
 	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, firstDirtyFile} {
@@ -86,6 +87,7 @@ func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
+		s.saving.written[name] = string(content)
 		offsets, err := decodeOffsets(content)
 		if err != nil {
 			s.opts.Logger.Warn("checkpoint unreadable", "file", name, "error", err)

@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -106,8 +107,24 @@ func (l *Log) commitSwap(sources, cleaned []*segment.Segment) error {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err
 		}
+		if err := l.checkSwapFile(s); err != nil {
+			return err
+		}
 	}
 	return l.env.fs.SyncDir(l.dir)
+}
+
+// checkSwapFile holds the file that is about to be committed against what was written: behind the commit point the sources go.
+func (l *Log) checkSwapFile(s *segment.Segment) error {
+	name := segment.Name(s.Base(), segment.LogExtension, swapSuffix)
+	info, err := l.env.fs.Stat(filepath.Join(l.dir, name))
+	if err == nil && info.Size() != s.SizeBytes() {
+		err = fmt.Errorf("it has %d bytes, %d were written", info.Size(), s.SizeBytes())
+	}
+	if err != nil {
+		return fmt.Errorf("check %s: %w", name, err)
+	}
+	return nil
 }
 
 // removeStrays removes what an earlier swap or pass that failed has left. A stray .cleaned below this swap would make a restart

@@ -1,0 +1,122 @@
+package logstore
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestTheBackgroundFlushesEachInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		log := createLog(t, store, settings(nil))
+		fill(t, log, 25)
+		if end := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).LogEnd(); end != 0 {
+			t.Errorf("%d records are synced at once", end)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		content, err := mem.ReadFile(filepath.Join(dataDir, recoveryPointFile))
+		if err != nil || string(content) != "0\n1\ntickets 0 25\n" {
+			t.Errorf("recovery point %q, %v", content, err)
+		}
+		again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+		if again.LogEnd() != 25 || again.HighWatermark() != 25 {
+			t.Errorf("after a crash: end %d, high watermark %d", again.LogEnd(), again.HighWatermark())
+		}
+	})
+}
+
+func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentAge, s.RetentionTime = time.Hour, 30*time.Hour }))
+		batch := sent{producer: 3, keys: []string{"k"}, timestamp: time.Now()}.bytes(t)
+		if _, err := log.Append(batch, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		log.AdvanceHighWatermark(1)
+		steps := []struct {
+			at        time.Duration
+			segments  []int64
+			producers int
+			logStart  int64
+		}{
+			{59 * time.Minute, []int64{0}, 1, 0},
+			{61 * time.Minute, []int64{0, 1}, 1, 0},
+			{25 * time.Hour, []int64{0, 1}, 0, 0},
+			{31 * time.Hour, []int64{1}, 0, 1},
+		}
+		began := time.Now()
+		for _, step := range steps {
+			time.Sleep(time.Until(began.Add(step.at)))
+			synctest.Wait()
+			log.mu.Lock()
+			known := len(log.mu.producers)
+			log.mu.Unlock()
+			if !slices.Equal(bases(log), step.segments) || known != step.producers || log.LogStart() != step.logStart {
+				t.Errorf("after %v: segments %v, %d producers, log start %d", step.at, bases(log), known, log.LogStart())
+			}
+		}
+	})
+}
+
+func TestTheBackgroundFinishesDeletions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		if err := mem.MkdirAll(filepath.Join(dataDir, "old-0.00000000000000000000000000000000-delete")); err != nil {
+			t.Fatal(err)
+		}
+		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		createLog(t, store, settings(nil))
+		if err := store.Release(partition, false); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if names := directories(t, mem); len(names) > 0 {
+			t.Errorf("left: %v", names)
+		}
+	})
+}
+
+func TestCloseIsOrderedAndRepeatable(t *testing.T) {
+	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
+	store := openStore(t, trace)
+	fill(t, createLog(t, store, settings(nil)), 12)
+	trace.Take()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "close.trace", sizes.ReplaceAllString(trace.Take(), "0+<n>"))
+	if err := store.Close(); err != nil {
+		t.Errorf("a second close: %v", err)
+	}
+	if _, err := store.Create(partition, topicOne, settings(nil), true); err == nil {
+		t.Error("created a log in a closed store")
+	}
+	trace.Take()
+	reopened := openStore(t, trace)
+	if got := trace.Take(); strings.Contains(got, "write") || !strings.Contains(got, "remove "+cleanShutdownFile) {
+		t.Errorf("a clean start writes:\n%s", got)
+	}
+	_ = reopened
+}

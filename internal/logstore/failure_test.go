@@ -1,0 +1,148 @@
+package logstore
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		rule vfs.Rule
+	}{
+		{"nothing is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC}},
+		{"a part is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC, WriteBytes: 40}},
+		{"no new file can be made", vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC}},
+		{"anything but cutting back fails", vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			fault := vfs.NewFault(mem)
+			store := openStore(t, fault)
+			log := createLog(t, store, settings(nil))
+			fill(t, log, 10) // the next one rolls
+			fault.Inject(test.rule)
+			failed := 0
+			for range 3 {
+				before := log.LogEnd()
+				if _, err := log.Append(keyed(t, "lost"), epoch0); err == nil {
+					t.Error("appended to a full disk")
+				} else if errors.Is(err, ErrStorage) && errors.Is(err, syscall.ENOSPC) && log.LogEnd() == before {
+					failed++
+				} else {
+					t.Errorf("%v; the end moved from %d to %d", err, before, log.LogEnd())
+				}
+				store.tick(epoch0, true)
+			}
+			if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 10)) || failed != 3 {
+				t.Errorf("%d appends failed; read %v", failed, got)
+			}
+			fault.Clear()
+			fill(t, log, 15)
+			store.tick(epoch0, false)
+			want := expectKeys(0, 25)
+			if got := readKeys(t, log, 0); !slices.Equal(got, want) {
+				t.Errorf("with space again: read %v", got)
+			}
+			log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+			if got := readKeys(t, log, 0); !slices.Equal(got, want) {
+				t.Errorf("after a crash: read %v", got)
+			}
+		})
+	}
+}
+
+func TestALogStopsWhenItsFileCannotBeTrusted(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		rules []vfs.Rule
+	}{
+		{"a failed write that cannot be cut off", []vfs.Rule{
+			{Op: vfs.OpWrite, Name: "*.log", WriteBytes: 10}, {Op: vfs.OpTruncate, Name: "*.log"},
+		}},
+		{"a failed sync", []vfs.Rule{{Op: vfs.OpSync, Name: "*.log"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testStops(t, test.rules) }) })
+	}
+}
+
+func testStops(t *testing.T, rules []vfs.Rule) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	told := map[PartitionID]error{}
+	store, err := Open(Options{FS: fault, Dir: dataDir, Logger: quiet(), FlushInterval: time.Second, Failed: func(id PartitionID, err error) {
+		told[id] = err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 5)
+	time.Sleep(time.Second + 1)
+	synctest.Wait()
+	fill(t, log, 2)
+	for _, rule := range rules {
+		fault.Inject(rule)
+	}
+	_, _ = log.Append(keyed(t, "k7"), epoch0) // the failed sync lets it through
+	time.Sleep(time.Second)
+	synctest.Wait()
+	fault.Clear()
+	if _, err := log.Append(keyed(t, "x"), epoch0); !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("an append to a stopped log: %v", err)
+	}
+	if err := log.Lead(5); !errors.Is(err, ErrStorage) {
+		t.Errorf("leading a stopped log: %v", err)
+	}
+	if len(told) != 1 || !errors.Is(told[partition], ErrStorage) {
+		t.Errorf("told %v", told)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got[:7], expectKeys(0, 7)) {
+		t.Errorf("read %v", got)
+	}
+	if err := store.Close(); !errors.Is(err, ErrStorage) {
+		t.Errorf("close: %v", err)
+	}
+	// No marker of a clean stop was written, so that what is there is checked.
+	if _, err := mem.Stat(dataDir + "/" + cleanShutdownFile); err == nil {
+		t.Error("the stop is called a clean one")
+	}
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if got := readKeys(t, log, 0); len(got) < 5 || !slices.Equal(got, expectKeys(0, log.LogEnd())) {
+		t.Errorf("after a restart: read %v", got)
+	}
+}
+
+// Whatever fails during a swap, the log holds the old records or the new, reads go on, and a restart brings it in order.
+func TestAFailureAtEveryStepOfASwap(t *testing.T) {
+	for step := 0; ; step++ {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem)
+		store, log := swapLog(t, fault)
+		fault.Inject(vfs.Rule{Skip: step, Times: 1})
+		err := swap(t, log)
+		over := !dead(fault) && err == nil && step > 60
+		fault.Clear()
+		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
+			t.Fatalf("step %d: read %v", step, got)
+		}
+		if err != nil && log.mu.stopped == nil {
+			if err := swap(t, log); err != nil {
+				t.Fatalf("step %d: a second swap behind a failed one: %v", step, err)
+			}
+		}
+		if err := store.Close(); err != nil && log.mu.stopped == nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		checkSwapped(t, mem.CrashClone(), "restart")
+		if over {
+			return
+		}
+	}
+}
