@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/metadata/kube"
+)
+
+type brokerFlags struct {
+	cluster, namespace, podName string
+	dataDir, listen, advertise  string
+	http                        string
+}
+
+func brokerCommand() *cobra.Command {
+	var f brokerFlags
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run one broker of a LogCluster, in the pod the operator made for it",
+		Long: `Run one broker of a LogCluster, in the pod the operator made for it.
+
+It takes its topics and leadership from the Topic and Partition resources of its namespace. Its node id is the number at
+the end of the pod's name.`,
+		Args: noArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.cluster, "cluster", "", "`NAME` of the LogCluster")
+	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
+	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
+	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
+	flags.StringVar(&f.listen, "listen", ":9092", "`HOST:PORT` to listen on for Kafka clients")
+	flags.StringVar(&f.advertise, "advertise", "", "`HOST:PORT` that clients are told")
+	flags.StringVar(&f.http, "http", ":9644", "`HOST:PORT` of metrics, health and /api/v1/partitions")
+	level := addLogLevel(cmd, slog.LevelInfo)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := required(cmd, "cluster", "namespace", "pod-name", "advertise"); err != nil {
+			return err
+		}
+		nodeID, err := ordinal(f.podName)
+		if err != nil {
+			return misused(cmd, err)
+		}
+		return runBroker(cmd.Context(), nodeID, f, level.forPods(cmd.ErrOrStderr()))
+	}
+	return cmd
+}
+
+// ordinal is the number a StatefulSet gave a pod.
+func ordinal(podName string) (int32, error) {
+	number := podName[strings.LastIndex(podName, "-")+1:]
+	id, err := strconv.ParseUint(number, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in -0, -1, ...", podName)
+	}
+	return int32(id), nil
+}
+
+func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	store, err := kube.New(kube.Options{Config: config, Namespace: f.namespace, Cluster: f.cluster, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	opts := broker.Options{
+		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
+		Metadata: store, Registry: registry, Logger: logger,
+	}
+	var started atomic.Pointer[broker.Broker]
+	group, ctx := errgroup.WithContext(ctx)
+	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks meanwhile.
+	group.Go(func() error { return serveHTTP(ctx, f.http, brokerHTTP(&started, registry)) })
+	group.Go(func() error {
+		b, err := broker.New(opts)
+		if err != nil {
+			return err
+		}
+		started.Store(b)
+		return b.Run(ctx)
+	})
+	return group.Wait()
+}
+
+// errRecovering is why a broker is not ready before its logs are open.
+var errRecovering = errors.New("opens its logs")
+
+// brokerHTTP answers for a broker that may not have started yet.
+func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer) http.Handler {
+	return broker.NewHTTP(broker.HTTPOptions{
+		Gatherer: gatherer,
+		Ready: func() error {
+			if b := started.Load(); b != nil {
+				return b.Ready()
+			}
+			return errRecovering
+		},
+		Partitions: func() []report.Partition {
+			if b := started.Load(); b != nil {
+				return b.Report()
+			}
+			return nil
+		},
+	})
+}
+
+// serveHTTP serves until ctx ends.
+func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for http: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return nil
+}

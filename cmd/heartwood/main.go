@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main with its surroundings as arguments.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(errOut, err)
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "heartwood",
+		Short: "A compacting log for Kubernetes that speaks the Kafka protocol",
+		Long: `Heartwood is a compacting log for Kubernetes that speaks the Kafka protocol.
+
+Try it here:          heartwood dev -f config/samples
+On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
+Look into a log:      heartwood log dump DIR`,
+		Version:       version.Version() + " (" + version.Commit() + ")",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand())
+	return root
+}

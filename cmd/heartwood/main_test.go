@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestExitCodes(t *testing.T) {
+	tests := []struct {
+		name    string
+		args    []string
+		code    int
+		message string // of standard error, or of standard output when the code is 0
+	}{
+		{"help", []string{"--help"}, 0, "heartwood dev -f config/samples"},
+		{"nothing is help", nil, 0, "Usage:"},
+		{"version", []string{"--version"}, 0, "heartwood version dev"},
+		{"unknown command", []string{"cleen"}, 2, `unknown command or argument "cleen"`},
+		{"unknown flag", []string{"dev", "--port", "9"}, 2, "unknown flag: --port"},
+		{"flag of the wrong type", []string{"dev", "--brokers", "many"}, 2, "--brokers"},
+		{"flag out of range", []string{"dev", "--brokers", "0"}, 2, "invalid argument 0 for --brokers: give 1 to 100"},
+		{"argument where none is taken", []string{"dev", "topics.yaml"}, 2, `"topics.yaml"`},
+		{"log level", []string{"dev", "--log-level", "loud"}, 2, `"loud" is no log level: give debug, info, warn or error`},
+		{"required flag", []string{"broker", "--cluster", "demo"}, 2, "flag --namespace is required"},
+		{"pod without a number", []string{
+			"broker", "--cluster", "demo", "--namespace", "n", "--pod-name", "demo", "--advertise", "a:1",
+		}, 2, `invalid argument "demo" for --pod-name`},
+		{"operator without an image", []string{"operator"}, 2, "flag --image is required"},
+		{"log without a path", []string{"log", "dump"}, 2, "give at least one PATH"},
+		{"log of nothing", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},
+		{"manifest that is not there", []string{"dev", "-f", "no/such/file.yaml"}, 2, "no/such/file.yaml"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			code := run(context.Background(), test.args, &out, &errOut)
+			if code != test.code {
+				t.Errorf("exit code %d, want %d; standard error: %s", code, test.code, errOut.String())
+			}
+			seen := errOut.String()
+			if test.code == 0 {
+				seen = out.String()
+			}
+			if !strings.Contains(seen, test.message) {
+				t.Errorf("%q does not say %q", seen, test.message)
+			}
+		})
+	}
+}
+
+func TestOrdinal(t *testing.T) {
+	for name, want := range map[string]int32{"demo-broker-0": 0, "a-b-c-17": 17} {
+		if got, err := ordinal(name); err != nil || got != want {
+			t.Errorf("ordinal(%q) = %d, %v; want %d", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", "demo", "demo-", "demo-x", "demo--1x", "demo-99999999999"} {
+		if got, err := ordinal(name); err == nil {
+			t.Errorf("ordinal(%q) = %d, want an error", name, got)
+		}
+	}
+}

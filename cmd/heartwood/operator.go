@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+type operatorFlags struct {
+	image, metrics, health string
+	namespaces             []string
+	electLeader            bool
+}
+
+func operatorCommand() *cobra.Command {
+	var f operatorFlags
+	cmd := &cobra.Command{
+		Use:   "operator",
+		Short: "Run the controllers that turn LogCluster and Topic resources into brokers and partitions",
+		Args:  noArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.image, "image", "", "`IMAGE` of brokers whose LogCluster names none: this one's own")
+	flags.StringVar(&f.metrics, "metrics", ":8080", "`HOST:PORT` of the operator's own metrics")
+	flags.StringVar(&f.health, "health", ":8081", "`HOST:PORT` of /healthz and /readyz")
+	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` to look after (default: all)")
+	flags.BoolVar(&f.electLeader, "leader-elect", true, "let one of several operators work at a time, by a Lease")
+	level := addLogLevel(cmd, slog.LevelInfo)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := required(cmd, "image"); err != nil {
+			return err
+		}
+		ctrl.SetLogger(logr.FromSlogHandler(level.forPods(cmd.ErrOrStderr()).Handler()))
+		manager, err := newManager(f)
+		if err != nil {
+			return err
+		}
+		return manager.Start(cmd.Context())
+	}
+	return cmd
+}
+
+func newManager(f operatorFlags) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register Kubernetes types: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register resources: %w", err)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	options := ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
+		HealthProbeBindAddress:        f.health,
+		LeaderElection:                f.electLeader,
+		LeaderElectionID:              "heartwood-operator",
+		LeaderElectionReleaseOnCancel: true,
+	}
+	if len(f.namespaces) > 0 {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{}
+		for _, namespace := range f.namespaces {
+			options.Cache.DefaultNamespaces[namespace] = cache.Config{}
+		}
+	}
+	manager, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("add the health check: %w", err)
+	}
+	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("add the readiness check: %w", err)
+	}
+	if err := controllers.Setup(manager, render.Settings{Image: f.image}); err != nil {
+		return nil, fmt.Errorf("set up controllers: %w", err)
+	}
+	return manager, nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+)
+
+// usageError marks what the user mends by changing flags, arguments or manifests: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// misused says what is wrong with a command line and where its help is.
+func misused(cmd *cobra.Command, err error) error {
+	return usageError{fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())}
+}
+
+// noArgs refuses arguments, someArgs wants at least one.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return misused(cmd, fmt.Errorf("unknown command or argument %q", args[0]))
+}
+
+func someArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return misused(cmd, fmt.Errorf("give at least one PATH"))
+}
+
+// required refuses to go on without the flags named. Cobra's own check would not end with exit code 2.
+func required(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if flag := cmd.Flag(name); flag.Value.String() == "" {
+			return misused(cmd, fmt.Errorf("flag --%s is required: %s", name, flag.Usage))
+		}
+	}
+	return nil
+}
+
+// logLevel is the flag --log-level.
+type logLevel struct{ slog.Level }
+
+func (l *logLevel) Type() string { return "LEVEL" }
+
+func (l *logLevel) Set(text string) error {
+	if err := l.UnmarshalText([]byte(text)); err != nil {
+		return fmt.Errorf("%q is no log level: give debug, info, warn or error", text)
+	}
+	return nil
+}
+
+func addLogLevel(cmd *cobra.Command, standard slog.Level) *logLevel {
+	level := &logLevel{standard}
+	cmd.Flags().Var(level, "log-level", "how much is logged to standard error: debug, info, warn or error")
+	return level
+}
+
+// forPeople logs as text, forPods as JSON.
+func (l *logLevel) forPeople(out io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l.Level}))
+}
+
+func (l *logLevel) forPods(out io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level}))
+}
