@@ -149,7 +149,7 @@ func (r *resolver) records(plan *plan, b record.Batch, next *place, visit visit)
 	err = b.Records(r.decodeLimit(), func(rec *record.Record) error {
 		at := *next
 		next.ordinal++
-		bytes += int64(len(rec.Key) + len(rec.Value))
+		bytes += int64(sizeOfRecord(rec))
 		r.stats.RecordsRead++
 		if rec.Key == nil { // from a time when the topic was not compacted: I13
 			return plan.dead.add(at.ordinal, &r.memory)
@@ -162,4 +162,13 @@ func (r *resolver) records(plan *plan, b record.Batch, next *place, visit visit)
 		return visit(at, r.hasher.hash(rec.Key), rec.Tombstone())
 	})
 	return bytes, err
+}
+
+// sizeOfRecord is about what a record takes in memory.
+func sizeOfRecord(r *record.Record) int {
+	size := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	return size
 }

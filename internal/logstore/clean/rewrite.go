@@ -124,7 +124,7 @@ func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint
 			o.builder.Add(r)
 		}
 		ordinal++
-		decoded += len(r.Key) + len(r.Value)
+		decoded += sizeOfRecord(r)
 		return nil
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 	empty := emptyView(base)
 	s.view.Store(&empty)
 	if err := s.statLocked(); err != nil {
-		return nil, errors.Join(err, s.abandon())
+		return nil, errors.Join(err, s.abandon(), RemoveFiles(fsys, dir, base, suffix))
 	}
 	return s, nil
 }

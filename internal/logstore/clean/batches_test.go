@@ -1,0 +1,160 @@
+package clean
+
+import (
+	"bytes"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
+	l := newLog(t)
+	producer := record.Identity{ProducerID: 7, ProducerEpoch: 3, BaseSequence: 40}
+	l.batch(compress.Zstd, producer, "a=1", "a=2") // 0, 1
+	l.batch(compress.Zstd, record.Identity{ProducerID: 8}, "a=3")
+	l.put("a=4")
+	l.roll()
+	l.job.Producers = map[int64]int64{7: 1, 8: 99, -1: 3} // 8 went on above the bound, so its batch here may go
+	l.pass()
+	l.want("3:a=4")
+	empty := l.batches()[0]
+	if len(empty) != record.HeaderBytes || empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 || empty.LastSequence() != 41 ||
+		empty.BaseOffset() != 0 || empty.LastOffset() != 1 {
+		t.Errorf("%d bytes, identity %+v", len(empty), record.IdentityOf(empty))
+	}
+	if n := len(l.batches()); n != 2 {
+		t.Errorf("%d batches, want the empty one and the live one", n)
+	}
+}
+
+func TestI28EmptyBatchGoesWhenItsProducerWentOn(t *testing.T) {
+	l := newLog(t)
+	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
+	l.put("a=2", "b=1")
+	l.roll()
+	l.job.Producers = map[int64]int64{7: 0}
+	l.pass()
+	l.put("b=2")
+	l.put("z=1")
+	l.roll()
+	l.job.Producers = nil
+	l.pass()
+	l.want("1:a=2 3:b=2 4:z=1")
+	if n := len(l.batches()); n != 3 {
+		t.Errorf("%d batches: the empty one is still there", n)
+	}
+}
+
+func TestEmptyBatchesAloneDoNotMakeASegmentWorthRewriting(t *testing.T) {
+	l := newLog(t)
+	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
+	l.put("a=2", "b=1")
+	l.roll()
+	l.job.Producers = map[int64]int64{7: 0}
+	l.pass()
+	l.job.Producers = nil
+	if stats := l.pass(); stats.SegmentsRewritten != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-17076
+	l := newLog(t)
+	l.put("a=1")
+	l.put("a", "a") // the last batch; its tombstones go one day
+	l.roll()
+	l.job.TombstoneRetention = 0
+	l.pass()
+	l.pass()
+	l.want("")
+	all := l.batches()
+	if len(all) != 1 || all[0].NextOffset() != 3 || all[0].Count() != 0 {
+		t.Errorf("%d batches are left, want an empty one that ends at 3", len(all))
+	}
+}
+
+func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1.2
+	l := newLog(t)
+	l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = false, compress.LZ4, compress.LevelDefault
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		l.batch(codec, record.Identity{ProducerID: int64(codec), LeaderEpoch: 5}, codec.String()+"=1", codec.String()+"x=1")
+	}
+	l.put("dead=1", "dead=2")
+	l.roll()
+	before := l.batches()
+	if stats := l.pass(); stats.SegmentsRewritten != 1 {
+		t.Fatalf("stats %+v", stats)
+	}
+	after := l.batches()
+	for i := range 5 {
+		if !bytes.Equal(before[i], after[i]) {
+			t.Errorf("batch %d has changed", i)
+		}
+	}
+	if after[5].Codec() != compress.LZ4 {
+		t.Errorf("the rebuilt batch is %s", after[5].Codec())
+	}
+}
+
+func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) { // KAFKA-3252, KAFKA-4298: the codec matrix
+	for from := compress.None; from <= compress.Zstd; from++ {
+		for to := compress.None; to <= compress.Zstd; to++ {
+			for _, keepCodec := range []bool{false, true} {
+				l := newLog(t)
+				l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = keepCodec, to, compress.LevelDefault
+				l.batch(from, record.Identity{ProducerID: 9, LeaderEpoch: 4, BaseSequence: 2}, "a=1", "a=2", "b=1")
+				l.roll()
+				before := l.records()
+				l.pass()
+				l.want("1:a=2 2:b=1")
+				b, want := l.batches()[0], to
+				if keepCodec {
+					want = from
+				}
+				if b.Codec() != want || b.ProducerID() != 9 || b.LeaderEpoch() != 4 || b.BaseSequence() != 2 {
+					t.Errorf("%s to %s, keep %v: codec %s, %+v", from, to, keepCodec, b.Codec(), record.IdentityOf(b))
+				}
+				if after := l.records(); after[1] != before[1] || after[2] != before[2] {
+					t.Errorf("%s to %s: records %v", from, to, after)
+				}
+			}
+		}
+	}
+}
+
+func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forgets it
+	sizes := map[int]int{}
+	for _, level := range []int{1, 22} {
+		l := newLog(t)
+		l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = false, compress.Zstd, level
+		var records []string
+		for i := range 400 {
+			records = append(records, "key"+string(rune('a'+i%26))+"=the quick brown fox "+string(rune('a'+i%7))+" jumps over "+string(rune('a'+i%11)))
+		}
+		l.put(append(records, "unique=1", "unique=2")...)
+		for i := range 300 {
+			records[i] = "other" + string(rune(0x4e00+i)) + "=lorem ipsum dolor " + string(rune('a'+i%19))
+		}
+		l.put(append(records[:300], "unique=3", "unique=4")...)
+		l.roll()
+		l.pass()
+		for _, b := range l.batches() {
+			sizes[level] += len(b)
+		}
+	}
+	if sizes[22] >= sizes[1] {
+		t.Errorf("level 22 makes %d bytes, level 1 %d", sizes[22], sizes[1])
+	}
+}
+
+func TestLogAppendTimeSurvivesARebuild(t *testing.T) { // reference 1.2
+	l := newLog(t)
+	l.batch(compress.None, record.Identity{TimestampType: record.LogAppendTime, MaxTimestamp: 12345}, "a=1", "a=2", "b")
+	l.roll()
+	l.pass()
+	b := l.batches()[0]
+	if b.TimestampType() != record.LogAppendTime || b.MaxTimestamp() != 12345 {
+		t.Errorf("type %d, max timestamp %d", b.TimestampType(), b.MaxTimestamp())
+	}
+}

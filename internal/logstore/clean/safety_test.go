@@ -1,0 +1,241 @@
+package clean
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// unchanged runs a pass that must fail with want, commit nothing and leave nothing behind.
+func (l *fakeLog) unchanged(ctx context.Context, want error) {
+	l.t.Helper()
+	before := l.content()
+	_, err := l.try(ctx)
+	if !errors.Is(err, want) {
+		l.t.Errorf("%v, want %v", err, want)
+	}
+	if l.commits != 0 || l.content() != before || len(l.leftovers()) > 0 {
+		l.t.Errorf("%d commits, left over %v, the log holds %s, was %s", l.commits, l.leftovers(), l.content(), before)
+	}
+}
+
+func TestTransactionsAreRefusedBeforeAnythingChanges(t *testing.T) {
+	for name, id := range map[string]record.Identity{
+		"transactional": {ProducerID: 1, Transactional: true}, "control": {ProducerID: 1, Control: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t)
+			l.put("a=1")
+			l.put("a=2")
+			l.roll()
+			l.batch(compress.None, id, "b=1")
+			l.roll()
+			l.unchanged(context.Background(), ErrTransactional)
+		})
+	}
+}
+
+func TestI42CorruptBatchStopsThePassWithoutAChange(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "a=2")
+	l.put("b=1", "b=2")
+	l.roll()
+	l.put("c=1")
+	l.roll()
+	s := l.segments[0]
+	one := make([]byte, 1)
+	at := s.SizeBytes() - 3
+	if _, err := s.File().ReadAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	one[0] ^= 4
+	if _, err := s.File().WriteAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.try(context.Background())
+	if !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "segment 0") {
+		t.Errorf("%v, want ErrCorrupt that names the segment", err)
+	}
+	if l.commits != 0 || len(l.leftovers()) > 0 {
+		t.Errorf("%d commits, left over %v", l.commits, l.leftovers())
+	}
+}
+
+func TestBudgetTooSmallIsRefusedBeforeAnythingChanges(t *testing.T) {
+	l := newLog(t)
+	l.fill("key", 3000)
+	l.put("key0=new")
+	l.roll()
+	l.job.MemoryBytes = 64 << 10 // 3000 keys take 24 bytes each, and more
+	l.unchanged(context.Background(), ErrOverBudget)
+	l.job.MemoryBytes = 1 << 20
+	stats := l.pass()
+	if stats.RecordsRemoved != 1 || stats.MemoryPeakBytes < 3000*slotBytes || stats.MemoryPeakBytes > 1<<20 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestMemoryIsGivenBackToTheLastByte(t *testing.T) {
+	l := newLog(t)
+	l.fill("key", 500)
+	l.put("key3", "key4=2")
+	l.roll()
+	job := l.job
+	job.Segments, job.Bound, job.Now = l.segments[:1], l.active().Base(), l.now
+	job.Create = func(base int64) (*segment.Segment, error) {
+		return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
+	}
+	job.Replace = l.replace
+	p := newPass(context.Background(), job.withDefaults())
+	l.must(p.run())
+	if p.memory.used != 0 || p.memory.peak == 0 {
+		t.Errorf("%d bytes are still counted after the pass, peak %d", p.memory.used, p.memory.peak)
+	}
+}
+
+func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR #23429, KAFKA-6834: never uncleanable
+	l := newLog(t)
+	l.job.MemoryBytes, l.job.TombstoneRetention = 4<<20, 0
+	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "hidden="+strings.Repeat("x", 2<<20))
+	l.put("a=1", "a=2", "hidden")
+	l.put("z=1")
+	l.roll()
+	var stats Stats
+	for range 3 {
+		stats = l.pass()
+	}
+	if stats.OpaqueBatches != 1 || stats.TombstonesRemoved != 0 || !stats.NextHorizon.IsZero() {
+		t.Errorf("stats %+v", stats)
+	}
+	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") || !strings.HasSuffix(got, " 2:a=2 3:hidden 4:z=1") {
+		t.Errorf("the log holds %.20s ... %s", got, got[len(got)-40:])
+	}
+	l.job.MemoryBytes = 64 << 20 // now it can be read, and the tombstone begins to count
+	l.firstDirty = 0
+	l.pass()
+	l.want("2:a=2 3:hidden 4:z=1")
+	l.pass()
+	l.want("2:a=2 4:z=1")
+}
+
+func TestI41HugeBatchesAreCleaned(t *testing.T) { // KAFKA-4019, 6834: whatever max.message.bytes says now
+	l := newLog(t)
+	l.job.MemoryBytes = 256 << 20
+	l.job.SegmentBytes = 1000
+	l.put("a=1", "big="+strings.Repeat("x", 20<<20), "a=2")
+	l.put("b=1")
+	l.roll()
+	l.pass()
+	if got := l.content(); !strings.HasSuffix(got, "2:a=2 3:b=1") || len(got) < 20<<20 {
+		t.Errorf("%d bytes, ending in %s", len(got), got[len(got)-20:])
+	}
+}
+
+func TestCancelledPassEndsWithinOneBatch(t *testing.T) {
+	l := newLog(t)
+	l.fill("k", 50)
+	l.fill("k", 50)
+	l.roll()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	l.unchanged(ctx, context.Canceled)
+	stats, _ := l.try(ctx)
+	if stats.RecordsRead > 0 || stats.ReadBytes > 200 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestCancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
+	l := newLog(t)
+	l.fill("k", 50)
+	l.fill("k", 50)
+	l.roll()
+	ctx, cancel := context.WithCancel(context.Background())
+	l.job.Progress = func(p Progress) {
+		if p.Phase == Rewriting {
+			cancel()
+		}
+	}
+	l.unchanged(ctx, context.Canceled)
+}
+
+func TestFailureOfTheDiskAtEveryStepLeavesNothingBehind(t *testing.T) { // KAFKA-7866, full disk
+	for skip := 0; ; skip++ {
+		l := newLog(t)
+		l.fill("k", 30)
+		l.roll()
+		l.fill("k", 30)
+		l.roll()
+		before := l.content()
+		fault := vfs.NewFault(l.fsys)
+		fault.Inject(vfs.Rule{Name: "*.cleaned", Skip: skip, Times: 1})
+		l.job.Create = func(base int64) (*segment.Segment, error) {
+			return segment.Create(fault, "/", base, ".cleaned", segment.Config{})
+		}
+		l.job.Replace = func(sources, cleaned []*segment.Segment) error {
+			fault.Clear()
+			return l.replace(sources, cleaned)
+		}
+		_, err := l.try(context.Background())
+		if err == nil {
+			if skip < 10 {
+				t.Errorf("only %d steps can fail", skip)
+			}
+			return
+		}
+		if l.commits != 0 || l.content() != before || len(l.leftovers()) > 1 {
+			t.Fatalf("step %d: %v, %d commits, left over %v", skip, err, l.commits, l.leftovers())
+		}
+	}
+}
+
+func TestFailedReplaceEndsThePass(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "a=2")
+	l.roll()
+	broken := errors.New("retention took a segment")
+	l.job.Replace = func(_, cleaned []*segment.Segment) error {
+		for _, s := range cleaned {
+			l.must(errors.Join(s.Remove(), s.Close()))
+		}
+		return broken
+	}
+	l.unchanged(context.Background(), broken)
+}
+
+func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
+	l := newLog(t)
+	l.fill("k", 3000)
+	l.roll()
+	l.fill("k", 1500)
+	l.roll()
+	ratio, phase, measured := 0.0, Idle, int64(0)
+	l.job.Progress = func(p Progress) {
+		now := float64(p.DoneBytes) / float64(p.TotalBytes)
+		if now < ratio || p.DoneBytes > p.TotalBytes || p.MemoryBytes < 0 {
+			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes, p.TotalBytes, ratio, p.MemoryBytes)
+		}
+		ratio, phase = now, p.Phase
+		if p.Measured {
+			measured = max(measured, p.ReclaimableBytes)
+		}
+	}
+	spent := 0
+	l.job.Spend = func(_ context.Context, n int) error { spent += n; return nil }
+	stats := l.pass()
+	if ratio != 1 || phase != Committing {
+		t.Errorf("it ends at %f, %s", ratio, phase)
+	}
+	if share := float64(measured) / float64(stats.ReclaimedBytes); share < 0.95 || share > 1.05 {
+		t.Errorf("measured %d bytes, freed %d", measured, stats.ReclaimedBytes)
+	}
+	if io := stats.ReadBytes + stats.WrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
+		t.Errorf("spent %d of %d bytes", spent, io)
+	}
+}

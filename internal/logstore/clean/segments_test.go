@@ -1,0 +1,198 @@
+package clean
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// fill appends batches of one record of about 100 bytes, with keys prefix0, prefix1...
+func (l *fakeLog) fill(prefix string, n int) {
+	l.t.Helper()
+	for i := range n {
+		l.put(fmt.Sprintf("%s%d=%s", prefix, i, strings.Repeat("v", 40)))
+	}
+}
+
+func (l *fakeLog) bases() (all []int64) {
+	for _, s := range l.segments {
+		all = append(all, s.Base())
+	}
+	return all
+}
+
+func TestSegmentsWithoutGarbageAreNotTouched(t *testing.T) { // cleaner.md 4: rewrite only what pays
+	l := newLog(t)
+	l.job.SegmentBytes = 4000
+	l.fill("a", 20) // [0, 20)
+	l.roll()
+	l.fill("b", 20) // [20, 40): holds the garbage
+	l.roll()
+	l.fill("c", 20)
+	l.roll()
+	l.put("b5=new")
+	l.fill("d", 20)
+	l.roll()
+	first, third := l.segments[0], l.segments[2]
+	stats := l.pass()
+	if stats.SegmentsRewritten != 1 || l.segments[0] != first || l.segments[2] != third {
+		t.Errorf("%d segments rewritten, bases %v", stats.SegmentsRewritten, l.bases())
+	}
+	if stats.RecordsRemoved != 1 || stats.ReclaimedBytes <= 0 || stats.WrittenBytes > 4000 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
+	l := newLog(t)
+	l.job.SegmentBytes = 4000
+	for range 6 { // six segments of 20 records; the last has the latest of all keys
+		l.fill("k", 20)
+		l.roll()
+	}
+	last := l.segments[5]
+	l.pass()
+	// Of five segments nothing lives: they become one. The sixth is full and holds no garbage.
+	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
+		t.Errorf("bases %s, want [0 100 120], the second as it was", got)
+	}
+	l.want(strings.TrimSpace(func() (s string) {
+		for i := range 20 {
+			s += fmt.Sprintf("%d:k%d=%s ", 100+i, i, strings.Repeat("v", 40))
+		}
+		return s
+	}()))
+}
+
+func TestI30GroupHoldsNoMoreThanASegment(t *testing.T) {
+	l := newLog(t)
+	l.fill("a", 10)
+	l.put("x=1")
+	l.roll()
+	l.fill("b", 10)
+	l.put("x=2")
+	l.roll()
+	l.fill("c", 10)
+	l.put("x=3", "x=4")
+	l.roll()
+	l.job.SegmentBytes = 2 * l.segments[0].SizeBytes()
+	l.pass()
+	if got := fmt.Sprint(l.bases()); got != "[0 22 34]" {
+		t.Errorf("bases %s, want the first two together and the third alone", got)
+	}
+	for _, s := range l.segments {
+		if s.SizeBytes() > l.job.SegmentBytes {
+			t.Errorf("segment %d has %d bytes", s.Base(), s.SizeBytes())
+		}
+	}
+}
+
+func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) { // KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbours
+	l := newLog(t)
+	l.put("a=1", "a=2")
+	l.next = math.MaxInt32 - 1
+	l.put("a=3") // [0, 2^31-1)
+	l.roll()
+	l.put("b=1", "b=2")
+	l.roll()
+	l.next = 1 << 32
+	l.roll()
+	l.put("c=1", "c=2")
+	l.roll()
+	l.pass()
+	l.want(fmt.Sprintf("%d:a=3 %d:b=2 %d:c=2", math.MaxInt32-1, math.MaxInt32+1, int64(1<<32)+1))
+	for _, s := range l.segments {
+		if s.NextOffset()-1-s.Base() > math.MaxInt32 {
+			t.Errorf("segment %d reaches to %d", s.Base(), s.NextOffset())
+		}
+	}
+}
+
+func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) { // KAFKA-20036: rebuilding can make batches larger
+	l := newLog(t)
+	l.job.KeepCodec, l.job.Codec = false, compress.None
+	for i := range 40 {
+		value := strings.Repeat("x", 200)
+		l.batch(compress.Zstd, record.Identity{ProducerID: -1}, fmt.Sprintf("k%d=%s", i, value), "same=1", fmt.Sprintf("l%d=%s", i, value))
+	}
+	l.roll()
+	l.job.SegmentBytes = l.segments[0].SizeBytes()
+	before := l.records()
+	stats := l.pass()
+	if len(l.segments) < 4 || l.segments[0].Base() != 0 {
+		t.Errorf("bases %v: uncompressed, it cannot fit one segment", l.bases())
+	}
+	for _, s := range l.segments {
+		if s.SizeBytes() > l.job.SegmentBytes {
+			t.Errorf("segment %d has %d bytes, %d are allowed", s.Base(), s.SizeBytes(), l.job.SegmentBytes)
+		}
+	}
+	if stats.ReclaimedBytes != 0 {
+		t.Errorf("%d bytes reclaimed by growing", stats.ReclaimedBytes)
+	}
+	for offset, r := range l.records() {
+		if before[offset] != r {
+			t.Errorf("offset %d was %q, is %q", offset, before[offset], r)
+		}
+	}
+}
+
+func TestI32OutputTakesBaseAndTimeOfItsSources(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1")
+	l.roll()
+	l.put("a=2", "a=3")
+	l.roll()
+	modified := time.UnixMilli(1_234_567_000)
+	l.must(l.segments[1].SetModTime(modified))
+	wantMs, wantOffset := l.segments[1].MaxTimestamp()
+	l.pass()
+	s := l.segments[0]
+	ms, offset := s.MaxTimestamp()
+	if s.Base() != 0 || !s.ModTime().Equal(modified) || ms != wantMs || offset != wantOffset {
+		t.Errorf("base %d, time %v, max timestamp %d at %d, want %d at %d", s.Base(), s.ModTime(), ms, offset, wantMs, wantOffset)
+	}
+}
+
+func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) { // cleaner.md 4: at most a sixteenth of a segment
+	l := newLog(t)
+	l.job.SegmentBytes = 100_000
+	for i := range 10 {
+		l.fill(fmt.Sprintf("s%d-", i), 5)
+		l.roll()
+	}
+	l.fill("large", 100)
+	l.roll()
+	if stats := l.pass(); stats.SegmentsRewritten != 10 || stats.RecordsRemoved != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+	if got := fmt.Sprint(l.bases()); got != "[0 50 150]" {
+		t.Errorf("bases %s", got)
+	}
+	if stats := l.pass(); stats.SegmentsRewritten != 0 {
+		t.Errorf("a second pass rewrites again: %+v", stats)
+	}
+}
+
+func TestSegmentOfWhichNothingLivesBecomesEmpty(t *testing.T) {
+	l := newLog(t)
+	l.job.SegmentBytes = 4000
+	l.fill("k", 20)
+	l.roll()
+	l.fill("x", 28) // not small, without garbage
+	l.roll()
+	l.fill("k", 20)
+	l.roll()
+	l.pass()
+	if l.segments[0].SizeBytes() != 0 || l.segments[0].Base() != 0 || len(l.segments) != 4 {
+		t.Errorf("bases %v, the first with %d bytes", l.bases(), l.segments[0].SizeBytes())
+	}
+	if stats := l.pass(); stats.SegmentsRewritten != 0 {
+		t.Errorf("an empty segment is rewritten for ever: %+v", stats) // KAFKA-12889
+	}
+}
