@@ -148,6 +148,8 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string) 
 	if _, there := read[offset]; there {
 		if !known {
 			m.lonely[offset] = m.now
+		} else if !m.now.Before(began.Add(m.job.TombstoneRetention)) {
+			m.t.Fatalf("the tombstone of %s at %d is there %s after what it deletes", key, offset, m.now.Sub(began))
 		}
 		return
 	}
@@ -210,7 +212,7 @@ func TestRandomHistoriesAgainstTheModel(t *testing.T) { // I9, I10, I13 to I17, 
 					m.append()
 				}
 			}
-			m.check(bound)
+			m.checkState()
 			if left := m.leftovers(); len(left) > 0 {
 				t.Errorf("left over: %v", left)
 			}

@@ -209,3 +209,15 @@ func TestTombstoneSupersededByAValueGoesAtOnce(t *testing.T) {
 	}
 	l.want("2:a=2")
 }
+
+func TestTombstoneOfAKeyWithoutAValueGoesToo(t *testing.T) {
+	l := newLog(t)
+	l.put("never")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.want("0:never 1:z=1")
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	l.want("1:z=1")
+}

@@ -104,6 +104,7 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR
 	l.job.MemoryBytes, l.job.TombstoneRetention = 4<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "hidden="+strings.Repeat("x", 2<<20))
 	l.put("a=1", "a=2", "hidden")
+	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "stamped long ago")
 	l.put("z=1")
 	l.roll()
 	var stats Stats
@@ -113,15 +114,15 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR
 	if stats.OpaqueBatches != 1 || stats.TombstonesRemoved != 0 || !stats.NextHorizon.IsZero() {
 		t.Errorf("stats %+v", stats)
 	}
-	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") || !strings.HasSuffix(got, " 2:a=2 3:hidden 4:z=1") {
+	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") || !strings.HasSuffix(got, " 2:a=2 3:hidden 4:stamped long ago 5:z=1") {
 		t.Errorf("the log holds %.20s ... %s", got, got[len(got)-40:])
 	}
 	l.job.MemoryBytes = 64 << 20 // now it can be read, and the tombstone begins to count
 	l.firstDirty = 0
 	l.pass()
-	l.want("2:a=2 3:hidden 4:z=1")
+	l.want("2:a=2 3:hidden 5:z=1")
 	l.pass()
-	l.want("2:a=2 4:z=1")
+	l.want("2:a=2 5:z=1")
 }
 
 func TestI41HugeBatchesAreCleaned(t *testing.T) { // KAFKA-4019, 6834: whatever max.message.bytes says now

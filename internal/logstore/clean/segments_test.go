@@ -82,7 +82,7 @@ func TestI30GroupHoldsNoMoreThanASegment(t *testing.T) {
 	l.roll()
 	l.job.SegmentBytes = 2 * l.segments[0].SizeBytes()
 	l.pass()
-	if got := fmt.Sprint(l.bases()); got != "[0 22 34]" {
+	if got := fmt.Sprint(l.bases()); got != "[0 22 34]" || l.commits != 2 {
 		t.Errorf("bases %s, want the first two together and the third alone", got)
 	}
 	for _, s := range l.segments {
