@@ -62,7 +62,10 @@ func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfi
 		if asked.ResourceName == "" {
 			return nil, nil // the defaults of all brokers: none can be set
 		}
-		return h.brokerConfigs(), h.checkBroker(asked.ResourceName)
+		if err := h.checkBroker(asked.ResourceName); err != nil {
+			return nil, err
+		}
+		return h.brokerConfigs(), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return nil, h.checkBroker(asked.ResourceName)
 	}

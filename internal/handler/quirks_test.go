@@ -1,0 +1,345 @@
+package handler
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// What real clients need beyond the schemas, by the number it has in docs/protocol-quirks of the design reference.
+
+// An unknown version of ApiVersions is answered in version 0, with error 35 and the whole table; the header has no tags.
+func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
+	b := newBroker(t)
+	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
+		reply, err := b.Handle(t.Context(), &wire.Request{Key: keyAPIVersions, Version: version, Body: []byte("who knows")})
+		must(t, err)
+		if reply.Flexible || reply.Error != "UNSUPPORTED_VERSION" {
+			t.Errorf("version %d: reply %+v", version, reply)
+		}
+		answer := kmsg.NewPtrApiVersionsResponse()
+		must(t, answer.ReadFrom(replyBytes(t, reply)))
+		checkVersions(t, answer, 35)
+	}
+}
+
+func TestQuirk1SoftwareNameIsChecked(t *testing.T) {
+	b := newBroker(t)
+	for name, want := range map[string]int16{
+		"librdkafka": 0, "a": 0, "apache-kafka-java": 0, "4.3.1": 0, "": 42, "-a": 42, "a-": 42, "a b": 42, "a\n": 42,
+	} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = name, "1"
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 3, req), want)
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", name
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 4, req), want)
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 2, req), 0) // has no names
+	}
+}
+
+func TestQuirk2ProduceIsAdvertisedFrom0AndRefusedBelow3(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	for version := range int16(3) {
+		answer := b.produce(version, "tickets", batch(t, compress.None, "a"))
+		if answer.ErrorCode != 35 || answer.BaseOffset != -1 {
+			t.Errorf("version %d: %+v", version, answer)
+		}
+	}
+	if got := b.fetch(4, "tickets", 0).HighWatermark; got != 0 {
+		t.Errorf("high watermark %d: something was appended", got)
+	}
+}
+
+// Unknown tagged fields are skipped wherever they stand.
+func TestQuirk4UnknownTagsAreSkipped(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	b.mustProduce("tickets", "a")
+	tags := func(to *kmsg.Tags) { to.Set(7000, []byte("later")); to.Set(90, nil) }
+	fetch := fetchRequestFor("tickets", 0)
+	tags(&fetch.UnknownTags)
+	tags(&fetch.Topics[0].UnknownTags)
+	tags(&fetch.Topics[0].Partitions[0].UnknownTags)
+	if answer := ask[*kmsg.FetchResponse](b, 12, fetch); len(answer.Topics[0].Partitions[0].RecordBatches) == 0 {
+		t.Error("fetch with tags found nothing")
+	}
+	produce := produceRequestFor("tickets", -1, batch(t, compress.None, "b"))
+	tags(&produce.UnknownTags)
+	tags(&produce.Topics[0].UnknownTags)
+	tags(&produce.Topics[0].Partitions[0].UnknownTags)
+	if answer := ask[*kmsg.ProduceResponse](b, 9, produce); answer.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Errorf("produce with tags: %+v", answer)
+	}
+}
+
+func TestQuirk5TopicsByID(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("tickets", nil)
+	name, old := "tickets", topic.ID
+	byID := func(version int16, id metadata.ID, name *string) kmsg.MetadataResponseTopic {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{{TopicID: id, Topic: name}}
+		return ask[*kmsg.MetadataResponse](b, version, req).Topics[0]
+	}
+	if got := byID(12, old, nil); got.ErrorCode != 0 || *got.Topic != name || got.TopicID != old || len(got.Partitions) != 1 {
+		t.Errorf("by id: %+v", got)
+	}
+	if got := byID(12, metadata.NewID(), nil); got.ErrorCode != 100 || got.Topic != nil {
+		t.Errorf("by an unknown id: %+v", got)
+	}
+	if got := byID(10, metadata.ID{}, &name); got.ErrorCode != 0 {
+		t.Errorf("by name: %+v", got)
+	}
+	for _, id := range []metadata.ID{old, {}} {
+		if got := byID(11, id, nil); got.ErrorCode != 42 {
+			t.Errorf("version 11 by id %v: %+v", id, got)
+		}
+	}
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: old}}
+	if got := ask[*kmsg.DeleteTopicsResponse](b, 6, req).Topics[0]; got.ErrorCode != 0 || *got.Topic != name {
+		t.Errorf("delete by id: %+v", got)
+	}
+	if got := ask[*kmsg.DeleteTopicsResponse](b, 6, req).Topics[0]; got.ErrorCode != 100 {
+		t.Errorf("delete by an id that is gone: %+v", got)
+	}
+	if again := b.create(7, name, nil); again.ErrorCode != 0 || again.TopicID == old {
+		t.Errorf("made again: %+v", again)
+	}
+}
+
+// Epochs 0 and -1 are whole requests, answered without a session; all others continue one that cannot be.
+func TestQuirk6FetchSessionsAreRefusedLegally(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	b.mustProduce("tickets", "a")
+	for _, c := range []struct {
+		id, epoch int32
+		code      int16
+	}{{0, -1, 0}, {0, 0, 0}, {5, -1, 0}, {5, 0, 0}, {0, 1, 70}, {5, 1, 70}, {5, math.MaxInt32, 70}} {
+		for _, version := range []int16{7, 12} {
+			req := fetchRequestFor("tickets", 0)
+			req.SessionID, req.SessionEpoch = c.id, c.epoch
+			answer := ask[*kmsg.FetchResponse](b, version, req)
+			if answer.ErrorCode != c.code || answer.SessionID != 0 || (c.code == 0) != (len(answer.Topics) == 1) {
+				t.Errorf("session %d epoch %d: %+v", c.id, c.epoch, answer)
+			}
+		}
+	}
+}
+
+func TestQuirk7FirstBatchComesWhole(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	b.mustProduce("tickets", string(make([]byte, 5000)), "second")
+	b.mustProduce("tickets", "third")
+	for _, most := range []int32{0, 1, 5000} {
+		req := fetchRequestFor("tickets", 1) // within the first batch
+		req.MaxBytes, req.Topics[0].Partitions[0].PartitionMaxBytes = most, most
+		got := values(t, ask[*kmsg.FetchResponse](b, 12, req).Topics[0].Partitions[0].RecordBatches)
+		if len(got) != 2 || got[1] != "second" {
+			t.Errorf("most %d: %d values", most, len(got))
+		}
+	}
+}
+
+// Clients below fetch 10 cannot read zstd: they get what comes before, then an error that says why.
+func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	b.mustProduce("tickets", "plain", "too")
+	if answer := b.produce(7, "tickets", batch(t, compress.Zstd, "zstd")); answer.ErrorCode != 0 {
+		t.Fatalf("%+v", answer)
+	}
+	for version := int16(4); version <= 12; version++ {
+		first, second := b.fetch(version, "tickets", 0), b.fetch(version, "tickets", 2)
+		wantFirst, wantSecond, code := []string{"plain", "too", "zstd"}, []string{"zstd"}, int16(0)
+		if version < 10 {
+			wantFirst, wantSecond, code = wantFirst[:2], nil, 76
+		}
+		if got := values(t, first.RecordBatches); first.ErrorCode != 0 || !slices.Equal(got, wantFirst) {
+			t.Errorf("version %d: error %d, values %v", version, first.ErrorCode, got)
+		}
+		if got := values(t, second.RecordBatches); second.ErrorCode != code || !slices.Equal(got, wantSecond) {
+			t.Errorf("version %d at the zstd batch: error %d, values %v", version, second.ErrorCode, got)
+		}
+	}
+	for version, code := range map[int16]int16{3: 76, 6: 76, 7: 0} {
+		if answer := b.produce(version, "tickets", batch(t, compress.Zstd, "zstd")); answer.ErrorCode != code {
+			t.Errorf("produce %d of zstd: %+v", version, answer)
+		}
+	}
+}
+
+func TestQuirk8ListOffsetsTimestamps(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	if got := b.listOffset(7, "tickets", -3); got.ErrorCode != 0 || got.Offset != -1 {
+		t.Errorf("largest timestamp of an empty log: %+v", got)
+	}
+	b.mustProduce("tickets", "a", "b")
+	for _, c := range []struct {
+		timestamp int64
+		since     int16
+		offset    int64
+	}{{-1, 1, 2}, {-2, 1, 0}, {-4, 8, 0}, {-5, 9, -1}, {-6, 11, -1}} {
+		for version := int16(1); version <= 11; version++ {
+			got := b.listOffset(version, "tickets", c.timestamp)
+			if version < c.since {
+				if got.ErrorCode != 35 {
+					t.Errorf("%d in version %d: %+v", c.timestamp, version, got)
+				}
+				continue
+			}
+			if got.ErrorCode != 0 || got.Offset != c.offset || got.Timestamp != -1 {
+				t.Errorf("%d in version %d: %+v, want offset %d", c.timestamp, version, got, c.offset)
+			}
+		}
+	}
+	if got := b.listOffset(7, "tickets", -3); got.ErrorCode != 0 || got.Offset < 0 || got.Timestamp <= 0 {
+		t.Errorf("largest timestamp: %+v", got)
+	}
+	for _, unknown := range []int64{-7, math.MinInt64} {
+		if got := b.listOffset(11, "tickets", unknown); got.ErrorCode != 35 {
+			t.Errorf("timestamp %d: %+v", unknown, got)
+		}
+	}
+}
+
+func TestQuirk10Sequences(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	send := func(epoch int16, sequence int32) kmsg.ProduceResponseTopicPartition {
+		id := record.Identity{ProducerID: 7, ProducerEpoch: epoch, BaseSequence: sequence}
+		return b.produce(9, "tickets", batchOf(t, compress.None, id, "a", "b"))
+	}
+	for _, c := range []struct {
+		epoch    int16
+		sequence int32
+		code     int16
+		offset   int64
+	}{
+		{1, 0, 0, 0}, {1, 2, 0, 2},
+		{1, 0, 0, 0},   // sent again: the old offset
+		{1, 9, 45, -1}, // a gap
+		{0, 4, 47, -1}, // an older epoch
+		{1, 4, 0, 4},
+	} {
+		if got := send(c.epoch, c.sequence); got.ErrorCode != c.code || got.BaseOffset != c.offset {
+			t.Errorf("epoch %d sequence %d: %+v, want error %d, offset %d", c.epoch, c.sequence, got, c.code, c.offset)
+		}
+	}
+}
+
+func TestQuirk11Acks(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", nil)
+	for _, acks := range []int16{2, -2, math.MaxInt16} {
+		answer := ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", acks, batch(t, compress.None, "a"))).Topics[0].Partitions[0]
+		if answer.ErrorCode != 21 || answer.BaseOffset != -1 || answer.ErrorMessage == nil {
+			t.Errorf("acks %d: %+v", acks, answer)
+		}
+	}
+	silent := func(topic string) (wire.Reply, error) {
+		req := produceRequestFor(topic, 0, batch(t, compress.None, "a"))
+		req.SetVersion(9)
+		return b.Handle(t.Context(), &wire.Request{Key: keyProduce, Version: 9, Body: req.AppendTo(nil)})
+	}
+	if reply, err := silent("tickets"); !reply.None || err != nil {
+		t.Errorf("acks=0: %+v, %v", reply, err)
+	}
+	if _, err := silent("missing"); err == nil {
+		t.Error("acks=0 that failed must close the connection: its client can notice nothing else")
+	}
+	if got := values(t, b.fetch(12, "tickets", 0).RecordBatches); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("values %v", got)
+	}
+}
+
+func TestQuirk13DescribeConfigs(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", func(t *metadata.Topic) { must(b.t, t.Settings.Set("cleanup.policy", "compact")) })
+	everyVersion(t, keyDescribeConfigs, func(t *testing.T, _ *broker, version int16) {
+		for _, c := range []struct {
+			kind    kmsg.ConfigResourceType
+			name    string
+			code    int16
+			configs bool
+		}{
+			{kmsg.ConfigResourceTypeTopic, "tickets", 0, true}, {kmsg.ConfigResourceTypeTopic, "missing", 3, false},
+			{kmsg.ConfigResourceTypeBroker, "1", 0, true}, {kmsg.ConfigResourceTypeBroker, "", 0, false},
+			{kmsg.ConfigResourceTypeBroker, "2", 42, true}, {kmsg.ConfigResourceTypeBrokerLogger, "1", 0, false},
+			{kmsg.ConfigResourceTypeGroupConfig, "g", 42, false},
+		} {
+			req := kmsg.NewPtrDescribeConfigsRequest()
+			req.IncludeSynonyms, req.IncludeDocumentation = true, true
+			req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: c.kind, ResourceName: c.name}}
+			got := ask[*kmsg.DescribeConfigsResponse](b, version, req).Resources[0]
+			if got.ErrorCode != c.code || (len(got.Configs) > 0) != (c.configs && c.code == 0) {
+				t.Errorf("%v %q: error %d, %d configs", c.kind, c.name, got.ErrorCode, len(got.Configs))
+			}
+		}
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.IncludeSynonyms, req.IncludeDocumentation = true, true
+		req.Resources = []kmsg.DescribeConfigsRequestResource{{
+			ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "tickets", ConfigNames: []string{"cleanup.policy", "no.such"},
+		}}
+		got := ask[*kmsg.DescribeConfigsResponse](b, version, req).Resources[0].Configs
+		if len(got) != 1 || *got[0].Value != "compact" || got[0].Source != kmsg.ConfigSourceDynamicTopicConfig || len(got[0].ConfigSynonyms) != 1 {
+			t.Fatalf("configs %+v", got)
+		}
+		if version >= 3 && (got[0].ConfigType != kmsg.ConfigTypeList || *got[0].Documentation == "") {
+			t.Errorf("type %v, documentation %q", got[0].ConfigType, *got[0].Documentation)
+		}
+	})
+}
+
+func TestQuirk13TopicDefaultsByMinusOne(t *testing.T) {
+	for version, want := range map[int16]int16{2: 37, 3: 37, 4: 0, 7: 0} {
+		b := newBroker(t)
+		got := b.create(version, "t", func(req *kmsg.CreateTopicsRequestTopic) { req.NumPartitions, req.ReplicationFactor = -1, -1 })
+		if got.ErrorCode != want {
+			t.Errorf("version %d: %+v", version, got)
+		}
+	}
+}
+
+func TestQuirk14DescribeClusterEndpoints(t *testing.T) {
+	b := newBroker(t)
+	for endpoint, want := range map[int8]int16{1: 0, 2: 114, 0: 115, 3: 115} {
+		req := kmsg.NewPtrDescribeClusterRequest()
+		req.EndpointType = endpoint
+		got := ask[*kmsg.DescribeClusterResponse](b, 1, req)
+		if got.ErrorCode != want || (want == 0) != (len(got.Brokers) == 2) {
+			t.Errorf("endpoint type %d: %+v", endpoint, got)
+		}
+	}
+}
+
+// Nothing is advertised that is not served: a client that uses it all the same loses its connection, as with Kafka.
+func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
+	b := newBroker(t)
+	for key := int16(-2); key < 100; key++ {
+		row := b.api(key)
+		if row == nil {
+			if _, err := b.Handle(t.Context(), &wire.Request{Key: key}); err == nil || b.FrameMax(key) != 0 {
+				t.Errorf("key %d is answered", key)
+			}
+			continue
+		}
+		for _, version := range []int16{-1, row.min - 1, row.max + 1, math.MaxInt16} {
+			if _, err := b.Handle(t.Context(), &wire.Request{Key: key, Version: version, Body: kbin.AppendInt32(nil, 0)}); err == nil && key != keyAPIVersions {
+				t.Errorf("%s version %d is answered", row.name, version)
+			}
+		}
+	}
+}

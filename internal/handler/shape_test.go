@@ -1,0 +1,175 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// shapes are those of the APIs that kmsg decodes.
+var shapes = map[int16]shape{
+	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape, keyAPIVersions: apiVersionsShape,
+	keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
+	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
+}
+
+// fill sets every field of a request at random, so that every field is on the wire.
+func fill(random *rand.Rand, v reflect.Value, depth int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if random.IntN(3) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(random, v.Elem(), depth)
+		}
+	case reflect.Struct:
+		if tags, ok := v.Addr().Interface().(*kmsg.Tags); ok {
+			for range random.IntN(3) {
+				tags.Set(random.Uint32N(1000)+100, make([]byte, random.IntN(200)))
+			}
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).Name != "Version" {
+				fill(random, v.Field(i), depth)
+			}
+		}
+	case reflect.Slice:
+		n := random.IntN(4)
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			fill(random, v.Index(i), depth+1)
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(random, v.Index(i), depth)
+		}
+	case reflect.String:
+		v.SetString(string(bytes.Repeat([]byte("s"), random.IntN(300))))
+	case reflect.Bool:
+		v.SetBool(random.IntN(2) == 0)
+	case reflect.Uint8:
+		v.SetUint(random.Uint64N(256))
+	default:
+		v.SetInt(int64(int8(random.Uint32())))
+	}
+}
+
+// The shapes say what kmsg says: whatever it encodes they walk to the last byte, and no shorter body passes.
+func TestShapesAgreeWithKmsg(t *testing.T) {
+	const seed = 11
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, row := range table() {
+		if row.key == keyProduce {
+			continue
+		}
+		for version := row.min; version <= row.max; version++ {
+			for range 50 {
+				request := kmsg.RequestForKey(row.key)
+				fill(random, reflect.ValueOf(request).Elem(), 0)
+				request.SetVersion(version)
+				body := request.AppendTo(nil)
+				s := shapes[row.key]
+				w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: row.isFlexible(version)}
+				w.structure(s)
+				if !w.Ok() || len(w.Src) > 0 {
+					t.Fatalf("%s version %d: walked %v, %d of %d bytes left (seed %d)", row.name, version, w.Ok(), len(w.Src), len(body), seed)
+				}
+				if len(body) > 0 && s.check(version, row.isFlexible(version), body[:random.IntN(len(body))]) == nil {
+					t.Fatalf("%s version %d: a part of a body passes (seed %d)", row.name, version, seed)
+				}
+			}
+		}
+	}
+}
+
+// tagBomb is a section that claims 2^32-1 tags.
+var tagBomb = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
+
+// bombs are small bodies that would keep kmsg busy, or make it allocate, far beyond their size.
+func bombs() map[string]wire.Request {
+	long := bytes.Repeat([]byte{1}, 1<<20)
+	lengthOf := func(n int32) []byte { return append(kbin.AppendInt32(nil, n), long[4:]...) }
+	fetchHead := make([]byte, 25)
+	return map[string]wire.Request{
+		"array of Metadata":      {Key: keyMetadata, Version: 7, Body: lengthOf(1<<20 - 100)},
+		"array of Fetch":         {Key: keyFetch, Version: 4, Body: append(make([]byte, 17), lengthOf(1<<20-100)...)},
+		"array of Produce":       {Key: keyProduce, Version: 7, Body: append([]byte{0xff, 0xff, 0, 1, 0, 0, 0, 0}, lengthOf(1<<20-100)...)},
+		"array of CreateTopics":  {Key: keyCreateTopics, Version: 2, Body: lengthOf(1<<20 - 100)},
+		"many small topics":      {Key: keyMetadata, Version: 7, Body: append(kbin.AppendInt32(nil, 500_000), make([]byte, 1<<20-4)...)},
+		"tags of Metadata":       {Key: keyMetadata, Version: 9, Body: append([]byte{0, 0, 0, 0}, tagBomb...)},
+		"tags of a topic":        {Key: keyMetadata, Version: 9, Body: append([]byte{2, 2, 'a'}, tagBomb...)},
+		"tags of Produce":        {Key: keyProduce, Version: 9, Body: append([]byte{0, 0, 1, 0, 0, 0, 0, 1}, tagBomb...)},
+		"tags of DescribeConfig": {Key: keyDescribeConfigs, Version: 4, Body: append([]byte{0, 0, 0}, tagBomb...)},
+		"tags in a tag of Fetch": {Key: keyFetch, Version: 12, Body: slicesOf(
+			fetchHead, []byte{0, 0, 1}, // no topics, no forgotten topics, no rack
+			[]byte{1, 1, 17}, make([]byte, 12), tagBomb, // one tag: the replica state, which has tags of its own
+		)},
+	}
+}
+
+func slicesOf(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
+func TestBombsAreRefusedAtLittleCost(t *testing.T) {
+	b := newBroker(t)
+	for name, req := range bombs() {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		begin := time.Now()
+		_, err := b.Handle(t.Context(), &req)
+		took := time.Since(begin)
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			t.Errorf("%s: taken", name)
+		}
+		// Not a matter of speed: what believes the count takes half a minute.
+		if took > 10*time.Second {
+			t.Errorf("%s: %v", name, took)
+		}
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
+			t.Errorf("%s: %d bytes allocated for %d", name, grown, len(req.Body))
+		}
+	}
+}
+
+// Whatever the body, Handle answers or fails; it does not panic, hang or swallow memory.
+func FuzzHandle(f *testing.F) {
+	b := newBroker(f)
+	b.topic("tickets", nil)
+	for _, row := range table() {
+		for version := row.min; version <= row.max; version++ {
+			request := kmsg.RequestForKey(row.key)
+			request.SetVersion(version)
+			f.Add(row.key, version, request.AppendTo(nil))
+		}
+	}
+	produce, fetch := produceRequestFor("tickets", -1, batch(f, compress.None, "a")), fetchRequestFor("tickets", 0)
+	for _, request := range []kmsg.Request{produce, fetch} {
+		request.SetVersion(9)
+		f.Add(request.Key(), request.GetVersion(), request.AppendTo(nil))
+	}
+	for _, bomb := range bombs() {
+		f.Add(bomb.Key, bomb.Version, bomb.Body)
+	}
+	// Waits end at once: there is nobody to answer.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
+		if len(body) > b.FrameMax(key) {
+			return
+		}
+		reply, err := b.Handle(ctx, &wire.Request{Key: key, Version: version, Body: body})
+		if err == nil {
+			replyBytes(t, reply)
+		}
+	})
+}
