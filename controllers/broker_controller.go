@@ -75,9 +75,9 @@ func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
 	if at < 0 {
 		return "", 0, false
 	}
-	id, err := strconv.ParseInt(name[at+len(infix):], 10, 32)
+	id, err := strconv.ParseUint(name[at+len(infix):], 10, 31)
 	if err != nil || v1alpha1.BrokerLeaseName(name[:at], int32(id)) != name {
-		return "", 0, false // "+1" and "01" are numbers, and no broker's
+		return "", 0, false // "01" is a number, and no broker's
 	}
 	return name[:at], int32(id), true
 }

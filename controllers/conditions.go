@@ -1,13 +1,12 @@
 package controllers
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
@@ -40,6 +39,11 @@ func (a announcer) changed(object runtime.Object, before, after []metav1.Conditi
 		kind = corev1.EventTypeNormal
 	}
 	a.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
+}
+
+// failed makes an event of what the API server refused: a user may have to clear the way, or give the room.
+func (a announcer) failed(object runtime.Object, err error) {
+	a.recorder.Eventf(object, nil, corev1.EventTypeWarning, v1alpha1.EventApplyFailed, "Apply", "%s", err.Error())
 }
 
 // setCondition sets a Partition's condition.

@@ -75,7 +75,7 @@ func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1", "main-broker-01", "main-broker-99999999999"} {
+	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1", "main-broker--1", "main-broker-01", "main-broker-99999999999"} {
 		if cluster, broker, ok := parseLeaseName(name); ok {
 			t.Errorf("%q is no broker's, and was read as %s %d", name, cluster, broker)
 		}

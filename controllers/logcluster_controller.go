@@ -35,6 +35,7 @@ import (
 type logClusterReconciler struct {
 	client.Client
 	settings    render.Settings
+	events      announcer
 	lastSuccess *lastSuccess
 }
 
@@ -63,6 +64,7 @@ func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	}
 	for _, object := range render.Cluster(cluster, r.settings) {
 		if err := apply(ctx, r.Client, cluster, object); err != nil {
+			r.events.failed(cluster, err)
 			return ctrl.Result{}, err
 		}
 	}

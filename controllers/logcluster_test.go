@@ -59,6 +59,17 @@ var _ = Describe("a LogCluster", func() {
 		}).Should(Succeed())
 	})
 
+	It("tells in an event when an object cannot be applied", func() {
+		w.make(&corev1.Service{ // somebody else's
+			ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap", OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "1", Controller: new(true),
+			}}},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		})
+		w.cluster(1)
+		w.expectEvent("main", "Warning", v1alpha1.EventApplyFailed)
+	})
+
 	It("is applied again without a change when nothing is to change", func() {
 		cluster := w.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())

@@ -59,7 +59,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		return fmt.Errorf("add the reporter: %w", err)
 	}
 	for _, controller := range []interface{ setup(ctrl.Manager) error }{
-		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, lastSuccess: lastSuccess},
+		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess},
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]brokerState{}},

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -65,6 +66,21 @@ var _ = Describe("a Topic", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, w, "orders", &v1alpha1.Topic{}).Status.ReadyPartitions).To(Equal(int32(2)))
 		}).Should(Succeed())
+	})
+
+	It("and its LogCluster have a metric of when they last succeeded, as long as they are there", func() {
+		const name = "heartwood_operator_reconcile_last_success_timestamp_seconds"
+		cluster, topic := w.cluster(1), w.topic("orders", nil)
+		Eventually(func(g Gomega) {
+			values := series(g, name, "namespace", w.namespace)
+			g.Expect(values).To(HaveLen(2))
+			for _, value := range values {
+				g.Expect(time.Unix(int64(value), 0)).To(BeTemporally("~", time.Now(), time.Minute))
+			}
+		}).Should(Succeed())
+		Expect(api.Delete(context.Background(), topic)).To(Succeed())
+		Expect(api.Delete(context.Background(), cluster)).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(series(g, name, "namespace", w.namespace)).To(BeEmpty()) }).Should(Succeed())
 	})
 
 	It("with more than one replica is refused with what to do, and makes nothing", func() {

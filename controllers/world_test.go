@@ -155,21 +155,28 @@ func (w *world) expectEvent(name, kind, reason string) {
 }
 
 // reconciled is how often a controller went through.
-func reconciled(g Gomega, controller string) float64 {
+func reconciled(g Gomega, controller string) (sum float64) {
+	for _, value := range series(g, "controller_runtime_reconcile_total", "controller", controller) {
+		sum += value
+	}
+	return sum
+}
+
+// series are the values of a metric's series that have a label.
+func series(g Gomega, name, label, value string) (values []float64) {
 	families, err := metrics.Registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
-	var sum float64
 	for _, family := range families {
-		if family.GetName() != "controller_runtime_reconcile_total" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				if label.GetName() == "controller" && label.GetValue() == controller {
-					sum += metric.GetCounter().GetValue()
+			for _, pair := range metric.GetLabel() {
+				if pair.GetName() == label && pair.GetValue() == value {
+					values = append(values, metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
 				}
 			}
 		}
 	}
-	return sum
+	return values
 }

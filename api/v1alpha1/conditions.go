@@ -66,3 +66,9 @@ const (
 	// ReasonUnknown: no broker could be asked.
 	ReasonUnknown = "Unknown"
 )
+
+// Events that tell of no condition.
+const (
+	// EventApplyFailed: the API server refused an object of a LogCluster; the note says which, and why.
+	EventApplyFailed = "ApplyFailed"
+)
