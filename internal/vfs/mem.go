@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -114,10 +115,8 @@ func (m *Mem) renameLocked(oldName, newName string) error {
 		return err
 	case replaced == node:
 		return nil
-	case replaced != nil && replaced.dir != node.dir:
-		return syscall.EEXIST
-	case replaced != nil && len(replaced.entries) > 0:
-		return syscall.ENOTEMPTY
+	case replaced != nil && (replaced.dir || node.dir):
+		return syscall.EEXIST // package os replaces files only
 	}
 	m.changeLocked(memEdge{from, path.Base(clean(oldName)), nil}, memEdge{to, path.Base(clean(newName)), node})
 	return nil
@@ -143,8 +142,11 @@ func (m *Mem) RemoveAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dir, node, err := m.namedLocked(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // what is not there is removed
+	}
 	if err != nil {
-		return nil // as os.RemoveAll: what is not there is removed
+		return pathError("remove", name, err)
 	}
 	m.emptyLocked(node)
 	m.changeLocked(memEdge{dir, path.Base(clean(name)), nil})
