@@ -107,7 +107,7 @@ func decodeEpochs(content []byte) (epochCache, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: start offset %q", errCheckpoint, line[1])
 		}
-		if start < 0 || epoch < 0 || len(c) > 0 && (int32(epoch) <= c.latest() || start <= c[len(c)-1].start) {
+		if start < 0 || epoch < 0 || len(c) > 0 && (epoch <= int64(c.latest()) || start <= c[len(c)-1].start) {
 			return nil, fmt.Errorf("%w: epoch %d at %d is out of order", errCheckpoint, epoch, start)
 		}
 		c = append(c, epochEntry{int32(epoch), start})

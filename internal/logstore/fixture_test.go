@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ var (
 	epoch0 = time.UnixMilli(1_700_000_000_000)
 )
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // openStore opens a store that flushes only when told to.
 func openStore(t testing.TB, fsys vfs.FS) *Store {

@@ -123,16 +123,17 @@ func (l *Log) Retain() bool { return l.config.Load().retain }
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
-// Configure puts new settings into effect.
+// Configure puts new settings into effect. The same ones again change nothing.
 func (l *Log) Configure(s topicconfig.Settings, retain bool) {
-	old := l.config.Swap(newConfig(s, retain))
-	if old.retain == retain {
-		return
-	}
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	if l.list.Load() == nil {
-		return // released meanwhile: the directory is not this log's any more
+	old := l.config.Load()
+	if old.settings == s && old.retain == retain || l.list.Load() == nil {
+		return // closed: the directory may not be this log's any more
+	}
+	l.config.Store(newConfig(s, retain))
+	if old.retain == retain {
+		return
 	}
 	if err := writePolicy(l.env.fs, l.dir, retain); err != nil {
 		l.env.logger.Error("write the reclaim policy", "partition", l.id, "error", err)

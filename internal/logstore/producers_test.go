@@ -142,7 +142,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 		}
 		b := s.batchAt(t, offset)
 		duplicate, err := known.check(b)
-		fits := len(history) == 0 || s.sequence == int32(next&math.MaxInt32)
+		fits := len(history) == 0 || int64(s.sequence) == next&math.MaxInt32
 		switch {
 		case duplicate != nil:
 			if !repeat && !recent(history, s) {

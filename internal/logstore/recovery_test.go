@@ -1,9 +1,15 @@
 package logstore
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -49,5 +55,189 @@ func TestACrashLosesNothingThatWasSynced(t *testing.T) {
 		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, log.LogEnd())) {
 			t.Fatalf("seed %d: read %v", seed, got)
 		}
+	}
+}
+
+// stopped is swapLog with producer 7 and two leader epochs, closed in order or not, and the files of its partition.
+func stopped(t *testing.T, clean bool) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	store, log := swapLog(t, mem)
+	if err := log.Lead(4); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int32(10) {
+		appendBatch(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.bytes(t))
+	}
+	store.tick(epoch0, false)
+	if clean {
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mem.CrashClone()
+}
+
+// damage changes a file of the partition.
+func damage(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) {
+	t.Helper()
+	name = filepath.Join(dataDir, partition.String(), name)
+	content, err := fsys.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content = change(content); content == nil {
+		err = fsys.Remove(name)
+	} else {
+		err = vfs.WriteFileAtomic(fsys, name, content)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flip(at int) func([]byte) []byte {
+	return func(content []byte) []byte {
+		content[(at+len(content))%len(content)] ^= 1
+		return content
+	}
+}
+
+func gone([]byte) []byte { return nil }
+
+func TestRecoveryMendsWhatItFinds(t *testing.T) {
+	const active = "00000000000000000050.log"
+	for _, test := range []struct {
+		name  string
+		clean bool
+		file  string
+		how   func([]byte) []byte
+		end   int64 // of the log; 60 if nothing is lost
+	}{
+		{"a torn batch at the end is cut off", false, active, func(b []byte) []byte { return b[:len(b)-7] }, 59},
+		{"zeros at the end are cut off", false, active, func(b []byte) []byte { return append(b, make([]byte, 4096)...) }, 60},
+		{"a damaged batch ends the log", false, active, flip(30), 50},
+		{"a damaged last batch is cut off", false, active, flip(-1), 59},
+		{"an index is made anew", false, "00000000000000000020.index", gone, 60},
+		{"a time index is made anew", true, "00000000000000000020.timeindex", gone, 60},
+		{"a damaged snapshot is passed over", true, "00000000000000000060.snapshot", flip(-1), 60},
+		{"a missing snapshot is passed over", true, "00000000000000000060.snapshot", gone, 60},
+		{"missing leader epochs are made anew", true, epochFile, gone, 60},
+		{"damaged leader epochs are made anew", false, epochFile, flip(0), 60},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			mem := stopped(t, test.clean)
+			damage(t, mem, test.file, test.how)
+			log := createLog(t, openStore(t, mem), settings(nil))
+			if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, test.end)) {
+				t.Fatalf("read %v", got)
+			}
+			if epoch := log.EpochAt(55); test.end > 55 && epoch != 4 {
+				t.Errorf("epoch at 55 is %d", epoch)
+			}
+			// The producer goes on where the log does, and is known again.
+			next := sent{producer: 7, sequence: int32(test.end - 50), keys: []string{"next"}}
+			if appended := appendBatch(t, log, next.bytes(t)); appended.BaseOffset != test.end || appended.Duplicate {
+				t.Errorf("%+v", appended)
+			}
+			if appended := appendBatch(t, log, next.bytes(t)); !appended.Duplicate {
+				t.Errorf("again: %+v", appended)
+			}
+			gap := sent{producer: 7, sequence: int32(test.end - 40), keys: []string{"gap"}}
+			if _, err := log.Append(gap.bytes(t), epoch0); test.end > 50 && !errors.Is(err, ErrOutOfOrderSequence) {
+				t.Errorf("a gap: %v", err)
+			}
+		})
+	}
+}
+
+// What lies behind a damaged batch cannot stay: its offsets will be given anew.
+func TestSegmentsBehindABadBatchAreDropped(t *testing.T) {
+	mem := stopped(t, false)
+	if err := mem.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, mem, "00000000000000000020.log", flip(-1))
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 29)) {
+		t.Errorf("read %v", got)
+	}
+	if got := bases(log); !slices.Equal(got, []int64{0, 10, 20}) {
+		t.Errorf("segments %v", got)
+	}
+	fill(t, log, 3)
+	store.tick(epoch0, false)
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 32)) {
+		t.Errorf("after another crash: read %v", got)
+	}
+}
+
+// KAFKA-17076: the log end lives in an empty active segment's name, when all before it was cleaned away.
+func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
+	mem := vfs.NewMem()
+	store, log := swapLog(t, mem)
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = 0 }), true)
+	store.tick(epoch0.Add(time.Hour), true)
+	store.tick(epoch0.Add(time.Hour), true)
+	if log.LogStart() != 50 || log.Stats().SizeBytes != 0 {
+		t.Fatalf("%+v", log.Stats())
+	}
+	for _, crashed := range []bool{true, false} {
+		again := mem.CrashClone()
+		if !crashed {
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again = mem
+		}
+		log := createLog(t, openStore(t, again), settings(nil))
+		if log.LogEnd() != 50 || log.LogStart() != 50 || log.HighWatermark() != 50 {
+			t.Errorf("crashed %t: %+v", crashed, log.Stats())
+		}
+	}
+}
+
+func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
+	mem := stopped(t, false)
+	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	log := createLog(t, openStore(t, mem), settings(nil))
+	if log.LogStart() != 100 || log.LogEnd() != 100 || log.HighWatermark() != 100 || !slices.Equal(bases(log), []int64{100}) {
+		t.Errorf("%+v, segments %v", log.Stats(), bases(log))
+	}
+}
+
+// A directory that Kafka wrote has no file of ours, and may have gaps between segments.
+func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
+	mem := stopped(t, false)
+	for _, name := range []string{partitionFile, policyFile, epochFile} {
+		damage(t, mem, name, gone)
+	}
+	for _, name := range []string{recoveryPointFile, highWatermarkFile} {
+		if err := mem.Remove(filepath.Join(dataDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20, ""); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, mem)
+	if log := store.Log(partition); log.TopicID() != (TopicID{}) || !log.Retain() {
+		t.Errorf("topic %v, retain %t", log.TopicID(), log.Retain())
+	}
+	log, err := store.Create(partition, topicTwo, settings(nil), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, append(expectKeys(0, 20), expectKeys(30, 60)...)) {
+		t.Errorf("read %v", got)
+	}
+	log = openStore(t, mem.CrashClone()).Log(partition)
+	if log.TopicID() != topicTwo || log.Retain() {
+		t.Errorf("after a crash: topic %v, retain %t", log.TopicID(), log.Retain())
 	}
 }

@@ -156,7 +156,7 @@ func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	next := base
 	header := make(record.Batch, record.HeaderBytes)
 	for position := int64(0); ; {
