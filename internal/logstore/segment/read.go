@@ -23,7 +23,11 @@ func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
 // HeaderAt reads the header of the batch that begins at position; io.EOF at the end.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
-	reader := headerReader{file: s.data, size: s.view.Load().size, block: make([]byte, record.HeaderBytes)}
+	return s.headerIn(s.view.Load(), position)
+}
+
+func (s *Segment) headerIn(v *view, position int64) (Header, error) {
+	reader := headerReader{file: s.data, size: v.size, block: make([]byte, record.HeaderBytes)}
 	return reader.at(position)
 }
 
@@ -139,11 +143,6 @@ func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 		return 0, nil //nolint:nilerr // the walk from 0 meets an error that is the file's own
 	}
 	return header.Position, nil
-}
-
-func (s *Segment) headerIn(v *view, position int64) (Header, error) {
-	reader := headerReader{file: s.data, size: v.size, block: make([]byte, record.HeaderBytes)}
-	return reader.at(position)
 }
 
 // firstFrom returns the position of the first batch from start on that is wanted; the size if there is none.
