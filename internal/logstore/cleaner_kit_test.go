@@ -1,10 +1,12 @@
 package logstore
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // withoutValue is the batch with null values: tombstones.
@@ -20,4 +22,37 @@ func (s sent) withoutValue(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return batch
+}
+
+// crashRecorder calls take before each change of the filesystem's names and each sync, while it is on.
+type crashRecorder struct {
+	vfs.FS
+	on   atomic.Bool
+	take func()
+}
+
+func (r *crashRecorder) moment() {
+	if r.on.Load() {
+		r.take()
+	}
+}
+
+func (r *crashRecorder) Create(name string) (vfs.File, error) {
+	r.moment()
+	return r.FS.Create(name)
+}
+
+func (r *crashRecorder) Rename(oldName, newName string) error {
+	r.moment()
+	return r.FS.Rename(oldName, newName)
+}
+
+func (r *crashRecorder) Remove(name string) error {
+	r.moment()
+	return r.FS.Remove(name)
+}
+
+func (r *crashRecorder) SyncDir(name string) error {
+	r.moment()
+	return r.FS.SyncDir(name)
 }
