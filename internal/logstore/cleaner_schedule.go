@@ -113,6 +113,7 @@ func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 		if state.log != seen.log || state.running() {
 			continue
 		}
+		seen.log.quarantined.Store(state.quarantine.holds(now, seen.config))
 		wanted := c.needLocked(state, seen, now)
 		if wanted.trigger == "" {
 			state.due = time.Time{}

@@ -45,6 +45,8 @@ type Log struct {
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
 	logEnd atomic.Int64
 	epochs atomic.Pointer[epochCache]
+	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
+	quarantined atomic.Bool
 
 	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
 	maintain sync.Mutex

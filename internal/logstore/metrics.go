@@ -29,7 +29,7 @@ var (
 	blockedDesc       = describe("blocked_bytes", "Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
-// blockedReasons are always exported, so that a series does not vanish when its value is 0. quarantined is the cleaner's.
+// blockedReasons are always exported, so that a series does not vanish when its value is 0; so is blockedQuarantined.
 var blockedReasons = []string{blockedActive, blockedMinLag, blockedTransaction, blockedUnreplicated}
 
 // Collector returns the store's metrics.
@@ -79,6 +79,11 @@ func (l *Log) collectCleaning(gauge func(*prometheus.Desc, float64, ...string), 
 	for _, reason := range blockedReasons {
 		gauge(blockedDesc, float64(view.Blocked[reason]), reason)
 	}
+	quarantined := 0.0
+	if l.quarantined.Load() {
+		quarantined = float64(view.DirtyBytes)
+	}
+	gauge(blockedDesc, quarantined, blockedQuarantined)
 }
 
 // dirtyRatio is Kafka's definition (reference I4).
