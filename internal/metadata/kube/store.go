@@ -2,42 +2,263 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
+	"sync/atomic"
+	"time"
 
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
+
+// settle is how long events are gathered before an image is made of them: a topic's partitions come one by one.
+const settle = 20 * time.Millisecond
 
 // Options of a Store.
 type Options struct {
 	Config    *rest.Config
 	Namespace string
-	Cluster   string // name of the LogCluster
-	Logger    *slog.Logger
+	Cluster   string       // name of the LogCluster
+	Logger    *slog.Logger // default: none
 }
 
 // Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases, keeps its own Lease, and writes
 // servingEpoch and isr of the partitions it leads.
-type Store struct{}
+type Store struct {
+	opts   Options
+	client client.Client                   // to the API server itself
+	cache  cache.Cache                     // what the watches know
+	self   atomic.Pointer[metadata.Broker] // as registered
+
+	changed chan struct{} // holds one: a LogCluster, Topic or Partition changed
+	leases  chan struct{} // holds one: a Lease changed
+}
 
 // New returns a store; Run connects.
-func New(opts Options) (*Store, error) { panic("unwritten") }
+func New(opts Options) (*Store, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Config == nil || opts.Namespace == "" || opts.Cluster == "" {
+		return nil, errors.New("the store needs a Config, a Namespace and a Cluster")
+	}
+	ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) // the libraries' own, one for the process
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register resources: %w", err)
+	}
+	config := rest.CopyConfig(opts.Config)
+	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
+	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
+	var err error
+	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	if s.cache, err = cache.New(config, s.cacheOptions(scheme)); err != nil {
+		return nil, fmt.Errorf("make cache: %w", err)
+	}
+	return s, nil
+}
 
-// Run implements metadata.Store.
+// cacheOptions bound the watches to this cluster, as far as the API server can select.
+func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
+	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
+	return cache.Options{
+		Scheme:                       scheme,
+		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
+		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.Partition{}:   {Label: ours},
+			&coordinationv1.Lease{}: {Label: ours},
+			&v1alpha1.LogCluster{}:  {Field: fields.OneTermEqualSelector("metadata.name", s.opts.Cluster)},
+		},
+	}
+}
+
+// Run implements metadata.Store. The image is complete once the watches are in step and the LogCluster exists.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
-	panic("unwritten")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.watch(ctx); err != nil {
+		return err
+	}
+	watches := make(chan error, 1)
+	go func() { watches <- s.cache.Start(ctx) }()
+	err := s.run(ctx, self, apply)
+	cancel()
+	if watching := <-watches; err == nil && watching != nil {
+		err = fmt.Errorf("watch resources: %w", watching)
+	}
+	return err
 }
 
-// Serving implements metadata.Store.
-func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
-	panic("unwritten")
+// watch sets the flags that run waits for.
+func (s *Store) watch(ctx context.Context) error {
+	for object, flag := range map[client.Object]chan struct{}{
+		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed, &v1alpha1.Partition{}: s.changed,
+		&coordinationv1.Lease{}: s.leases,
+	} {
+		informer, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		set := func() {
+			select {
+			case flag <- struct{}{}:
+			default:
+			}
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { set() },
+			UpdateFunc: func(any, any) { set() },
+			DeleteFunc: func(any) { set() },
+		}); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
 }
 
-// CreateTopic implements metadata.Admin: it makes a Topic resource.
-func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
-	panic("unwritten")
+// run registers, and makes images until ctx ends or the Lease is lost.
+func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
+	keeper := newKeeper(s.client, s.opts, self)
+	epoch, err := keeper.acquire(ctx)
+	if err != nil {
+		return nil // only ctx ends it
+	}
+	self.Epoch = epoch
+	s.self.Store(&self)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	kept := make(chan error, 1)
+	go func() {
+		kept <- keeper.keep(ctx)
+		cancel()
+	}()
+	if s.cache.WaitForCacheSync(ctx) {
+		s.follow(ctx, &view{alive: liveness{self: self}, apply: apply, renewed: keeper.lastRenewed})
+	}
+	cancel()
+	return <-kept
 }
 
-// DeleteTopic implements metadata.Admin: it deletes the Topic resource.
-func (s *Store) DeleteTopic(ctx context.Context, name string) error { panic("unwritten") }
+// follow calls look when it could have another answer than before.
+func (s *Store) follow(ctx context.Context, v *view) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	changed := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+			changed = true
+			timer.Reset(settle)
+			continue
+		case <-s.leases:
+		case <-timer.C:
+		}
+		next := s.look(ctx, v, changed)
+		changed = false
+		timer.Reset(next)
+	}
+}
+
+// view is what run has made of the resources so far.
+type view struct {
+	alive   liveness
+	renewed func() time.Time // our own Lease
+	apply   func(*metadata.Image)
+
+	up       map[int32]metadata.Broker
+	last     *metadata.Image
+	reported string // faults, so that each is told once
+}
+
+// look brings the view up to date and applies a new image if it says something new. It returns when to look again at the latest.
+func (s *Store) look(ctx context.Context, v *view, changed bool) time.Duration {
+	now := time.Now()
+	leases := &coordinationv1.LeaseList{}
+	if err := s.cache.List(ctx, leases); err != nil {
+		s.opts.Logger.Error("cannot list leases", "error", err)
+		return renewInterval
+	}
+	v.alive.look(pointers(leases.Items), v.renewed(), now)
+	up := v.alive.brokers(now)
+	if !changed && maps.Equal(up, v.up) && v.last != nil {
+		return v.alive.next(now)
+	}
+	all, err := s.resources(ctx)
+	if err != nil {
+		s.opts.Logger.Error("cannot list resources", "error", err)
+		return renewInterval
+	}
+	v.up = up
+	s.applyImage(v, all)
+	return v.alive.next(now)
+}
+
+func (s *Store) applyImage(v *view, all resources) {
+	if all.cluster == nil {
+		// Deleted, or not made yet: then nothing can be said of topics, and what is held stays as it is.
+		s.report(v, fmt.Errorf("LogCluster %s is not there", s.opts.Cluster))
+		return
+	}
+	image, faults := all.image(v.up, v.last)
+	s.report(v, faults...)
+	if image == nil || v.last != nil && reflect.DeepEqual(image, v.last) {
+		return
+	}
+	v.last = image
+	v.apply(image)
+}
+
+func (s *Store) report(v *view, faults ...error) {
+	text := ""
+	if err := errors.Join(faults...); err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != v.reported {
+		s.opts.Logger.Error("resources not taken, or not wholly", "error", text)
+	}
+	v.reported = text
+}
+
+// resources lists what the watches know.
+func (s *Store) resources(ctx context.Context) (resources, error) {
+	clusters, topics, partitions := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
+	for _, list := range []client.ObjectList{clusters, topics, partitions} {
+		if err := s.cache.List(ctx, list); err != nil {
+			return resources{}, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	all := resources{topics: pointers(topics.Items), partitions: pointers(partitions.Items)}
+	for i := range clusters.Items {
+		if cluster := &clusters.Items[i]; cluster.Name == s.opts.Cluster && cluster.DeletionTimestamp.IsZero() {
+			all.cluster = cluster
+		}
+	}
+	return all, nil
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}

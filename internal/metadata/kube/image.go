@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// resources are what the API server holds of a cluster, as the watches know it. They are read only.
+type resources struct {
+	cluster    *v1alpha1.LogCluster
+	topics     []*v1alpha1.Topic
+	partitions []*v1alpha1.Partition
+}
+
+// image makes an image of the resources and the brokers that are up. last, which may be nil, is the one before: a topic whose
+// settings make no sense any more keeps those it had, since to leave it out would take its records away. The faults say what
+// was kept or left out.
+func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (image *metadata.Image, faults []error) {
+	clusterID, err := id(r.cluster.UID)
+	if err != nil {
+		return nil, []error{fmt.Errorf("LogCluster %s: %w", r.cluster.Name, err)}
+	}
+	partitions := map[string][]*v1alpha1.Partition{}
+	for _, p := range r.partitions {
+		if p.Spec.Cluster == r.cluster.Name && p.DeletionTimestamp.IsZero() {
+			partitions[p.Spec.Topic] = append(partitions[p.Spec.Topic], p)
+		}
+	}
+	var topics []*metadata.Topic
+	for _, t := range r.named() {
+		resolved, err := r.topic(t, last)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("Topic %s: %w", t.Name, err))
+		}
+		if resolved == nil {
+			continue
+		}
+		// Without partitions it cannot be used yet, and clients that are told of it would take it for broken.
+		if resolved.Partitions = imagePartitions(t, partitions[t.Name], up); len(resolved.Partitions) > 0 {
+			topics = append(topics, resolved)
+		}
+	}
+	brokers := slices.Collect(maps.Values(up))
+	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers, topics), faults
+}
+
+// named returns the cluster's topics that are not being deleted, one for each name that clients use: the oldest, as the
+// operator sees it.
+func (r resources) named() map[string]*v1alpha1.Topic {
+	byName := map[string]*v1alpha1.Topic{}
+	for _, t := range r.topics {
+		if t.Spec.Cluster != r.cluster.Name || !t.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if first := byName[t.KafkaName()]; first == nil || older(t, first) {
+			byName[t.KafkaName()] = t
+		}
+	}
+	return byName
+}
+
+func older(a, b *v1alpha1.Topic) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// topic resolves a Topic, without its partitions. It may return both a topic, that of the last image, and an error.
+func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Topic, error) {
+	topicID, err := id(t.UID)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := metadata.ResolveTopic(t, r.cluster)
+	if err == nil {
+		resolved.ID = topicID
+		return resolved, nil
+	}
+	if last != nil {
+		if before := last.TopicByID(topicID); before != nil {
+			kept := *before
+			return &kept, err
+		}
+	}
+	return nil, err
+}
+
+// imagePartitions returns a topic's partitions by index, up to the last one that exists. One that is missing in between has no
+// replicas: its neighbours must not go because of it. Those beyond the topic's number are of an earlier, wider topic, and wait.
+func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[int32]metadata.Broker) []*metadata.Partition {
+	byIndex := map[int32]*v1alpha1.Partition{}
+	count := int32(0)
+	for _, p := range existing {
+		if p.Spec.Index >= 0 && p.Spec.Index < t.Spec.Partitions {
+			byIndex[p.Spec.Index] = p
+			count = max(count, p.Spec.Index+1)
+		}
+	}
+	all := make([]*metadata.Partition, count)
+	for index := range all {
+		all[index] = &metadata.Partition{Index: int32(index), Leader: metadata.NoBroker}
+		if p := byIndex[int32(index)]; p != nil {
+			fill(all[index], p, up)
+		}
+	}
+	return all
+}
+
+func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
+	to.Replicas = slices.Clone(from.Spec.Replicas)
+	to.LeaderEpoch = from.Status.LeaderEpoch
+	for _, replica := range from.Status.ISR {
+		to.ISR = append(to.ISR, replica.Broker)
+		// See doc.go: only the incarnation that was elected leads.
+		if broker, ok := up[replica.Broker]; ok && replica.Broker == from.Status.Leader && replica.BrokerEpoch == broker.Epoch {
+			to.Leader = replica.Broker
+		}
+	}
+}
+
+// id is a resource's uid as Kafka's ids are: the same 16 bytes.
+func id(uid types.UID) (metadata.ID, error) {
+	parsed, err := uuid.Parse(string(uid))
+	if err != nil {
+		return metadata.ID{}, fmt.Errorf("uid %q: %w", uid, err)
+	}
+	return metadata.ID(parsed), nil
+}

@@ -1,0 +1,196 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
+
+// uid is a made-up one, a number at the end.
+func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
+
+// parse reads resources from YAML; a topic's uid is given as a number.
+func parse(t *testing.T, text string) resources {
+	t.Helper()
+	var all resources
+	for i, doc := range strings.Split(text, "---\n") {
+		meta := metav1.TypeMeta{}
+		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
+			t.Fatal(err)
+		}
+		var into any
+		switch meta.Kind {
+		case "LogCluster":
+			all.cluster = &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{UID: clusterUID}}
+			into = all.cluster
+		case "Topic":
+			topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{UID: uid(i)}}
+			all.topics, into = append(all.topics, topic), topic
+		case "Partition":
+			partition := &v1alpha1.Partition{}
+			all.partitions, into = append(all.partitions, partition), partition
+		default:
+			t.Fatalf("kind %q", meta.Kind)
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// describe writes an image's topics, a line each: name, then each partition's replicas, leader, epoch, isr.
+func describe(image *metadata.Image) string {
+	var text strings.Builder
+	for _, topic := range image.Topics {
+		fmt.Fprintf(&text, "%s retain=%t", topic.Name, topic.RetainData)
+		for i, p := range topic.Partitions {
+			if int(p.Index) != i {
+				fmt.Fprintf(&text, " INDEX %d AT %d", p.Index, i)
+			}
+			fmt.Fprintf(&text, " %v:%d@%d%v", p.Replicas, p.Leader, p.LeaderEpoch, p.ISR)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+const demo = "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compression: {type: zstd}}}\n---\n"
+
+func partitionText(topic string, index int, status string) string {
+	return fmt.Sprintf("kind: Partition\nmetadata: {name: %s-%d}\nspec: {cluster: demo, topic: %s, index: %d, replicas: [%d]}\nstatus: %s\n",
+		topic, index, topic, index, index%3, status)
+}
+
+func TestResourcesBecomeAnImage(t *testing.T) {
+	up := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
+	led := func(broker, epoch int) string {
+		return fmt.Sprintf("{leader: %d, leaderEpoch: 7, isr: [{broker: %d, brokerEpoch: %d}]}", broker, broker, epoch)
+	}
+	offline := "{leader: -1, leaderEpoch: 0}"
+	for _, test := range []struct{ name, text, want string }{
+		{
+			"partitions come in any order",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 2}\n---\n" + partitionText("a", 1, led(1, 2)) + "---\n" +
+				partitionText("a", 0, led(0, 4)),
+			"a retain=true [0]:0@7[0] [1]:1@7[1]\n",
+		},
+		{
+			"its Kafka name, and what becomes of its records",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, topicName: A_a, partitions: 1, reclaimPolicy: Delete}\n---\n" +
+				partitionText("a", 0, offline),
+			"A_a retain=false [0]:-1@0[]\n",
+		},
+		{
+			"who is not up does not lead",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" + partitionText("a", 2, led(2, 1)),
+			"a retain=true []:-1@0[] []:-1@0[] [2]:-1@7[2]\n",
+		},
+		{
+			"nor does an incarnation that was not elected",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" + partitionText("a", 0, led(0, 3)),
+			"a retain=true [0]:-1@7[0]\n",
+		},
+		{
+			"a topic without partitions is not usable yet",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n", "",
+		},
+		{
+			"a gap keeps its neighbours, and what is beyond the number of partitions waits",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" + partitionText("a", 0, led(0, 4)) + "---\n" +
+				partitionText("a", 2, offline) + "---\n" + partitionText("a", 3, offline),
+			"a retain=true [0]:0@7[0] []:-1@0[] [2]:-1@0[]\n",
+		},
+		{
+			"partitions that wait for a topic of their name are not a topic",
+			partitionText("old", 0, offline), "",
+		},
+		{
+			"other clusters' are not ours",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: other, partitions: 1}\n---\n" + partitionText("a", 0, offline), "",
+		},
+		{
+			"of two with one name the older has it",
+			"kind: Topic\nmetadata: {name: b, creationTimestamp: \"2026-01-02T00:00:00Z\"}\nspec: {cluster: demo, topicName: a, partitions: 1}\n---\n" +
+				"kind: Topic\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {cluster: demo, partitions: 1}\n---\n" +
+				partitionText("a", 0, offline) + "---\n" + partitionText("b", 0, led(0, 4)),
+			"a retain=true [0]:-1@0[]\n",
+		},
+		{
+			"what is being deleted is gone",
+			"kind: Topic\nmetadata: {name: a, deletionTimestamp: \"2026-01-02T00:00:00Z\"}\nspec: {cluster: demo, partitions: 1}\n---\n" +
+				partitionText("a", 0, led(0, 4)), "",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			image, faults := parse(t, demo+test.text).image(up, nil)
+			if len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			if got := describe(image); got != test.want {
+				t.Errorf("image holds\n%swant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestIDsAreUIDs: docs/adr/0002.
+func TestIDsAreUIDs(t *testing.T) {
+	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" + partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
+	image, _ := parse(t, text).image(nil, nil)
+	if image.ClusterID != "VQ6EAOKbQdSnFkRmVUQAAA" {
+		t.Errorf("cluster id is %s", image.ClusterID)
+	}
+	if topic := image.Topic("a"); topic.ID != (metadata.ID{6: 0x40, 8: 0x80, 15: 0x01}) || topic.Settings.KeepCodec {
+		t.Errorf("topic is %+v, want the id of its uid and the cluster's compression", topic)
+	}
+}
+
+// TestSettingsThatMakeNoSenseAnyMore: to leave the topic out would delete its records.
+func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
+	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
+		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
+		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}") + "---\n" + partitionText("new", 0, "{leader: -1, leaderEpoch: 0}")
+	before, faults := parse(t, demo+topic).image(nil, nil)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	changed := parse(t, "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+topic)
+	before.Topics = before.Topics[:1] // of "a" only is known how it was
+	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
+	changed.partitions[0].Status.LeaderEpoch = 4
+	after, faults := changed.image(nil, before)
+	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults), "Topic a: spec.compaction.minLag: Invalid value") {
+		t.Errorf("faults are %v", faults)
+	}
+	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour || kept.Partitions[0].LeaderEpoch != 4 {
+		t.Errorf("topic a is %+v, want its settings of before and its partitions of now", kept)
+	}
+	if after.Topic("new") != nil {
+		t.Error("a topic without settings was taken")
+	}
+	if before.Topic("a").Partitions[0].LeaderEpoch != 3 {
+		t.Error("the image before was changed")
+	}
+}
+
+func TestBadUIDs(t *testing.T) {
+	all := parse(t, demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n")
+	if image, faults := all.image(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
+		t.Errorf("a topic's bad uid: image %v, faults %v", image, faults)
+	}
+	all.cluster.UID = "nonsense"
+	if image, faults := all.image(nil, nil); len(faults) != 1 || image != nil {
+		t.Errorf("the cluster's bad uid: image %v, faults %v", image, faults)
+	}
+}

@@ -1,0 +1,204 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// errReplaced: another process is this broker now. Two brokers on one id would both lead.
+var errReplaced = errors.New("another incarnation of this broker holds its lease")
+
+// requestTimeout bounds one request about the Lease: a late renewal is worse than a failed one.
+const requestTimeout = 4 * time.Second
+
+// keeper keeps this broker's Lease.
+type keeper struct {
+	client  client.Client // reads from the API server itself, not from a cache
+	key     client.ObjectKey
+	cluster string
+	self    metadata.Broker
+	holder  string // this incarnation
+	logger  *slog.Logger
+
+	lease   *coordinationv1.Lease // as last written; of the keeping goroutine
+	renewed atomic.Int64          // when, in Unix nanoseconds
+}
+
+func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
+	return &keeper{
+		client: c, cluster: opts.Cluster, self: self, holder: uuid.NewString(), logger: opts.Logger,
+		key: client.ObjectKey{Namespace: opts.Namespace, Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
+	}
+}
+
+// acquire takes the Lease over and returns the epoch of this incarnation. Whoever held it has been replaced: a StatefulSet runs
+// at most one pod of a name, so the one before is dead or about to find out.
+func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
+	for {
+		if err = k.tryAcquire(ctx); err == nil {
+			return int64(*k.lease.Spec.LeaseTransitions), nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			k.logger.Warn("cannot take lease", "lease", k.key.Name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(renewInterval):
+		}
+	}
+}
+
+func (k *keeper) tryAcquire(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease := &coordinationv1.Lease{}
+	err := k.client.Get(ctx, k.key, lease)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	found := err == nil
+	before := int32(0)
+	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
+		before = *transitions
+	}
+	k.fill(lease, before+1)
+	if found {
+		err = k.client.Update(ctx, lease)
+	} else {
+		lease.Name, lease.Namespace = k.key.Name, k.key.Namespace
+		err = k.client.Create(ctx, lease)
+	}
+	return k.wrote(lease, err)
+}
+
+// fill makes a Lease this incarnation's. What other labels and annotations it has, stays.
+func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
+	if lease.Labels == nil {
+		lease.Labels = map[string]string{}
+	}
+	lease.Labels[v1alpha1.LabelCluster] = k.cluster
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	for name, value := range map[string]string{
+		v1alpha1.AnnotationEndpoint:  net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
+		v1alpha1.AnnotationRack:      k.self.Rack,
+		v1alpha1.AnnotationDirectory: k.self.Directory,
+	} {
+		lease.Annotations[name] = value
+		if value == "" {
+			delete(lease.Annotations, name)
+		}
+	}
+	now := metav1.NowMicro()
+	lease.Spec.HolderIdentity = &k.holder
+	lease.Spec.LeaseTransitions = &transitions
+	lease.Spec.LeaseDurationSeconds = new(int32(leaseDuration / time.Second))
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+}
+
+func (k *keeper) wrote(lease *coordinationv1.Lease, err error) error {
+	if err != nil {
+		return err
+	}
+	k.lease = lease
+	k.renewed.Store(time.Now().UnixNano())
+	return nil
+}
+
+// keep renews the Lease until ctx ends, then releases it. It fails with errReplaced only: an API server that is away comes back.
+func (k *keeper) keep(ctx context.Context) error {
+	ticker := time.NewTicker(renewInterval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			k.release(context.WithoutCancel(ctx))
+			return nil
+		case <-ticker.C:
+		}
+		err := k.renew(ctx)
+		if errors.Is(err, errReplaced) {
+			return err
+		}
+		if failed := err != nil && ctx.Err() == nil; failed != failing {
+			failing = failed
+			if failed {
+				k.logger.Warn("cannot renew lease, the data plane goes on", "lease", k.key.Name, "error", err)
+			} else {
+				k.logger.Info("lease renewed again", "lease", k.key.Name)
+			}
+		}
+	}
+}
+
+func (k *keeper) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease := k.lease.DeepCopy()
+	lease.Spec.RenewTime = new(metav1.NowMicro())
+	err := k.wrote(lease, k.client.Update(ctx, lease))
+	switch {
+	case apierrors.IsNotFound(err):
+		// Somebody deleted it. We are the same incarnation still, and the number must not begin anew.
+		lease.ResourceVersion, lease.UID = "", ""
+		return k.wrote(lease, k.client.Create(ctx, lease))
+	case apierrors.IsConflict(err):
+		return k.reread(ctx)
+	default:
+		return err
+	}
+}
+
+// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end.
+func (k *keeper) reread(ctx context.Context) error {
+	lease := &coordinationv1.Lease{}
+	if err := k.client.Get(ctx, k.key, lease); err != nil {
+		return err
+	}
+	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != k.holder {
+		return fmt.Errorf("%w: %s", errReplaced, k.key.Name)
+	}
+	k.lease = lease
+	return nil
+}
+
+// release says that the broker stopped in order, so that nobody waits for the Lease to run out.
+func (k *keeper) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := k.tryRelease(ctx)
+	if apierrors.IsConflict(err) { // a renewal that ctx cut off may have been written all the same
+		if err = k.reread(ctx); err == nil {
+			err = k.tryRelease(ctx)
+		}
+	}
+	if err != nil {
+		k.logger.Warn("cannot release lease, it will run out", "lease", k.key.Name, "error", err)
+	}
+}
+
+func (k *keeper) tryRelease(ctx context.Context) error {
+	lease := k.lease.DeepCopy()
+	lease.Spec.HolderIdentity = new(string)
+	return k.client.Update(ctx, lease)
+}
+
+func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

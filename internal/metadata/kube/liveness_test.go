@@ -1,0 +1,160 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+// leaseOf is broker id's Lease, renewed at a time of its clock.
+func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.BrokerLeaseName("demo", id), Labels: map[string]string{v1alpha1.LabelCluster: "demo"},
+			Annotations: map[string]string{v1alpha1.AnnotationEndpoint: fmt.Sprintf("demo-broker-%d.demo:9092", id), v1alpha1.AnnotationRack: "r"},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseTransitions: &epoch, LeaseDurationSeconds: new(int32(6)), RenewTime: new(metav1.NewMicroTime(renewed)),
+		},
+	}
+}
+
+func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(up)) }
+
+// TestABrokerLivesWhileItIsSeenToRenew goes through the life of broker 1 as broker 0 sees it, whose own Lease is renewed all the
+// time.
+func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Host: "me"}}
+	behind := -time.Hour // broker 1's clock
+	for _, step := range []struct {
+		now     float64
+		lease   *coordinationv1.Lease
+		up      []int32
+		because string
+	}{
+		{0, nil, []int32{0}, "nobody else is known"},
+		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "its first lease is fresh"},
+		{5.9, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "by its own clock it has a little left"},
+		{6, leaseOf(1, "a", 1, at(0)), []int32{0}, "it ran out"},
+		{7, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1}, "it is back, and its clock is no matter any more"},
+		{12.9, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1}, "six seconds since we saw it renew are not over"},
+		{13, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0}, "now they are"},
+		{14, leaseOf(1, "b", 2, at(14).Add(behind)), []int32{0, 1}, "renewed"},
+		{15, leaseOf(1, "", 2, at(14).Add(behind)), []int32{0}, "released in order"},
+		{16, leaseOf(1, "c", 3, at(16).Add(behind)), []int32{0, 1}, "started again"},
+		{17, nil, []int32{0}, "its lease was deleted"},
+	} {
+		var leases []*coordinationv1.Lease
+		if step.lease != nil {
+			leases = append(leases, step.lease)
+		}
+		l.look(leases, at(step.now), at(step.now))
+		if up := ids(l.brokers(at(step.now))); !slices.Equal(up, step.up) {
+			t.Errorf("at %v s brokers %v are up, want %v: %s", step.now, up, step.up, step.because)
+		}
+	}
+}
+
+func TestALeaseFoundOldIsDead(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0}}
+	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))}, at(0), at(0))
+	if up := ids(l.brokers(at(0))); !slices.Equal(up, []int32{0, 2}) {
+		t.Errorf("brokers %v are up; one has a lease of long ago, one a clock that runs ahead", up)
+	}
+	if up := ids(l.brokers(at(6))); !slices.Equal(up, []int32{0}) {
+		t.Errorf("brokers %v are up: a clock that runs ahead must not lengthen a lease", up)
+	}
+}
+
+// TestNobodyDiesWhileTheAPIServerIsAway, and nobody at once when it is back.
+func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0}}
+	alive, gone := leaseOf(1, "a", 1, at(0)), leaseOf(2, "", 1, at(0))
+	leases := []*coordinationv1.Lease{alive, gone}
+	expect := func(now float64, renewed float64, want ...int32) {
+		t.Helper()
+		l.look(leases, at(renewed), at(now))
+		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
+			t.Errorf("at %v s, our lease last renewed at %v s, brokers %v are up, want %v", now, renewed, up, want)
+		}
+	}
+	expect(0, 0, 0, 1)
+	expect(2, 2, 0, 1)
+	expect(5.5, 2, 0, 1) // away
+	expect(60, 2, 0, 1)
+	expect(61, 61, 0, 1) // back
+	expect(63, 63, 0, 1)
+	expect(66.9, 66, 0, 1)
+	expect(67, 67, 0) // it had its time to renew
+}
+
+// TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two brokers.
+func TestOutagesNeverKill(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		interval := renewInterval.Seconds()
+		l := liveness{self: metadata.Broker{ID: 0}}
+		ours, theirs := random.Float64()*interval, random.Float64()*interval // phases
+		begins := 10 + random.Float64()*10
+		lastOf := func(phase, now float64) float64 {
+			now = min(now, begins)
+			return phase + float64(int((now-phase)/interval))*interval
+		}
+		for now := 3.0; now < begins+30; now += 0.05 {
+			l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(lastOf(theirs, now)))}, at(lastOf(ours, now)), at(now))
+			if _, up := l.brokers(at(now))[1]; !up {
+				t.Fatalf("seed %d: broker 1 is taken for dead %.2f s after the API server went away", seed, now-begins)
+			}
+		}
+	}
+}
+
+func TestNextIsWhenTheAnswerChanges(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0}}
+	if got := l.next(at(0)); got != leaseDuration {
+		t.Errorf("alone: look again in %s", got)
+	}
+	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)), leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
+	if got := l.next(at(0)); got != time.Second {
+		t.Errorf("look again in %s, want 1 s: then broker 2 runs out", got)
+	}
+}
+
+func TestLeaseBroker(t *testing.T) {
+	got, ok := leaseBroker(leaseOf(7, "a", 9, at(0)))
+	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r"}
+	if !ok || got != want {
+		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)
+	}
+	for name, spoil := range map[string]func(*coordinationv1.Lease){
+		"another name":    func(l *coordinationv1.Lease) { l.Name = "leader-election" },
+		"another cluster": func(l *coordinationv1.Lease) { l.Labels[v1alpha1.LabelCluster] = "other" },
+		"no number":       func(l *coordinationv1.Lease) { l.Name = "demo-broker-x" },
+		"no id at all":    func(l *coordinationv1.Lease) { l.Name = "demo-broker-" },
+		"a second name":   func(l *coordinationv1.Lease) { l.Name = "demo-broker-07" },
+		"negative":        func(l *coordinationv1.Lease) { l.Name = "demo-broker--1" },
+		"no endpoint":     func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"no port":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host" },
+		"port 0":          func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host:0" },
+		"no host":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = ":9092" },
+	} {
+		lease := leaseOf(7, "a", 9, at(0))
+		spoil(lease)
+		if got, ok := leaseBroker(lease); ok {
+			t.Errorf("%s: taken for broker %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+const (
+	// servingWorkers write at once: a broker that comes back may have thousands of partitions to report.
+	servingWorkers = 8
+	// servingTries is how often one write is tried when others (the operator) change the Partition meanwhile.
+	servingTries = 5
+)
+
+// Serving implements metadata.Store: it writes servingEpoch and isr of the partitions that do not say so yet. An error says what
+// could not be written; the caller tries again.
+func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
+	self, err := s.registered(broker)
+	if err != nil {
+		return err
+	}
+	all, err := s.resources(ctx)
+	if err != nil {
+		return err
+	}
+	var faults struct {
+		sync.Mutex
+		all []error
+	}
+	var writers errgroup.Group
+	writers.SetLimit(servingWorkers)
+	for _, partition := range all.served(served) {
+		if partition.epoch != partition.resource.Status.LeaderEpoch || says(partition.resource.Status, self, partition.epoch) {
+			continue
+		}
+		writers.Go(func() error {
+			if err := s.serve(ctx, self, partition); err != nil {
+				faults.Lock()
+				defer faults.Unlock()
+				faults.all = append(faults.all, err)
+			}
+			return nil
+		})
+	}
+	_ = writers.Wait() // its functions gather their errors
+	return errors.Join(faults.all...)
+}
+
+// registered returns this broker as it registered.
+func (s *Store) registered(broker int32) (metadata.Broker, error) {
+	self := s.self.Load()
+	if self == nil || self.ID != broker {
+		return metadata.Broker{}, fmt.Errorf("broker %d is not registered", broker)
+	}
+	return *self, nil
+}
+
+// servedPartition is a Partition and the leader epoch at which it is served.
+type servedPartition struct {
+	resource *v1alpha1.Partition
+	epoch    int32
+}
+
+// served finds the Partitions; one that is gone is nobody's loss.
+func (r resources) served(served []metadata.Served) []servedPartition {
+	topics := map[metadata.ID]string{}
+	for _, t := range r.topics {
+		if topicID, err := id(t.UID); err == nil {
+			topics[topicID] = t.Name
+		}
+	}
+	byName := map[string]*v1alpha1.Partition{}
+	for _, p := range r.partitions {
+		byName[p.Name] = p
+	}
+	var found []servedPartition
+	for _, one := range served {
+		if p := byName[v1alpha1.PartitionName(topics[one.Topic], one.Partition)]; p != nil {
+			found = append(found, servedPartition{p, one.LeaderEpoch})
+		}
+	}
+	return found
+}
+
+// serve writes one Partition's status, by compare-and-swap. When another was faster, it reads again: the watch may tell later
+// than the caller should wait.
+func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
+	current := partition.resource.DeepCopy()
+	for range servingTries {
+		status := &current.Status
+		if status.Leader != self.ID || status.LeaderEpoch != partition.epoch || says(*status, self, partition.epoch) {
+			return nil // another election came; it has an image of its own
+		}
+		status.ServingEpoch = new(partition.epoch)
+		status.ISR = []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}}
+		err := s.client.Status().Update(ctx, current)
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("report partition %s as served: %w", current.Name, err)
+		}
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(current), current); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return fmt.Errorf("report partition %s as served: it is changed too often", partition.resource.Name)
+}
+
+// says tells whether a status holds already that self serves it.
+func says(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
+	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
+		slices.Equal(status.ISR, []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}})
+}
