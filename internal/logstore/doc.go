@@ -11,8 +11,7 @@
 //
 // # Locks
 //
-// In this order: Store.changes, Log.maintain, Log.mu, Store.mu; Store.saving is taken under any of the first two, never with
-// Log.mu held.
+// In this order: Store.changes; Log.maintain or Store.saving, never both; Log.mu; Store.mu.
 //
 //   - Store.changes: one Create, Release or Close at a time.
 //   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.

@@ -93,7 +93,7 @@ func (s *Store) makeOrTakeUp(id PartitionID, topic TopicID, retain bool) (*Log, 
 		return nil, err
 	}
 	// A retained log says itself whether it was closed in order.
-	return s.recover(id, saved{}, true)
+	return s.recover(id, saved{recoveryPoint: unknownOffset}, true)
 }
 
 // newestRetained returns the directory that Release put aside last for a partition, "" if there is none.
@@ -166,11 +166,7 @@ func (s *Store) putAside(aside retained, retain bool) error {
 		if err := aside.write(s.opts.FS, dir); err != nil {
 			return err
 		}
-		topic, err := readTopicID(s.opts.FS, dir)
-		if err != nil {
-			return err
-		}
-		name = s.freeName(asideName(aside.id, topic, retainedSuffix), aside.id)
+		name = s.retainedName(aside.id, dir)
 	}
 	if err := s.opts.FS.Rename(dir, filepath.Join(s.opts.Dir, name)); err != nil {
 		return err
@@ -194,8 +190,14 @@ func (s *Store) keepRetainedFile(dir string) {
 	s.mu.settled = slices.DeleteFunc(s.mu.settled, func(name string) bool { return name == filepath.Join(dir, retainedFile) })
 }
 
-// freeName returns name, or one with a random tag if it is taken: a topic id of zero can come twice.
-func (s *Store) freeName(name string, id PartitionID) string {
+// retainedName names a directory after its topic id; with a random id if that is unreadable (the log may be offline for it), or
+// taken (the id of a directory from elsewhere is zero, and that can come twice).
+func (s *Store) retainedName(id PartitionID, dir string) string {
+	topic, err := readTopicID(s.opts.FS, dir)
+	if err != nil {
+		topic = newID()
+	}
+	name := asideName(id, topic, retainedSuffix)
 	if _, err := s.opts.FS.Stat(filepath.Join(s.opts.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return name
 	}

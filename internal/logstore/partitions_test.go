@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -153,6 +154,32 @@ func testNewestIsTakenUp(t *testing.T) {
 	log, err = store.Create(partition, TopicID{3}, settings(nil), true)
 	if err != nil || log.LogEnd() != 5 {
 		t.Errorf("log end %d, %v", log.LogEnd(), err)
+	}
+}
+
+// A log that is offline can be put aside and taken up again, as it is: nothing of it is trusted, and no gap of cleaning cut off.
+func TestAnOfflineLogCanBeReleased(t *testing.T) {
+	mem := stopped(t, false)
+	damage(t, mem, partitionFile, flip(0))
+	if err := mem.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20, ""); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, mem)
+	if store.Offline()[partition] == nil {
+		t.Fatal("not offline")
+	}
+	if err := store.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Create(partition, topicTwo, settings(nil), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, append(expectKeys(0, 20), expectKeys(30, 60)...)) {
+		t.Errorf("read %v", got)
 	}
 }
 
