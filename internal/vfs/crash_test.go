@@ -80,6 +80,11 @@ func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
 	if info, err := crashed.Stat("a"); err != nil || !info.ModTime().Equal(old) {
 		t.Errorf("time after the crash: %v, %v", info, err)
 	}
+	unsynced := put(t, mem, "b", "x")
+	must(t, mem.SyncDir("/"))
+	if info, err := mem.CrashClone().Stat(unsynced.Name()); err != nil || time.Since(info.ModTime()) > time.Hour {
+		t.Errorf("a file that was never synced has the time %v, %v", info.ModTime(), err)
+	}
 	if _, err := crashed.Lock("lock"); err != nil {
 		t.Errorf("lock after the crash: %v", err)
 	}

@@ -87,7 +87,9 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 		return nil, err
 	}
 	if node == nil {
-		node = &memNode{mtime: time.Now()}
+		// Also a file of which nothing was synced has a time, should its name survive: that of its inode's making.
+		now := time.Now()
+		node = &memNode{mtime: now, syncedMtime: now}
 		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
 	}
 	if node.dir {
