@@ -48,10 +48,10 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	if len(batches) > 0 {
 		results = h.opts.Replicas.Produce(ctx, p.acks, wait, batches)
 	}
-	if p.acks == 0 {
-		return wire.Reply{None: true}, errors.Join(append(failures, resultErrors(results)...)...)
-	}
 	response, result := h.produceResponse(p, failures, results)
+	if p.acks == 0 {
+		return wire.Reply{None: true, Error: result.name}, result.err
+	}
 	return reply(response, result), nil
 }
 
@@ -69,31 +69,23 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	return nil
 }
 
-func resultErrors(results []replica.ProduceResult) []error {
-	errs := make([]error, len(results))
-	for i := range results {
-		errs[i] = results[i].Err
-	}
-	return errs
-}
-
 // produceResponse answers partition by partition, in the order of the request. results holds those that were not refused.
 func (h *Handler) produceResponse(p *produceRequest, failures []error, results []replica.ProduceResult) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version
 	result := outcome{handler: h}
+	at := 0
 	for _, count := range p.topics {
 		topic := kmsg.NewProduceResponseTopic()
 		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, count)
-		for range count {
-			part, failure := &p.partitions[0], failures[0]
-			topic.Topic = part.id.Topic
-			answer := replica.ProduceResult{Err: failure}
-			if failure == nil {
+		for ; len(topic.Partitions) < count; at++ {
+			answer := replica.ProduceResult{Err: failures[at]}
+			if failures[at] == nil {
 				answer, results = results[0], results[1:]
 			}
-			topic.Partitions = append(topic.Partitions, producePartitionResponse(part.id.Index, &answer, &result))
-			p.partitions, failures = p.partitions[1:], failures[1:]
+			id := p.partitions[at].id
+			topic.Topic = id.Topic
+			topic.Partitions = append(topic.Partitions, producePartitionResponse(id.Index, &answer, &result))
 		}
 		response.Topics = append(response.Topics, topic)
 	}

@@ -96,17 +96,18 @@ func (h *Handler) kafkaError(err error) kafkaError {
 	return unknownError
 }
 
-// outcome turns the errors of one request into codes, and keeps the name of the first for the metrics.
+// outcome turns the errors of one request into codes, and keeps the first, with its name for the metrics.
 type outcome struct {
 	handler *Handler
+	err     error
 	name    string
 }
 
 // code returns an error's code, 0 for nil.
 func (o *outcome) code(err error) int16 {
 	k := o.handler.kafkaError(err)
-	if o.name == "" {
-		o.name = k.name
+	if o.err == nil {
+		o.err, o.name = err, k.name
 	}
 	return k.code
 }

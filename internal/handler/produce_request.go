@@ -88,7 +88,7 @@ func (d *produceDecoder) tags() {
 
 // arrayLen returns how many elements follow; kbin has checked that at least as many bytes do.
 func (d *produceDecoder) arrayLen() int {
-	n := int32(0)
+	var n int32
 	if d.flexible {
 		n = d.CompactArrayLen()
 	} else {

@@ -257,7 +257,7 @@ func TestQuirk11Acks(t *testing.T) {
 	if reply, err := silent("tickets"); !reply.None || err != nil {
 		t.Errorf("acks=0: %+v, %v", reply, err)
 	}
-	if _, err := silent("missing"); err == nil {
+	if reply, err := silent("missing"); err == nil || reply.Error != "UNKNOWN_TOPIC_OR_PARTITION" {
 		t.Error("acks=0 that failed must close the connection: its client can notice nothing else")
 	}
 	if got := values(t, b.fetch(12, "tickets", 0).RecordBatches); !slices.Equal(got, []string{"a"}) {

@@ -105,7 +105,7 @@ func (w *walk) text() {
 }
 
 func (w *walk) array(f *field) {
-	n := int32(0)
+	var n int32
 	if w.flexible {
 		n = w.CompactArrayLen()
 	} else {

@@ -66,7 +66,7 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)
-	jars, err := filepath.Glob(filepath.Join(home, ".cache/kafka-lab/lib/kafka-clients-*.jar"))
+	jars, err := filepath.Glob(filepath.Join(home, ".cache", "kafka-lab", "lib", "kafka-clients-*.jar"))
 	must(t, err)
 	if len(jars) == 0 {
 		t.Skip("no kafka-clients jar here; TestTableAgreesWithKafkasSchemas checks against a copy")

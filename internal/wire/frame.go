@@ -72,10 +72,10 @@ func (c *connection) checkLimit(key int16, size int) error {
 func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n int) error {
 	charged := int64(0)
 	if n > largeBytes {
-		if err := c.server.large.Acquire(ctx, int64(n)); err != nil {
+		charged = min(int64(n), c.server.opts.LargeBytesMax) // above the whole budget it would wait for ever
+		if err := c.server.large.Acquire(ctx, charged); err != nil {
 			return err
 		}
-		charged = int64(n)
 	}
 	buf := takeBuffer(min(n, largeBytes))
 	give := func() {

@@ -14,10 +14,7 @@ import (
 func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	t.Helper()
 	content := make([]byte, size)
-	random := rand.New(rand.NewPCG(7, uint64(size)))
-	for i := range content {
-		content[i] = byte(random.Uint32())
-	}
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // never fails
 	file, err := fsys.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		// Mem knows no temporary directory of ours.

@@ -78,8 +78,7 @@ func (o *Options) setDefaults() {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.ConnectionsMax = defaulted(o.ConnectionsMax, 10_000)
-	// A frame of the largest size must fit, or its connection would wait for ever.
-	o.LargeBytesMax = max(frameBytesMax, defaulted(o.LargeBytesMax, 256<<20))
+	o.LargeBytesMax = defaulted(o.LargeBytesMax, 256<<20)
 	o.Idle = defaulted(o.Idle, 10*time.Minute)
 	o.Stall = defaulted(o.Stall, 30*time.Second)
 	o.Drain = defaulted(o.Drain, 5*time.Second)

@@ -169,21 +169,29 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// Frames above the budget wait for one another instead of adding up; all are served in the end.
+// Large frames are charged to one budget, however many connections send them, until their requests are done.
 func TestLargeFramesShareABudget(t *testing.T) {
-	s := startServer(t, nil)
-	s.opts.LargeBytesMax = frameBytesMax
-	const size = 40 << 20
+	const size, budget = 2 << 20, 5 << 20
+	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })
 	body := make([]byte, size)
-	for i := range 4 {
-		c := s.dial()
-		go func() { _, _ = c.Write(request(keySilent, 0, int32(i), body)) }()
+	first := s.dial()
+	first.send(request(keyWait, 0, 1, body))
+	<-s.handler.waiting
+	if s.large.TryAcquire(budget - size) {
+		t.Error("a large frame in hand is not charged")
 	}
-	for range 4 {
-		if req := <-s.handler.got; len(req.Body) != size {
-			t.Errorf("body of %d bytes", len(req.Body))
-		}
+	_ = first.Close()
+	<-s.handler.released
+	for i := range 8 {
+		c := s.dial()
+		go func() { _, _ = c.Write(request(keySilent, 0, int32(i), make([]byte, size+i<<19))) }()
+	}
+	for range 8 {
 		<-s.handler.released
+	}
+	s.shutdown()
+	if !s.large.TryAcquire(budget) {
+		t.Error("the budget is not given back")
 	}
 }
 
