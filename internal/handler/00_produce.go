@@ -75,17 +75,16 @@ func (h *Handler) produceResponse(p *produceRequest, failures []error, results [
 	response.Version = p.version
 	result := outcome{handler: h}
 	at := 0
-	for _, count := range p.topics {
+	for _, asked := range p.topics {
 		topic := kmsg.NewProduceResponseTopic()
-		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, count)
-		for ; len(topic.Partitions) < count; at++ {
+		topic.Topic = asked.name
+		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, asked.count)
+		for ; len(topic.Partitions) < asked.count; at++ {
 			answer := replica.ProduceResult{Err: failures[at]}
 			if failures[at] == nil {
 				answer, results = results[0], results[1:]
 			}
-			id := p.partitions[at].id
-			topic.Topic = id.Topic
-			topic.Partitions = append(topic.Partitions, producePartitionResponse(id.Index, &answer, &result))
+			topic.Partitions = append(topic.Partitions, producePartitionResponse(p.partitions[at].id.Index, &answer, &result))
 		}
 		response.Topics = append(response.Topics, topic)
 	}

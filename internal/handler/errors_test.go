@@ -116,6 +116,9 @@ func TestProduceAnswersInTheOrderOfTheRequest(t *testing.T) {
 		produceRequestFor("b", 1, one()).Topics[0])
 	response := ask[*kmsg.ProduceResponse](b, 9, req)
 	var got []string
+	if name := response.Topics[2].Topic; name != "none" {
+		t.Errorf("a topic without partitions is answered as %q", name)
+	}
 	for _, topic := range response.Topics {
 		for _, part := range topic.Partitions {
 			got = append(got, fmt.Sprint(topic.Topic, part.Partition, " ", part.ErrorCode))

@@ -14,7 +14,12 @@ type produceRequest struct {
 	acks          int16
 	timeoutMillis int32
 	partitions    []producePartition // in the order of the request
-	topics        []int              // how many of partitions each topic has
+	topics        []produceTopic
+}
+
+type produceTopic struct {
+	name  string
+	count int // so many of the request's partitions are its
 }
 
 type producePartition struct {
@@ -36,7 +41,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
 			return nil, errTooManyElements
 		}
-		p.topics = append(p.topics, count)
+		p.topics = append(p.topics, produceTopic{name, count})
 		for range count {
 			index := d.Int32()
 			records := d.bytes()
