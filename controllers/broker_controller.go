@@ -40,20 +40,20 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil || !ok {
 		return ctrl.Result{}, err
 	}
-	seen, err := r.brokers.look(ctx, req.NamespacedName)
+	state, until, err := r.brokers.look(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.told[req.NamespacedName] != seen.state {
+	if r.told[req.NamespacedName] != state {
 		if err := r.tell(ctx, req.Namespace, cluster, broker); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.told[req.NamespacedName] = seen.state
+		r.told[req.NamespacedName] = state
 	}
-	if !seen.state.alive {
+	if state.life == gone {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(time.Until(seen.aliveUntil), time.Millisecond)}, nil
+	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
 }
 
 // brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do.

@@ -12,36 +12,67 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// brokers remembers when each broker's Lease was last renewed. It is the shell of observe.
+// confirmTimeout bounds the question to the API server whether a broker is gone.
+const confirmTimeout = 2 * time.Second
+
+// brokers remembers when each broker's Lease was last seen to be renewed. It is the shell of observe.
+//
+// A watch that is cut off looks like brokers that renew no more. So before a broker is gone, its Lease is read from the API
+// server itself; while that cannot be reached, nobody's time runs out.
 type brokers struct {
-	reader client.Reader
-	mu     struct {
+	cached, live client.Reader
+	mu           struct {
 		sync.Mutex
 		seen map[types.NamespacedName]sighting // by Lease
 	}
 }
 
-func newBrokers(reader client.Reader) *brokers {
-	b := &brokers{reader: reader}
+func newBrokers(cached, live client.Reader) *brokers {
+	b := &brokers{cached: cached, live: live}
 	b.mu.seen = map[types.NamespacedName]sighting{}
 	return b
 }
 
-// look returns what is to be seen of a broker's Lease now; the zero value if there is none.
-func (b *brokers) look(ctx context.Context, key types.NamespacedName) (sighting, error) {
-	lease := &coordinationv1.Lease{}
-	err := b.reader.Get(ctx, key, lease)
-	gone := apierrors.IsNotFound(err)
-	if err != nil && !gone {
-		return sighting{}, fmt.Errorf("get lease %s: %w", key, err)
+// look returns what is to be thought of the broker of a Lease, and until when, if nothing is seen until then.
+func (b *brokers) look(ctx context.Context, key types.NamespacedName) (brokerState, time.Time, error) {
+	lease, err := getLease(ctx, b.cached, key)
+	if err != nil {
+		return brokerState{}, time.Time{}, err
 	}
+	seen := b.update(key, lease, func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
+	if lease != nil && seen.unsure(time.Now()) {
+		asking, cancel := context.WithTimeout(ctx, confirmTimeout)
+		defer cancel()
+		live, err := getLease(asking, b.live, key)
+		if err == nil && live == nil {
+			lease = nil
+		}
+		seen = b.update(key, lease, func(before sighting, now time.Time) sighting { return confirm(before, live, now) })
+	}
+	return seen.state(time.Now()), seen.until, nil
+}
+
+// update changes what is remembered of a Lease; a Lease that is not there is forgotten.
+func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease, change func(sighting, time.Time) sighting) sighting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if gone {
+	if lease == nil {
 		delete(b.mu.seen, key)
-		return sighting{}, nil
+		return sighting{}
 	}
-	seen := observe(b.mu.seen[key], lease, time.Now())
+	seen := change(b.mu.seen[key], time.Now())
 	b.mu.seen[key] = seen
-	return seen, nil
+	return seen
+}
+
+// getLease reads a Lease; nil if there is none.
+func getLease(ctx context.Context, reader client.Reader, key types.NamespacedName) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	if err := reader.Get(ctx, key, lease); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get lease %s: %w", key, err)
+	}
+	return lease, nil
 }

@@ -30,7 +30,7 @@ func (e electorate) elect() v1alpha1.PartitionStatus {
 		return status
 	}
 	candidate := placement.Candidate{Replicas: e.partition.Spec.Replicas, ISR: e.inSync(), Leader: status.Leader}
-	leader, changed := placement.Elect(candidate, func(id int32) bool { return e.brokers[id].alive && !e.lost(id) })
+	leader, changed := placement.Elect(candidate, e.mayLead)
 	switch {
 	case leader == placement.NoLeader && changed:
 		status.Leader = placement.NoLeader
@@ -62,6 +62,18 @@ func (e electorate) inSync() []int32 {
 		ids = append(ids, replica.Broker)
 	}
 	return ids
+}
+
+// mayLead tells whether a broker may lead. One whose life is in doubt may go on as it is, and no more.
+func (e electorate) mayLead(id int32) bool {
+	switch e.brokers[id].life {
+	case up:
+		return !e.lost(id)
+	case doubtful:
+		return id == e.partition.Status.Leader && !e.reincarnated(id) && !e.lost(id)
+	default:
+		return false
+	}
 }
 
 // lost tells whether a broker's records of the partition are gone: it alone was in sync, so it led, and now it has another
@@ -109,7 +121,7 @@ func (e electorate) readiness(status v1alpha1.PartitionStatus) metav1.Condition 
 // offline says why nobody leads, and what to do.
 func (e electorate) offline() metav1.Condition {
 	for _, id := range e.partition.Spec.Replicas {
-		if e.brokers[id].alive && e.lost(id) {
+		if e.brokers[id].life == up && e.lost(id) {
 			return notReady(v1alpha1.ReasonReplicaLost, fmt.Sprintf(
 				"broker %d came back with an empty disk: the records are gone unless the old one returns. To go on without them: "+
 					"kubectl annotate partition %s -n %s %s=%s", id, e.partition.Name, e.partition.Namespace,

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-func up(epoch int64, directory string) brokerState { return brokerState{true, epoch, directory} }
+func living(epoch int64, directory string) brokerState { return brokerState{up, epoch, directory} }
 
 // history is a partition of broker 0 and what was elected so far.
 type history struct{ partition v1alpha1.Partition }
@@ -57,10 +57,10 @@ func TestLifeOfAPartition(t *testing.T) {
 	if h.partition.Status.LeaderEpoch != 0 {
 		t.Errorf("epoch %d before any election", h.partition.Status.LeaderEpoch)
 	}
-	reason(t, h.elect(up(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 1, 1)
 	h.serve()
-	reason(t, h.elect(up(1, "disk"), 1), v1alpha1.ReasonReady)
+	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
 
 	// It goes: who writes on under the old epoch is told so.
@@ -70,38 +70,52 @@ func TestLifeOfAPartition(t *testing.T) {
 	h.expect(t, -1, 2, 1)
 
 	// It is back, as another incarnation with the same disk.
-	reason(t, h.elect(up(2, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(2, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 3, 2)
 
 	// It was restarted so fast that nobody saw it down.
 	h.serve()
-	reason(t, h.elect(up(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 4, 3)
 
 	// The Topic goes and comes back.
-	reason(t, h.elect(up(3, "disk"), 0), v1alpha1.ReasonRetained)
+	reason(t, h.elect(living(3, "disk"), 0), v1alpha1.ReasonRetained)
 	h.expect(t, -1, 5, 3)
-	reason(t, h.elect(up(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 6, 3)
+}
+
+func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
+	doubt := func(epoch int64, directory string) brokerState { return brokerState{doubtful, epoch, directory} }
+	h := newHistory()
+	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonLeaderOffline)
+	h.elect(living(1, "disk"), 1)
+	h.serve()
+	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonReady)
+	h.expect(t, 0, 1, 1)
+	reason(t, h.elect(doubt(2, "disk"), 1), v1alpha1.ReasonLeaderOffline) // another incarnation than the one that leads
+	h.expect(t, -1, 2, 1)
+	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonLeaderOffline)
+	h.expect(t, -1, 2, 1)
 }
 
 func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	h := newHistory()
-	h.elect(up(1, "old"), 1)
+	h.elect(living(1, "old"), 1)
 	h.elect(brokerState{}, 1)
-	reason(t, h.elect(up(2, "new"), 1), v1alpha1.ReasonReplicaLost)
+	reason(t, h.elect(living(2, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.expect(t, -1, 2, 1)
 
 	// The old disk returns.
-	reason(t, h.elect(up(3, "old"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(3, "old"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 3, 3)
 
 	// Lost again, also without having been seen down; a consent to another disk does not count, one to this does.
-	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonReplicaLost)
+	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}
-	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonReplicaLost)
+	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss] = "new"
-	reason(t, h.elect(up(4, "new"), 1), v1alpha1.ReasonLeaderStarting)
+	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 5, 4)
 }
 
@@ -118,7 +132,10 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 			state := brokerState{}
 			if random.IntN(3) > 0 {
 				incarnation += int64(random.IntN(2))
-				state = up(incarnation, []string{"a", "b"}[random.IntN(10)/9])
+				state = living(incarnation, []string{"a", "b"}[random.IntN(10)/9])
+				if random.IntN(5) == 0 {
+					state.life = doubtful
+				}
 			}
 			before := *h.partition.Status.DeepCopy()
 			h.elect(state, int32(random.IntN(5)))
@@ -145,8 +162,10 @@ func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state b
 		t.Fatalf("a new epoch for nothing: %+v to %+v", before, after)
 	case !sameLeader && after.LeaderEpoch != before.LeaderEpoch+1:
 		t.Fatalf("another leader without the next epoch: %+v to %+v", before, after)
-	case after.Leader >= 0 && !state.alive:
+	case after.Leader >= 0 && state.life == gone:
 		t.Fatalf("a dead broker leads: %+v", after)
+	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.life != up:
+		t.Fatalf("a broker whose life is in doubt was elected: %+v to %+v", before, after)
 	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.epoch || after.LeaderDirectory != state.directory):
 		t.Fatalf("another incarnation or disk leads than is up: %+v, up %+v", after, state)
 	case before.LeaderDirectory != "" && before.LeaderDirectory != after.LeaderDirectory:

@@ -28,25 +28,29 @@ func TestABrokerLivesForALeaseAfterItWasSeenToRenew(t *testing.T) {
 		at      time.Duration // after noon, our clock
 		holder  string
 		renewed time.Duration // after noon, the broker's clock
-		alive   bool
+		life    life
 	}
+	const s = time.Second
 	for name, looks := range map[string][]look{
-		"renewed, then silent":        {{0, "a", 0, true}, {5 * time.Second, "a", 0, true}, {6 * time.Second, "a", 0, false}},
-		"renewed in time":             {{0, "a", 0, true}, {4 * time.Second, "a", 4 * time.Second, true}, {9 * time.Second, "a", 4 * time.Second, true}},
-		"silent, then back":           {{0, "a", 0, true}, {9 * time.Second, "a", 0, false}, {20 * time.Second, "a", 20 * time.Second, true}},
-		"stopped in order":            {{0, "a", 0, true}, {time.Second, "", 0, false}},
-		"long dead at the first look": {{0, "a", -time.Hour, false}, {time.Second, "a", -time.Hour, false}},
-		// The clocks differ by a minute: only the first look, which has nothing else to go by, may be wrong.
-		"its clock lags": {{0, "a", -time.Minute, false}, {2 * time.Second, "a", -58 * time.Second, true},
-			{7 * time.Second, "a", -58 * time.Second, true}, {8 * time.Second, "a", -58 * time.Second, false}},
-		"its clock leads": {{0, "a", time.Minute, true}, {5 * time.Second, "a", time.Minute, true}, {6 * time.Second, "a", time.Minute, false}},
+		"renewed, then silent":        {{0, "a", 0, up}, {5 * s, "a", 0, up}, {6 * s, "a", 0, gone}},
+		"renewed in time":             {{0, "a", 0, up}, {4 * s, "a", 4 * s, up}, {9 * s, "a", 4 * s, up}},
+		"silent, then back":           {{0, "a", 0, up}, {9 * s, "a", 0, gone}, {20 * s, "a", 20 * s, up}},
+		"stopped in order":            {{0, "a", 0, up}, {s, "", 0, gone}},
+		"renewed before we looked":    {{0, "a", -4 * s, up}, {2 * s, "a", -4 * s, gone}},
+		"long dead at the first look": {{0, "a", -time.Hour, doubtful}, {5 * s, "a", -time.Hour, doubtful}, {6 * s, "a", -time.Hour, gone}},
+		"late at the first look":      {{0, "a", -10 * s, doubtful}, {s, "a", s, up}, {7 * s, "a", s, gone}},
+		"its clock lags a minute": {{0, "a", -60 * s, doubtful}, {2 * s, "a", -58 * s, up}, {7 * s, "a", -58 * s, up},
+			{8 * s, "a", -58 * s, gone}},
+		"its clock leads a minute": {{0, "a", 60 * s, up}, {5 * s, "a", 60 * s, up}, {6 * s, "a", 60 * s, gone}},
+		"its clock is set back":    {{0, "a", 0, up}, {2 * s, "a", -time.Hour, up}, {7 * s, "a", -time.Hour, up}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen sighting
 			for _, look := range looks {
-				seen = observe(seen, leaseAt(look.holder, noon.Add(look.renewed), 3), noon.Add(look.at))
-				if seen.state.alive != look.alive {
-					t.Errorf("%s after noon: alive %v, want %v", look.at, seen.state.alive, look.alive)
+				now := noon.Add(look.at)
+				seen = observe(seen, leaseAt(look.holder, noon.Add(look.renewed), 3), now)
+				if got := seen.state(now).life; got != look.life {
+					t.Errorf("%s after noon: life %d, want %d", look.at, got, look.life)
 				}
 			}
 		})
@@ -55,15 +59,52 @@ func TestABrokerLivesForALeaseAfterItWasSeenToRenew(t *testing.T) {
 
 func TestASightingTellsIncarnationAndDisk(t *testing.T) {
 	seen := observe(sighting{}, leaseAt("a", noon, 7), noon)
-	if want := (brokerState{alive: true, epoch: 7, directory: "disk-a"}); seen.state != want {
-		t.Errorf("state %+v, want %+v", seen.state, want)
+	if want := (brokerState{life: up, epoch: 7, directory: "disk-a"}); seen.state(noon) != want {
+		t.Errorf("state %+v, want %+v", seen.state(noon), want)
 	}
 }
 
 func TestALeaseThatSaysNothingIsNoBroker(t *testing.T) {
-	if seen := observe(sighting{}, &coordinationv1.Lease{}, noon); seen.state != (brokerState{}) {
-		t.Errorf("state %+v of an empty lease", seen.state)
+	if seen := observe(sighting{}, &coordinationv1.Lease{}, noon); seen.state(noon) != (brokerState{}) {
+		t.Errorf("state %+v of an empty lease", seen.state(noon))
 	}
+}
+
+// TestTheWatchAloneProvesNoDeath: noon plus 6 s the Lease has run out as far as the watch tells; then the API server is asked.
+func TestTheWatchAloneProvesNoDeath(t *testing.T) {
+	late := noon.Add(6 * time.Second)
+	known := observe(sighting{}, leaseAt("a", noon, 3), noon)
+	if known.unsure(noon) || !known.unsure(late) {
+		t.Fatalf("unsure at noon %v, when the lease ran out %v", known.unsure(noon), known.unsure(late))
+	}
+	t.Run("it knows of no renewal", func(t *testing.T) {
+		seen := confirm(known, leaseAt("a", noon, 3), late)
+		if seen.state(late).life != gone || seen.unsure(late) {
+			t.Errorf("%+v", seen)
+		}
+		back := observe(seen, leaseAt("a", late, 3), late)
+		if back.state(late).life != up || !back.unsure(late.Add(6*time.Second)) {
+			t.Errorf("back: %+v", back)
+		}
+	})
+	t.Run("it cannot be reached", func(t *testing.T) {
+		seen := confirm(known, nil, late)
+		if seen.state(late).life != up || !seen.unsure(late.Add(6*time.Second)) {
+			t.Errorf("%+v", seen)
+		}
+	})
+	t.Run("it knows of a renewal that the watch did not bring", func(t *testing.T) {
+		renewed := leaseAt("a", noon.Add(4*time.Second), 3)
+		seen := confirm(known, renewed, late)
+		if seen.state(late).life != up {
+			t.Errorf("%+v", seen)
+		}
+		later := late.Add(6 * time.Second)
+		seen = observe(seen, leaseAt("a", noon, 3), later) // the watch is stuck still
+		if seen = confirm(seen, renewed, later); seen.state(later).life != gone {
+			t.Errorf("the same renewal counted twice: %+v", seen)
+		}
+	})
 }
 
 func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {

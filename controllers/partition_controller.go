@@ -80,11 +80,9 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 	}
 	for _, id := range partition.Spec.Replicas {
 		lease := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.BrokerLeaseName(partition.Spec.Cluster, id)}
-		seen, err := r.brokers.look(ctx, lease)
-		if err != nil {
+		if e.brokers[id], _, err = r.brokers.look(ctx, lease); err != nil {
 			return nil, err
 		}
-		e.brokers[id] = seen.state
 	}
 	return e, nil
 }

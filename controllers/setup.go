@@ -52,7 +52,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 	if err != nil {
 		return err
 	}
-	brokers := newBrokers(mgr.GetClient())
+	brokers := newBrokers(mgr.GetClient(), mgr.GetAPIReader())
 	partitions := make(chan event.GenericEvent)
 	reports := newReporter(mgr.GetClient(), options)
 	if err := mgr.Add(reports); err != nil {
