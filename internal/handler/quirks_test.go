@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// What real clients need beyond the schemas, by the number it has in docs/protocol-quirks of the design reference.
+// What real clients need beyond the schemas. The numbers are those of the design's list of quirks; the gaps are APIs to come.
 
 // An unknown version of ApiVersions is answered in version 0, with error 35 and the whole table; the header has no tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
