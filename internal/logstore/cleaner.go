@@ -186,15 +186,15 @@ type quarantine struct {
 
 // The back-off of a quarantine: a minute, doubled with each failure, at most an hour.
 const (
-	quarantineMin = time.Minute
-	quarantineMax = time.Hour
+	quarantineFirst   = time.Minute
+	quarantineLongest = time.Hour
 )
 
 // after returns the quarantine that one more failure makes of q.
 func (q quarantine) after(now time.Time, config *config) quarantine {
-	wait := quarantineMax
+	wait := quarantineLongest
 	if q.failures < 6 {
-		wait = quarantineMin << q.failures
+		wait = quarantineFirst << q.failures
 	}
 	return quarantine{failures: q.failures + 1, until: now.Add(wait), config: config}
 }

@@ -56,7 +56,12 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 			t.Errorf("%d tries in ten minutes, want the back-off to double from one minute", runs[runFailed])
 		}
 		f.spoil(bad) // whole again
-		bad.Configure(compacted(nil), true)
+		bad.Configure(compacted(nil), true) // the same settings, as each new metadata image brings them
+		wait(3 * time.Second)
+		if status := f.cleaner.Status(bad.id); status.Reason != reasonQuarantined {
+			t.Errorf("equal settings ended the quarantine: %+v", status)
+		}
+		bad.Configure(compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 10 }), true)
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.id); status.Runs[runSuccess] != 1 || status.LastError != "" {
 			t.Errorf("not tried at once after a change of settings: %+v", status)
@@ -67,12 +72,13 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 	var q quarantine
 	config := &config{}
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		want := time.Duration(minutes) * time.Minute
 		q = q.after(epoch0, config)
-		if got := q.until.Sub(epoch0); got != want*time.Minute {
+		if got := q.until.Sub(epoch0); got != want {
 			t.Errorf("failure %d: %s", i+1, got)
 		}
-		if !q.holds(epoch0.Add(want*time.Minute-1), config) || q.holds(q.until, config) || q.holds(epoch0, newConfig(settings(nil), true)) {
+		if !q.holds(epoch0.Add(want-1), config) || q.holds(q.until, config) || q.holds(epoch0, newConfig(settings(nil), true)) {
 			t.Errorf("failure %d: it holds at the wrong times", i+1)
 		}
 	}

@@ -49,7 +49,7 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 		RemovedRecords: sums.removedRecords,
 		LastError:      sums.lastError,
 	}
-	phase := clean.Idle
+	var phase clean.Phase
 	phase, r.Reason = c.phaseLocked(state, seen, now)
 	r.Phase = phase.String()
 	for _, result := range runResults {

@@ -20,7 +20,7 @@ func TestNextSplitsBatchesOff(t *testing.T) {
 	if cap(b) != len(b) {
 		t.Error("appending to the first batch would write into the second")
 	}
-	for cut := range len(first) {
+	for cut := range first {
 		if _, _, err := Next(first[:cut]); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("cut at %d: %v, want ErrUnexpectedEOF", cut, err)
 		}

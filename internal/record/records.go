@@ -74,10 +74,10 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	for index := range b.Count() {
 		body, rest, err := splitRecord(payload)
 		if err != nil {
-			return fmt.Errorf("%w: record %d at offset %d: %s", ErrCorrupt, index, base, err)
+			return fmt.Errorf("%w: record %d at offset %d: %w", ErrCorrupt, index, base, err)
 		}
 		if err := r.parse(body); err != nil {
-			return fmt.Errorf("%w: record %d at offset %d: %s", ErrCorrupt, index, base, err)
+			return fmt.Errorf("%w: record %d at offset %d: %w", ErrCorrupt, index, base, err)
 		}
 		payload = rest
 		r.Offset += base

@@ -130,7 +130,7 @@ func TestRecordsStopsAtVisitsError(t *testing.T) {
 	stop, seen := errors.New("stop"), 0
 	b := clientBatch(t, compress.None, keyed("a", "1", 1), keyed("b", "2", 2))
 	err := b.Records(1<<20, func(*Record) error { seen++; return stop })
-	if err != stop || seen != 1 {
+	if !errors.Is(err, stop) || seen != 1 {
 		t.Errorf("%v after %d records", err, seen)
 	}
 }

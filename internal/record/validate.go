@@ -168,7 +168,7 @@ func inspect(b Batch, rules Rules, now time.Time) (findings, error) {
 		return nil
 	})
 	if err != nil { // ErrCorrupt or too large; to the producer both are invalid records
-		return found, fmt.Errorf("%w: %s", ErrInvalidRecord, err)
+		return found, invalid("%v", err)
 	}
 	return found, wrong.err()
 }
@@ -223,7 +223,7 @@ func rebuild(b Batch, rules Rules, now time.Time, codec compress.Codec, level in
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrInvalidRecord, err)
+		return nil, invalid("%v", err)
 	}
 	return builder.Build(nil)
 }

@@ -62,7 +62,7 @@ func TestValidateRefuses(t *testing.T) { // reference 1.4, row by row
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 		for _, other := range []error{ErrInvalidRecord, ErrCorrupt, ErrMessageTooLarge, ErrUnsupportedCodec, ErrInvalidTimestamp} {
-			if other != tt.want && errors.Is(err, other) {
+			if !errors.Is(tt.want, other) && errors.Is(err, other) {
 				t.Errorf("%s: %v is also %v", name, err, other)
 			}
 		}

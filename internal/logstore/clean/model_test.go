@@ -21,7 +21,6 @@ type model struct {
 	appended map[int64]string         // by offset, as text
 	history  map[string][]modelRecord // by key, ascending
 	lonely   map[int64]time.Time      // tombstone -> start of the pass after which nothing older was there
-	ends     []int64                  // last offsets of producers' batches
 }
 
 type modelRecord struct {
@@ -193,7 +192,6 @@ func TestRandomHistoriesAgainstTheModel(t *testing.T) { // I9, I10, I13 to I17, 
 	for seed := first; seed < first+60; seed++ {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			m := newModel(t, seed)
-			bound := int64(0)
 			for range 150 {
 				switch m.random.IntN(10) {
 				case 0, 1:
@@ -206,8 +204,7 @@ func TestRandomHistoriesAgainstTheModel(t *testing.T) { // I9, I10, I13 to I17, 
 						m.firstDirty = 0 // the checkpoint was lost
 					}
 					m.pass()
-					bound = m.active().Base()
-					m.check(bound)
+					m.check(m.active().Base())
 				default:
 					m.append()
 				}
