@@ -55,7 +55,7 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 		if runs := f.cleaner.Status(bad.id).Runs; runs[runFailed] < 3 || runs[runFailed] > 5 {
 			t.Errorf("%d tries in ten minutes, want the back-off to double from one minute", runs[runFailed])
 		}
-		f.spoil(bad) // whole again
+		f.spoil(bad)                        // whole again
 		bad.Configure(compacted(nil), true) // the same settings, as each new metadata image brings them
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.id); status.Reason != reasonQuarantined {
