@@ -104,7 +104,9 @@ func (e electorate) install(status *v1alpha1.PartitionStatus, leader int32) {
 	}
 	status.Leader = leader
 	status.LeaderEpoch++
-	status.LeaderDirectory = e.brokers[leader].directory
+	if directory := e.brokers[leader].directory; directory != "" {
+		status.LeaderDirectory = directory
+	}
 }
 
 func (e electorate) readiness(status v1alpha1.PartitionStatus) metav1.Condition {

@@ -110,6 +110,9 @@ func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	reason(t, h.elect(living(3, "old"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 3, 3)
 
+	// It says nothing of its disk for once; what was known is not forgotten.
+	h.elect(living(3, ""), 1)
+
 	// Lost again, also without having been seen down; a consent to another disk does not count, one to this does.
 	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}

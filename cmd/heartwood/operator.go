@@ -66,6 +66,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	}
 	options := ctrl.Options{
 		Scheme:                        scheme,
+		Cache:                         cache.Options{ByObject: controllers.CacheByObject()},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.electLeader,
