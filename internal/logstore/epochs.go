@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,15 +29,7 @@ func (c epochCache) latest() int32 {
 
 // at returns the epoch of an offset, -1 if it lies below the first entry.
 func (c epochCache) at(offset int64) int32 {
-	i, _ := slices.BinarySearchFunc(c, offset+1, func(e epochEntry, o int64) int {
-		switch {
-		case e.start < o:
-			return -1
-		case e.start > o:
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(c, offset+1, func(e epochEntry, o int64) int { return cmp.Compare(e.start, o) })
 	if i == 0 {
 		return -1
 	}

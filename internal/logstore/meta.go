@@ -79,7 +79,7 @@ func asideName(id PartitionID, tag TopicID, suffix string) string {
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
 }
 
-// field reads "key<separator>value" lines; unknown keys are kept out of the way of later versions.
+// fields reads "key<separator>value" lines. It keeps keys it does not know: a later version may have written them.
 func fields(content []byte, separator string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(content)) {

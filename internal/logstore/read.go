@@ -39,12 +39,13 @@ func (s *Slice) Release() {
 // A batch at the front that holds no record >= offset any more (the cleaner took it) is left out when a later one can be given
 // instead: clients that count records would ask for the same offset for ever.
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	// Before the list: then what lies below it is in the list, even if the log rolls meanwhile.
+	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
 	defer list.release()
-	limit = min(limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, slice.LogStart, limit)

@@ -3,13 +3,16 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -184,4 +187,34 @@ func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
 	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil { // it is in the same batch, but below
 		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
 	}
+}
+
+// A reader that knows of a record finds it, also while the log rolls under it.
+func TestReadsAtTheEndBesideRolls(t *testing.T) {
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))
+	batch := keyed(t, "k")
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for offset := int64(0); offset < 2000; {
+				end := log.LogEnd()
+				if end == offset {
+					continue
+				}
+				slice, err := log.Read(offset, math.MaxInt64, 100, true)
+				if err != nil || slice.Length == 0 {
+					t.Errorf("at %d of %d: %v, %v", offset, end, slice, err)
+					return
+				}
+				slice.Release()
+				offset++
+			}
+		})
+	}
+	for range 2000 {
+		if _, err := log.Append(slices.Clone(batch), epoch0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readers.Wait()
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -109,15 +110,7 @@ func (s *segmentList) active() *handle { return s.handles[len(s.handles)-1] }
 
 // floor returns the index of the last segment whose base is <= offset; 0 if there is none.
 func (s *segmentList) floor(offset int64) int {
-	i, found := slices.BinarySearchFunc(s.handles, offset, func(h *handle, o int64) int {
-		switch base := h.Base(); {
-		case base < o:
-			return -1
-		case base > o:
-			return 1
-		}
-		return 0
-	})
+	i, found := slices.BinarySearchFunc(s.handles, offset, func(h *handle, o int64) int { return cmp.Compare(h.Base(), o) })
 	if found {
 		return i
 	}

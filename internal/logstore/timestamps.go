@@ -17,13 +17,13 @@ type TimestampOffset struct {
 
 // OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
+	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
 	defer list.release()
 	logStart := l.LogStart()
-	limit = min(limit, l.logEnd.Load())
 	for _, h := range list.handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {
 			continue
