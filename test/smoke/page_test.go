@@ -21,6 +21,11 @@ const (
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 )
 
+// transient are the metrics that have a series at times only, so the page may have their row though nothing shows it now.
+var transient = map[string]bool{
+	"heartwood_cleaner_eta_seconds": true, // while a pass runs
+}
+
 // checkMetricsPage compares docs/metrics.md with what a process shows that has had some work.
 func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
 	t.Helper()
@@ -37,20 +42,26 @@ func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
 		t.Fatalf("%s has no table of metrics", pageFile)
 	}
 	shown := table(s.metrics(t))
+	rows := slices.DeleteFunc(strings.SplitAfter(written, "\n"), func(row string) bool { return row == "" })
+	for _, row := range rows {
+		if transient[rowName(row)] && !slices.ContainsFunc(shown, func(other string) bool { return rowName(other) == rowName(row) }) {
+			shown = append(shown, row)
+		}
+	}
+	slices.Sort(shown)
 	if *update {
 		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(shown, "")), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	rows := strings.SplitAfter(strings.TrimSuffix(written, "\n")+"\n", "\n")
 	for _, row := range shown {
 		if !slices.Contains(rows, row) {
 			t.Errorf("%s lacks the row, or has another of that name: %s", pageFile, row)
 		}
 	}
 	for _, row := range rows {
-		if row != "" && !slices.Contains(shown, row) {
+		if !slices.Contains(shown, row) {
 			t.Errorf("%s has a row that the binary does not show: %s", pageFile, row)
 		}
 	}
@@ -71,6 +82,13 @@ func table(shown metrics) []string {
 		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels(family), ", "), family.GetHelp()))
 	}
 	return rows
+}
+
+// rowName is the metric that a row tells of.
+func rowName(row string) string {
+	_, name, _ := strings.Cut(row, "`")
+	name, _, _ = strings.Cut(name, "`")
+	return name
 }
 
 // labels are the names of a family's labels. The broker's is left out: only dev has it.

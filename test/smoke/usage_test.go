@@ -16,7 +16,7 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 		parts []string // of the message
 	}{
 		"level out of the codec's range": {
-			topic: "level: 3", with: "level: 30", begin: "spec.compression", parts: []string{"30", "-131072 to 22", "cluster.yaml"},
+			topic: "level: 3", with: "level: 30", begin: "spec.compression.level: ", parts: []string{"-131072 to 22", "cluster.yaml"},
 		},
 		"unknown field": {
 			topic: "cleanupPolicy", with: "cleanUpPolicy", begin: "spec.cleanUpPolicy", parts: []string{"cluster.yaml"},
