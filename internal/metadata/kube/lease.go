@@ -155,22 +155,23 @@ func (k *keeper) renew(ctx context.Context) error {
 	lease := k.lease.DeepCopy()
 	lease.Spec.RenewTime = new(metav1.NowMicro())
 	err := k.wrote(lease, k.client.Update(ctx, lease))
-	switch {
-	case apierrors.IsNotFound(err):
-		// Somebody deleted it. We are the same incarnation still, and the number must not begin anew.
-		lease.ResourceVersion, lease.UID = "", ""
-		return k.wrote(lease, k.client.Create(ctx, lease))
-	case apierrors.IsConflict(err):
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return k.reread(ctx)
-	default:
-		return err
 	}
+	return err
 }
 
-// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end.
+// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end. If
+// somebody deleted it, it is made again: we are the same incarnation still, and the number must not begin anew.
 func (k *keeper) reread(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
-	if err := k.client.Get(ctx, k.key, lease); err != nil {
+	err := k.client.Get(ctx, k.key, lease)
+	if apierrors.IsNotFound(err) {
+		lease = k.lease.DeepCopy()
+		lease.ResourceVersion, lease.UID = "", ""
+		return k.wrote(lease, k.client.Create(ctx, lease))
+	}
+	if err != nil {
 		return err
 	}
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != k.holder {
