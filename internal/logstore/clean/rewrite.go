@@ -78,6 +78,10 @@ func (o *output) write(group []*plan) (sources []*segment.Segment, err error) {
 
 // copy writes what lives of one segment.
 func (o *output) copy(plan *plan) error {
+	if plan.liveBytes == 0 { // every batch is dropped: there is nothing to read it for
+		o.progress.DoneBytes += plan.segment.SizeBytes()
+		return nil
+	}
 	next, first := 0, uint32(0)
 	return plan.segment.Scan(0, func(position int64, b record.Batch) error {
 		if next == len(plan.batches) || int(plan.batches[next].sizeBytes) != len(b) {

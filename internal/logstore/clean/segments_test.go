@@ -56,7 +56,10 @@ func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
 		l.roll()
 	}
 	last := l.segments[5]
-	l.pass()
+	size := l.segments[0].SizeBytes()
+	if stats := l.pass(); stats.ReadBytes > 6*size+100 {
+		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again", stats.ReadBytes, size)
+	}
 	// Of five segments nothing lives: they become one. The sixth is full and holds no garbage.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
 		t.Errorf("bases %s, want [0 100 120], the second as it was", got)
