@@ -67,7 +67,7 @@ func ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in -0, -1, ...", podName)
+		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in a number, such as demo-broker-0", podName)
 	}
 	return int32(id), nil
 }
@@ -126,7 +126,8 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 
 // serveHTTP serves until ctx ends.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
-	listener, err := net.Listen("tcp", address)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for http: %w", err)
 	}

@@ -59,7 +59,7 @@ Look into a log:      heartwood log dump DIR`,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
+	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand())
 	return root

@@ -80,9 +80,9 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 	for _, name := range names {
 		field := schema.Properties[name]
 		full := path + "." + name
-		description := oneLine(field.Description)
+		description := []string{oneLine(field.Description)}
 		for _, rule := range field.XValidations {
-			description += " **Rule:** " + oneLine(rule.Message) + "."
+			description = append(description, "**Rule:** "+oneLine(rule.Message)+".")
 		}
 		standard := ""
 		if field.Default != nil {
@@ -91,7 +91,8 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 		if slices.Contains(schema.Required, name) {
 			standard = "required"
 		}
-		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), standard, allowed(&field), description)
+		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), standard, allowed(&field),
+			strings.Join(description, " "))
 		if name == "conditions" {
 			continue // Kubernetes' own type, known to everybody
 		}
