@@ -118,7 +118,8 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 func (c *cluster) run(ctx context.Context, httpAddress address) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	listener, err := net.Listen("tcp", httpAddress.String())
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", httpAddress.String())
 	if err != nil {
 		return listenFault("http", err)
 	}

@@ -49,7 +49,7 @@ func TestAge(t *testing.T) {
 		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", 20 * time.Hour: "20h",
 	} {
 		if got := age(d); got != want {
-			t.Errorf("%s is written %s, want %s", time.Duration(d), got, want)
+			t.Errorf("%s is written %s, want %s", d, got, want)
 		}
 	}
 }

@@ -74,9 +74,11 @@ func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics 
 	return image
 }
 
-// Topic finds a topic by name, TopicByID by id; nil if there is none.
+// Topic finds a topic by name; nil if there is none.
 func (i *Image) Topic(name string) *Topic { return i.byName[name] }
-func (i *Image) TopicByID(id ID) *Topic   { return i.byID[id] }
+
+// TopicByID finds a topic by id; nil if there is none.
+func (i *Image) TopicByID(id ID) *Topic { return i.byID[id] }
 
 // Broker finds a broker that is up; ok is false if there is none.
 func (i *Image) Broker(id int32) (b Broker, ok bool) {

@@ -37,7 +37,7 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 	for _, t := range r.named() {
 		resolved, err := r.topic(t, last)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("Topic %s: %w", t.Name, err))
+			faults = append(faults, fmt.Errorf("topic %s: %w", t.Name, err))
 		}
 		if resolved == nil {
 			continue

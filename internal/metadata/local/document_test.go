@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"os"
 	"regexp"
 	"strings"
@@ -136,7 +137,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("own file refused: %v\n%s", err, first)
 		}
-		if second, _ := again.encode(); string(second) != string(first) {
+		if second, _ := again.encode(); !bytes.Equal(second, first) {
 			t.Fatalf("changed by reading:\n%s", cmp.Diff(string(first), string(second)))
 		}
 	})

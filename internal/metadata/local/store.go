@@ -60,7 +60,8 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 		}
 		s.changing.written = content
 	}
-	return s, s.change(func(*document) error { return nil })
+	err = s.change(func(*document) error { return nil })
+	return s, err
 }
 
 // change applies f to the metadata, holds elections, writes the file if its content changed, and shows the new image. When f or
