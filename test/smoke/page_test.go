@@ -79,7 +79,7 @@ func table(shown metrics) []string {
 		}
 		family := shown[name]
 		kind := strings.ToLower(dto.MetricType_name[int32(family.GetType())])
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels(family), ", "), family.GetHelp()))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", "`"+name+"`", kind, strings.Join(labels(family), ", "), family.GetHelp()))
 	}
 	return rows
 }
