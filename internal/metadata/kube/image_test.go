@@ -170,7 +170,7 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
 	changed.partitions[0].Status.LeaderEpoch = 4
 	after, faults := changed.image(nil, before)
-	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults), "Topic a: spec.compaction.minLag: Invalid value") {
+	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults), "topic a: spec.compaction.minLag: Invalid value") {
 		t.Errorf("faults are %v", faults)
 	}
 	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour || kept.Partitions[0].LeaderEpoch != 4 {
