@@ -25,7 +25,7 @@ type resources struct {
 func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (image *metadata.Image, faults []error) {
 	clusterID, err := id(r.cluster.UID)
 	if err != nil {
-		return nil, []error{fmt.Errorf("LogCluster %s: %w", r.cluster.Name, err)}
+		return nil, []error{fmt.Errorf("read LogCluster %s: %w", r.cluster.Name, err)}
 	}
 	partitions := map[string][]*v1alpha1.Partition{}
 	for _, p := range r.partitions {
@@ -42,8 +42,10 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 		if resolved == nil {
 			continue
 		}
-		// Without partitions it cannot be used yet, and clients that are told of it would take it for broken.
-		if resolved.Partitions = imagePartitions(t, partitions[t.Name], up); len(resolved.Partitions) > 0 {
+		resolved.Partitions = imagePartitions(t, partitions[t.Name], up)
+		// A new topic without partitions cannot be used yet, and clients that are told of it would take it for broken. One that
+		// was there stays: that somebody deleted its Partitions is no wish to delete its records.
+		if len(resolved.Partitions) > 0 || last != nil && last.TopicByID(resolved.ID) != nil {
 			topics = append(topics, resolved)
 		}
 	}

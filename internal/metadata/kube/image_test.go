@@ -7,7 +7,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -181,6 +183,48 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 	}
 	if before.Topic("a").Partitions[0].LeaderEpoch != 3 {
 		t.Error("the image before was changed")
+	}
+}
+
+// TestATopicWhosePartitionsWereDeleted: its records must not go with them.
+func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
+	all := parse(t, demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	before, _ := all.image(nil, nil)
+	all.partitions = nil
+	after, _ := all.image(nil, before)
+	if topic := after.Topic("a"); topic == nil || len(topic.Partitions) != 0 {
+		t.Errorf("topic is %+v, want it without partitions", topic)
+	}
+}
+
+// TestInStep: a watch that began with an old list must not make the first image.
+func TestInStep(t *testing.T) {
+	live := parse(t, demo+"kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	live.partitions[0].UID, live.partitions[0].Namespace = uid(100), "here"
+	live.partitions[0].Labels = map[string]string{v1alpha1.LabelCluster: "demo"}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{
+		opts:   Options{Namespace: "here", Cluster: "demo"},
+		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live.topics[0], live.partitions[0]).Build(),
+	}
+	for name, test := range map[string]struct {
+		known resources
+		want  bool
+	}{
+		"all is known":          {live, true},
+		"a topic is missing":    {resources{partitions: live.partitions}, false},
+		"a partition is":        {resources{topics: live.topics}, false},
+		"more than there is":    {resources{topics: append(live.topics, &v1alpha1.Topic{}), partitions: live.partitions}, true},
+		"nothing has come, yet": {resources{}, false},
+	} {
+		if got, err := s.inStep(t.Context(), test.known); err != nil || got != test.want {
+			t.Errorf("%s: in step %t, %v", name, got, err)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -93,9 +94,7 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.watch(ctx); err != nil {
-		return err
-	}
+	s.watchUntilDone(ctx)
 	watches := make(chan error, 1)
 	go func() { watches <- s.cache.Start(ctx) }()
 	err := s.run(ctx, self, apply)
@@ -104,6 +103,21 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 		err = fmt.Errorf("watch resources: %w", watching)
 	}
 	return err
+}
+
+// watchUntilDone tries until the watches are set up: the API server may be away when a broker starts.
+func (s *Store) watchUntilDone(ctx context.Context) {
+	for {
+		err := s.watch(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		s.opts.Logger.Warn("cannot watch resources yet", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(renewInterval):
+		}
+	}
 }
 
 // watch sets the flags that run waits for.
@@ -208,8 +222,45 @@ func (s *Store) look(ctx context.Context, v *view, changed bool) time.Duration {
 		return renewInterval
 	}
 	v.up = up
+	if v.last == nil {
+		if inStep, err := s.inStep(ctx, all); err != nil || !inStep {
+			s.opts.Logger.Info("waits for the watches to be in step", "error", err)
+			return renewInterval / 4
+		}
+	}
 	s.applyImage(v, all)
 	return v.alive.next(now)
+}
+
+// inStep tells whether the watches know every topic and partition that there is. A watch may begin with a list that an API
+// server's cache had a while ago, and a topic that is missing from the first image is a topic whose records go.
+func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
+	known := map[types.UID]bool{}
+	for _, t := range all.topics {
+		known[t.UID] = true
+	}
+	for _, p := range all.partitions {
+		known[p.UID] = true
+	}
+	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
+	namespace := client.InNamespace(s.opts.Namespace)
+	if err := s.client.List(ctx, topics, namespace); err != nil {
+		return false, fmt.Errorf("list topics: %w", err)
+	}
+	if err := s.client.List(ctx, partitions, namespace, client.MatchingLabels{v1alpha1.LabelCluster: s.opts.Cluster}); err != nil {
+		return false, fmt.Errorf("list partitions: %w", err)
+	}
+	for i := range topics.Items {
+		if !known[topics.Items[i].UID] {
+			return false, nil
+		}
+	}
+	for i := range partitions.Items {
+		if !known[partitions.Items[i].UID] {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (s *Store) applyImage(v *view, all resources) {

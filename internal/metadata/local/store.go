@@ -60,8 +60,10 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 		}
 		s.changing.written = content
 	}
-	err = s.change(func(*document) error { return nil })
-	return s, err
+	if err := s.change(func(*document) error { return nil }); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // change applies f to the metadata, holds elections, writes the file if its content changed, and shows the new image. When f or
