@@ -79,7 +79,7 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	stop1()
 }
 
-// TestEveryBrokerSeesEveryLastImage: images may be left out under load, their order may not change and the last must come.
+// TestEveryBrokerSeesTheLastImage: images may be left out under load, their order may not change and the last must come.
 func TestEveryBrokerSeesTheLastImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
