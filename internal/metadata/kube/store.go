@@ -96,7 +96,10 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	defer cancel()
 	s.watchUntilDone(ctx)
 	watches := make(chan error, 1)
-	go func() { watches <- s.cache.Start(ctx) }()
+	go func() {
+		watches <- s.cache.Start(ctx)
+		cancel() // without watches there is nothing to follow
+	}()
 	err := s.run(ctx, self, apply)
 	cancel()
 	if watching := <-watches; err == nil && watching != nil {
@@ -174,20 +177,22 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 func (s *Store) follow(ctx context.Context, v *view) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	changed := true
+	v.changed = true
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			changed = true
+			v.changed = true
 			timer.Reset(settle)
 			continue
 		case <-s.leases:
 		case <-timer.C:
 		}
-		next := s.look(ctx, v, changed)
-		changed = false
+		next, err := s.look(ctx, v)
+		if err != nil && ctx.Err() == nil {
+			s.opts.Logger.Warn("cannot make an image yet", "error", err)
+		}
 		timer.Reset(next)
 	}
 }
@@ -198,38 +203,36 @@ type view struct {
 	renewed func() time.Time // our own Lease
 	apply   func(*metadata.Image)
 
+	changed  bool // resources may say something that last does not
 	up       map[int32]metadata.Broker
 	last     *metadata.Image
 	reported string // faults, so that each is told once
 }
 
 // look brings the view up to date and applies a new image if it says something new. It returns when to look again at the latest.
-func (s *Store) look(ctx context.Context, v *view, changed bool) time.Duration {
+func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
 	if err := s.cache.List(ctx, leases); err != nil {
-		s.opts.Logger.Error("cannot list leases", "error", err)
-		return renewInterval
+		return renewInterval, fmt.Errorf("list leases: %w", err)
 	}
 	v.alive.look(pointers(leases.Items), v.renewed(), now)
 	up := v.alive.brokers(now)
-	if !changed && maps.Equal(up, v.up) && v.last != nil {
-		return v.alive.next(now)
+	if !v.changed && maps.Equal(up, v.up) {
+		return v.alive.next(now), nil
 	}
 	all, err := s.resources(ctx)
 	if err != nil {
-		s.opts.Logger.Error("cannot list resources", "error", err)
-		return renewInterval
+		return renewInterval, err
 	}
-	v.up = up
 	if v.last == nil {
 		if inStep, err := s.inStep(ctx, all); err != nil || !inStep {
-			s.opts.Logger.Info("waits for the watches to be in step", "error", err)
-			return renewInterval / 4
+			return renewInterval / 4, err
 		}
 	}
+	v.up, v.changed = up, false
 	s.applyImage(v, all)
-	return v.alive.next(now)
+	return v.alive.next(now), nil
 }
 
 // inStep tells whether the watches know every topic and partition that there is. A watch may begin with a list that an API
