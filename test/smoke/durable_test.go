@@ -26,7 +26,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		streamed := make(chan int64)
 		go func() { streamed <- traffic.Stream(ctx, client, book, load) }()
 		before := book.Count()
-		until(t.Context(), t, func() string {
+		until(t, func() string {
 			if more := book.Count() - before; more < 5000 {
 				return fmt.Sprintf("%d records acknowledged in round %d", more, round)
 			}
@@ -37,7 +37,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 
 		p = start(t, s.args()...)
 		bootstrap, _ = p.ready(t)
-		until(t.Context(), t, func() string { // the same producer is taken up again
+		until(t, func() string { // the same producer is taken up again
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}
@@ -45,7 +45,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		})
 		cancel()
 		t.Logf("round %d: %d records handed over", round, <-streamed)
-		if err := client.Flush(t.Context()); err != nil {
+		if err := client.Flush(limited(t)); err != nil {
 			t.Fatal(err)
 		}
 		checkTopic(t, bootstrap, "tickets", book)
@@ -69,7 +69,7 @@ func TestASecondStartOnOneDataDirectoryRefuses(t *testing.T) {
 
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 10, Rounds: 1, Seed: 4}
-	if err := traffic.Produce(t.Context(), producer(t, bootstrap), book, load); err != nil {
+	if err := traffic.Produce(limited(t), producer(t, bootstrap), book, load); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "tickets", book)

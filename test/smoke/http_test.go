@@ -15,7 +15,7 @@ import (
 // get returns status and body of a path of the process's HTTP server.
 func (s setup) get(t *testing.T, path string) (int, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.http+path, http.NoBody)
+	request, err := http.NewRequestWithContext(limited(t), http.MethodGet, "http://"+s.http+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ type metrics map[string]*dto.MetricFamily
 
 func (s setup) metrics(t *testing.T) metrics {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.http+"/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(limited(t), http.MethodGet, "http://"+s.http+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

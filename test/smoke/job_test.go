@@ -43,6 +43,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64<<10), kgo.MaxBufferedRecords(1000),
+		kgo.MetadataMinAge(100*time.Millisecond), // a killed broker is back long before the default of 5 s
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +55,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 // checkTopic reads the topic whole, compares it with the ledger and returns how many records it holds.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	held, err := traffic.Kept(ctx, bootstrap, topic, book)
+	held, err := traffic.Kept(limited(t), bootstrap, topic, book)
 	if err != nil {
 		t.Fatalf("after %d acknowledged records: %v", book.Count(), err)
 	}
@@ -84,7 +83,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: 1}
 	client := producer(t, bootstrap)
-	if err := traffic.Produce(t.Context(), client, book, load); err != nil {
+	if err := traffic.Produce(limited(t), client, book, load); err != nil {
 		t.Fatal(err)
 	}
 	waitForCleans(t, s)
@@ -108,7 +107,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 // cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s setup) {
 	t.Helper()
-	until(t.Context(), t, func() string {
+	until(t, func() string {
 		m := s.metrics(t)
 		for partition := range partitions {
 			runs, found := m.value("cleaner_runs_total", "tickets", partition, "result", "success")
@@ -163,7 +162,7 @@ func TestAManifestAddedLaterIsApplied(t *testing.T) {
 
 	client := producer(t, bootstrap)
 	admin := kadm.NewClient(client)
-	until(t.Context(), t, func() string {
+	until(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")
@@ -176,7 +175,7 @@ func TestAManifestAddedLaterIsApplied(t *testing.T) {
 		return ""
 	})
 	book := ledger.New()
-	if err := traffic.Produce(t.Context(), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
+	if err := traffic.Produce(limited(t), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "orders", book)

@@ -30,7 +30,7 @@ var transient = map[string]bool{
 func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
 	t.Helper()
 	// An error, so that the metric of errors has a series.
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
+	if _, err := kadm.NewClient(client).CreateTopic(limited(t), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
 		t.Error("a topic of -7 partitions was made")
 	}
 	page, err := os.ReadFile(pageFile)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -89,29 +90,29 @@ func (s setup) args() []string {
 	}
 }
 
-// freePorts finds n ports in a row on loopback and returns the address of the first. Someone else may take them before the
-// process does; then it says so and the test fails, which has to be lived with: the command takes fixed ports.
+// Ports that tests may take: below those that the system gives to outgoing connections. From among the latter a client that
+// knocks at the port of a killed process may be given that very port, and the process cannot come back.
+const portFirst, portLast = 20000, 32000
+
+// freePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command
+// takes fixed ports, so nothing can hold them for it.
 func freePorts(t *testing.T, n int) string {
 	t.Helper()
 	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held := []net.Listener{first}
-		port := first.Addr().(*net.TCPAddr).Port
-		for len(held) < n {
-			next, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+len(held)))
+		port := portFirst + rand.IntN(portLast-portFirst-n)
+		var held []net.Listener
+		for i := range n {
+			listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
 			if err != nil {
 				break
 			}
-			held = append(held, next)
+			held = append(held, listener)
 		}
 		for _, listener := range held {
 			listener.Close()
 		}
 		if len(held) == n {
-			return first.Addr().String()
+			return "127.0.0.1:" + strconv.Itoa(port)
 		}
 	}
 	t.Fatalf("no %d free ports in a row", n)
@@ -233,10 +234,9 @@ func (b *safeBuffer) String() string {
 }
 
 // until asks again and again, until ask returns nothing; that is what it still waits for.
-func until(ctx context.Context, t *testing.T, ask func() string) {
+func until(t *testing.T, ask func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
+	ctx := limited(t)
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -250,4 +250,12 @@ func until(ctx context.Context, t *testing.T, ask func() string) {
 			t.Fatalf("waited in vain: %s", missing)
 		}
 	}
+}
+
+// limited is the test's context with the deadline, for calls that would otherwise wait for ever.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	return ctx
 }
