@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,10 @@ import (
 
 // settle is how long events are gathered before an image is made of them: a topic's partitions come one by one.
 const settle = 20 * time.Millisecond
+
+// librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first store's. SetLogger is not
+// safe to call twice at once.
+var librariesLog sync.Once
 
 // Options of a Store.
 type Options struct {
@@ -57,7 +62,7 @@ func New(opts Options) (*Store, error) {
 	if opts.Config == nil || opts.Namespace == "" || opts.Cluster == "" {
 		return nil, errors.New("the store needs a Config, a Namespace and a Cluster")
 	}
-	ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) // the libraries' own, one for the process
+	librariesLog.Do(func() { ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) })
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register resources: %w", err)
