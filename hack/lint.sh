@@ -19,6 +19,7 @@ formatted() {
 }
 
 check gofmt formatted
+check "go.mod" go mod tidy -diff
 check vet go vet ./...
 check "vet e2e" go vet -tags e2e ./test/e2e/...
 check golangci-lint go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint run
