@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
 // What was acknowledged outlives kill -9, and the producer that was cut off goes on with its id and sequence numbers.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, 1, cluster, tickets)
-	p := start(t, s.args()...)
-	bootstrap, _ := p.ready(t)
+	s := process.NewSetup(t, 1, cluster, tickets)
+	p := process.Start(t, s.Args()...)
+	bootstrap, _ := p.Ready(t)
 	client, book := producer(t, bootstrap), ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 500, Rounds: 1, Seed: 3}
 
@@ -26,18 +27,18 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		streamed := make(chan int64)
 		go func() { streamed <- traffic.Stream(ctx, client, book, load) }()
 		before := book.Count()
-		until(t, func() string {
+		process.Until(t, func() string {
 			if more := book.Count() - before; more < 5000 {
 				return fmt.Sprintf("%d records acknowledged in round %d", more, round)
 			}
 			return ""
 		})
-		p.stop(t, syscall.SIGKILL)
+		p.Stop(t, syscall.SIGKILL)
 		killed := book.Count()
 
-		p = start(t, s.args()...)
-		bootstrap, _ = p.ready(t)
-		until(t, func() string { // the same producer is taken up again
+		p = process.Start(t, s.Args()...)
+		bootstrap, _ = p.Ready(t)
+		process.Until(t, func() string { // the same producer is taken up again
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}
@@ -45,7 +46,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		})
 		cancel()
 		t.Logf("round %d: %d records handed over", round, <-streamed)
-		if err := client.Flush(limited(t)); err != nil {
+		if err := client.Flush(process.Limited(t)); err != nil {
 			t.Fatal(err)
 		}
 		checkTopic(t, bootstrap, "tickets", book)
@@ -55,21 +56,21 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 // One data directory has one process: a second start refuses and says why, and the first goes on.
 func TestASecondStartOnOneDataDirectoryRefuses(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, 1, cluster, tickets)
-	bootstrap, _ := start(t, s.args()...).ready(t)
+	s := process.NewSetup(t, 1, cluster, tickets)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 
 	second := s
-	second.listen, second.http = freePorts(t, 1), freePorts(t, 1)
-	refused := start(t, second.args()...)
-	code := refused.wait(t)
-	message := refused.stderr.String()
-	if code == 0 || !strings.Contains(message, s.dataDir) || !strings.Contains(message, "lock") {
+	second.Listen, second.HTTP = process.FreePorts(t, 1), process.FreePorts(t, 1)
+	refused := process.Start(t, second.Args()...)
+	code := refused.Wait(t)
+	message := refused.Stderr.String()
+	if code == 0 || !strings.Contains(message, s.DataDir) || !strings.Contains(message, "lock") {
 		t.Errorf("second start ended with code %d and says %q", code, message)
 	}
 
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 10, Rounds: 1, Seed: 4}
-	if err := traffic.Produce(limited(t), producer(t, bootstrap), book, load); err != nil {
+	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book, load); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "tickets", book)

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
@@ -55,7 +56,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 // checkTopic reads the topic whole, compares it with the ledger and returns how many records it holds.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
-	held, err := traffic.Kept(limited(t), bootstrap, topic, book)
+	held, err := traffic.Kept(process.Limited(t), bootstrap, topic, book)
 	if err != nil {
 		t.Fatalf("after %d acknowledged records: %v", book.Count(), err)
 	}
@@ -65,17 +66,17 @@ func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Led
 // The main job of issue 2: topic manifests in, a running compacting log out.
 func TestManifestsInCompactingLogOut(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, 1, cluster, tickets)
-	p := start(t, s.args()...)
-	bootstrap, lines := p.ready(t)
+	s := process.NewSetup(t, 1, cluster, tickets)
+	p := process.Start(t, s.Args()...)
+	bootstrap, lines := p.Ready(t)
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "tickets") }) {
 		t.Errorf("no line names the topic: %q", lines)
 	}
-	if !slices.Equal(bootstrap, []string{s.listen}) {
-		t.Errorf("bootstrap is %v, want %s", bootstrap, s.listen)
+	if !slices.Equal(bootstrap, []string{s.Listen}) {
+		t.Errorf("bootstrap is %v, want %s", bootstrap, s.Listen)
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if status, body := s.get(t, path); status != 200 {
+		if status, body := s.Get(t, path); status != 200 {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
 	}
@@ -83,7 +84,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: 1}
 	client := producer(t, bootstrap)
-	if err := traffic.Produce(limited(t), client, book, load); err != nil {
+	if err := traffic.Produce(process.Limited(t), client, book, load); err != nil {
 		t.Fatal(err)
 	}
 	waitForCleans(t, s)
@@ -94,10 +95,10 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	checkReport(t, s)
 	checkMetricsPage(t, s, client)
 
-	if code := p.stop(t, syscall.SIGINT); code != 0 {
+	if code := p.Stop(t, syscall.SIGINT); code != 0 {
 		t.Errorf("Ctrl-C ends it with code %d", code)
 	}
-	bootstrap, _ = start(t, s.args()...).ready(t)
+	bootstrap, _ = process.Start(t, s.Args()...).Ready(t)
 	if again := checkTopic(t, bootstrap, "tickets", book); again > held {
 		t.Errorf("%d records before the restart, %d after it: cleaned records are back", held, again)
 	}
@@ -105,15 +106,15 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 
 // waitForCleans waits until the metrics say that every partition was cleaned and that it freed something. A log that was never
 // cleaned has a dirty ratio of 1.
-func waitForCleans(t *testing.T, s setup) {
+func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
-	until(t, func() string {
-		m := s.metrics(t)
+	process.Until(t, func() string {
+		m := s.Metrics(t)
 		for partition := range partitions {
-			runs, found := m.value("cleaner_runs_total", "tickets", partition, "result", "success")
-			ratio, foundRatio := m.value("log_dirty_ratio", "tickets", partition)
-			reclaimed, foundReclaimed := m.value("cleaner_reclaimed_bytes_total", "tickets", partition)
-			removed, foundRemoved := m.value("cleaner_removed_records_total", "tickets", partition)
+			runs, found := m.Value("cleaner_runs_total", "tickets", partition, "result", "success")
+			ratio, foundRatio := m.Value("log_dirty_ratio", "tickets", partition)
+			reclaimed, foundReclaimed := m.Value("cleaner_reclaimed_bytes_total", "tickets", partition)
+			removed, foundRemoved := m.Value("cleaner_removed_records_total", "tickets", partition)
 			if !found || !foundRatio || !foundReclaimed || !foundRemoved {
 				return fmt.Sprintf("metrics of partition %d: runs %t, dirty ratio %t, reclaimed %t, removed %t",
 					partition, found, foundRatio, foundReclaimed, foundRemoved)
@@ -128,10 +129,10 @@ func waitForCleans(t *testing.T, s setup) {
 }
 
 // checkReport compares GET /api/v1/partitions with what is known of the topic by now.
-func checkReport(t *testing.T, s setup) {
+func checkReport(t *testing.T, s process.Setup) {
 	t.Helper()
 	var answer report.Partitions
-	s.getJSON(t, "/api/v1/partitions", &answer)
+	s.GetJSON(t, "/api/v1/partitions", &answer)
 	seen := 0
 	for _, row := range answer.Partitions {
 		if row.Topic != "tickets" {
@@ -153,16 +154,16 @@ func checkReport(t *testing.T, s setup) {
 // Manifests are watched: a topic added to the folder is there without a restart.
 func TestAManifestAddedLaterIsApplied(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, 3, cluster, tickets)
-	bootstrap, _ := start(t, s.args()...).ready(t)
+	s := process.NewSetup(t, 3, cluster, tickets)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	if len(bootstrap) != 3 {
 		t.Errorf("bootstrap of three brokers is %v", bootstrap)
 	}
-	s.apply(t, "orders.yaml", strings.ReplaceAll(tickets, "name: tickets", "name: orders"))
+	s.Apply(t, "orders.yaml", strings.ReplaceAll(tickets, "name: tickets", "name: orders"))
 
 	client := producer(t, bootstrap)
 	admin := kadm.NewClient(client)
-	until(t, func() string {
+	process.Until(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")
@@ -175,7 +176,7 @@ func TestAManifestAddedLaterIsApplied(t *testing.T) {
 		return ""
 	})
 	book := ledger.New()
-	if err := traffic.Produce(limited(t), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
+	if err := traffic.Produce(process.Limited(t), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "orders", book)

@@ -12,6 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/process"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md instead of comparing it")
@@ -27,10 +29,10 @@ var transient = map[string]bool{
 }
 
 // checkMetricsPage compares docs/metrics.md with what a process shows that has had some work.
-func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
+func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	t.Helper()
 	// An error, so that the metric of errors has a series.
-	if _, err := kadm.NewClient(client).CreateTopic(limited(t), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
+	if _, err := kadm.NewClient(client).CreateTopic(process.Limited(t), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
 		t.Error("a topic of -7 partitions was made")
 	}
 	page, err := os.ReadFile(pageFile)
@@ -41,7 +43,7 @@ func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
 	if !found {
 		t.Fatalf("%s has no table of metrics", pageFile)
 	}
-	shown := table(s.metrics(t))
+	shown := table(s.Metrics(t))
 	rows := slices.DeleteFunc(strings.SplitAfter(written, "\n"), func(row string) bool { return row == "" })
 	for _, row := range rows {
 		if transient[rowName(row)] && !slices.ContainsFunc(shown, func(other string) bool { return rowName(other) == rowName(row) }) {
@@ -71,7 +73,7 @@ func checkMetricsPage(t *testing.T, s setup, client *kgo.Client) {
 }
 
 // table gives a row for each metric of ours, sorted by name.
-func table(shown metrics) []string {
+func table(shown process.Metrics) []string {
 	var rows []string
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
 		if !strings.HasPrefix(name, "heartwood_") {

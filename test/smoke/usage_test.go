@@ -3,6 +3,8 @@ package smoke
 import (
 	"strings"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
 )
 
 // Wrong flags and manifests end with code 2, and the message names field, value and what is allowed.
@@ -37,8 +39,8 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 			if test.topic != "" {
 				topic = strings.Replace(tickets, test.topic, test.with, 1)
 			}
-			p := start(t, append(newSetup(t, 1, cluster, topic).args(), test.args...)...)
-			code, message := p.wait(t), p.stderr.String()
+			p := process.Start(t, append(process.NewSetup(t, 1, cluster, topic).Args(), test.args...)...)
+			code, message := p.Wait(t), p.Stderr.String()
 			if code != 2 {
 				t.Errorf("ended with code %d: %s", code, message)
 			}

@@ -15,7 +15,8 @@ import (
 // fillerBytes of noise make a value large enough to fill segments, whatever the codec.
 const fillerBytes = 100
 
-// Updates is a load: every key is written once a round, and the last round deletes every DeleteEvery-th key.
+// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in the last round; Stream, which
+// has none, deletes other keys in each round, so that keys are deleted, written again and deleted again.
 type Updates struct {
 	Topic       string
 	Keys        int
@@ -73,7 +74,8 @@ func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load U
 	var handed atomic.Int64
 	for round := load.Rounds; ctx.Err() == nil; round++ {
 		for key := 0; key < load.Keys && ctx.Err() == nil; key++ {
-			send(ctx, client, book, record(load.Topic, key, round, false, noise), func(error) {})
+			deleted := load.DeleteEvery > 0 && (key+round)%load.DeleteEvery == 0
+			send(ctx, client, book, record(load.Topic, key, round, deleted, noise), func(error) {})
 			handed.Add(1)
 		}
 	}

@@ -1,4 +1,4 @@
-package smoke
+package process
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// get returns status and body of a path of the process's HTTP server.
-func (s setup) get(t *testing.T, path string) (int, []byte) {
+// Get returns status and body of a path of the process's HTTP server.
+func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(limited(t), http.MethodGet, "http://"+s.http+path, http.NoBody)
+	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +31,10 @@ func (s setup) get(t *testing.T, path string) (int, []byte) {
 	return response.StatusCode, body
 }
 
-// getJSON decodes the answer of a path that must be there.
-func (s setup) getJSON(t *testing.T, path string, into any) {
+// GetJSON decodes the answer of a path that must be there.
+func (s Setup) GetJSON(t *testing.T, path string, into any) {
 	t.Helper()
-	status, body := s.get(t, path)
+	status, body := s.Get(t, path)
 	if status != http.StatusOK {
 		t.Fatalf("GET %s: %d %s", path, status, body)
 	}
@@ -43,12 +43,13 @@ func (s setup) getJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// metrics are the families of /metrics, by name.
-type metrics map[string]*dto.MetricFamily
+// Metrics are the families of /metrics, by name.
+type Metrics map[string]*dto.MetricFamily
 
-func (s setup) metrics(t *testing.T) metrics {
+// Metrics reads /metrics.
+func (s Setup) Metrics(t *testing.T) Metrics {
 	t.Helper()
-	request, err := http.NewRequestWithContext(limited(t), http.MethodGet, "http://"+s.http+"/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +66,8 @@ func (s setup) metrics(t *testing.T) metrics {
 	return families
 }
 
-// value returns a gauge or counter of one partition of a topic; more label pairs ("result", "success") narrow it down.
-func (m metrics) value(name, topic string, partition int, pairs ...string) (float64, bool) {
+// Value returns a gauge or counter of one partition of a topic; more label pairs ("result", "success") narrow it down.
+func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
 	wanted := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}
 	for i := 0; i+1 < len(pairs); i += 2 {

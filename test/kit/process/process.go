@@ -1,4 +1,4 @@
-package smoke
+package process
 
 import (
 	"bufio"
@@ -18,19 +18,16 @@ import (
 	"time"
 )
 
-// deadline ends a test that waits for what does not come. It is far above what anything here takes.
-const deadline = 3 * time.Minute
+// Deadline ends a test that waits for what does not come. It is far above what anything here takes.
+const Deadline = 3 * time.Minute
 
 var binary string
 
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
+// Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and returns the exit code.
+func Main(m *testing.M) int {
 	binary = os.Getenv("HEARTWOOD_BINARY")
 	if binary == "" {
-		dir, err := os.MkdirTemp("", "heartwood-smoke-")
+		dir, err := os.MkdirTemp("", "heartwood-test-")
 		if err != nil {
 			panic(err)
 		}
@@ -45,48 +42,50 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// setup is what two processes of one cluster have in common.
-type setup struct {
-	manifests string
-	dataDir   string
-	listen    string
-	http      string
-	brokers   int
+// Setup is what two processes of one cluster have in common.
+type Setup struct {
+	Manifests string
+	DataDir   string
+	Listen    string
+	HTTP      string
+	Brokers   int
 }
 
-func newSetup(t *testing.T, brokers int, documents ...string) setup {
+// NewSetup picks ports and makes folders, and puts the documents into the folder of manifests.
+func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	t.Helper()
 	dir := t.TempDir()
-	s := setup{
-		manifests: filepath.Join(dir, "manifests"),
-		dataDir:   filepath.Join(dir, "data"),
-		listen:    freePorts(t, brokers),
-		http:      freePorts(t, 1),
-		brokers:   brokers,
+	s := Setup{
+		Manifests: filepath.Join(dir, "manifests"),
+		DataDir:   filepath.Join(dir, "data"),
+		Listen:    FreePorts(t, brokers),
+		HTTP:      FreePorts(t, 1),
+		Brokers:   brokers,
 	}
-	if err := os.Mkdir(s.manifests, 0o755); err != nil {
+	if err := os.Mkdir(s.Manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.apply(t, "cluster.yaml", strings.Join(documents, "---\n"))
+	s.Apply(t, "cluster.yaml", strings.Join(documents, "---\n"))
 	return s
 }
 
-// apply writes a manifest the way editors and kubectl-like tools do: whole, by rename.
-func (s setup) apply(t *testing.T, name, content string) {
+// Apply writes a manifest the way editors and kubectl-like tools do: whole, by rename.
+func (s Setup) Apply(t *testing.T, name, content string) {
 	t.Helper()
-	partial := filepath.Join(filepath.Dir(s.manifests), name+".partial")
+	partial := filepath.Join(filepath.Dir(s.Manifests), name+".partial")
 	if err := os.WriteFile(partial, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(partial, filepath.Join(s.manifests, name)); err != nil {
+	if err := os.Rename(partial, filepath.Join(s.Manifests, name)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s setup) args() []string {
+// Args are the arguments of `heartwood dev`.
+func (s Setup) Args() []string {
 	return []string{
-		"dev", "-f", s.manifests, "--brokers", strconv.Itoa(s.brokers),
-		"--listen", s.listen, "--http", s.http, "--data-dir", s.dataDir,
+		"dev", "-f", s.Manifests, "--brokers", strconv.Itoa(s.Brokers),
+		"--listen", s.Listen, "--http", s.HTTP, "--data-dir", s.DataDir,
 	}
 }
 
@@ -94,9 +93,9 @@ func (s setup) args() []string {
 // knocks at the port of a killed process may be given that very port, and the process cannot come back.
 const portFirst, portLast = 20000, 32000
 
-// freePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command
+// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command
 // takes fixed ports, so nothing can hold them for it.
-func freePorts(t *testing.T, n int) string {
+func FreePorts(t *testing.T, n int) string {
 	t.Helper()
 	for range 100 {
 		port := portFirst + rand.IntN(portLast-portFirst-n)
@@ -119,21 +118,21 @@ func freePorts(t *testing.T, n int) string {
 	return ""
 }
 
-// process is a running heartwood.
-type process struct {
+// Process is a running heartwood.
+type Process struct {
 	cmd    *exec.Cmd
-	lines  chan string // of stdout; closed at its end
-	stderr *safeBuffer
+	Lines  chan string // of stdout; closed at its end
+	Stderr *safeBuffer
 	exited chan struct{} // closed once the exit code is known
 }
 
-// start runs heartwood and kills it when the test ends, should it still run.
-func start(t *testing.T, args ...string) *process {
+// Start runs heartwood and kills it when the test ends, should it still run.
+func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
-	p := &process{
-		cmd: exec.Command(binary, args...), lines: make(chan string, 1024), stderr: &safeBuffer{}, exited: make(chan struct{}),
+	p := &Process{
+		cmd: exec.Command(binary, args...), Lines: make(chan string, 1024), Stderr: &safeBuffer{}, exited: make(chan struct{}),
 	}
-	p.cmd.Stderr = p.stderr
+	p.cmd.Stderr = p.Stderr
 	// A pipe of our own: cmd.StdoutPipe is closed by Wait, which may come before the last line is read.
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -145,10 +144,10 @@ func start(t *testing.T, args ...string) *process {
 	}
 	writer.Close()
 	go func() {
-		defer close(p.lines)
+		defer close(p.Lines)
 		defer reader.Close()
 		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
-			p.lines <- scanner.Text()
+			p.Lines <- scanner.Text()
 		}
 	}()
 	go func() {
@@ -159,22 +158,22 @@ func start(t *testing.T, args ...string) *process {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 		if t.Failed() {
-			t.Logf("stderr of %v:\n%s", p.cmd.Args, p.stderr.String())
+			t.Logf("stderr of %v:\n%s", p.cmd.Args, p.Stderr.String())
 		}
 	})
 	return p
 }
 
-// ready waits for the ready line and returns the bootstrap addresses and the lines before it.
-func (p *process) ready(t *testing.T) (bootstrap, before []string) {
+// Ready waits for the ready line and returns the bootstrap addresses and the lines before it.
+func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	t.Helper()
-	expired := time.After(deadline)
+	expired := time.After(Deadline)
 	for {
 		select {
-		case line, ok := <-p.lines:
+		case line, ok := <-p.Lines:
 			if !ok {
 				<-p.exited
-				t.Fatalf("ended with code %d before it was ready; stdout %q, stderr:\n%s", p.code(), before, p.stderr.String())
+				t.Fatalf("ended with code %d before it was ready; stdout %q, stderr:\n%s", p.Code(), before, p.Stderr.String())
 			}
 			if !strings.HasPrefix(line, "ready") {
 				before = append(before, line)
@@ -192,24 +191,25 @@ func (p *process) ready(t *testing.T) (bootstrap, before []string) {
 	}
 }
 
-func (p *process) code() int { return p.cmd.ProcessState.ExitCode() }
+// Code is the exit code of a process that has ended.
+func (p *Process) Code() int { return p.cmd.ProcessState.ExitCode() }
 
-// stop sends a signal and returns the exit code, -1 when the signal itself ended the process.
-func (p *process) stop(t *testing.T, signal syscall.Signal) int {
+// Stop sends a signal and returns the exit code, -1 when the signal itself ended the process.
+func (p *Process) Stop(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
-	return p.wait(t)
+	return p.Wait(t)
 }
 
-// wait waits for the end and returns the exit code.
-func (p *process) wait(t *testing.T) int {
+// Wait waits for the end and returns the exit code.
+func (p *Process) Wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-		return p.code()
-	case <-time.After(deadline):
+		return p.Code()
+	case <-time.After(Deadline):
 		t.Fatalf("%v does not end", p.cmd.Args)
 		return -1
 	}
@@ -233,10 +233,10 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// until asks again and again, until ask returns nothing; that is what it still waits for.
-func until(t *testing.T, ask func() string) {
+// Until asks again and again, until ask returns nothing; that is what it still waits for.
+func Until(t *testing.T, ask func() string) {
 	t.Helper()
-	ctx := limited(t)
+	ctx := Limited(t)
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -252,10 +252,10 @@ func until(t *testing.T, ask func() string) {
 	}
 }
 
-// limited is the test's context with the deadline, for calls that would otherwise wait for ever.
-func limited(t *testing.T) context.Context {
+// Limited is the test's context with the Deadline, for calls that would otherwise wait for ever.
+func Limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -1,0 +1,186 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/traffic"
+)
+
+// The manifests: segments so small, and a threshold so low, that the cleaner has work all the time, and tombstones that go while
+// the test runs.
+const (
+	cluster = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: crash}
+spec: {brokers: 1}
+`
+	topic = `apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec:
+  cluster: crash
+  partitions: 1
+  cleanupPolicy: Compact
+  compaction: {minDirtyPercent: 5, tombstoneRetention: 2s}
+  compression: {type: zstd}
+  segment: {size: 128Ki, maxAge: 2s}
+`
+)
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, standard uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return standard
+	}
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return value
+}
+
+// run is a log, its producer and the account of what was promised.
+type run struct {
+	process.Setup
+	t      *testing.T
+	p      *process.Process
+	client *kgo.Client
+	book   *ledger.Ledger
+	load   traffic.Updates
+	chance *rand.Rand
+}
+
+// Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing, renaming, removing.
+func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 3), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
+	t.Logf("seed %d", seed)
+	r := &run{
+		Setup: process.NewSetup(t, 1, cluster, topic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
+		load: traffic.Updates{Topic: "tickets", Keys: 5000, DeleteEvery: 7, Seed: seed},
+	}
+	bootstrap := r.start()
+	var err error
+	if r.client, err = kgo.NewClient(
+		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerBatchMaxBytes(32<<10),
+		kgo.MaxBufferedRecords(2000),
+	); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.client.Close)
+	for round := range rounds {
+		r.load.Rounds = int(round) * 1000 // Stream counts on from there: values tell of which round they are
+		r.killOnce()
+	}
+	r.settle()
+}
+
+func (r *run) start() (bootstrap []string) {
+	r.p = process.Start(r.t, r.Args()...)
+	bootstrap, _ = r.p.Ready(r.t)
+	return bootstrap
+}
+
+// killOnce streams updates, kills the process in the middle of a pass, starts it again, goes on streaming, and checks the log.
+func (r *run) killOnce() {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	streamed := make(chan int64, 1)
+	go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
+	r.acknowledged(r.load.Keys) // so that there is something to clean again
+	phase := r.cleaning()
+	// The moment is the point of this test: anywhere in a pass, which takes tens of milliseconds.
+	<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
+	r.p.Stop(r.t, syscall.SIGKILL)
+
+	r.start()
+	r.acknowledged(1) // the producer goes on with its id and sequence numbers
+	cancel()
+	handed := <-streamed
+	if err := r.client.Flush(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	held := r.check()
+	r.t.Logf("killed while %s; %d records handed over, %d acknowledged in all, %d in the log", phase, handed, r.book.Count(), held)
+}
+
+// acknowledged waits until n more records are acknowledged.
+func (r *run) acknowledged(n int) {
+	r.t.Helper()
+	before := r.book.Count()
+	process.Until(r.t, func() string {
+		if more := r.book.Count() - before; more < n {
+			return fmt.Sprintf("%d of %d records acknowledged", more, n)
+		}
+		return ""
+	})
+}
+
+// cleaning asks, as fast as it can, until a pass runs, and tells in which phase it was seen.
+func (r *run) cleaning() (phase string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
+	defer cancel()
+	for ctx.Err() == nil {
+		seen := r.Metrics(r.t)
+		for _, phase := range []string{"indexing", "deduplicating", "rewriting", "committing"} {
+			if value, _ := seen.Value("cleaner_phase", "tickets", 0, "phase", phase); value == 1 {
+				return phase
+			}
+		}
+	}
+	r.t.Fatal("no pass of the cleaner was seen")
+	return ""
+}
+
+// check compares the log with what was promised and returns how many records it holds.
+func (r *run) check() int {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
+	defer cancel()
+	held, err := traffic.Kept(ctx, []string{r.Listen}, "tickets", r.book)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return held
+}
+
+// settle waits until the quiet log is cleaned to the end: every key stands once, and no tombstone is left.
+func (r *run) settle() {
+	r.t.Helper()
+	process.Until(r.t, func() string {
+		read, err := traffic.ReadAll(r.t.Context(), []string{r.Listen}, "tickets") // its fence makes the active segment roll
+		if err != nil {
+			return err.Error()
+		}
+		if err := r.book.Check(read); err != nil {
+			r.t.Fatal(err)
+		}
+		tombstones, keys := 0, map[string]bool{}
+		for _, record := range read {
+			keys[string(record.Key)] = true
+			if record.Value == nil {
+				tombstones++
+			}
+		}
+		if len(read) != len(keys) || tombstones > 0 {
+			return fmt.Sprintf("%d records of %d keys, %d of them tombstones", len(read), len(keys), tombstones)
+		}
+		return ""
+	})
+	r.everyOffset()
+}

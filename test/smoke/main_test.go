@@ -1,0 +1,12 @@
+package smoke
+
+import (
+	"os"
+	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(process.Main(m))
+}
