@@ -55,7 +55,11 @@ type Job struct {
 	CodecLevel         int
 	SegmentBytes       int64           // output rolls before it passes this; default 1 GiB
 	Producers          map[int64]int64 // active producer id -> last data offset
-	MemoryBytes        int64           // default 128 MiB
+	MemoryBytes        int64           // of tables and plans; default 128 MiB
+	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A batch beyond it is kept unread. It must be the
+	// same in every pass over a log: were such a batch readable one day, the clean section could hold a key twice, and a tombstone
+	// would go that still hides an older value. So it does not depend on MemoryBytes, which users change.
+	BatchBytesMax int
 	// HashKey is secret, so that nobody can make two keys that look alike. Zero works.
 	HashKey [16]byte
 
@@ -88,6 +92,9 @@ func (j Job) withDefaults() Job {
 	if j.MemoryBytes == 0 {
 		j.MemoryBytes = 128 << 20
 	}
+	if j.BatchBytesMax == 0 {
+		j.BatchBytesMax = 128 << 20
+	}
 	if j.Spend == nil {
 		j.Spend = func(context.Context, int) error { return nil }
 	}
@@ -108,7 +115,7 @@ type Stats struct {
 	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
 	SegmentsRead      int
 	SegmentsRewritten int
-	OpaqueBatches     int // kept unread, because they decompress to more than a quarter of the budget
+	OpaqueBatches     int // kept unread, because they decompress to more than BatchBytesMax
 	MemoryPeakBytes   int64
 	// NextHorizon is when the earliest tombstone that stays may go, zero if none stays: the log wants a pass then.
 	NextHorizon time.Time

@@ -17,9 +17,9 @@
 //   - Groups are committed in ascending order, so at every moment a tombstone is in place as long as a value it deletes is.
 //   - An offset never moves; LastOffset of a batch never changes; the batch that ends at the bound stays, empty if need be.
 //   - A tombstone gets its horizon in the pass after which it is the last physical record of its key, and goes in a later one.
-//   - Memory stays within Job.MemoryBytes (a pass that would need more ends with ErrOverBudget), except for one batch's worth
-//     of buffers. A batch that decompresses to more than a quarter of the budget is kept as it is, unread, and as nobody knows
-//     its keys, no tombstone goes while it is there.
+//   - Memory stays within Job.MemoryBytes (a pass that would need more ends with ErrOverBudget), except for the buffers of one
+//     batch: about three times what it decompresses to. A batch that decompresses to more than Job.BatchBytesMax is kept as it
+//     is, unread, and as nobody knows its keys, no tombstone goes while it is there.
 //
 // Step 1 is the part that will change: sorted key sidecars and hash slices give the same plan with a fixed budget, whatever the
 // number of keys. The other steps know of the plan only.

@@ -141,14 +141,13 @@ func (p *pass) retained(b record.Batch) bool {
 	return active && b.ProducerID() >= 0 && last == b.LastOffset()
 }
 
-// decodeLimit is what a batch may decompress to. Rebuilding holds about three times as much.
-func (p *pass) decodeLimit() int { return int(max(p.MemoryBytes/4, 1<<20)) }
-
 // records marks the records of a batch in the plan, and visits those with a key. It returns about how many bytes they take.
 func (r *resolver) records(plan *plan, b record.Batch, next *place, visit visit) (bytes int64, err error) {
-	err = b.Records(r.decodeLimit(), func(rec *record.Record) error {
+	err = b.Records(r.BatchBytesMax, func(rec *record.Record) error {
 		at := *next
-		next.ordinal++
+		if next.ordinal++; next.ordinal == 0 { // batches that compress a thousand times could hold as many
+			return fmt.Errorf("%w: more than 2^32 records in a segment", ErrOverBudget)
+		}
 		bytes += int64(sizeOfRecord(rec))
 		r.stats.RecordsRead++
 		if rec.Key == nil { // from a time when the topic was not compacted: I13

@@ -83,7 +83,7 @@ func (o *output) copy(plan *plan) error {
 		return nil
 	}
 	next, first := 0, uint32(0)
-	return plan.segment.Scan(0, func(position int64, b record.Batch) error {
+	err := plan.segment.Scan(0, func(position int64, b record.Batch) error {
 		if next == len(plan.batches) || int(plan.batches[next].sizeBytes) != len(b) {
 			return fmt.Errorf("%w: the batch at position %d is not the one that was there before", record.ErrCorrupt, position)
 		}
@@ -93,6 +93,10 @@ func (o *output) copy(plan *plan) error {
 		first += entry.records
 		return o.batch(plan, b, entry, ordinal)
 	})
+	if err == nil && next != len(plan.batches) {
+		err = fmt.Errorf("%w: segment %d has %d batches, and had %d before", record.ErrCorrupt, plan.segment.Base(), next, len(plan.batches))
+	}
+	return err
 }
 
 // batch does to a batch what was decided on it. Its records have the ordinals from first on.
@@ -123,7 +127,7 @@ func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint
 	id.DeleteHorizonMs = entry.horizonMs
 	o.builder.Reset(id)
 	ordinal, decoded := first, 0
-	err := b.Records(o.decodeLimit(), func(r *record.Record) error {
+	err := b.Records(o.BatchBytesMax, func(r *record.Record) error {
 		if !plan.dead.has(ordinal) {
 			o.builder.Add(r)
 		}
