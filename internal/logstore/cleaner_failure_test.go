@@ -89,7 +89,8 @@ func TestBudgetTooSmallQuarantinesAndALargerOneCuresIt(t *testing.T) {
 		keys, latest := updates(50, 5)
 		f.put(keys...)
 		wait(5 * time.Second)
-		if status := f.cleaner.Status(partition); status.Reason != reasonQuarantined || !strings.Contains(status.LastError, "memory") {
+		if status := f.cleaner.Status(partition); status.Reason != reasonQuarantined || !strings.Contains(status.LastError, "1 MiB would be enough") ||
+			!strings.Contains(status.LastError, "raise spec.cleaner.memory") {
 			t.Errorf("status %+v", status)
 		}
 		f.cleaner.Configure(CleanerOptions{Logger: quiet()})

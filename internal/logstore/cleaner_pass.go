@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
@@ -98,6 +99,10 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 			state.progress = p
 		},
 	})
+	if errors.Is(err, clean.ErrOverBudget) {
+		// The reader of this is the user who can change it, so it names the field that he knows.
+		err = fmt.Errorf("%w: raise spec.cleaner.memory of the LogCluster, of which each of its workers has an equal share", err)
+	}
 	if err != nil {
 		return stats, err
 	}

@@ -158,7 +158,7 @@ func newPass(ctx context.Context, job Job) *pass {
 
 func (p *pass) run() error {
 	if err := p.resolve(); err != nil {
-		return err
+		return p.withNeed(err)
 	}
 	if err := p.decide(); err != nil {
 		return err

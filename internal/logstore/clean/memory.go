@@ -1,6 +1,25 @@
 package clean
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// withNeed adds to ErrOverBudget how much memory would have been enough: as much more as there is more dirty section than was
+// read by then, and twice that, because tables grow by doubling. While the clean section is read the table is complete, and what
+// is missing is little.
+func (p *pass) withNeed(err error) error {
+	if !errors.Is(err, ErrOverBudget) || p.progress.DoneBytes == 0 {
+		return err
+	}
+	var dirty int64
+	for _, plan := range p.plans[p.firstDirtySegment():] {
+		dirty += plan.segment.SizeBytes()
+	}
+	share := max(1, float64(dirty)/float64(p.progress.DoneBytes))
+	enough := int64(2*share*float64(p.memory.limit))>>20 + 1
+	return fmt.Errorf("%w; about %d MiB would be enough", err, enough)
+}
 
 // memory counts what a pass holds. Only tables, plans and the buffers of a batch count: what grows with the log.
 type memory struct {

@@ -3,6 +3,7 @@ package clean
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,7 +75,14 @@ func TestBudgetTooSmallIsRefusedBeforeAnythingChanges(t *testing.T) {
 	l.roll()
 	l.job.MemoryBytes = 64 << 10 // 3000 keys take 24 bytes each, and more
 	l.unchanged(context.Background(), ErrOverBudget)
-	l.job.MemoryBytes = 1 << 20
+	_, err := l.try(t.Context())
+	var enough int64
+	if _, text, found := strings.Cut(err.Error(), "about "); !found {
+		t.Errorf("%v: it does not tell how much would be enough", err)
+	} else if _, err := fmt.Sscanf(text, "%d MiB", &enough); err != nil || enough < 1 || enough > 2 {
+		t.Errorf("%v: %d MiB would be enough", err, enough)
+	}
+	l.job.MemoryBytes = enough << 20
 	stats := l.pass()
 	if stats.RecordsRemoved != 1 || stats.MemoryPeakBytes < 3000*slotBytes || stats.MemoryPeakBytes > 1<<20 {
 		t.Errorf("stats %+v", stats)
