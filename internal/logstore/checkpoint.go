@@ -18,7 +18,8 @@ const (
 	logStartFile      = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
 	firstDirtyFile    = "cleaner-offset-checkpoint"
-	epochFile         = "leader-epoch-checkpoint" // one in each partition's directory
+	horizonFile       = "tombstone-horizon-checkpoint" // ours, not Kafka's
+	epochFile         = "leader-epoch-checkpoint"      // one in each partition's directory
 )
 
 // encodeCheckpoint frames lines as Kafka does: version 0, number of lines, the lines.

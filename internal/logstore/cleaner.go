@@ -165,10 +165,6 @@ type cleanerState struct {
 	due    time.Time // since when a pass is due; zero if none is
 	cancel context.CancelFunc
 
-	// horizon is when the earliest tombstone of the clean section may go; known once a pass was done.
-	horizon      time.Time
-	horizonKnown bool
-
 	quarantine quarantine
 	progress   clean.Progress // of the running pass, or zero
 	began      time.Time      // when it began

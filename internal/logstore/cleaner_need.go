@@ -56,13 +56,17 @@ func overdueBy(v cleanView, s topicconfig.Settings, now time.Time) time.Duration
 	return max(0, now.Sub(v.OldestDirty)-s.MaxLag)
 }
 
-// tombstonesDue is when the log wants a pass for its tombstones. After a start nobody knows of their horizons, so a pass looks
-// for them once a whole retention has passed: by then all of them are due.
-func (s *cleanerState) tombstonesDue(settings topicconfig.Settings) time.Time {
-	if s.horizonKnown {
-		return s.horizon
+// tombstonesDue is when the log wants a pass for its tombstones, zero if never. Where nobody knows of their horizons (the
+// checkpoint is lost, or the files came from elsewhere), a pass looks for them a whole retention after the log was first seen:
+// by then all of them are due.
+func (s *cleanerState) tombstonesDue(seen look) time.Time {
+	switch seen.horizon {
+	case horizonNone:
+		return time.Time{}
+	case horizonUnknown:
+		return s.seen.Add(seen.settings.TombstoneRetention)
 	}
-	return s.seen.Add(settings.TombstoneRetention)
+	return time.UnixMilli(seen.horizon)
 }
 
 // waitingMinutes is how long a log must wait to overtake one that is fully dirty: so the dirtiest go first, and none waits for

@@ -106,7 +106,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 	if err != nil {
 		return stats, err
 	}
-	return stats, log.setFirstDirty(stats.CleanedTo)
+	return stats, log.setCleaned(stats.CleanedTo, stats.NextHorizon)
 }
 
 // finish notes how a pass ended, and frees its worker.
@@ -125,7 +125,6 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	case runSuccess, runNothingToDo:
 		state.quarantine = quarantine{}
 		state.counters.lastSuccess, state.counters.lastError = now, ""
-		state.horizon, state.horizonKnown = stats.NextHorizon, true
 	case runFailed:
 		// The settings the pass ran with: if others came meanwhile, it is tried again at once.
 		state.quarantine = state.quarantine.after(now, seen.config)

@@ -32,6 +32,7 @@ type look struct {
 	config   *config
 	settings topicconfig.Settings
 	view     cleanView // without segments
+	horizon  int64     // Log.mu.horizon
 	closed   bool
 }
 
@@ -50,6 +51,7 @@ func lookAt(l *Log, now time.Time) look {
 	defer list.release()
 	seen.view = viewOf(list.handles, facts, seen.settings, now)
 	seen.view.Segments = nil // not held
+	seen.horizon = facts.horizon
 	return seen
 }
 
@@ -133,7 +135,7 @@ func (c *Cleaner) needLocked(state *cleanerState, seen look, now time.Time) need
 	if state.quarantine.holds(now, seen.config) {
 		return need{}
 	}
-	return needOf(seen.view, seen.settings, state.tombstonesDue(seen.settings), now)
+	return needOf(seen.view, seen.settings, state.tombstonesDue(seen), now)
 }
 
 // startLocked starts a pass. Close joins it: it is started under the lock that Close takes.

@@ -48,9 +48,26 @@ func inBubble(t *testing.T, config topicconfig.Settings, opts CleanerOptions, ru
 		f.log = createLog(t, f.store, config)
 		opts.Logger = quiet()
 		f.cleaner = NewCleaner(f.store, opts)
-		defer f.cleaner.Close()
+		defer func() { f.cleaner.Close() }() // not the one of now: there may be another by then
 		run(t, f)
 	})
+}
+
+// restart closes cleaner and store, in order, and opens them again.
+func (f *cleanerFixture) restart() {
+	f.t.Helper()
+	f.cleaner.Close()
+	if err := f.store.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	var err error
+	if f.store, err = Open(Options{FS: f.fsys, Dir: dataDir, Logger: quiet()}); err != nil {
+		f.t.Fatal(err)
+	}
+	settings := f.log.Settings()
+	f.log = f.store.Log(partition)
+	f.log.Configure(settings, true)
+	f.cleaner = NewCleaner(f.store, CleanerOptions{Logger: quiet()})
 }
 
 // put appends one batch for each key.
@@ -202,6 +219,34 @@ func TestQuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would st
 		wait(2 * time.Minute)
 		if has() {
 			t.Error("the tombstone is there after its retention, though the log is quiet")
+		}
+	})
+}
+
+// Each start used to begin the wait for the retention anew: a broker that starts once a day never came to it.
+func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
+	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
+		f.put("gone")
+		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
+		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		keys, _ := updates(20, 3)
+		f.put(keys...)
+		for range 4 {
+			wait(20 * time.Minute)
+			f.restart()
+		}
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
+			t.Errorf("runs %v since a start after all tombstones went: it knows that there are none", runs)
+		}
+		if records := readKeys(t, f.log, 0); slices.ContainsFunc(records, func(text string) bool { return strings.HasSuffix(text, "=gone") }) {
+			t.Errorf("the tombstone is there after 80 minutes: %v", records)
+		}
+		wait(2 * time.Hour)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
+			t.Errorf("runs %v of a log that wants nothing", runs)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"math"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -51,6 +52,7 @@ type cleanFacts struct {
 	lastStable int64
 	durable    int64 // durableLocked: nothing above is cleaned
 	firstDirty int64
+	horizon    int64
 }
 
 func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
@@ -61,6 +63,7 @@ func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 		lastStable: l.LastStable(),
 		durable:    l.durableLocked(),
 		firstDirty: firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load()),
+		horizon:    l.mu.horizon,
 	}
 }
 
@@ -94,6 +97,25 @@ func (l *Log) resetFirstDirty() {
 	if err := l.setFirstDirty(within); err != nil {
 		l.env.logger.Warn("save the first dirty offset", "partition", l.id, "error", err)
 	}
+}
+
+// What stands for a horizon where there is none to tell.
+const (
+	horizonUnknown = 0             // no pass was done, as far as anybody remembers
+	horizonNone    = math.MaxInt64 // the last pass left no tombstone
+)
+
+// setCleaned records what a pass has reached: the log is clean below firstDirty, and the earliest tombstone there may go at
+// horizon, zero if there is none.
+func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
+	ms := int64(horizonNone)
+	if !horizon.IsZero() {
+		ms = horizon.UnixMilli()
+	}
+	l.mu.Lock()
+	l.mu.horizon = ms
+	l.mu.Unlock()
+	return l.setFirstDirty(firstDirty)
 }
 
 // setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint.

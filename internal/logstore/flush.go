@@ -100,6 +100,7 @@ func (l *Log) saved() saved {
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
 		firstDirty:    l.mu.firstDirty,
+		horizon:       l.mu.horizon,
 	}
 }
 

@@ -64,6 +64,7 @@ type Log struct {
 		recoveryPoint int64
 		checkpointed  int64
 		firstDirty    int64
+		horizon       int64 // when the earliest tombstone below firstDirty may go (ms), horizonNone or horizonUnknown
 	}
 }
 

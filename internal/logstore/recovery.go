@@ -286,6 +286,7 @@ func (r *recovery) install() error {
 	r.producers.expire(r.now)
 	l.mu.producers = r.producers
 	l.mu.firstDirty = r.saved.firstDirty
+	l.mu.horizon = r.saved.horizon
 	// What a scan has read is durable: segment.Recover syncs.
 	l.mu.recoveryPoint = end
 	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), end)

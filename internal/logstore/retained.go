@@ -15,6 +15,7 @@ type saved struct {
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
+	horizon       int64 // horizonUnknown after a Release: then a pass looks again
 }
 
 // retained is the file "retained" of a directory that was put aside by Release: whose it was, and its part of the checkpoints,

@@ -48,7 +48,7 @@ func (s *Store) save() error {
 
 func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	files := map[string]map[PartitionID]int64{
-		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, firstDirtyFile: {},
+		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, horizonFile: {}, firstDirtyFile: {},
 	}
 	for id, of := range all {
 		put := func(file string, offset, unlessAtMost int64) {
@@ -60,9 +60,11 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 		// Of the others, 0 is what a missing line means, and one less to write when a log is made.
 		put(highWatermarkFile, of.highWatermark, 0)
 		put(logStartFile, of.logStart, 0)
+		put(horizonFile, of.horizon, horizonUnknown)
 		put(firstDirtyFile, of.firstDirty, 0)
 	}
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, firstDirtyFile} {
+	// The horizon before the first dirty offset: a clean section with tombstones of which nobody knows would keep them.
+	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile, firstDirtyFile} {
 		content := string(encodeOffsets(files[name]))
 		if s.saving.written[name] == content {
 			continue
@@ -107,6 +109,7 @@ func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
 		load(recoveryPointFile, func(of *saved, offset int64) { of.recoveryPoint = offset }),
 		load(logStartFile, func(of *saved, offset int64) { of.logStart = offset }),
 		load(highWatermarkFile, func(of *saved, offset int64) { of.highWatermark = offset }),
+		load(horizonFile, func(of *saved, ms int64) { of.horizon = ms }),
 		load(firstDirtyFile, func(of *saved, offset int64) { of.firstDirty = offset }),
 	)
 }
