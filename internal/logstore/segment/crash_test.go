@@ -170,3 +170,29 @@ func TestRecoverCutsNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	}
 	wantWhole()
 }
+
+// What Close and Seal leave is whole on disk, whether entries were written by them or, unsynced, by a Sync before.
+func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
+	for _, syncEach := range []bool{true, false} {
+		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
+			mem := vfs.NewMem()
+			s, err := Create(mem, "/", 0, "", Config{IndexIntervalBytes: 1})
+			must(t, err)
+			for i := range int64(9) {
+				must(t, s.Append(batchOf(t, i, 1, 1000+i, 10)))
+				if syncEach {
+					must(t, s.Sync())
+				}
+			}
+			must(t, end(s))
+			for _, extension := range []string{IndexExtension, TimeIndexExtension} {
+				name := "/" + Name(0, extension, "")
+				want, err := mem.ReadFile(name)
+				must(t, err)
+				if got, err := mem.CrashClone().ReadFile(name); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("sync each %t: after a crash %s has %d bytes of %d, %v", syncEach, extension, len(got), len(want), err)
+				}
+			}
+		}
+	}
+}

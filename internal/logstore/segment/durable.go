@@ -54,6 +54,7 @@ func (s *Segment) Broken() error {
 // flushIndexesLocked writes the index entries that are in memory only.
 func (s *Segment) flushIndexesLocked() error {
 	next := *s.view.Load()
+	s.mu.indexed = s.mu.indexed || len(next.offsets.tail)+len(next.times.tail) > 0
 	var failed [2]error
 	next.offsets, failed[0] = s.offsets.flush(next.offsets)
 	next.times, failed[1] = s.times.flush(next.times)
@@ -61,7 +62,8 @@ func (s *Segment) flushIndexesLocked() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again.
+// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again. A
+// segment to which nothing was done since it was opened is in order, and costs no sync.
 func (s *Segment) Seal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,6 +79,9 @@ func (s *Segment) Seal() error {
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
+	}
+	if !s.unfinishedLocked() {
+		return nil
 	}
 	last := *s.view.Load()
 	last.addTime()
@@ -94,8 +99,15 @@ func (s *Segment) finishLocked() error {
 			return s.breakLocked(err)
 		}
 	}
-	s.mu.named, s.mu.written = true, false
+	s.mu.named, s.mu.written, s.mu.indexed = true, false, false
 	return nil
+}
+
+// unfinishedLocked tells whether Open would miss something: data, a name or index entries that are not synced, entries that are
+// in memory only, or the largest timestamp, which the last entry of the time index is to tell.
+func (s *Segment) unfinishedLocked() bool {
+	v := s.view.Load()
+	return s.mu.written || s.mu.indexed || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
 }
 
 // SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made from.
@@ -147,9 +159,7 @@ func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
-	v := s.view.Load()
-	unfinished := s.mu.written || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
-	if s.mu.broken == nil && !s.mu.removed && unfinished {
+	if s.mu.broken == nil && !s.mu.removed {
 		err = s.finishLocked()
 	}
 	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file)); err != nil {

@@ -60,7 +60,8 @@ type Segment struct {
 		sync.Mutex
 		suffix  string
 		named   bool // the directory was synced since the files were made
-		written bool // something was written that was not synced
+		written bool // something was written, or the time set, that was not synced
+		indexed bool // an index file was changed and not synced; Sync leaves it so
 		sealed  bool
 		removed bool
 		broken  error // not nil: the files are not what the view says

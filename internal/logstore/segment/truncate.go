@@ -34,7 +34,7 @@ func (s *Segment) cutLocked(before *view, position, offset int64) error {
 		return err
 	}
 	s.view.Store(&after)
-	s.mu.written = true
+	s.mu.written, s.mu.indexed = true, true
 	if err := s.offsets.trim(after.offsets); err != nil {
 		return err
 	}
