@@ -1,13 +1,16 @@
 package logstore
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -119,4 +122,52 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 		t.Errorf("a clean start writes:\n%s", got)
 	}
 	_ = reopened
+}
+
+// The marker of a clean stop promises that the index files are whole on disk: also those of a segment that a fetch still sends.
+func TestTheMarkerHoldsThoughASliceIsHeld(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(func(c *topicconfig.Settings) { c.SegmentBytes = 1 << 20 }))
+	for i := range 200 {
+		at := epoch0.Add(time.Duration(i) * time.Second)
+		appendBatch(t, log, sent{keys: []string{"k"}, value: "a value of some thirty bytes", timestamp: at}.bytes(t))
+	}
+	slice, err := log.Read(0, 200, 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crashed := mem.CrashClone()
+	slice.Release()
+	if _, err := crashed.Stat(filepath.Join(dataDir, cleanShutdownFile)); err != nil {
+		t.Error(err)
+	}
+	for _, extension := range []string{segment.IndexExtension, segment.TimeIndexExtension} {
+		name := filepath.Join(log.dir, segment.Name(0, extension, ""))
+		want, err := mem.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := crashed.ReadFile(name); err != nil || len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%s has %d bytes when the marker is written, %d in the end; %v", extension, len(got), len(want), err)
+		}
+	}
+}
+
+func TestNoMarkerWhenAnIndexCannotBeWritten(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	store := openStore(t, fault)
+	fill(t, createLog(t, store, settings(nil)), 5)
+	store.tick(epoch0, false)
+	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.timeindex", Err: syscall.ENOSPC})
+	if err := store.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("close: %v", err)
+	}
+	fault.Clear()
+	if _, err := fault.Stat(filepath.Join(dataDir, cleanShutdownFile)); err == nil {
+		t.Error("the stop is called a clean one")
+	}
 }

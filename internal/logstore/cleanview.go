@@ -50,30 +50,36 @@ func (l *Log) cleanView(now time.Time) cleanView {
 type cleanFacts struct {
 	logStart   int64
 	lastStable int64
-	durable    int64 // durableLocked: nothing above is cleaned
+	durable    int64 // Log.durable: nothing above is cleaned
 	firstDirty int64
 	horizon    int64
 }
 
+// cleanFacts takes the list, which the caller releases, and the facts. It needs no lock, for a scrape of the metrics must not wait
+// for an append that waits for the disk.
+//
+// The list comes first. A roll lowers durable before it publishes the list in which the rolled segment may be looked at, so the
+// durable that is read here does not count a segment of this list as sealed that is not. What changes behind that moment makes the
+// view older, not wrong; replaceSegments checks all of it again under the lock.
 func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.acquire(), cleanFacts{
-		logStart:   l.logStart.Load(),
+	list := l.acquire()
+	logStart := l.logStart.Load()
+	return list, cleanFacts{
+		logStart:   logStart,
 		lastStable: l.LastStable(),
-		durable:    l.durableLocked(),
-		firstDirty: firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load()),
-		horizon:    l.mu.horizon,
+		durable:    l.durable.Load(),
+		firstDirty: firstDirtyWithin(l.firstDirty.Load(), logStart, l.logEnd.Load()),
+		horizon:    l.horizon.Load(),
 	}
 }
 
-// durableLocked returns the end of what may be cleaned: segments that are sealed and lie below the recovery point on disk. See the
-// invariants in doc.go.
-func (l *Log) durableLocked() int64 {
+// settleDurableLocked follows a change of unsealed or checkpointed.
+func (l *Log) settleDurableLocked() {
+	durable := l.mu.checkpointed
 	if len(l.mu.unsealed) > 0 {
-		return min(l.mu.checkpointed, l.mu.unsealed[0].segment.Base())
+		durable = min(durable, l.mu.unsealed[0].segment.Base())
 	}
-	return l.mu.checkpointed
+	l.durable.Store(durable)
 }
 
 // firstDirtyWithin returns the first dirty offset, or the log start if it lies outside the log (reference I3).
@@ -86,10 +92,8 @@ func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
 
 // resetFirstDirty makes the reset of firstDirtyWithin lasting, at once, also when the log is not cleaned then.
 func (l *Log) resetFirstDirty() {
-	l.mu.Lock()
-	within := firstDirtyWithin(l.mu.firstDirty, l.logStart.Load(), l.logEnd.Load())
-	was := l.mu.firstDirty
-	l.mu.Unlock()
+	was := l.firstDirty.Load()
+	within := firstDirtyWithin(was, l.logStart.Load(), l.logEnd.Load())
 	if within == was {
 		return
 	}
@@ -112,17 +116,13 @@ func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
 	if !horizon.IsZero() {
 		ms = horizon.UnixMilli()
 	}
-	l.mu.Lock()
-	l.mu.horizon = ms
-	l.mu.Unlock()
+	l.horizon.Store(ms)
 	return l.setFirstDirty(firstDirty)
 }
 
 // setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint.
 func (l *Log) setFirstDirty(offset int64) error {
-	l.mu.Lock()
-	l.mu.firstDirty = offset
-	l.mu.Unlock()
+	l.firstDirty.Store(offset)
 	return l.env.saveFirstDirty()
 }
 

@@ -55,6 +55,7 @@ func (l *Log) flushMaintained() error {
 	defer l.mu.Unlock()
 	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
 	l.mu.recoveryPoint = end
+	l.settleDurableLocked()
 	return nil
 }
 
@@ -89,6 +90,7 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.checkpointed = recoveryPoint
+	l.settleDurableLocked()
 }
 
 // saved returns what the checkpoint files are to hold of the log.
@@ -99,13 +101,16 @@ func (l *Log) saved() saved {
 		logStart:      l.logStart.Load(),
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
-		firstDirty:    l.mu.firstDirty,
-		horizon:       l.mu.horizon,
+		firstDirty:    l.firstDirty.Load(),
+		horizon:       l.horizon.Load(),
 	}
 }
 
-// close ends the log: what was appended is durable, the producer state at the end is written, and the files are closed once
-// the last Slice is released. The error says why the log cannot be opened without a scan.
+// close ends the log: what was appended is durable, the indexes and the producer state at the end are written, and the files are
+// closed once the last Slice is released. The error says why the log cannot be opened without a scan.
+//
+// The active segment is sealed here and not left to the last reader: that may come after the marker of a clean stop, or never,
+// and the marker promises that the index files are whole.
 func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -120,6 +125,9 @@ func (l *Log) close() error {
 		err = l.flushMaintained()
 	}
 	if err == nil {
+		err = l.sealActive()
+	}
+	if err == nil {
 		name := filepath.Join(l.dir, segment.Name(l.logEnd.Load(), snapshotSuffix, ""))
 		err = vfs.WriteFileAtomic(l.env.fs, name, state)
 	}
@@ -130,6 +138,13 @@ func (l *Log) close() error {
 		old.release()
 	}
 	return err
+}
+
+func (l *Log) sealActive() error {
+	if list := l.list.Load(); list != nil { // nobody replaces it: Log.maintain is held, and appends have ended
+		return list.active().Seal()
+	}
+	return nil
 }
 
 // pruneSnapshots removes producer snapshots but the newest. The state at an offset does not depend on segments, so cleaning

@@ -45,6 +45,15 @@ type Log struct {
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
 	logEnd atomic.Int64
 	epochs atomic.Pointer[epochCache]
+	// fault is why the log stopped, nil while it is well. It is set once.
+	fault atomic.Pointer[error]
+	// firstDirty is where the cleaner begins to look for what may go: below it the log was cleaned.
+	firstDirty atomic.Int64
+	// horizon is when the earliest tombstone below firstDirty may go (ms), horizonNone or horizonUnknown.
+	horizon atomic.Int64
+	// durable is the end of what may be cleaned: min(mu.checkpointed, base of mu.unsealed[0]), see the invariants in doc.go. It is
+	// stored under Log.mu, and before a list that the change concerns.
+	durable atomic.Int64
 	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
 	quarantined atomic.Bool
 
@@ -63,8 +72,6 @@ type Log struct {
 		// recoveryPoint <= the end of what is synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64
-		firstDirty    int64
-		horizon       int64 // when the earliest tombstone below firstDirty may go (ms), horizonNone or horizonUnknown
 	}
 }
 
@@ -235,19 +242,20 @@ func (l *Log) failLocked(cause error) {
 	if l.mu.stopped != nil {
 		return
 	}
-	l.mu.stopped = fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
+	stopped := fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
+	l.mu.stopped = stopped
+	l.fault.Store(&stopped)
 	l.env.logger.Error("log stopped", "partition", l.id, "error", cause)
-	l.env.failed(l.id, l.mu.stopped)
+	l.env.failed(l.id, stopped)
 }
 
-// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well.
+// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well; that it is closed is no fault. It
+// takes no lock: who asks is a report, and must not wait for an append that waits for the disk.
 func (l *Log) Fault() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(l.mu.stopped, ErrStorage) {
-		return l.mu.stopped
+	if fault := l.fault.Load(); fault != nil {
+		return *fault
 	}
-	return nil // closed is no fault
+	return nil
 }
 
 func (l *Log) fail(cause error) {

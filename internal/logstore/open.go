@@ -58,6 +58,7 @@ func newStore(opts Options) *Store {
 	s.saving.written = map[string]string{}
 	s.mu.logs = map[PartitionID]*Log{}
 	s.mu.offline = map[PartitionID]offline{}
+	s.mu.settled = map[PartitionID]bool{}
 	return s
 }
 
@@ -139,7 +140,7 @@ func (s *Store) openLogs(ids []PartitionID, checkpoints map[PartitionID]saved, c
 
 func (s *Store) openLog(id PartitionID, known saved, clean bool) {
 	began := time.Now()
-	log, err := s.recover(id, known, clean)
+	log, known, err := s.recover(id, known, clean)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -152,32 +153,38 @@ func (s *Store) openLog(id PartitionID, known saved, clean bool) {
 		"took", time.Since(began))
 }
 
-// recover opens the log of a partition's directory.
-func (s *Store) recover(id PartitionID, known saved, clean bool) (*Log, error) {
+// recover opens the log of a partition's directory. It returns what is known of the log too, also when it fails.
+func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Log, known saved, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
+	known = checkpointed
 	topic, err := readTopicID(s.opts.FS, dir)
 	if err != nil {
-		return nil, err
+		return nil, known, err
 	}
 	retain, err := readPolicy(s.opts.FS, dir)
 	if err != nil {
-		return nil, err
+		return nil, known, err
 	}
 	aside, wasAside, err := readRetained(s.opts.FS, dir)
 	if err != nil {
-		return nil, err
+		return nil, known, err
 	}
 	if wasAside {
 		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and they still do.
 		known = known.merge(aside.saved)
 		clean = clean && aside.clean
+	}
+	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
+	r := recovery{log: log, saved: known, clean: clean, now: time.Now()}
+	if err := r.run(); err != nil {
+		return nil, known, err
+	}
+	if wasAside {
 		s.mu.Lock()
-		s.mu.settled = append(s.mu.settled, filepath.Join(dir, retainedFile))
+		s.mu.settled[id] = true
 		s.mu.Unlock()
 	}
-	log := newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, saved: known, clean: clean, now: time.Now()}
-	return log, r.run()
+	return log, known, nil
 }
 
 func (s *Store) environment() environment {

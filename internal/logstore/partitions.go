@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +70,11 @@ func (s *Store) makeOrTakeUp(id PartitionID, topic TopicID, retain bool) (*Log, 
 	if err != nil {
 		return nil, err
 	}
+	if _, err := s.opts.FS.Stat(dir); err == nil {
+		// An earlier Create failed when the directory was there already: it is what was chosen then. A retained one cannot take
+		// its place, and must not be changed.
+		aside = ""
+	}
 	from := dir
 	if aside != "" {
 		from = filepath.Join(s.opts.Dir, aside)
@@ -93,7 +97,8 @@ func (s *Store) makeOrTakeUp(id PartitionID, topic TopicID, retain bool) (*Log, 
 		return nil, err
 	}
 	// A retained log says itself whether it was closed in order.
-	return s.recover(id, saved{recoveryPoint: unknownOffset}, true)
+	log, _, err := s.recover(id, saved{recoveryPoint: unknownOffset}, true)
+	return log, err
 }
 
 // newestRetained returns the directory that Release put aside last for a partition, "" if there is none.
@@ -162,7 +167,7 @@ func (s *Store) putAside(aside retained, retain bool) error {
 	dir := filepath.Join(s.opts.Dir, aside.id.String())
 	name := asideName(aside.id, newID(), deleteSuffix)
 	if retain {
-		s.keepRetainedFile(dir)
+		s.forgetSettled(aside.id) // the file is written anew, and stays
 		if err := aside.write(s.opts.FS, dir); err != nil {
 			return err
 		}
@@ -178,16 +183,11 @@ func (s *Store) putAside(aside retained, retain bool) error {
 	defer s.mu.Unlock()
 	delete(s.mu.logs, aside.id)
 	delete(s.mu.offline, aside.id)
+	delete(s.mu.settled, aside.id)
 	if !retain {
 		s.mu.doomed = append(s.mu.doomed, name)
 	}
 	return nil
-}
-
-func (s *Store) keepRetainedFile(dir string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.settled = slices.DeleteFunc(s.mu.settled, func(name string) bool { return name == filepath.Join(dir, retainedFile) })
 }
 
 // retainedName names a directory after its topic id; with a random id if that is unreadable (the log may be offline for it), or

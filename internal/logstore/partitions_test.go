@@ -355,3 +355,82 @@ func TestASecondStoreIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Checkpoints that are written while a log is being taken up do not list it yet: its own file must stay until some do.
+func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
+	mem := vfs.NewMem()
+	store, log := swapLog(t, mem)
+	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.makeOrTakeUp(partition, topicOne, true); err != nil { // the first half of Create
+		t.Fatal(err)
+	}
+	if err := store.save(); err != nil {
+		t.Fatal(err)
+	}
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if log.HighWatermark() != 50 || log.saved().firstDirty != 20 {
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.saved().firstDirty)
+	}
+}
+
+// What is known of a log that was taken up outlives that it cannot be opened at the next start.
+func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
+	mem := vfs.NewMem()
+	store, log := swapLog(t, mem)
+	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.makeOrTakeUp(partition, topicOne, true); err != nil {
+		t.Fatal(err)
+	}
+	mem = mem.CrashClone()
+	fault := vfs.NewFault(mem)
+	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log"})
+	offline := openStore(t, fault)
+	if offline.Offline()[partition] == nil {
+		t.Fatal("the log is not offline")
+	}
+	if err := offline.save(); err != nil {
+		t.Fatal(err)
+	}
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if log.HighWatermark() != 50 || log.saved().firstDirty != 20 {
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.saved().firstDirty)
+	}
+}
+
+// A Create that failed behind its commit point is repeated with the same directory, and leaves older ones alone.
+func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	store := openStore(t, fault)
+	for _, n := range []int{3, 5} {
+		fill(t, createLog(t, store, settings(nil)), n)
+		if n == 3 { // put aside by hand: a second Release under the same topic id would take it up first
+			if err := store.Release(partition, true); err != nil {
+				t.Fatal(err)
+			}
+			old := filepath.Join(dataDir, asideName(partition, topicOne, retainedSuffix))
+			if err := mem.Rename(old, filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))+".hidden"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := store.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	hidden := filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))
+	if err := mem.Rename(hidden+".hidden", hidden); err != nil {
+		t.Fatal(err)
+	}
+	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log", Times: 1})
+	if _, err := store.Create(partition, topicOne, settings(nil), true); !errors.Is(err, ErrStorage) {
+		t.Fatalf("create: %v", err)
+	}
+	log := createLog(t, store, settings(nil))
+	if got := readKeys(t, log, 0); len(got) != 5 {
+		t.Errorf("read %v", got)
+	}
+}

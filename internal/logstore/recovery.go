@@ -23,6 +23,7 @@ type recovery struct {
 	now   time.Time
 
 	handles   []*handle
+	known     int64 // producers held the state as of this offset before the scan: what lies below is in it already
 	producers producers
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
@@ -123,15 +124,19 @@ func (r *recovery) end() int64 {
 
 // replay makes producer state (and epochs, if they are not known) as of the end of the open segments: from the newest snapshot
 // that is not above it, and the batches behind that.
+//
+// A snapshot between there and the log start counts too. The log does not end below its start (settleEnd), so such a snapshot
+// tells of the log as it will be, whatever the scan finds; and when all segments are gone it is all that is known of producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
 		limit = toScan[0]
 	}
-	from, err := r.loadSnapshot(limit)
+	from, err := r.loadSnapshot(max(limit, r.saved.logStart))
 	if err != nil {
 		return err
 	}
+	r.known = from
 	for i, h := range r.handles {
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
 		// What is older than the expiry of producers says nothing that still counts.
@@ -230,7 +235,9 @@ func (r *recovery) scan(bases []int64) error {
 
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
-	r.producers.update(b, r.now)
+	if b.BaseOffset() >= r.known {
+		r.producers.update(b, r.now)
+	}
 	return nil
 }
 
@@ -252,12 +259,13 @@ func (r *recovery) settleEnd() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
 	}
-	old := r.handles
+	var failed []error
+	for _, h := range r.handles {
+		failed = append(failed, h.Remove(), h.Close())
+	}
 	r.handles = nil
-	for _, h := range old {
-		if err := errors.Join(h.Remove(), h.Close()); err != nil {
-			return err
-		}
+	if err := errors.Join(failed...); err != nil {
+		return err
 	}
 	active, err := r.log.newSegment(r.saved.logStart)
 	if err != nil {
@@ -272,6 +280,11 @@ func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
 	start := max(r.saved.logStart, r.handles[0].Base())
+	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
+		// Not ours to mend, and not to be passed over in silence: what was synced is not there.
+		l.env.logger.Warn("log ends below what was synced: the disk lost data", "partition", l.id, "end", end,
+			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
+	}
 	epochs := r.epochs.truncateEnd(end).truncateFront(start)
 	l.epochs.Store(&epochs)
 	if len(epochs) > 0 && !slices.Equal(epochs, r.onDisk) {
@@ -285,11 +298,12 @@ func (r *recovery) install() error {
 	l.mu.leaderEpoch = epochs.latest()
 	r.producers.expire(r.now)
 	l.mu.producers = r.producers
-	l.mu.firstDirty = r.saved.firstDirty
-	l.mu.horizon = r.saved.horizon
+	l.firstDirty.Store(r.saved.firstDirty)
+	l.horizon.Store(r.saved.horizon)
 	// What a scan has read is durable: segment.Recover syncs.
 	l.mu.recoveryPoint = end
 	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), end)
+	l.settleDurableLocked()
 	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = r.now
 		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < r.now.UnixMilli() {

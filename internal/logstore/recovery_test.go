@@ -3,8 +3,10 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -239,5 +241,85 @@ func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 	log = openStore(t, mem.CrashClone()).Log(partition)
 	if log.TopicID() != topicTwo || log.Retain() {
 		t.Errorf("after a crash: topic %v, retain %t", log.TopicID(), log.Retain())
+	}
+}
+
+// All segments below the log start are gone, the one that begins there was never synced: what is known of producers is in the
+// snapshot of that offset, and nowhere else.
+func TestProducersOutliveTheLastSegment(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  int64 // where the segments that are left end
+	}{{"none is left", 0}, {"some below the log start are left", 20}} {
+		t.Run(test.name, func(t *testing.T) {
+			mem := stopped(t, true)
+			if err := mem.Remove(filepath.Join(dataDir, cleanShutdownFile)); err != nil {
+				t.Fatal(err)
+			}
+			for _, base := range []int64{0, 10, 20, 30, 40, 50} {
+				if base < test.end {
+					continue
+				}
+				if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), base, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last := producerBatch{firstSequence: 9, lastSequence: 9, lastOffset: 59}
+			known := producers{7: {lastSeen: time.Now().UnixMilli(), batches: []producerBatch{last}}}
+			checkpoint := encodeOffsets(map[PartitionID]int64{partition: 60})
+			damage(t, mem, "00000000000000000060.snapshot", func([]byte) []byte { return known.encode() })
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+				t.Fatal(err)
+			}
+			log := createLog(t, openStore(t, mem), settings(nil))
+			if log.LogStart() != 60 || log.LogEnd() != 60 {
+				t.Fatalf("%+v", log.Stats())
+			}
+			again := sent{producer: 7, sequence: 9, keys: []string{"k59"}}
+			if appended := appendBatch(t, log, again.bytes(t)); !appended.Duplicate || appended.BaseOffset != 59 {
+				t.Errorf("the producer's last batch again: %+v", appended)
+			}
+			if _, err := log.Append(sent{producer: 7, sequence: 20, keys: []string{"gap"}}.bytes(t), epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
+				t.Errorf("a gap: %v", err)
+			}
+		})
+	}
+}
+
+func TestAFailureWhileTheLogIsEmptiedLeavesNoFileOpen(t *testing.T) {
+	mem := stopped(t, false)
+	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	fault := vfs.NewFault(mem)
+	fault.Inject(vfs.Rule{Op: vfs.OpRemove, Name: "*.log"})
+	files := &openFiles{FS: fault}
+	store := openStore(t, files)
+	if err := store.Offline()[partition]; !errors.Is(err, ErrStorage) {
+		t.Errorf("offline: %v", err)
+	}
+	if n := files.open.Load(); n != 0 {
+		t.Errorf("%d files are still open", n)
+	}
+}
+
+// A disk that lost what it said was synced cannot be mended here, but somebody has to hear of it.
+func TestALogThatLostSyncedDataSaysSo(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		mem := stopped(t, clean)
+		damage(t, mem, "00000000000000000050.log", func(b []byte) []byte { return b[:0] })
+		damage(t, mem, "00000000000000000050.index", gone)
+		var out strings.Builder
+		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: slog.New(slog.NewTextHandler(&out, nil)), FlushInterval: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if log := store.Log(partition); log.LogEnd() != 50 || !strings.Contains(out.String(), "the disk lost data") {
+			t.Errorf("clean %t: the log ends at %d, and tells\n%s", clean, log.LogEnd(), out.String())
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

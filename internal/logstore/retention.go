@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -54,12 +56,12 @@ func (h *handle) newest() int64 {
 
 // applyRetention deletes what retention takes, and moves the log start there. An active segment that is expired is rolled first.
 func (l *Log) applyRetention(now time.Time) error {
-	settings := l.Settings()
-	if err := l.rollExpired(settings, now); err != nil {
+	if err := l.rollExpired(l.Settings(), now); err != nil {
 		return err
 	}
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
+	settings := l.Settings() // only now: Configure holds Log.maintain, so what it returned for is not deleted by older settings
 	l.mu.Lock()
 	handles := l.currentLocked()
 	sealed := len(handles) - 1 - len(l.mu.unsealed)
@@ -80,7 +82,7 @@ func (l *Log) applyRetention(now time.Time) error {
 	if count == 0 {
 		return nil
 	}
-	return l.deleteFront(handles[:count], handles[count].Base())
+	return l.deleteFront(handles, count)
 }
 
 // rollExpired rolls an active segment that retention by time would take, so that it can.
@@ -98,18 +100,28 @@ func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
 	return l.rollLocked()
 }
 
-// deleteFront takes segments off the front. Log.maintain is held.
-func (l *Log) deleteFront(front []*handle, logStart int64) error {
-	for _, h := range front {
-		// Renamed before they leave the list: a reader may keep the files for long, and a restart shall not find them again.
-		if err := h.Rename(deletedSuffix); err != nil {
-			l.env.logger.Warn("mark a segment as deleted", "partition", l.id, "base", h.Base(), "error", err)
+// deleteFront takes the first count segments off the front. Log.maintain is held, so all but the end of the list stays as it is.
+//
+// They are renamed before they leave the list: a reader may keep the files for long, and a restart shall not find them again. A
+// segment that cannot be renamed stays, with all behind it, and the next round tries again: were it dropped, its last reader would
+// remove files by names that a log made meanwhile in the same directory may have.
+func (l *Log) deleteFront(handles []*handle, count int) error {
+	var failed error
+	for i, h := range handles[:count] {
+		if failed = h.Rename(deletedSuffix); failed != nil {
+			count, failed = i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), failed)
+			break
 		}
+	}
+	if count == 0 {
+		return failed
+	}
+	for _, h := range handles[:count] {
 		h.doomed.Store(true)
 	}
-	old, err := l.dropFront(len(front), logStart)
+	old, err := l.dropFront(count, handles[count].Base())
 	old.release()
-	return err
+	return errors.Join(failed, err)
 }
 
 func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error) {

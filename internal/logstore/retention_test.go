@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -155,5 +156,26 @@ func TestAnAppendRollsByTimestamps(t *testing.T) {
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 3}) {
 		t.Errorf("segments %v", got)
+	}
+}
+
+// A segment that cannot be marked stays, and goes once the disk is well: nothing behind it goes before.
+func TestASegmentThatCannotBeMarkedAsDeletedStays(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	_, log := swapLog(t, fault)
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = 0 }), true)
+	later := epoch0.Add(time.Hour)
+	fault.Inject(vfs.Rule{Op: vfs.OpRename, Name: "00000000000000000010.timeindex"})
+	for range 2 {
+		if err := log.applyRetention(later); log.LogStart() == 10 != errors.Is(err, ErrStorage) {
+			t.Errorf("log start %d, %v", log.LogStart(), err)
+		}
+	}
+	if got := readKeys(t, log, 10); log.LogStart() != 10 || !slices.Equal(got, expectKeys(10, 50)) {
+		t.Errorf("log start %d, read %v", log.LogStart(), got)
+	}
+	fault.Clear()
+	if err := log.applyRetention(later); err != nil || log.LogStart() < 40 {
+		t.Errorf("with the disk well: log start %d, %v", log.LogStart(), err)
 	}
 }

@@ -18,8 +18,6 @@ func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	settled := s.mu.settled
-	s.mu.settled = nil
 	all := make(map[PartitionID]saved, len(s.mu.logs)+len(s.mu.offline))
 	for id, o := range s.mu.offline {
 		all[id] = o.saved
@@ -30,20 +28,40 @@ func (s *Store) save() error {
 		all[log.id] = log.saved()
 	}
 	if err := s.writeCheckpoints(all); err != nil {
-		s.mu.Lock()
-		s.mu.settled = append(settled, s.mu.settled...)
-		s.mu.Unlock()
 		return err
 	}
 	for _, log := range logs {
 		log.noteCheckpointed(all[log.id].recoveryPoint)
 	}
-	for _, name := range settled {
+	return s.removeSettled(all)
+}
+
+// removeSettled removes the files "retained" of the logs that the checkpoints on disk list. A log that is just being taken up is
+// settled before it is among the store's logs, so before any checkpoint tells of it: its file stays for the next round. Store.saving
+// is held.
+func (s *Store) removeSettled(listed map[PartitionID]saved) error {
+	s.mu.Lock()
+	var ids []PartitionID
+	for id := range s.mu.settled {
+		if _, ok := listed[id]; ok {
+			ids = append(ids, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range ids {
+		name := filepath.Join(s.opts.Dir, id.String(), retainedFile)
 		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a file that the checkpoints replace: %w", err)
 		}
+		s.forgetSettled(id)
 	}
 	return nil
+}
+
+func (s *Store) forgetSettled(id PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.settled, id)
 }
 
 func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {

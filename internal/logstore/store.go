@@ -57,7 +57,8 @@ type Store struct {
 		offline  map[PartitionID]offline // directories whose log could not be opened
 		failures []failure               // for Options.Failed
 		doomed   []string                // directories to be deleted
-		settled  []string                // "retained" files to be removed once the checkpoints are written
+		// settled are logs that were taken up again, or half put aside: their file "retained" goes once the checkpoints list them.
+		settled map[PartitionID]bool
 	}
 
 	wake chan struct{} // something is in failures or doomed; buffered 1

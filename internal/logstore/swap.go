@@ -26,10 +26,11 @@ func (l *Log) replaceSegments(sources, cleaned []*segment.Segment) error {
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err), l.withdrawSwap(cleaned))
 	}
 	if err := l.finishSwap(sources, cleaned); err != nil {
-		// Behind the commit point the directory is ahead of the list, and only a restart brings them together.
+		// Behind the commit point the directory is ahead of the list, and only a restart brings them together. Until then readers
+		// go on with the sources, whose files are open whatever they are called now.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		l.fail(err)
-		return fmt.Errorf("%w: %w", ErrStorage, err)
+		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), closeSegments(cleaned))
 	}
 	l.publishSwap(sources, cleaned)
 	return nil
@@ -49,7 +50,7 @@ func (l *Log) checkSwap(sources, cleaned []*segment.Segment) error {
 		return errSegmentsChanged
 	}
 	end := handles[at+len(sources)].Base()
-	if durable := l.durableLocked(); end > durable {
+	if durable := l.durable.Load(); end > durable {
 		return fmt.Errorf("replace segments: they end at %d, and only what lies below %d is sealed and checkpointed", end, durable)
 	}
 	if len(cleaned) == 0 || cleaned[0].Base() != sources[0].Base() {
@@ -194,7 +195,15 @@ func (l *Log) withdrawSwap(cleaned []*segment.Segment) error {
 func discard(cleaned []*segment.Segment) error {
 	var err error
 	for _, s := range cleaned {
-		err = errors.Join(err, s.Remove(), s.Close())
+		err = errors.Join(err, s.Remove())
+	}
+	return errors.Join(err, closeSegments(cleaned))
+}
+
+func closeSegments(segments []*segment.Segment) error {
+	var err error
+	for _, s := range segments {
+		err = errors.Join(err, s.Close())
 	}
 	return err
 }

@@ -159,7 +159,7 @@ func TestReplaceFailsWhenRetentionTookASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.maintain.Lock()
-	err = log.deleteFront(log.list.Load().handles[:1], 10)
+	err = log.deleteFront(log.list.Load().handles, 1)
 	log.maintain.Unlock()
 	if err != nil {
 		t.Fatal(err)

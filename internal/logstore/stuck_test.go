@@ -1,0 +1,173 @@
+package logstore
+
+import (
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// stuckDisk is a disk on which one kind of operation takes as long as a test wants.
+type stuckDisk struct {
+	vfs.FS
+	now atomic.Pointer[stuck]
+}
+
+// stuck says which operations do not end before free is closed.
+type stuck struct {
+	op      vfs.Op
+	name    string // pattern of the file's base name
+	once    sync.Once
+	reached chan struct{} // closed when there is one
+	free    chan struct{}
+}
+
+func (d *stuckDisk) hold(op vfs.Op, name string) *stuck {
+	s := &stuck{op: op, name: name, reached: make(chan struct{}), free: make(chan struct{})}
+	d.now.Store(s)
+	return s
+}
+
+func (d *stuckDisk) pass(op vfs.Op, name string) {
+	s := d.now.Load()
+	if s == nil || s.op != op {
+		return
+	}
+	if matched, err := path.Match(s.name, filepath.Base(name)); err == nil && matched {
+		s.once.Do(func() { close(s.reached) })
+		<-s.free
+	}
+}
+
+func (d *stuckDisk) Create(name string) (vfs.File, error) {
+	d.pass(vfs.OpCreate, name)
+	file, err := d.FS.Create(name)
+	return d.wrap(file, err)
+}
+
+func (d *stuckDisk) OpenReadWrite(name string) (vfs.File, error) {
+	file, err := d.FS.OpenReadWrite(name)
+	return d.wrap(file, err)
+}
+
+func (d *stuckDisk) wrap(file vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &stuckFile{file, d}, nil
+}
+
+func (d *stuckDisk) Rename(oldName, newName string) error {
+	d.pass(vfs.OpRename, oldName)
+	return d.FS.Rename(oldName, newName)
+}
+
+func (d *stuckDisk) SyncDir(name string) error {
+	d.pass(vfs.OpSyncDir, name)
+	return d.FS.SyncDir(name)
+}
+
+type stuckFile struct {
+	vfs.File
+	disk *stuckDisk
+}
+
+func (f *stuckFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.disk.pass(vfs.OpWrite, f.Name())
+	return f.File.WriteAt(p, offset)
+}
+
+func (f *stuckFile) Sync() error {
+	f.disk.pass(vfs.OpSync, f.Name())
+	return f.File.Sync()
+}
+
+// Whatever waits for the disk, and whatever lock it holds meanwhile: reads, lookups, reports, the cleaner's look at what is due and
+// a scrape of the metrics go on. Should one of them wait, this test does not end.
+func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		op   vfs.Op
+		file string
+		do   func(*testing.T, *Store, *Log)
+	}{
+		{"an append's write", vfs.OpWrite, "*.log", func(t *testing.T, _ *Store, l *Log) { fill(t, l, 1) }},
+		{"a roll's new file", vfs.OpCreate, "*.timeindex", func(t *testing.T, _ *Store, l *Log) { fill(t, l, 20) }},
+		{"a flush's sync", vfs.OpSync, "*.log", func(t *testing.T, s *Store, l *Log) {
+			fill(t, l, 1)
+			s.tick(epoch0, false)
+		}},
+		{"a seal's sync", vfs.OpSync, "*.index", func(t *testing.T, s *Store, l *Log) {
+			fill(t, l, 20)
+			s.tick(epoch0, false)
+		}},
+		{"a checkpoint's sync", vfs.OpSync, recoveryPointFile + vfs.TemporarySuffix, func(t *testing.T, s *Store, l *Log) {
+			fill(t, l, 1)
+			s.tick(epoch0, false)
+		}},
+		{"a leader epoch's sync", vfs.OpSync, epochFile + vfs.TemporarySuffix, func(t *testing.T, _ *Store, l *Log) {
+			if err := l.Lead(9); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"retention's rename", vfs.OpRename, "*.log", func(t *testing.T, _ *Store, l *Log) {
+			l.Configure(settings(func(c *topicconfig.Settings) { c.Compact, c.RetentionBytes = true, 2500 }), true)
+			if err := l.applyRetention(epoch0); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"a swap's first rename", vfs.OpRename, "*.cleaned", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+		{"a swap's last rename", vfs.OpRename, "*.swap", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+		{"a swap's commit", vfs.OpSyncDir, "*", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			disk := &stuckDisk{FS: vfs.NewMem()}
+			store, log := swapLog(t, disk)
+			log.Configure(settings(func(c *topicconfig.Settings) { c.Compact = true }), true)
+			at := disk.hold(test.op, test.file)
+			var slow sync.WaitGroup
+			slow.Go(func() { test.do(t, store, log) })
+			<-at.reached
+			readEverything(t, store, log)
+			close(at.free)
+			slow.Wait()
+			disk.now.Store(nil)
+			readEverything(t, store, log)
+		})
+	}
+}
+
+func readEverything(t *testing.T, store *Store, log *Log) {
+	t.Helper()
+	for _, offset := range []int64{log.LogStart(), 45} {
+		slice, err := log.Read(offset, log.HighWatermark(), 300, true)
+		if err != nil || len(batchesOf(t, slice)) == 0 {
+			t.Fatalf("read at %d: %v", offset, err)
+		}
+		slice.Release()
+	}
+	if _, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), 50); !ok || err != nil {
+		t.Errorf("no offset for a timestamp: %v", err)
+	}
+	if _, ok, err := log.MaxTimestamp(); !ok || err != nil {
+		t.Errorf("no largest timestamp: %v", err)
+	}
+	if stats := log.Stats(); stats.LogEnd < 50 || log.Fault() != nil || log.EpochAt(40) > 9 {
+		t.Errorf("%+v, fault %v", stats, log.Fault())
+	}
+	if seen := lookAt(log, time.Now()); seen.closed {
+		t.Error("the cleaner sees a closed log")
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(store.Collector())
+	if families, err := registry.Gather(); err != nil || len(families) < 10 {
+		t.Errorf("%d metrics, %v", len(families), err)
+	}
+}
