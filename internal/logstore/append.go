@@ -33,22 +33,43 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, len(b), config.settings.SegmentBytes)
 	}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		return Appended{}, l.mu.stopped
-	}
-	duplicate, err := l.mu.producers.check(b)
-	if err != nil {
+	duplicate, err := l.place(b, config, now)
+	switch {
+	case err != nil:
 		return Appended{}, err
-	}
-	if duplicate != nil {
+	case duplicate != nil:
 		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset, duplicate.timestamp, true), nil
 	}
-	if err := l.writeLocked(b, config, now); err != nil {
-		return Appended{}, err
-	}
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
+}
+
+// place appends a valid batch, or finds the duplicate of it that is in the log. It logs the beginning and the end of a time in
+// which the disk takes no appends: the client sees each failure, and whoever has to make space shall see that there is one.
+func (l *Log) place(b record.Batch, config *config, now time.Time) (duplicate *producerBatch, err error) {
+	l.mu.Lock()
+	if l.mu.stopped != nil {
+		defer l.mu.Unlock()
+		return nil, l.mu.stopped
+	}
+	if duplicate, err = l.mu.producers.check(b); err != nil || duplicate != nil {
+		defer l.mu.Unlock()
+		return duplicate, err // what a producerBatch says never changes, so it may be read behind the lock
+	}
+	err = l.writeLocked(b, config, now)
+	begins, ends, failed := false, false, 0
+	if err == nil {
+		failed, ends = l.mu.appends.succeed()
+	} else if l.mu.stopped == nil {
+		begins = l.mu.appends.fail(now)
+	}
+	l.mu.Unlock()
+	switch {
+	case begins:
+		l.env.logger.Warn("appends fail", "partition", l.id, "error", err)
+	case ends:
+		l.env.logger.Info("appends succeed again", "partition", l.id, "failed", failed)
+	}
+	return nil, err
 }
 
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {

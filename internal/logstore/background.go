@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,7 @@ func (s *Store) run() {
 }
 
 // tick is one round over all logs. A log's error concerns that log only: it is tried again in the next round, or it has stopped.
+// Rounds come each second, so only the first failure of a row is logged.
 func (s *Store) tick(now time.Time, retention bool) {
 	for _, log := range s.Logs() {
 		err := errors.Join(log.rollIdle(now), log.flush())
@@ -44,13 +46,31 @@ func (s *Store) tick(now time.Time, retention bool) {
 			log.expireProducers(now)
 			err = errors.Join(err, log.applyRetention(now))
 		}
-		if err != nil {
-			s.opts.Logger.Warn("background work on a log", "partition", log.id, "error", err)
+		switch begins, ends, failed := follow(&log.mu, &log.mu.background, err, now); {
+		case begins:
+			s.opts.Logger.Warn("background work on a log fails", "partition", log.id, "error", err)
+		case ends:
+			s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed", failed)
 		}
 	}
-	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write checkpoints", "error", err)
+	err := s.save()
+	switch begins, ends, failed := follow(&s.mu, &s.mu.checkpoints, err, now); {
+	case begins:
+		s.opts.Logger.Warn("checkpoints cannot be written", "error", err)
+	case ends:
+		s.opts.Logger.Info("checkpoints are written again", "failed", failed)
 	}
+}
+
+// follow notes the end of a piece of work in its outage, under the lock that guards it.
+func follow(lock sync.Locker, o *outage, err error, now time.Time) (begins, ends bool, failed int) {
+	lock.Lock()
+	defer lock.Unlock()
+	if err != nil {
+		return o.fail(now), false, 0
+	}
+	failed, ends = o.succeed()
+	return false, ends, failed
 }
 
 func (l *Log) expireProducers(now time.Time) {

@@ -32,7 +32,7 @@ type look struct {
 	config   *config
 	settings topicconfig.Settings
 	view     cleanView // without segments
-	horizon  int64     // Log.mu.horizon
+	horizon  int64     // Log.horizon
 	closed   bool
 }
 

@@ -65,6 +65,8 @@ type Log struct {
 		stopped     error // why appends are refused for good; nil while the log is well
 		leaderEpoch int32
 		producers   producers
+		appends     outage // of appends that fail and leave the log well: a full disk
+		background  outage // of flush, roll and retention
 		// firstAppend is when the active segment got its first batch, as well as we know; zero while it is empty.
 		firstAppend time.Time
 		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.

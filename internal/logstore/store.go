@@ -57,6 +57,8 @@ type Store struct {
 		offline  map[PartitionID]offline // directories whose log could not be opened
 		failures []failure               // for Options.Failed
 		doomed   []string                // directories to be deleted
+		// checkpoints is the outage of the background's writing of them.
+		checkpoints outage
 		// settled are logs that were taken up again, or half put aside: their file "retained" goes once the checkpoints list them.
 		settled map[PartitionID]bool
 	}
