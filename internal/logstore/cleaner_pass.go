@@ -41,7 +41,7 @@ func (c counters) add(s clean.Stats) counters {
 // pass cleans one log, once, and notes how it ended.
 func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, wanted need, budget int64) {
 	logger := c.options().Logger.With("partition", seen.log.id)
-	logger.Info("cleaning began", "trigger", wanted.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
+	logger.Debug("cleaning began", "trigger", wanted.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
 	began := time.Now()
 	stats, err := c.clean(ctx, state, seen, budget)
 	result := resultOf(ctx, seen.log, stats, err)

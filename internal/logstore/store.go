@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,16 @@ type PartitionID struct {
 // String returns the directory's name.
 func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
+// LogValue implements slog.LogValuer: JSON logs would show the struct, and nobody searches them for that.
+func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
+
 // TopicID is a topic's id, kept in partition.metadata.
 type TopicID [16]byte
+
+// LogValue implements slog.LogValuer: the form that Kafka's tools and a Topic's status show.
+func (t TopicID) LogValue() slog.Value {
+	return slog.StringValue(base64.RawURLEncoding.EncodeToString(t[:]))
+}
 
 // Options of a Store.
 type Options struct {

@@ -1,0 +1,16 @@
+package logstore
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestIDsAreLoggedAsPeopleSearchForThem(t *testing.T) {
+	var out bytes.Buffer
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "partition", PartitionID{"orders", 3}, "topic", TopicID{1, 2, 3})
+	if line := out.String(); !strings.Contains(line, `"partition":"orders-3"`) || !strings.Contains(line, `"topic":"AQIDAAAAAAAAAAAAAAAAAA"`) {
+		t.Error(line)
+	}
+}
