@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,14 +30,17 @@ type announcer struct{ recorder recorder.EventRecorder }
 
 func newAnnouncer(mgr ctrl.Manager) announcer { return announcer{mgr.GetEventRecorder(fieldOwner)} }
 
-// changed makes an event when condition Ready has another reason than before: a Warning unless it is True.
+// starting are reasons that every resource passes through when it is made: nothing to be warned of, unless it was Ready before.
+var starting = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonPartitionsNotReady}
+
+// changed makes an event when condition Ready has another reason than before: a Warning unless it is True or at its first start.
 func (a announcer) changed(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(after, v1alpha1.ConditionReady)
 	if now == nil || old != nil && old.Reason == now.Reason {
 		return
 	}
 	kind := corev1.EventTypeWarning
-	if now.Status == metav1.ConditionTrue {
+	if now.Status == metav1.ConditionTrue || old == nil && slices.Contains(starting, now.Reason) {
 		kind = corev1.EventTypeNormal
 	}
 	a.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)

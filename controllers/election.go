@@ -35,7 +35,7 @@ func (e electorate) elect() v1alpha1.PartitionStatus {
 	case leader == placement.NoLeader && changed:
 		status.Leader = placement.NoLeader
 		status.LeaderEpoch++ // who led and lives on unseen must not go on under a valid epoch
-	case leader != placement.NoLeader && (changed || e.reincarnated(leader)):
+	case leader != placement.NoLeader && (changed || e.reincarnated(leader) || e.forgotten()):
 		e.install(&status, leader)
 	}
 	setCondition(&status, e.partition.Generation, e.readiness(status))
@@ -95,6 +95,13 @@ func (e electorate) reincarnated(leader int32) bool {
 	return !slices.Contains(e.partition.Status.ISR, elected)
 }
 
+// forgotten tells whether the leader holds records of later epochs than this Partition knows, as when the Partition was deleted
+// and made again. Its log refuses to be led then: other records under epochs that were given out once would be another history.
+func (e electorate) forgotten() bool {
+	found := e.partition.Status.FoundEpoch
+	return found != nil && *found >= e.partition.Status.LeaderEpoch
+}
+
 func (e electorate) install(status *v1alpha1.PartitionStatus, leader int32) {
 	elected := v1alpha1.InSyncReplica{Broker: leader, BrokerEpoch: e.brokers[leader].epoch}
 	if at := slices.IndexFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == leader }); at >= 0 {
@@ -103,6 +110,9 @@ func (e electorate) install(status *v1alpha1.PartitionStatus, leader int32) {
 		status.ISR = append(status.ISR, elected)
 	}
 	status.Leader = leader
+	if found := status.FoundEpoch; found != nil {
+		status.LeaderEpoch, status.FoundEpoch = max(status.LeaderEpoch, *found), nil
+	}
 	status.LeaderEpoch++
 	if directory := e.brokers[leader].directory; directory != "" {
 		status.LeaderDirectory = directory

@@ -24,7 +24,7 @@ var _ = Describe("the manifests of config", func() {
 		var kustomization struct{ Resources []string }
 		Expect(yaml.Unmarshal(content, &kustomization)).To(Succeed())
 		var files []string
-		for _, folder := range []string{"crd", "manager", "rbac"} {
+		for _, folder := range []string{"admission", "crd", "manager", "rbac"} {
 			found, err := filepath.Glob("../config/" + folder + "/*.yaml")
 			Expect(err).NotTo(HaveOccurred())
 			for _, file := range found {

@@ -27,7 +27,7 @@ type logClusterStatusReconciler struct {
 }
 
 func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("logcluster-status").
+	return newController(mgr, "logcluster-status").
 		For(&v1alpha1.LogCluster{}).
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).

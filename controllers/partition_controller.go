@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,10 +29,11 @@ type partitionReconciler struct {
 	events  announcer
 	brokers *brokers
 	told    <-chan event.GenericEvent // partitions of which a broker came or went
+	outages *outages
 }
 
 func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("partition").
+	return newController(mgr, "partition").
 		For(&v1alpha1.Partition{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic)).
 		WatchesRawSource(source.Channel(r.told, &handler.EnqueueRequestForObject{})).
@@ -40,8 +42,12 @@ func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 
 func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	electorate, err := r.gather(ctx, req.NamespacedName)
-	if err != nil || electorate == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if electorate == nil {
+		r.outages.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	before := electorate.partition
 	status := electorate.elect()
@@ -55,6 +61,10 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 			return ctrl.Result{}, nil // somebody was faster; the event of what they did brings us here again
 		}
 		return ctrl.Result{}, fmt.Errorf("update the partition's status: %w", err)
+	}
+	r.outages.changed(req.NamespacedName, before.Status, status, time.Now())
+	if before.Status.LeaderEpoch != status.LeaderEpoch {
+		ctrl.LoggerFrom(ctx).Info("leader changed", "before", before.Status.Leader, "leader", status.Leader, "leaderEpoch", status.LeaderEpoch)
 	}
 	r.announce(before, after)
 	return ctrl.Result{}, nil

@@ -44,6 +44,10 @@ var _ = Describe("a Partition", func() {
 		expectLeader(0, 3)
 		isr := get(Default, w, "orders-0", &v1alpha1.Partition{}).Status.ISR
 		Expect(isr).To(Equal([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 2}}))
+
+		By("the time without a leader is measured")
+		w.serve("orders-0")
+		Eventually(outagesSeen).Should(BeNumerically(">", 0))
 	})
 
 	It("loses its leader at once when that stops in order", func() {

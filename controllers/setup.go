@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -38,6 +39,18 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
+// newController begins a controller. It logs less than controller-runtime would: nothing of its start, unless debugging, and of a
+// resource its name once.
+func newController(mgr ctrl.Manager, name string) *ctrl.Builder {
+	logger := mgr.GetLogger().WithValues("controller", name)
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithLogConstructor(func(request *ctrl.Request) logr.Logger {
+		if request == nil {
+			return logger.V(1)
+		}
+		return logger.WithValues("namespace", request.Namespace, "name", request.Name)
+	})
+}
+
 // reportOptions say how brokers are asked for their reports; the zero value works.
 type reportOptions struct {
 	interval  time.Duration     // between two rounds; default 15 s
@@ -52,6 +65,10 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 	if err != nil {
 		return err
 	}
+	outages, err := newOutages()
+	if err != nil {
+		return err
+	}
 	brokers := newBrokers(mgr.GetClient(), mgr.GetAPIReader())
 	partitions := make(chan event.GenericEvent)
 	reports := newReporter(mgr.GetClient(), options)
@@ -61,9 +78,10 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 	for _, controller := range []interface{ setup(ctrl.Manager) error }{
 		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess},
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
-		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess},
+		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
+			placed: map[types.NamespacedName]placed{}},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]brokerState{}},
-		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions},
+		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages},
 	} {
 		if err := controller.setup(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)

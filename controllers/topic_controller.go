@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,10 +31,12 @@ type topicReconciler struct {
 	events      announcer
 	reports     *reporter
 	lastSuccess *lastSuccess
+	// placed is where the partitions of each Topic were last seen. Only Reconcile uses it, of which one runs at a time.
+	placed map[types.NamespacedName]placed
 }
 
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("topic").
+	return newController(mgr, "topic").
 		For(&v1alpha1.Topic{}).
 		Watches(&v1alpha1.Partition{}, handler.EnqueueRequestsFromMapFunc(ofPartition)).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName),
@@ -51,6 +54,7 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	}
 	if scope == nil {
 		r.lastSuccess.forget("topic", req.NamespacedName)
+		delete(r.placed, req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	defer func() {

@@ -33,7 +33,8 @@ func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope)
 	return nil
 }
 
-// missing returns the partitions that are to be made, each run of neighbours placed together.
+// missing returns the partitions that are to be made: those that were there before where they were, of the others each run of
+// neighbours placed together.
 func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
 	for id := range brokers {
@@ -41,6 +42,11 @@ func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	}
 	var made []*v1alpha1.Partition
 	for index := int32(0); index < s.topic.Spec.Partitions; {
+		if s.partitions[index] == nil && s.placed.replicas[index] != nil {
+			made = append(made, s.partition(index, s.placed.replicas[index]))
+			index++
+			continue
+		}
 		count := s.gap(index)
 		if count == 0 {
 			index++
@@ -61,9 +67,9 @@ func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	return made, nil
 }
 
-// gap is how many partitions are missing from index on, without a break.
+// gap is how many partitions are to be placed from index on, without a break.
 func (s *topicScope) gap(index int32) (count int32) {
-	for index+count < s.topic.Spec.Partitions && s.partitions[index+count] == nil {
+	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil && s.placed.replicas[at] == nil; at++ {
 		count++
 	}
 	return count

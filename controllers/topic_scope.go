@@ -20,9 +20,29 @@ type topicScope struct {
 	partitions map[int32]*v1alpha1.Partition
 	strangers  []*v1alpha1.Partition
 	load       map[int32]int // replicas that each broker of the cluster holds
+	placed     placed
 	report     *clusterReport
 
 	refusal *metav1.Condition // why nothing is done; nil: it is done
+}
+
+// placed is where a Topic's partitions were last seen. Who deletes a Partition of a living Topic deletes no records: it is made
+// again where they are, which nothing but this knows then. After a restart of the operator it is known of what exists only; a
+// ValidatingAdmissionPolicy (config/admission) keeps hands off meanwhile.
+type placed struct {
+	topic    types.UID
+	replicas map[int32][]int32 // by index
+}
+
+// see takes in the partitions that exist. A Topic made anew begins without a memory.
+func (p placed) see(scope *topicScope) placed {
+	if p.topic != scope.topic.UID {
+		p = placed{topic: scope.topic.UID, replicas: map[int32][]int32{}}
+	}
+	for index, partition := range scope.partitions {
+		p.replicas[index] = partition.Spec.Replicas
+	}
+	return p
 }
 
 // gather reads; nil if there is no such Topic.
@@ -44,6 +64,8 @@ func (r *topicReconciler) gather(ctx context.Context, key types.NamespacedName) 
 	if err := r.gatherPartitions(ctx, scope); err != nil {
 		return nil, err
 	}
+	scope.placed = r.placed[key].see(scope)
+	r.placed[key] = scope.placed
 	scope.report = r.reports.of(clusterKey)
 	return scope, nil
 }

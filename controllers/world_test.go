@@ -162,6 +162,18 @@ func reconciled(g Gomega, controller string) (sum float64) {
 	return sum
 }
 
+// outagesSeen is how many times a partition was without a leader.
+func outagesSeen(g Gomega) (count uint64) {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == "heartwood_operator_election_seconds" {
+			count = family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	return count
+}
+
 // series are the values of a metric's series that have a label.
 func series(g Gomega, name, label, value string) (values []float64) {
 	families, err := metrics.Registry.Gather()

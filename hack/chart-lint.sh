@@ -17,10 +17,11 @@ render() { # EXPECTED-KINDS ARGUMENTS...
 
 helm lint --strict --quiet "$chart"
 base=ClusterRole,ConfigMap,Deployment,Role,RoleBinding,Service,ServiceAccount
-render "$base,ClusterRoleBinding,CustomResourceDefinition"
+policy=ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding
+render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy"
 render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug --set priorityClassName=high \
   --set 'imagePullSecrets[0].name=pull' --set image.digest="sha256:$(printf '0%.0s' {1..64})"
-render "$base,ClusterRoleBinding,CustomResourceDefinition,PodMonitor,PrometheusRule" --set monitoring.enabled=true \
+render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" --set monitoring.enabled=true \
   --set monitoring.labels.release=prometheus
 
 if helm template demo "$chart" --set imagee.tag=v1 > "$rendered" 2>&1; then

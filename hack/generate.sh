@@ -14,4 +14,5 @@ go run ./hack/resourcesdoc > docs/resources.md
 # What the chart ships besides its templates.
 cp config/crd/*.yaml charts/heartwood/files/crds/
 cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
+cp config/admission/partitions.yaml charts/heartwood/files/partition-policy.yaml
 cp config/prometheus/rules.yaml charts/heartwood/files/rules.yaml

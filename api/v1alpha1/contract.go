@@ -18,6 +18,9 @@ const (
 	// AnnotationAcceptDataLoss, on a Partition, lets the operator elect a leader that has lost the records: its value is the
 	// directory id of that leader's new disk, so that a consent counts once.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
+
+	// AnnotationAllowDelete, on a Partition, lets it be deleted while its Topic lives; see config/admission.
+	AnnotationAllowDelete = "heartwood.dev/allow-delete"
 )
 
 // BrokerLeaseName is the coordination Lease by which a broker says that it lives, in the LogCluster's namespace. Its

@@ -5,7 +5,7 @@ import (
 )
 
 // Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it and owns its spec, leader and
-// leaderEpoch; the leader owns isr and servingEpoch. Every change is a compare-and-swap on resourceVersion.
+// leaderEpoch; the leader owns isr, servingEpoch and foundEpoch. Every change is a compare-and-swap on resourceVersion.
 // It goes with a Topic whose reclaimPolicy is Delete; else it stays and remembers where the records are.
 //
 // +kubebuilder:object:root=true
@@ -69,6 +69,10 @@ type PartitionStatus struct {
 	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when it equals leaderEpoch.
 	// +optional
 	ServingEpoch *int32 `json:"servingEpoch,omitempty"`
+	// FoundEpoch is the latest leader epoch that the leader found on its disk, when that is above leaderEpoch, as after the
+	// Partition was deleted and made again. The leader writes it; the operator elects anew above it.
+	// +optional
+	FoundEpoch *int32 `json:"foundEpoch,omitempty"`
 	// Conditions: Ready.
 	// +optional
 	// +listType=map

@@ -363,6 +363,11 @@ func (in *PartitionStatus) DeepCopyInto(out *PartitionStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.FoundEpoch != nil {
+		in, out := &in.FoundEpoch, &out.FoundEpoch
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

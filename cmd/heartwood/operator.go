@@ -16,6 +16,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/version"
 )
 
 type operatorFlags struct {
@@ -42,11 +43,14 @@ func operatorCommand() *cobra.Command {
 		if err := required(cmd, "image"); err != nil {
 			return err
 		}
-		ctrl.SetLogger(logr.FromSlogHandler(level.forPods(cmd.ErrOrStderr()).Handler()))
+		logger := level.forPods(cmd.ErrOrStderr())
+		ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 		manager, err := newManager(f)
 		if err != nil {
 			return err
 		}
+		logger.Info("operator starts", "version", version.Version(), "commit", version.Commit(), "brokerImage", f.image,
+			"namespaces", f.namespaces)
 		return manager.Start(cmd.Context())
 	}
 	return cmd

@@ -173,6 +173,13 @@ func (l *Log) Lead(epoch int32) error {
 	return nil
 }
 
+// LeaderEpoch is the latest leader epoch that the log knows, -1 if there was none.
+func (l *Log) LeaderEpoch() int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.leaderEpoch
+}
+
 // saveEpochs makes a new history durable, then current.
 func (l *Log) saveEpochs(next epochCache) error {
 	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile), next.encode()); err != nil {

@@ -24,11 +24,15 @@ type Store interface {
 	Serving(ctx context.Context, broker int32, served []Served) error
 }
 
-// Served is a partition that its leader serves.
+// Served is a partition that its leader serves, or would if its leader epoch were higher.
 type Served struct {
 	Topic       ID
 	Partition   int32
 	LeaderEpoch int32
+	// Ahead: the partition is not served, as the log knows LeaderEpoch, which is above the one it is to be led in. The metadata
+	// have forgotten it (a Partition was deleted and made anew, a metadata file was lost); the leader must be elected above it,
+	// or two histories would carry the same epochs.
+	Ahead bool
 }
 
 // NewTopic asks for a topic, as Kafka's CreateTopics does. Made this way, its reclaim policy is Delete.

@@ -16,7 +16,7 @@ type assignment struct {
 }
 
 // Apply makes the set what the image says: logs are made, taken up, configured and released, leader epochs begun. It returns
-// what this broker leads and serves now. Errors concern single partitions; the others are served. It is called from one
+// what this broker leads and serves now, and what it would serve but for a log that knows a later epoch. Errors concern single partitions; the others are served. It is called from one
 // goroutine.
 //
 // Logs go first, so that a topic deleted and made again under its name finds its directories free.
@@ -36,8 +36,12 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		if err != nil {
 			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
 		}
+		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch}
 		if state := p.state(); state.Leader && state.Fault == nil {
-			served = append(served, metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch})
+			served = append(served, one)
+		} else if errors.Is(err, ErrFencedLeaderEpoch) {
+			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
+			served = append(served, one)
 		}
 	}
 	s.view.Store(next)

@@ -221,3 +221,24 @@ func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
 		t.Error("3 of 3 in sync is under-replicated")
 	}
 }
+
+// TestALogAheadOfItsEpochIsNotServed: the metadata forgot its leader epochs. Two histories under one epoch would be worse than a
+// pause.
+func TestALogAheadOfItsEpochIsNotServed(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
+	b.apply()
+	b.mustProduce(id("a", 0), "x")
+	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 1 })
+	served, err := b.tryApply()
+	if want := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 7, Ahead: true}}; !slices.Equal(served, want) || !errors.Is(err, ErrFencedLeaderEpoch) {
+		t.Errorf("served %v, want %v; %v", served, want, err)
+	}
+	if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrFencedLeaderEpoch) {
+		t.Errorf("leader: %v", err)
+	}
+	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 8 })
+	if want, served := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 8}}, b.apply(); !slices.Equal(served, want) {
+		t.Errorf("served %v, want %v", served, want)
+	}
+}

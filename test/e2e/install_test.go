@@ -77,7 +77,7 @@ func (w *world) remove(t *testing.T, crds bool) {
 		t.Error("helm uninstall took the CRDs, and every Topic of the Kubernetes cluster with them")
 	}
 	if crds {
-		if _, err := command(ctx, "", "kubectl", "delete", "-f", "config/crd"); err != nil {
+		if _, err := command(ctx, "", "kubectl", "delete", "-f", "config/crd", "-f", "config/admission"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -4,7 +4,8 @@
 //   - image.go, liveness.go: pure. Resources and Leases as they were seen become an image.
 //   - store.go: Run, the watches, and when an image is made anew.
 //   - lease.go: this broker's own Lease, kept by a goroutine of its own.
-//   - serving.go: writes servingEpoch and isr of the partitions that are led here.
+//   - serving.go: writes servingEpoch and isr of the partitions that are led here, and foundEpoch of those that would be, but for
+//     a log that knows a later epoch.
 //   - admin.go: topics made and deleted by Kafka's admin clients.
 //
 // A broker needs these permissions in its namespace, and no more (internal/operator/render holds the Role):

@@ -82,9 +82,25 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 		err = k.client.Update(ctx, lease)
 	} else {
 		lease.Name, lease.Namespace = k.key.Name, k.key.Namespace
+		if lease.OwnerReferences, err = k.owner(ctx); err != nil {
+			return err
+		}
 		err = k.client.Create(ctx, lease)
 	}
 	return k.wrote(lease, err)
+}
+
+// owner is the LogCluster, so that its brokers' Leases go with it; nobody while there is none. It is set when the Lease is made and
+// never changed: where API servers guard owners, a change needs the right to delete.
+func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
+	cluster := &v1alpha1.LogCluster{}
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogCluster", Name: cluster.Name, UID: cluster.UID,
+	}}, nil
 }
 
 // fill makes a Lease this incarnation's. What other labels and annotations it has, stays.

@@ -40,7 +40,7 @@ func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Ser
 	var writers errgroup.Group
 	writers.SetLimit(servingWorkers)
 	for _, partition := range all.served(served) {
-		if partition.epoch != partition.resource.Status.LeaderEpoch || says(partition.resource.Status, self, partition.epoch) {
+		if partition.settled(partition.resource.Status, self) {
 			continue
 		}
 		writers.Go(func() error {
@@ -65,10 +65,33 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	return *self, nil
 }
 
-// servedPartition is a Partition and the leader epoch at which it is served.
+// servedPartition is a Partition and the leader epoch at which it is served, or that its log knows and is ahead by.
 type servedPartition struct {
 	resource *v1alpha1.Partition
 	epoch    int32
+	ahead    bool
+}
+
+// settled tells whether there is nothing to write into a status: it says so already, or another election came, which has an
+// image of its own.
+func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
+	if status.Leader != self.ID {
+		return true
+	}
+	if p.ahead {
+		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil && *status.FoundEpoch >= p.epoch
+	}
+	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch)
+}
+
+// write makes a status say it.
+func (p servedPartition) write(status *v1alpha1.PartitionStatus, self metadata.Broker) {
+	if p.ahead {
+		status.FoundEpoch = new(p.epoch)
+		return
+	}
+	status.ServingEpoch = new(p.epoch)
+	status.ISR = []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}}
 }
 
 // served finds the Partitions; one that is gone is nobody's loss.
@@ -86,7 +109,7 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 	var found []servedPartition
 	for _, one := range served {
 		if p := byName[v1alpha1.PartitionName(topics[one.Topic], one.Partition)]; p != nil {
-			found = append(found, servedPartition{p, one.LeaderEpoch})
+			found = append(found, servedPartition{p, one.LeaderEpoch, one.Ahead})
 		}
 	}
 	return found
@@ -97,12 +120,10 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
 	current := partition.resource.DeepCopy()
 	for range servingTries {
-		status := &current.Status
-		if status.Leader != self.ID || status.LeaderEpoch != partition.epoch || says(*status, self, partition.epoch) {
-			return nil // another election came; it has an image of its own
+		if partition.settled(current.Status, self) {
+			return nil
 		}
-		status.ServingEpoch = new(partition.epoch)
-		status.ISR = []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}}
+		partition.write(&current.Status, self)
 		err := s.client.Status().Update(ctx, current)
 		if client.IgnoreNotFound(err) == nil {
 			return nil

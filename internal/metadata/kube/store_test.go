@@ -37,7 +37,7 @@ type world struct {
 
 func TestAgainstTheAPIServer(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
+		t.Skip("make test sets KUBEBUILDER_ASSETS")
 	}
 	config := envtest.Start(t)
 	for name, test := range map[string]func(*world){
@@ -51,6 +51,8 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"waits for the LogCluster":        testWaitsForTheCluster,
 		"needs no more than its Role":     testRole,
 		"conflicts with the operator end": testServingConflict,
+		"a log that is ahead is told":     testAhead,
+		"leases go with the LogCluster":   testLeaseOwner,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for Leases to run out, each in a namespace of its own
@@ -258,40 +260,6 @@ func testServing(w *world) {
 	}
 	if err := b.Serving(w.t.Context(), 1, nil); err == nil {
 		w.t.Error("another broker's serving was taken")
-	}
-}
-
-// testServingConflict writes what a stale watch would: the CAS fails, and what is there now decides.
-func testServingConflict(w *world) {
-	w.topic("orders", 1)
-	b := w.run(0, w.config)
-	w.elect("orders-0", 0, 1, 1)
-	b.until("it is led", leads("orders", 0, 1))
-	stale := &v1alpha1.Partition{}
-	w.get("orders-0", stale)
-	labelled := stale.DeepCopy()
-	labelled.Annotations = map[string]string{"note": "somebody else wrote"}
-	if err := w.client.Update(w.t.Context(), labelled); err != nil {
-		w.t.Fatal(err)
-	}
-	self, err := b.registered(0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1}); err != nil {
-		w.t.Fatal(err)
-	}
-	now := &v1alpha1.Partition{}
-	w.get("orders-0", now)
-	if now.Status.ServingEpoch == nil || *now.Status.ServingEpoch != 1 || now.Annotations["note"] == "" {
-		w.t.Errorf("partition is %+v", now)
-	}
-	w.elect("orders-0", 0, 2, 1)
-	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1}); err != nil {
-		w.t.Fatal(err)
-	}
-	if w.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
-		w.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
 	}
 }
 

@@ -230,6 +230,22 @@ func (d document) elect(up map[int32]metadata.Broker) {
 	}
 }
 
+// outgrow lifts leader epochs above those that logs were found to be ahead by: the file that knew them was lost.
+func (d document) outgrow(ahead map[servedPartition]int32) error {
+	for _, t := range d.Topics {
+		topicID, err := metadata.ParseID(t.ID)
+		if err != nil {
+			return err
+		}
+		for i := range t.Partitions {
+			if found, ok := ahead[servedPartition{topicID, int32(i)}]; ok {
+				t.Partitions[i].LeaderEpoch = max(t.Partitions[i].LeaderEpoch, found+1)
+			}
+		}
+	}
+	return nil
+}
+
 // image is the document as brokers see it.
 func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	brokers := make([]metadata.Broker, 0, len(up))

@@ -232,9 +232,17 @@ func (s *Store) unregister(id int32) {
 // Serving implements metadata.Store.
 func (s *Store) Serving(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
+	ahead := map[servedPartition]int32{}
 	for _, p := range served {
-		epochs[servedPartition{p.Topic, p.Partition}] = p.LeaderEpoch
+		if key := (servedPartition{p.Topic, p.Partition}); p.Ahead {
+			ahead[key] = p.LeaderEpoch
+		} else {
+			epochs[key] = p.LeaderEpoch
+		}
 	}
 	s.show(func() { s.shown.served[broker] = epochs })
-	return nil
+	if len(ahead) == 0 {
+		return nil
+	}
+	return s.change(func(d *document) error { return d.outgrow(ahead) })
 }

@@ -259,3 +259,23 @@ func TestADamagedFileIsRefused(t *testing.T) {
 		t.Errorf("error %v, want one that names the file", err)
 	}
 }
+
+// TestALogAheadIsLedInALaterEpoch: the file was lost, the logs were not.
+func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
+	fs := memory(t)
+	s := open(t, fs)
+	if err := s.Sync(nil, 1, topics(t, `a {partitions: 2}`)); err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s, 0)()
+	topic := s.Image().Topic("a")
+	if err := s.Serving(t.Context(), 0, []metadata.Served{
+		{Topic: topic.ID, Partition: 0, LeaderEpoch: 1}, {Topic: topic.ID, Partition: 1, LeaderEpoch: 7, Ahead: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	partitions := s.Image().Topic("a").Partitions
+	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 || partitions[1].Leader != 0 {
+		t.Errorf("partitions %+v %+v", partitions[0], partitions[1])
+	}
+}

@@ -1,0 +1,115 @@
+package kube
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// testAhead: a Partition made again forgot its leader epochs; the log knows them, and the leader says so, once.
+func testAhead(w *world) {
+	w.topic("orders", 1)
+	b := w.run(0, w.config)
+	w.elect("orders-0", 0, 1, 1)
+	image := b.until("it is led", leads("orders", 0, 1))
+	ahead := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 7, Ahead: true}}
+	if err := b.Serving(w.t.Context(), 0, ahead); err != nil {
+		w.t.Fatal(err)
+	}
+	told := &v1alpha1.Partition{}
+	w.get("orders-0", told)
+	if found := told.Status.FoundEpoch; found == nil || *found != 7 || told.Status.ServingEpoch != nil || told.Status.LeaderEpoch != 1 {
+		w.t.Fatalf("status %+v, want found epoch 7, and nothing served", told.Status)
+	}
+	self, err := b.registered(0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := b.serve(w.t.Context(), self, servedPartition{told, 7, true}); err != nil {
+		w.t.Fatal(err)
+	}
+	again := &v1alpha1.Partition{}
+	if w.get("orders-0", again); again.ResourceVersion != told.ResourceVersion {
+		w.t.Error("it was told twice")
+	}
+}
+
+func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
+	self := metadata.Broker{ID: 3, Epoch: 9}
+	for name, c := range map[string]struct {
+		partition servedPartition
+		status    v1alpha1.PartitionStatus
+		settled   bool
+	}{
+		"served":                    {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
+		"served, another leads":     {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
+		"served, a later epoch":     {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 3}, true},
+		"ahead":                     {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
+		"ahead, another leads":      {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
+		"ahead, elected above it":   {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 8}, true},
+		"ahead, told already":       {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(7))}, true},
+		"ahead, told less formerly": {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(6))}, false},
+	} {
+		if settled := c.partition.settled(c.status, self); settled != c.settled {
+			t.Errorf("%s: settled is %v", name, settled)
+		}
+	}
+}
+
+// testLeaseOwner: the garbage collector takes the Leases of a deleted LogCluster along.
+func testLeaseOwner(w *world) {
+	w.run(0, w.config).until("it is up", up(0))
+	cluster, lease := &v1alpha1.LogCluster{}, &coordinationv1.Lease{}
+	w.get("demo", cluster)
+	w.get("demo-broker-0", lease)
+	if owners := lease.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID || owners[0].BlockOwnerDeletion != nil {
+		w.t.Errorf("owners %+v, want the LogCluster, which waits for nobody", lease.OwnerReferences)
+	}
+	// A Lease that is there keeps its owner: to change one needs the right to delete where API servers guard owners.
+	lease.OwnerReferences = nil
+	if err := w.client.Patch(w.t.Context(), lease, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"ownerReferences":null}}`))); err != nil {
+		w.t.Fatal(err)
+	}
+	w.run(0, w.config).until("it is up again", up(0))
+	if w.get("demo-broker-0", lease); len(lease.OwnerReferences) != 0 {
+		w.t.Errorf("owners %+v were changed", lease.OwnerReferences)
+	}
+}
+
+// testServingConflict writes what a stale watch would: the CAS fails, and what is there now decides.
+func testServingConflict(w *world) {
+	w.topic("orders", 1)
+	b := w.run(0, w.config)
+	w.elect("orders-0", 0, 1, 1)
+	b.until("it is led", leads("orders", 0, 1))
+	stale := &v1alpha1.Partition{}
+	w.get("orders-0", stale)
+	labelled := stale.DeepCopy()
+	labelled.Annotations = map[string]string{"note": "somebody else wrote"}
+	if err := w.client.Update(w.t.Context(), labelled); err != nil {
+		w.t.Fatal(err)
+	}
+	self, err := b.registered(0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1, false}); err != nil {
+		w.t.Fatal(err)
+	}
+	now := &v1alpha1.Partition{}
+	w.get("orders-0", now)
+	if now.Status.ServingEpoch == nil || *now.Status.ServingEpoch != 1 || now.Annotations["note"] == "" {
+		w.t.Errorf("partition is %+v", now)
+	}
+	w.elect("orders-0", 0, 2, 1)
+	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1, false}); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
+		w.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
+	}
+}
