@@ -15,7 +15,7 @@ func logCommand() *cobra.Command {
 		Short: "Look into logs on disk, without a broker",
 		Long: `Look into logs on disk, without a broker: ours, and those that Apache Kafka wrote.
 
-A PATH is a file (.log, .index, .timeindex), a partition's directory, or a data directory.`,
+A PATH is a file (.log, .index, .timeindex), a partition's directory, a data directory, or the directory of heartwood dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

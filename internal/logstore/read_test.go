@@ -189,6 +189,39 @@ func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
 	}
 }
 
+// A batch that is too large to be looked into answers by its header: never an error, never behind a record that counts.
+func TestTimestampLookupsInABatchTooLargeToReadAnswerByItsHeader(t *testing.T) {
+	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
+	builder.Reset(record.Identity{LastOffsetDelta: 2, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	value := make([]byte, decompressedBytesMax/2)
+	for i := range int64(3) {
+		builder.Add(&record.Record{Offset: i, Timestamp: epoch0.UnixMilli() + 10 + i, Key: []byte("k"), Value: value})
+	}
+	huge, err := builder.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.MessageBytesMax, s.SegmentBytes = 2*decompressedBytesMax, 1<<20 }))
+	fill(t, log, 2)
+	appendBatch(t, log, huge)
+	fill(t, log, 1)
+	ms := epoch0.UnixMilli()
+	for _, test := range []struct {
+		ms, from, limit int64
+		want            int64 // offset; -1: none
+	}{{ms + 11, 0, 6, 2}, {ms + 12, 3, 6, 3}, {ms + 12, 0, 2, -1}, {ms + 13, 0, 6, -1}} {
+		log.logStart.Store(test.from)
+		at, ok, err := log.OffsetForTimestamp(test.ms, test.limit)
+		if err != nil || ok != (test.want >= 0) || ok && (at.Offset != test.want || at.Timestamp != ms+12) {
+			t.Errorf("%+v: %+v, %t, %v", test, at, ok, err)
+		}
+		log.logStart.Store(test.from)
+		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != max(2, test.from) || at.Timestamp != ms+12 {
+			t.Errorf("largest from %d: %+v, %t, %v", test.from, at, ok, err)
+		}
+	}
+}
+
 // A reader that knows of a record finds it, also while the log rolls under it.
 func TestReadsAtTheEndBesideRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -60,21 +61,49 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 		if header.MaxTimestamp() < ms || header.Count() == 0 || header.LastOffset() < from {
 			continue
 		}
-		batch, err := readBatch(h, header)
-		if err != nil {
-			return at, false, err
-		}
-		err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
-			if !ok && r.Timestamp >= ms && r.Offset >= from && r.Offset < limit {
-				at, ok = TimestampOffset{r.Timestamp, r.Offset, batch.LeaderEpoch()}, true
-			}
-			return nil
-		})
+		at, ok, err = place{h, header}.firstRecordSince(ms, from, limit)
 		if err != nil {
 			return at, false, err
 		}
 	}
 	return at, ok, nil
+}
+
+// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms, which the batch's largest is.
+func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
+	err = p.records(func(r *record.Record) {
+		if !ok && r.Timestamp >= ms && r.Offset >= from && r.Offset < limit {
+			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
+		}
+	})
+	if errors.Is(err, compress.ErrTooLarge) {
+		at = p.byHeader(from)
+		return at, at.Offset < limit, nil
+	}
+	return at, ok, err
+}
+
+// records visits the records of a batch.
+func (p place) records(visit func(*record.Record)) error {
+	batch, err := readBatch(p.handle, p.header)
+	if err != nil {
+		return err
+	}
+	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
+		visit(r)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the records at offset %d: %w", batch.BaseOffset(), err)
+	}
+	return nil
+}
+
+// byHeader is the answer of a batch that decompresses to more than we read for a lookup (its topic allows larger messages, or
+// another broker wrote it): its first offset, with its largest timestamp. A consumer that begins there gets some records that are
+// too old, and misses none; an error would keep it from every lookup that ends in this batch.
+func (p place) byHeader(from int64) TimestampOffset {
+	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from), p.header.LeaderEpoch()}
 }
 
 // MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the log is empty.
@@ -154,18 +183,13 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 
 // latestRecord returns the batch's first record, from offset from on, with the largest timestamp.
 func (p place) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
-	batch, err := readBatch(p.handle, p.header)
-	if err != nil {
-		return at, false, err
-	}
-	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
+	err = p.records(func(r *record.Record) {
 		if r.Offset >= from && (!ok || r.Timestamp > at.Timestamp) {
-			at, ok = TimestampOffset{r.Timestamp, r.Offset, batch.LeaderEpoch()}, true
+			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
 		}
-		return nil
 	})
-	if err != nil {
-		return at, false, fmt.Errorf("read the records at offset %d: %w", batch.BaseOffset(), err)
+	if errors.Is(err, compress.ErrTooLarge) {
+		return p.byHeader(from), true, nil
 	}
-	return at, ok, nil
+	return at, ok, err
 }

@@ -1,5 +1,5 @@
 // Package inspect reads segment files offline: what `heartwood log dump` and `heartwood log verify` do. It knows a file, a
-// partition's directory and a data directory, written here or by Apache Kafka, and changes nothing.
+// partition's directory, a data directory and a directory of data directories, written here or by Apache Kafka, and changes nothing.
 //
 // Memory is bounded by the largest batch, and that by an option: data files, index files and directories are read as streams.
 // Nothing in a file is believed: bad bytes are printed or counted as findings, and never stop the look at the next file. No

@@ -119,8 +119,20 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 			t.Errorf("%s: %d data files, want 2", path, n)
 		}
 	}
+	// heartwood dev keeps a data directory for each of its brokers.
+	for _, dir := range []string{"/dev/broker-0/p-0", "/dev/broker-1/p-0", "/dev/broker-1/p-1", "/dev/broker-1/p-2.0-delete", "/far/dev/broker-0/p-0"} {
+		must(t, mem.MkdirAll(dir))
+		must(t, vfs.WriteFileAtomic(mem, dir+"/00000000000000000000.log", nil))
+	}
+	must(t, vfs.WriteFileAtomic(mem, "/dev/notes.txt", nil))
+	for path, want := range map[string]int{"/dev": 3, "/dev/broker-1": 2, "/dev/broker-1/p-2.0-delete": 1, "/far/dev": 1} {
+		if n := strings.Count(dump(t, mem, DumpOptions{}, path), ".log\n"); n != want {
+			t.Errorf("%s: %d data files, want %d", path, n, want)
+		}
+	}
 	for path, want := range map[string]string{
 		"/nothing":              "holds no segment",
+		"/far":                  "holds no segment", // it begins too high above
 		"/data/meta.properties": "no segment file",
 		"/missing":              "does not exist",
 	} {

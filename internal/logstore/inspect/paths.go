@@ -41,8 +41,8 @@ func parseFile(path string) (f file, ok bool) {
 	return file{}, false
 }
 
-// find resolves the paths of a command line, each a file, a partition's directory or a data directory, to segment files in
-// order. Of a directory only data files without a suffix are taken: the log itself.
+// find resolves the paths of a command line, each a file, a partition's directory, a data directory or a directory of those (what
+// `heartwood dev` makes), to segment files in order. Of a directory only data files without a suffix are taken: the log itself.
 func find(fsys vfs.FS, paths []string) ([]file, error) {
 	var all []file
 	for _, path := range paths {
@@ -59,26 +59,34 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 			all = append(all, f)
 			continue
 		}
-		found, err := findInTree(fsys, path)
+		found, err := findInTree(fsys, path, levelsMax)
 		if err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s holds no segment: want a partition's directory or a data directory", path)
+			return nil, fmt.Errorf("%s holds no segment: want a partition's directory, a data directory or a directory of those", path)
 		}
 		all = append(all, found...)
 	}
 	return all, nil
 }
 
-// findInTree lists a partition's directory, or those of a data directory.
-func findInTree(fsys vfs.FS, dir string) ([]file, error) {
+// levelsMax is how many levels below a path segments are looked for: directory of data directories, data directory, partition. No
+// more: a path that was mistyped shall not send us through a whole disk.
+const levelsMax = 2
+
+// findInTree lists the segments of a directory, or, if it has none, those of the directories below it. Directories that are being
+// deleted are left out: what is missing there is no damage. Who wants to see one names it.
+func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	found, below, err := findInDir(fsys, dir)
-	if err != nil || len(found) > 0 {
+	if err != nil || len(found) > 0 || levels == 0 {
 		return found, err
 	}
 	for _, sub := range below {
-		inSub, _, err := findInDir(fsys, sub)
+		if strings.HasSuffix(sub, deletedDirectorySuffix) {
+			continue
+		}
+		inSub, err := findInTree(fsys, sub, levels-1)
 		if err != nil {
 			return nil, err
 		}
@@ -86,6 +94,9 @@ func findInTree(fsys vfs.FS, dir string) ([]file, error) {
 	}
 	return found, nil
 }
+
+// deletedDirectorySuffix ends the name of a partition's directory that is being deleted (docs/format/store.md).
+const deletedDirectorySuffix = "-delete"
 
 // findInDir lists the segments of one directory, and the directories below it.
 func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error) {
