@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// Func has the signature of Compress. Pure code that compresses takes one, so that its shell can measure: it holds the clock.
+type Func func(dst, src []byte, codec Codec, level int) ([]byte, error)
+
 // Compress appends src, compressed at level (or LevelDefault), to dst.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	if !codec.Valid() {

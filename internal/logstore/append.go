@@ -21,7 +21,9 @@ type Appended struct {
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
-	valid, err := record.Validate(batch, config.rules, now)
+	rules := config.rules
+	rules.Compress = l.env.compressed.at(siteProduce)
+	valid, err := record.Validate(batch, rules, now)
 	if err != nil {
 		return Appended{}, err
 	}

@@ -91,8 +91,9 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
 		},
-		Replace: log.replaceSegments,
-		Spend:   c.spend,
+		Replace:  log.replaceSegments,
+		Spend:    c.spend,
+		Compress: log.env.compressed.at(siteClean),
 		Progress: func(p clean.Progress) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

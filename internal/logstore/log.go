@@ -92,6 +92,7 @@ type environment struct {
 	failed func(PartitionID, error)
 	// saveFirstDirty writes cleaner-offset-checkpoint.
 	saveFirstDirty func() error
+	compressed     *compressionMeter
 }
 
 // config is a log's settings, with what follows from them.

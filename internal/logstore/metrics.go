@@ -39,6 +39,7 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, blockedDesc,
+		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc
 	}
@@ -47,6 +48,7 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
+	c.store.compressed.collect(metrics)
 	for _, log := range c.store.Logs() {
 		gauge := func(desc *prometheus.Desc, value float64, more ...string) {
 			labels := append([]string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, more...)

@@ -188,5 +188,5 @@ func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Lo
 }
 
 func (s *Store) environment() environment {
-	return environment{fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save}
+	return environment{fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save, compressed: &s.compressed}
 }

@@ -54,6 +54,8 @@ type Store struct {
 	lock        io.Closer
 	directoryID TopicID
 
+	compressed compressionMeter
+
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
 		sync.Mutex

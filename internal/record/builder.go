@@ -57,8 +57,9 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 
 // Builder makes one batch. The zero value is not usable; see NewBuilder. Reset reuses its buffers.
 type Builder struct {
-	codec compress.Codec
-	level int
+	codec    compress.Codec
+	level    int
+	compress compress.Func
 
 	id      Identity
 	records []byte // encoded, uncompressed
@@ -72,7 +73,7 @@ type Builder struct {
 // NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault). Control batches are never
 // compressed (reference 1.4).
 func NewBuilder(codec compress.Codec, level int) *Builder {
-	return &Builder{codec: codec, level: level}
+	return &Builder{codec: codec, level: level, compress: compress.Compress}
 }
 
 // Reset begins a new batch.
@@ -83,6 +84,14 @@ func (b *Builder) Reset(id Identity) {
 
 // SetCodec changes the codec and level of the batches to come.
 func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
+
+// CompressWith makes the builder compress with f from now on, which must do what compress.Compress does; nil stands for that.
+func (b *Builder) CompressWith(f compress.Func) {
+	if f == nil {
+		f = compress.Compress
+	}
+	b.compress = f
+}
 
 // Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta].
 func (b *Builder) Add(r *Record) {
@@ -145,7 +154,7 @@ func (b *Builder) appendRecords(dst []byte, codec compress.Codec) ([]byte, error
 	if codec == compress.None {
 		return append(dst, b.records...), nil
 	}
-	return compress.Compress(dst, b.records, codec, b.level)
+	return b.compress(dst, b.records, codec, b.level)
 }
 
 // putHeader writes all of the header but attributes, count and checksum.

@@ -31,7 +31,8 @@ type Rules struct {
 	TimestampAfterMax  time.Duration // 0: unlimited
 	Codec              compress.Codec
 	CodecLevel         int
-	KeepCodec          bool // compression type producer: store the batch's own codec
+	KeepCodec          bool          // compression type producer: store the batch's own codec
+	Compress           compress.Func // measures what is compressed again; default compress.Compress
 }
 
 func (r Rules) decompressedMax() int {
@@ -212,6 +213,7 @@ func rebuild(b Batch, rules Rules, now time.Time, codec compress.Codec, level in
 	builder := builders.Get().(*Builder)
 	defer builder.recycle()
 	builder.SetCodec(codec, level)
+	builder.CompressWith(rules.Compress)
 	id := IdentityOf(b)
 	if id.TimestampType = rules.TimestampType; id.TimestampType == LogAppendTime {
 		id.MaxTimestamp = now.UnixMilli()

@@ -26,6 +26,10 @@ const (
 // transient are the metrics that have a series at times only, so the page may have their row though nothing shows it now.
 var transient = map[string]bool{
 	"heartwood_cleaner_eta_seconds": true, // while a pass runs
+	// Once a batch was compressed, which is the case when a pass meets one that lives in part.
+	"heartwood_compression_input_bytes_total":  true,
+	"heartwood_compression_output_bytes_total": true,
+	"heartwood_compression_seconds_total":      true,
 }
 
 // checkMetricsPage compares docs/metrics.md with what a process shows that has had some work.

@@ -13,6 +13,7 @@ import (
 func (p *pass) rewrite(group []*plan) error {
 	p.enter(Rewriting)
 	out := &output{pass: p, base: group[0].segment.Base(), builder: record.NewBuilder(p.Codec, p.CodecLevel)}
+	out.builder.CompressWith(p.Compress)
 	sources, err := out.write(group)
 	if err != nil {
 		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", out.base, err), out.discard())

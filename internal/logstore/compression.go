@@ -1,0 +1,95 @@
+package logstore
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in its producer's codec is not
+// compressed here, and does not count.
+const (
+	siteProduce = "produce"
+	siteClean   = "clean"
+)
+
+var compressionLabels = []string{"codec", "level", "site"}
+
+var (
+	compressedInDesc = prometheus.NewDesc("heartwood_compression_input_bytes_total",
+		"Bytes of records that were compressed, before.", compressionLabels, nil)
+	compressedOutDesc = prometheus.NewDesc("heartwood_compression_output_bytes_total",
+		"Bytes of records that were compressed, after.", compressionLabels, nil)
+	compressedTimeDesc = prometheus.NewDesc("heartwood_compression_seconds_total",
+		"Time spent compressing records, waits for a processor included.", compressionLabels, nil)
+)
+
+// compressionMeter sums up what a store's logs compress. Its series are as many as there are codecs and levels in use: they come
+// from topics' settings, never from clients. The zero value is ready.
+type compressionMeter struct {
+	mu struct {
+		sync.Mutex
+		sums map[compressionKind]compressionSum
+	}
+}
+
+type compressionKind struct {
+	codec compress.Codec
+	level int
+	site  string
+}
+
+type compressionSum struct {
+	in, out int64
+	spent   time.Duration
+}
+
+// at returns compress.Compress, measured. The lock is held for the addition only.
+func (m *compressionMeter) at(site string) compress.Func {
+	return func(dst, src []byte, codec compress.Codec, level int) ([]byte, error) {
+		before, began := len(dst), time.Now()
+		dst, err := compress.Compress(dst, src, codec, level)
+		if err == nil {
+			m.add(compressionKind{codec, level, site}, compressionSum{int64(len(src)), int64(len(dst) - before), time.Since(began)})
+		}
+		return dst, err
+	}
+}
+
+func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
+	if kind.level == compress.LevelDefault { // the number that it stands for: one series, however it was asked for
+		_, _, kind.level, _ = kind.codec.Levels()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.sums == nil {
+		m.mu.sums = map[compressionKind]compressionSum{}
+	}
+	sum := m.mu.sums[kind]
+	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
+}
+
+func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
+	m.mu.Lock()
+	sums := maps.Clone(m.mu.sums)
+	m.mu.Unlock()
+	for kind, sum := range sums {
+		s := series{metrics, []string{kind.codec.String(), kind.levelLabel(), kind.site}}
+		s.counter(compressedInDesc, float64(sum.in))
+		s.counter(compressedOutDesc, float64(sum.out))
+		s.counter(compressedTimeDesc, sum.spent.Seconds())
+	}
+}
+
+// levelLabel is the level's number, "none" for a codec that has no levels.
+func (k compressionKind) levelLabel() string {
+	if _, _, _, leveled := k.codec.Levels(); !leveled {
+		return "none"
+	}
+	return strconv.Itoa(k.level)
+}
