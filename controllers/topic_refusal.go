@@ -70,7 +70,7 @@ func (s *topicScope) invalidSettings() *metav1.Condition {
 }
 
 func (s *topicScope) unsupported() *metav1.Condition {
-	if err := metadata.CheckReplicas(s.replicas()); err != nil {
+	if err := metadata.CheckReplicas(s.topic.Spec.TopicSettings, s.cluster); err != nil {
 		return refused(v1alpha1.ReasonUnsupported, "%v", err)
 	}
 	return nil

@@ -24,6 +24,7 @@ func TestExitCodes(t *testing.T) {
 		{"argument where none is taken", []string{"dev", "topics.yaml"}, 2, `"topics.yaml"`},
 		{"log level", []string{"dev", "--log-level", "loud"}, 2, `"loud" is no log level: give debug, info, warn or error`},
 		{"required flag", []string{"broker", "--cluster", "demo"}, 2, "flag --namespace is required"},
+		{"every required flag that is missing", []string{"broker", "--cluster", "demo"}, 2, "flag --advertise is required: HOST:PORT that"},
 		{"pod without a number", []string{
 			"broker", "--cluster", "demo", "--namespace", "n", "--pod-name", "demo", "--advertise", "a:1",
 		}, 2, `invalid argument "demo" for --pod-name`},

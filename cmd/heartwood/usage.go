@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -33,12 +35,17 @@ func someArgs(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give at least one PATH"))
 }
 
-// required refuses to go on without the flags named. Cobra's own check would not end with exit code 2.
+// required refuses to go on without the flags named, and tells all that are missing. Cobra's own check would not end with exit
+// code 2.
 func required(cmd *cobra.Command, names ...string) error {
+	var missing []error
 	for _, name := range names {
 		if flag := cmd.Flag(name); flag.Value.String() == "" {
-			return misused(cmd, fmt.Errorf("flag --%s is required: %s", name, flag.Usage))
+			missing = append(missing, fmt.Errorf("flag --%s is required: %s", name, strings.ReplaceAll(flag.Usage, "`", "")))
 		}
+	}
+	if len(missing) > 0 {
+		return misused(cmd, errors.Join(missing...))
 	}
 	return nil
 }

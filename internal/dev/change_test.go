@@ -64,6 +64,9 @@ func TestABadChangeLeavesTheRestRunning(t *testing.T) {
 	put(t, opts, "all.yaml", "kind: {")
 	r.log.await("did not find expected")
 
+	put(t, opts, "all.yaml", topic("a", "partitions: 2"))
+	r.line("manifests applied")
+
 	put(t, opts, "all.yaml", topic("a", "partitions: 1"), topic("c", "partitions: 1"))
 	r.line("topic c ")
 	r.log.await("partitions cannot shrink, as records would be lost")
@@ -114,6 +117,8 @@ func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
 	write("volume/..data_1/map.yaml", topic("map", "partitions: 1"))
 	do(os.Symlink("..data_1", in("volume/..data")), os.Symlink("..data/map.yaml", in("volume/map.yaml")))
 	write("folder/f.yaml", topic("folder", "partitions: 1"))
+	write("far/g.yaml", topic("far", "partitions: 1"))
+	do(os.Symlink(in("far/g.yaml"), in("folder/g.yaml")))
 
 	opts := options(t)
 	opts.Manifests = []string{in("single/one.yaml"), in("link.yaml"), in("volume"), in("folder")}
@@ -131,12 +136,15 @@ func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
 	r.line("topic linked partitions=3")
 	write("other/target.yaml", topic("linked", "partitions: 4"))
 	r.line("topic linked partitions=4")
+	write("far/g.yaml", topic("far", "partitions: 2"))
+	r.line("topic far partitions=2")
 	write("volume/..data_2/map.yaml", topic("map", "partitions: 2"))
 	do(os.Symlink("..data_2", in("volume/..data_tmp")), os.Rename(in("volume/..data_tmp"), in("volume/..data")), os.RemoveAll(in("volume/..data_1")))
 	r.line("topic map partitions=2")
 	do(os.Rename(in("folder"), in("old")))
 	r.log.await("no such file or directory")
 	write("folder/f.yaml", topic("folder", "partitions: 2"))
+	do(os.Symlink(in("far/g.yaml"), in("folder/g.yaml")))
 	r.line("topic folder partitions=2")
 	write("folder/f.yaml", topic("folder", "partitions: 3"))
 	r.line("topic folder partitions=3")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -56,7 +57,11 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer unlock()
-	return c.run(ctx, httpAddress)
+	if err := c.run(ctx, httpAddress); err != nil {
+		return err
+	}
+	c.print("stopped data=" + opts.DataDir)
+	return nil
 }
 
 // cluster is what Run runs.
@@ -69,7 +74,7 @@ type cluster struct {
 	wanted  state                            // at the start
 	brokers atomic.Pointer[[]*broker.Broker] // once all are open; HTTP asks them
 
-	reported string // the fault of the last change of manifests
+	reported string // the faults of the last change of manifests
 }
 
 // open checks the manifests, locks the data directory and makes the metadata what they say.
@@ -97,8 +102,11 @@ func (c *cluster) open() (unlock func(), err error) {
 }
 
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
-	if c.store, err = local.Open(c.fs, filepath.Join(c.opts.DataDir, metadataFile)); err != nil {
-		return err
+	file := filepath.Join(c.opts.DataDir, metadataFile)
+	c.warnIfLost(file)
+	if c.store, err = local.Open(c.fs, file); err != nil {
+		return fmt.Errorf("%w\nput a copy of the file back; or move it away, and the topics of your manifests take up the records "+
+			"that are here, with other ids", err)
 	}
 	c.wanted = newState(set, c.opts, c.store)
 	if err := c.wanted.keepForbidden(c.store); err != nil {
@@ -112,6 +120,21 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 		return usage(err)
 	}
 	return err
+}
+
+// warnIfLost says so when there are logs but no metadata. The start goes on: topics of the same names take the records up again,
+// and nothing is deleted (docs/adr/0028); but whoever moved the file should hear of it.
+func (c *cluster) warnIfLost(file string) {
+	_, missing := c.fs.Stat(file)
+	_, logs := c.fs.Stat(c.brokerDir(0))
+	if errors.Is(missing, fs.ErrNotExist) && logs == nil {
+		c.opts.Logger.Warn("metadata is missing and begins anew; topics of the same name take up their records, others are kept aside",
+			"file", file)
+	}
+}
+
+func (c *cluster) brokerDir(i int) string {
+	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
 // run serves until ctx ends. HTTP comes first and goes last, so that /readyz can tell what happens meanwhile.
@@ -162,7 +185,7 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers []*broker.
 	for i := range c.wanted.brokers {
 		listen, advertise := c.listen.broker(i)
 		b, err := broker.New(broker.Options{
-			NodeID: int32(i), DataDir: filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i)), Listen: listen, Advertise: advertise,
+			NodeID: int32(i), DataDir: c.brokerDir(i), Listen: listen, Advertise: advertise,
 			Metadata: c.store, Logger: c.opts.Logger,
 			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)}, registry),
 		})
@@ -238,12 +261,24 @@ func (c *cluster) apply() {
 	for _, line := range changedLines(before, c.store.Image()) {
 		c.print(line)
 	}
+	c.tell(fault)
+}
+
+// tell reports the faults of manifests, and once that they are mended. A save of something else does not report them again.
+func (c *cluster) tell(fault error) {
 	text := ""
 	if fault != nil {
 		text = fault.Error()
 	}
-	if text != "" && text != c.reported { // a save of something else does not report it again
-		c.opts.Logger.Error("manifests not applied, or not wholly", "error", text)
+	switch {
+	case text == c.reported:
+		return
+	case text == "":
+		c.print("manifests applied")
+	default:
+		for _, one := range faults(fault) {
+			c.opts.Logger.Error("manifests not applied, or not wholly", "error", one)
+		}
 	}
 	c.reported = text
 }

@@ -173,14 +173,84 @@ func TestForbiddenChangesAcrossARestart(t *testing.T) {
 	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.partitions: Invalid value: 2: partitions cannot shrink") {
 		t.Errorf("fewer partitions: %v", err)
 	}
+	if !strings.HasSuffix(err.Error(), "("+filepath.Join(opts.Manifests[0], "all.yaml")+" Topic/a)") {
+		t.Errorf("the file is not named: %v", err)
+	}
 	put(t, opts, "all.yaml", topic("a", "partitions: 3"))
 	opts.Brokers = 1
 	err = Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.brokers: Invalid value: 1: ") {
-		t.Errorf("fewer brokers: %v", err)
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "--brokers 1: brokers cannot be removed while they hold partitions") {
+		t.Errorf("fewer brokers by the flag: %v", err)
+	}
+	opts.Brokers = 0
+	err = Run(t.Context(), opts)
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "no LogCluster in the manifests, so 1 broker: brokers cannot be removed") {
+		t.Errorf("fewer brokers for want of a LogCluster: %v", err)
+	}
+	put(t, opts, "cluster.yaml", logCluster("brokers: 1"))
+	err = Run(t.Context(), opts)
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.brokers: Invalid value: 1: brokers cannot be removed") ||
+		!strings.HasSuffix(err.Error(), "cluster.yaml LogCluster/demo)") {
+		t.Errorf("fewer brokers by the LogCluster: %v", err)
 	}
 	opts.Brokers = 2
 	start(t, opts)
+}
+
+// TestFaultsNameTheirFile: also those that no single manifest shows, and the field is the one that says what is wrong.
+func TestFaultsNameTheirFile(t *testing.T) {
+	opts := options(t, topic("own", "replicas: 2"), topic("fine", "replicas: 1"), topic("inherits", "partitions: 1"))
+	put(t, opts, "cluster.yaml", logCluster("brokers: 3, topicDefaults: {replicas: 3}"))
+	err := Run(t.Context(), opts)
+	if !errors.Is(err, ErrUsage) {
+		t.Fatal(err)
+	}
+	file := filepath.Join(opts.Manifests[0], "all.yaml")
+	lines := strings.Split(err.Error(), "\n")
+	for i, want := range []string{"spec.topicDefaults.replicas: Invalid value: 3: ", "spec.replicas: Invalid value: 2: "} {
+		where := "(" + file + " Topic/" + []string{"inherits", "own"}[i] + ")"
+		if len(lines) != 2 || !strings.HasPrefix(lines[i], want) || !strings.HasSuffix(lines[i], where) {
+			t.Errorf("line %d of %q: want %s...%s", i, lines, want, where)
+		}
+	}
+}
+
+// TestLostMetadataIsTold: the records are taken up again, and whoever lost the file hears of it; a damaged one is no new start.
+func TestLostMetadataIsTold(t *testing.T) {
+	opts := options(t, topic("a", "partitions: 1"))
+	r := start(t, opts)
+	if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte("kept")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	file := filepath.Join(opts.DataDir, "metadata.json")
+	if err := os.Truncate(file, 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "put a copy of the file back") {
+		t.Errorf("damaged metadata: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, opts)
+	r.log.await("metadata is missing and begins anew")
+	ends, err := r.admin().ListEndOffsets(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, _ := ends.Lookup("a", 0); end.Offset != 1 {
+		t.Errorf("the topic ends at %d, want 1", end.Offset)
+	}
+}
+
+func TestTheLastLineSaysThatItStopped(t *testing.T) {
+	opts := options(t)
+	r := start(t, opts)
+	r.cancel()
+	if line := r.line("stopped"); line != "stopped data="+opts.DataDir {
+		t.Errorf("the last line is %q", line)
+	}
 }
 
 func TestAStartThatFailsLeavesNothingRunning(t *testing.T) {

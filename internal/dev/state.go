@@ -17,6 +17,9 @@ type state struct {
 	cluster *v1alpha1.LogCluster
 	topics  []*v1alpha1.Topic
 	brokers int
+
+	set         *manifest.Set // where the above was read; nil: from the store
+	brokersFlag bool          // brokers is the flag's
 }
 
 // newState returns the state that manifests (nil: none were given) and flags ask for. Without manifests it is the one the store
@@ -26,13 +29,13 @@ func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	if set == nil {
 		s.cluster, s.brokers, s.topics = store.Manifests()
 	} else {
-		s = state{set.Cluster, set.Topics, 1}
+		s = state{cluster: set.Cluster, topics: set.Topics, brokers: 1, set: set}
 		if set.Cluster != nil {
 			s.brokers = int(set.Cluster.Spec.Brokers)
 		}
 	}
 	if opts.Brokers != 0 {
-		s.brokers = opts.Brokers
+		s.brokers, s.brokersFlag = opts.Brokers, true
 	}
 	return s
 }
@@ -55,7 +58,7 @@ func (s *state) keepForbidden(store *local.Store) error {
 			continue
 		}
 		if err := manifest.CheckUpdate(before[at], topic); err != nil {
-			faults = append(faults, err)
+			faults = append(faults, s.located(err))
 			s.topics[i] = before[at]
 		}
 	}
@@ -67,10 +70,64 @@ func (s *state) keepBrokers(running int) error {
 	if s.brokers == running {
 		return nil
 	}
-	fault := field.Invalid(field.NewPath("spec", "brokers"), s.brokers, fmt.Sprintf(
-		"heartwood dev runs %d; start it again to change their number", running))
+	fault := s.brokersFault(fmt.Sprintf("heartwood dev runs %d; start it again to change their number", running))
 	s.brokers = running
 	return fault
 }
 
-func (s *state) sync(store *local.Store) error { return store.Sync(s.cluster, s.brokers, s.topics) }
+func (s *state) sync(store *local.Store) error {
+	err := store.Sync(s.cluster, s.brokers, s.topics)
+	if errors.Is(err, local.ErrBrokersInUse) {
+		return s.brokersFault(err.Error())
+	}
+	return s.located(err)
+}
+
+// brokersFault says what is wrong with the number of brokers, naming what gave it.
+func (s *state) brokersFault(why string) error {
+	switch {
+	case s.brokersFlag:
+		return fmt.Errorf("--brokers %d: %s", s.brokers, why)
+	case s.cluster == nil:
+		return fmt.Errorf("no LogCluster in the manifests, so %d broker: %s", s.brokers, why)
+	}
+	fault := field.Invalid(field.NewPath("spec", "brokers"), s.brokers, why)
+	return s.located(&manifest.Error{Resource: "LogCluster/" + s.cluster.Name, Message: fault.Error()})
+}
+
+// located adds to faults of resources the file that has each: those who found them saw no files.
+func (s *state) located(err error) error {
+	if s.set == nil {
+		return err
+	}
+	var all []error
+	for _, fault := range faults(err) {
+		var ofManifest *manifest.Error
+		var ofTopic *local.TopicFault
+		switch {
+		case errors.As(fault, &ofManifest):
+			fault = &manifest.Error{File: s.set.File(ofManifest.Resource), Resource: ofManifest.Resource, Message: ofManifest.Message}
+		case errors.As(fault, &ofTopic):
+			resource := "Topic/" + ofTopic.Resource
+			fault = &manifest.Error{File: s.set.File(resource), Resource: resource, Message: ofTopic.Err.Error()}
+		}
+		all = append(all, fault)
+	}
+	return errors.Join(all...)
+}
+
+// faults are the single errors that were joined, however deep; none for nil.
+func faults(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only what errors.Join made is taken apart
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, faults(one)...)
+	}
+	return all
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -130,8 +131,8 @@ func (w *watcher) follow() {
 	w.watched = folders
 }
 
-// addFolders notes a path's parent, for the path itself, and the folder it is, for all that is in it; and the same where it
-// leads to if it is a link.
+// addFolders notes a path's parent, for the path itself, and the folder it is, for all that is in it; and the same where it, or
+// a file in it, leads to if it is a link.
 func addFolders(folders map[string][]string, path string) {
 	add := func(path string) {
 		path = filepath.Clean(path)
@@ -144,5 +145,16 @@ func addFolders(folders map[string][]string, path string) {
 	add(path)
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != filepath.Clean(path) {
 		add(target)
+	}
+	entries, _ := os.ReadDir(path) // of a file, or of what is gone: none
+	for _, entry := range entries {
+		if entry.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		target, err := filepath.EvalSymlinks(filepath.Join(path, entry.Name()))
+		if err == nil && !isFolder(target) {
+			parent := filepath.Dir(target)
+			folders[parent] = append(folders[parent], filepath.Base(target))
+		}
 	}
 }

@@ -29,6 +29,9 @@ type object struct {
 // find returns the manifest files of a path: itself, or those of a folder, sorted, as `kubectl apply -f` takes them (its
 // subfolders not). A folder without any is an error: it is more likely a slip than a wish to delete all topics.
 func find(path string) ([]string, error) {
+	if path == "" { // as from an unset variable of a shell
+		return nil, errors.New("the path of a manifest is empty")
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -157,8 +160,9 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// moveLines adds before to the line numbers in an error of the YAML parser.
+// moveLines adds before to the line numbers in an error of the YAML parser, and puts its several lines into one.
 func moveLines(message string, before int) string {
+	message = strings.ReplaceAll(strings.ReplaceAll(message, ":\n  ", ": "), "\n  ", "; ")
 	return lineNumber.ReplaceAllStringFunc(message, func(found string) string {
 		line, err := strconv.Atoi(strings.TrimPrefix(found, "line "))
 		if err != nil {

@@ -46,6 +46,9 @@ func TestMissingManifests(t *testing.T) {
 	if _, err := find(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no manifests in folder") {
 		t.Errorf("an empty folder: %v", err)
 	}
+	if _, err := find(""); err == nil || err.Error() != "the path of a manifest is empty" {
+		t.Errorf("no path: %v", err)
+	}
 	_, err := Load([]string{"no/such/path", "nor/this"})
 	if got := faults(err); len(got) != 2 || !strings.Contains(got[0], "no/such/path") {
 		t.Errorf("faults are %v", got)
@@ -57,7 +60,7 @@ func TestBadYAMLNamesItsLine(t *testing.T) {
 	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
 	for _, test := range []struct{ text, want string }{
 		{good + "---\n" + "a: b\n  c: d\n", "yaml: line 7: mapping values are not allowed in this context"},
-		{good + "---\n" + "a: 1\nb: 2\na: 3\n", `line 8: key "a" already set in map`},
+		{good + "---\n" + "a: 1\nb: 2\na: 3\nb: 4\n", `yaml: unmarshal errors: line 8: key "a" already set in map; line 9: key "b" already set in map`},
 		{good + "--- # next\n" + "- a\n", "line 6: the document is no object"},
 		{good + "---\n" + "kind: Topic\n", "apiVersion: Required value: the object that begins at line 6 has none"},
 		{"{\"apiVersion\": ", "line 1"},

@@ -17,7 +17,12 @@ import (
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
 	Topics  []*v1alpha1.Topic    // sorted by the name clients use
+
+	files map[string]string // by Kind/name
 }
+
+// File returns the file that holds a resource, named Kind/name as in Error; empty when none does.
+func (s *Set) File(resource string) string { return s.files[resource] }
 
 // Error is one fault of one manifest. Error() begins with the field path, then says what the API server would say, then where.
 type Error struct {
@@ -35,10 +40,10 @@ func (e *Error) Error() string {
 }
 
 // Load reads files and folders (*.yaml, *.yml, *.json; several documents a file), applies the CRDs' defaults and checks
-// every object as the API server would: unknown fields, schema, CEL rules. Other kinds are skipped. All faults come
-// joined (errors.Join), each an *Error.
+// every object as the API server would: unknown fields, schema, CEL rules. Other kinds are skipped. Without any LogCluster or
+// Topic it fails: a wrong path must not read as the wish to have no topics. All faults come joined (errors.Join), each an *Error.
 func Load(paths []string) (*Set, error) {
-	l := loader{set: &Set{}, taken: map[string]*v1alpha1.Topic{}, files: map[any]string{}}
+	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
 	for _, path := range paths {
 		files, err := find(path)
 		if err != nil {
@@ -51,6 +56,9 @@ func Load(paths []string) (*Set, error) {
 	for _, topic := range l.set.Topics {
 		l.checkCluster(topic)
 	}
+	if len(l.faults) == 0 && l.set.Cluster == nil && len(l.set.Topics) == 0 {
+		l.faults = append(l.faults, &Error{File: strings.Join(paths, " "), Message: "no LogCluster or Topic found"})
+	}
 	slices.SortFunc(l.set.Topics, func(a, b *v1alpha1.Topic) int { return cmp.Compare(a.KafkaName(), b.KafkaName()) })
 	if len(l.faults) > 0 {
 		return nil, errors.Join(l.faults...)
@@ -62,7 +70,6 @@ func Load(paths []string) (*Set, error) {
 type loader struct {
 	set    *Set
 	taken  map[string]*v1alpha1.Topic // by Kafka name
-	files  map[any]string             // by object
 	faults []error
 }
 
@@ -86,13 +93,11 @@ func (l *loader) add(o object) {
 	case kind == "LogCluster":
 		cluster := &v1alpha1.LogCluster{}
 		if l.check(o, logClusterRules, cluster) {
-			l.files[cluster] = o.file
 			l.addCluster(o, cluster)
 		}
 	case kind == "Topic":
 		topic := &v1alpha1.Topic{}
 		if l.check(o, topicRules, topic) {
-			l.files[topic] = o.file
 			l.addTopic(o, topic)
 		}
 	}
@@ -124,34 +129,45 @@ func (l *loader) check(o object, load func() (*rules, error), into any) bool {
 func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	if first := l.set.Cluster; first != nil {
 		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
-			"%s has the LogCluster %s already, and there can be one only", l.files[first], first.Name)).Error())
+			"%s has the LogCluster %s already, and there can be one only", l.set.File("LogCluster/"+first.Name), first.Name)).Error())
 		return
 	}
 	l.set.Cluster = cluster
+	l.set.files["LogCluster/"+cluster.Name] = o.file
 }
 
+// addTopic refuses a second topic of a name, be it the resource's (kubectl would take the second for a change of the first) or
+// the one that clients use (on Kubernetes the younger of the two never becomes ready).
 func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
-	name := topic.KafkaName()
+	name, path := topic.KafkaName(), field.NewPath("metadata", "name")
+	if file := l.set.File("Topic/" + topic.Name); file != "" {
+		l.fault(o, fmt.Sprintf("%s: %s has a Topic of this name", field.Duplicate(path, topic.Name), file))
+		return
+	}
 	if first := l.taken[name]; first != nil {
-		path := field.NewPath("metadata", "name")
 		if topic.Spec.TopicName != "" {
 			path = field.NewPath("spec", "topicName")
 		}
-		l.fault(o, fmt.Sprintf("%s: the Topic %s in %s has this name", field.Duplicate(path, name), first.Name, l.files[first]))
+		l.fault(o, fmt.Sprintf("%s: the Topic %s in %s has this name", field.Duplicate(path, name), first.Name,
+			l.set.File("Topic/"+first.Name)))
 		return
 	}
 	l.taken[name] = topic
+	l.set.files["Topic/"+topic.Name] = o.file
 	l.set.Topics = append(l.set.Topics, topic)
 }
 
-// checkCluster checks that a topic belongs to the cluster, when there is one: on Kubernetes it would wait for its own for ever.
+// checkCluster checks that a topic belongs to the one cluster: the manifest's LogCluster (on Kubernetes a topic of another would
+// wait for its own for ever) or, without one, the cluster of the first topic.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
-	cluster := l.set.Cluster
-	if cluster == nil {
-		return
-	}
-	at := object{l.files[topic], map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
+	at := object{l.set.File("Topic/" + topic.Name), map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
+	cluster, first := l.set.Cluster, l.set.Topics[0]
 	switch {
+	case cluster == nil && topic.Spec.Cluster != first.Spec.Cluster:
+		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
+			"the Topic %s in %s is of cluster %s, and there can be one only", first.Name, l.set.File("Topic/"+first.Name),
+			first.Spec.Cluster)).Error())
+	case cluster == nil:
 	case topic.Spec.Cluster != cluster.Name:
 		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
 			"the LogCluster of these manifests is %s: write its name", cluster.Name)).Error())

@@ -142,6 +142,17 @@ func TestFaultsBetweenObjects(t *testing.T) {
 			[]string{`spec.topicName: Duplicate value: "a": the Topic a in FILE has this name`},
 		},
 		{
+			"two topics of one resource name",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head + "Topic\nmetadata: {name: a}\nspec: {cluster: c, topicName: b}\n",
+			[]string{`metadata.name: Duplicate value: "a": FILE has a Topic of this name`},
+		},
+		{
+			"topics of two clusters, without a LogCluster",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head + "Topic\nmetadata: {name: b}\nspec: {cluster: d}\n",
+			[]string{`spec.cluster: Invalid value: "d": the Topic a in FILE is of cluster c, and there can be one only`},
+		},
+		{"nothing of ours", "---\n# topics come later\n---\napiVersion: v1\nkind: ConfigMap\n", []string{"no LogCluster or Topic found"}},
+		{
 			"two clusters",
 			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head + "LogCluster\nmetadata: {name: b}\nspec: {}\n",
 			[]string{`metadata.name: Invalid value: "b": FILE has the LogCluster a already, and there can be one only`},

@@ -73,7 +73,7 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 		topic.Spec.Replicas = &replicas
 	}
 	wanted := Replicas(topic.Spec.TopicSettings, cluster)
-	if err := CheckReplicas(wanted); err != nil {
+	if err := CheckReplicas(topic.Spec.TopicSettings, cluster); err != nil {
 		return err
 	}
 	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > wanted {

@@ -66,12 +66,18 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas refuses what this version cannot do yet; the error wraps ErrInvalidReplication.
-func CheckReplicas(replicas int) error {
+// CheckReplicas refuses what this version cannot do yet; the error wraps ErrInvalidReplication and begins with the path of the
+// field that says it: the topic's own, or the one of the cluster's defaults.
+func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
+	replicas := Replicas(topic, cluster)
 	if replicas == 1 {
 		return nil
 	}
-	fault := field.Invalid(field.NewPath("spec", "replicas"), replicas,
+	path := field.NewPath("spec", "replicas")
+	if topic.Replicas == nil {
+		path = field.NewPath("spec", "topicDefaults", "replicas")
+	}
+	fault := field.Invalid(path, replicas,
 		"this version keeps one replica of each partition; replication comes with a later one; set replicas: 1")
 	return &kindError{fault, ErrInvalidReplication}
 }

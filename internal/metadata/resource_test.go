@@ -152,11 +152,16 @@ func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 			t.Errorf("%s: %d replicas, want %d", test.topic, got, test.want)
 		}
 	}
-	err := CheckReplicas(3)
-	const want = "spec.replicas: Invalid value: 3: this version keeps one replica of each partition; " +
+	const want = ": Invalid value: 3: this version keeps one replica of each partition; " +
 		"replication comes with a later one; set replicas: 1"
-	if !errors.Is(err, ErrInvalidReplication) || err.Error() != want {
-		t.Errorf("3 replicas: %v", err)
+	for path, topic := range map[string]string{"spec.replicas": `{replicas: 3}`, "spec.topicDefaults.replicas": `{}`} {
+		err := CheckReplicas(settingsOf(t, topic), three)
+		if !errors.Is(err, ErrInvalidReplication) || err.Error() != path+want {
+			t.Errorf("3 replicas: %v", err)
+		}
+	}
+	if err := CheckReplicas(settingsOf(t, `{replicas: 1}`), three); err != nil {
+		t.Errorf("a topic of 1 replica in a cluster whose default is 3: %v", err)
 	}
 }
 

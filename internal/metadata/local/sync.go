@@ -45,7 +45,7 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	d.Brokers = m.brokers
 	for _, t := range m.topics {
 		if err := d.put(t.DeepCopy(), originManifest); err != nil {
-			faults = append(faults, &topicFault{t.Name, err})
+			faults = append(faults, &TopicFault{t.Name, err})
 		}
 	}
 	// What no manifest describes, or describes badly, must still make sense over the new defaults.
@@ -75,9 +75,7 @@ func (d *document) checkBrokers(brokers int) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	fault := field.Invalid(field.NewPath("spec", "brokers"), brokers, fmt.Sprintf(
-		"%v: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "), needed))
-	return &brokersFault{fault}
+	return fmt.Errorf("%w: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "), needed)
 }
 
 // put makes a topic what its resource says: new, or changed.
@@ -88,7 +86,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if _, err := metadata.ResolveTopic(resource, d.resource()); err != nil {
 		return err
 	}
-	if err := metadata.CheckReplicas(metadata.Replicas(resource.Spec.TopicSettings, d.resource())); err != nil {
+	if err := metadata.CheckReplicas(resource.Spec.TopicSettings, d.resource()); err != nil {
 		return err
 	}
 	if resource.Spec.Partitions == 0 {
@@ -188,17 +186,12 @@ func (d *document) load() map[int32]int {
 	return load
 }
 
-// topicFault is what is wrong with one topic, the field's path first, as a manifest's faults are told.
-type topicFault struct {
-	resource string
-	err      error
+// TopicFault is what is wrong with one topic, in the words of a manifest's faults: the field's path first. Sync returns them
+// joined; the caller knows which file has the topic.
+type TopicFault struct {
+	Resource string // metadata.name of the Topic
+	Err      error
 }
 
-func (f *topicFault) Error() string { return f.err.Error() + " (Topic/" + f.resource + ")" }
-func (f *topicFault) Unwrap() error { return f.err }
-
-// brokersFault keeps the field's path first.
-type brokersFault struct{ fault error }
-
-func (f *brokersFault) Error() string { return f.fault.Error() }
-func (f *brokersFault) Unwrap() error { return ErrBrokersInUse }
+func (f *TopicFault) Error() string { return f.Err.Error() + " (Topic/" + f.Resource + ")" }
+func (f *TopicFault) Unwrap() error { return f.Err }
