@@ -118,7 +118,7 @@ func (s *state) located(err error) error {
 
 // faults are the single errors that were joined, however deep; none for nil.
 func faults(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only what errors.Join made is taken apart
+	joined, ok := err.(interface{ Unwrap() []error }) // what errors.Join made, and nothing else
 	switch {
 	case err == nil:
 		return nil
