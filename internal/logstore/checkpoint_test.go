@@ -104,7 +104,8 @@ func TestDirectoryNamesAreReadFromTheLastDash(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, ok)
 		}
 	}
-	for _, name := range []string{"", "a", "-0", "a-", "a-x", "a-00", "a-+1", "a--1x", "a-0.0123-delete", "a-0.0123-retained", "a-0-stray", "a-99999999999"} {
+	for _, name := range []string{"", "a", "-0", "a-", "a-x", "a-00", "a-+1", "a--1x", "a-0.0123-delete", "a-0.0123-retained", "a-0-stray", "a-99999999999",
+		"my backup-1", "a\tb-0", "a\n-0", "ä-0", "a/b-0"} {
 		if got, ok := parsePartition(name); ok {
 			t.Errorf("%s is taken for %v", name, got)
 		}

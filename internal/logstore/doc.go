@@ -16,10 +16,11 @@
 //   - Store.changes: one Create, Release or Close at a time.
 //   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.
 //   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the segment list. An append writes
-//     under it; nothing is synced under it, except that Lead writes the few bytes of the epoch file.
+//     under it; nothing is synced under it but the few bytes of the epoch file, by Lead and when retention passes an epoch.
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
-// Readers take no lock: the segment list is an immutable snapshot behind an atomic pointer, offsets are atomics.
+// Readers take no lock: the segment list is an immutable snapshot behind an atomic pointer, offsets are atomics. Reports, metrics
+// and the cleaner's look at what is due are readers too: Log.mu may be held for as long as the disk takes for a write.
 //
 // # Goroutines
 //

@@ -28,7 +28,8 @@ const (
 const (
 	deleteSuffix   = "-delete"
 	retainedSuffix = "-retained"
-	nameBytesMax   = 255 // of one name in a directory, on every filesystem we know
+	nameBytesMax   = 255          // of one name in a directory, on every filesystem we know
+	lostAndFound   = "lost+found" // at the root of each ext4 volume; not worth a warning at each start
 )
 
 var errMeta = errors.New("malformed metadata file")
@@ -59,9 +60,12 @@ func newID() TopicID {
 }
 
 // parsePartition reads a partition's directory name. The index begins after the last dash, for topics may hold dashes too.
+//
+// A topic that Kafka does not allow is none: the name of a directory that somebody copied here ("my backup-1") would end up in the
+// checkpoint files, whose fields spaces separate, and the next start could not read those of any partition.
 func parsePartition(name string) (id PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
-	if dash <= 0 {
+	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
 		return id, false
 	}
 	index, err := strconv.ParseInt(name[dash+1:], 10, 32)
@@ -69,6 +73,10 @@ func parsePartition(name string) (id PartitionID, ok bool) {
 		return id, false
 	}
 	return PartitionID{Topic: name[:dash], Index: int32(index)}, true
+}
+
+func legalInTopic(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }
 
 // asideName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the name cannot hold is cut off

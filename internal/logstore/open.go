@@ -108,6 +108,7 @@ func (s *Store) partitions() ([]PartitionID, error) {
 			s.mu.doomed = append(s.mu.doomed, name)
 		case isPartition:
 			ids = append(ids, id)
+		case name == lostAndFound:
 		default:
 			s.opts.Logger.Warn("unknown directory left alone", "directory", name)
 		}

@@ -2,7 +2,10 @@ package segment
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/record"
@@ -148,12 +151,47 @@ func TestOpenReadsTheEndsOnly(t *testing.T) {
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
-	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10), batchOf(t, 1, 1, 2, 3<<20), batchOf(t, 2, 2, 3, 10)}}
+	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10), batchOf(t, 1, 1, 2, unprovenBytesMax), batchOf(t, 2, 2, 3, 10)}}
 	for _, b := range m.batches {
 		must(t, s.Append(b))
 	}
 	m.checkScan(t, s, 0)
 	m.checkScan(t, s, int64(len(m.batches[0])))
+}
+
+// A damaged length is no reason to ask for as much memory as it says: neither where it is cut off, nor where it is an error.
+func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
+	mem := vfs.NewMem()
+	s, err := Create(mem, "/", 0, "", Config{})
+	must(t, err)
+	good, bad := batchOf(t, 0, 1, 1, 10), batchOf(t, 1, 1, 2, 10)
+	must(t, s.Append(good))
+	must(t, s.Append(bad))
+	must(t, s.Close())
+	file, err := mem.OpenReadWrite("/" + Name(0, LogExtension, ""))
+	must(t, err)
+	must(t, file.Truncate(64<<20))
+	binary.BigEndian.PutUint32(bad[8:], 60<<20)
+	_, err = file.WriteAt(bad, int64(len(good)))
+	must(t, err)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	opened := &Segment{fsys: mem, data: file}
+	scanned := 0
+	err = opened.scan(64<<20, 0, func(int64, record.Batch) error { scanned++; return nil })
+	if !errors.Is(err, record.ErrCorrupt) || scanned != 1 {
+		t.Errorf("%d batches scanned, %v", scanned, err)
+	}
+	s, found, err := Recover(mem, "/", 0, Config{}, nil)
+	must(t, err)
+	runtime.ReadMemStats(&after)
+	if found.Batches != 1 || s.SizeBytes() != int64(len(good)) || !errors.Is(found.Cause, record.ErrCorrupt) {
+		t.Errorf("%+v, %d bytes left", found, s.SizeBytes())
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("it took %d bytes of memory", took)
+	}
 }
 
 // An entry is due once *more* than the interval follows the last (reference 2.1).

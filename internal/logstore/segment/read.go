@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math"
 	"sync"
@@ -217,12 +218,43 @@ func (s *Segment) scan(size, position int64, visit func(position int64, b record
 			return err
 		}
 		position += int64(read)
-		if wanted, err = nextRead(block[read:], size-position); err != nil {
+		wanted, err = nextRead(block[read:], size-position)
+		if err == nil && wanted > unprovenBytesMax {
+			err = s.proveBatch(position, wanted, block)
+		}
+		if err != nil {
 			return fmt.Errorf("read batch at position %d: %w", position, err)
 		}
 	}
 	return nil
 }
+
+// unprovenBytesMax is how large a buffer a batch gets on the word of its length field alone. Of a larger one the checksum is
+// computed first, block by block: with a wrong length it does not match. Else one flipped bit in the field could ask for two
+// gigabytes, in a process that is allowed one, at each start.
+const unprovenBytesMax = 16 << 20
+
+// checksummedFrom is where the part of a batch begins that its checksum covers: behind the checksum (docs/format/segment.md).
+const checksummedFrom = 21
+
+// proveBatch computes the checksum of the batch of size bytes at position without holding it. It overwrites block.
+func (s *Segment) proveBatch(position int64, size int, block []byte) error {
+	header, err := s.headerIn(&view{size: position + int64(size)}, position)
+	if err != nil {
+		return err
+	}
+	sum := crc32.New(castagnoli)
+	covered := io.NewSectionReader(s.data, position+checksummedFrom, int64(size)-checksummedFrom)
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{covered}, block); err != nil {
+		return err
+	}
+	if sum.Sum32() != header.CRC() {
+		return fmt.Errorf("%w: checksum of a batch of %d bytes does not match", record.ErrCorrupt, size)
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // visitBatches visits the whole batches of a block and returns how many bytes they are.
 func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int, error) {
