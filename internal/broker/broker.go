@@ -58,7 +58,7 @@ type Broker struct {
 	listener net.Listener
 	server   *wire.Server
 
-	image    atomic.Pointer[metadata.Image] // applied; what requests see
+	shown    atomic.Pointer[shown]          // what requests see
 	newest   atomic.Pointer[metadata.Image] // to be applied
 	news     chan struct{}                  // holds one: newest was set
 	applied  chan struct{}                  // closed with the first image
@@ -80,7 +80,7 @@ func New(opts Options) (*Broker, error) {
 		b.opts.FS = vfs.OS{}
 	}
 	b.notReady.Store(&errNoImage)
-	b.image.Store(metadata.NewImage("", metadata.CleanerBudget{}, nil, nil))
+	b.shown.Store(&shown{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil), replaced: make(chan struct{})})
 	if err := b.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
 	}
@@ -114,7 +114,8 @@ func (b *Broker) open() (err error) {
 	b.server = wire.NewServer(wire.Options{
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
-			NodeID: b.opts.NodeID, Image: b.image.Load, Replicas: b.replicas, Admin: b.opts.Metadata, ProducerID: ids.Next, Logger: b.logger,
+			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Admin: b.opts.Metadata, ProducerID: ids.Next,
+			Logger: b.logger,
 		}),
 		APIName:  handler.APIName,
 		Registry: b.opts.Registry,

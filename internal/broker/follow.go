@@ -60,10 +60,10 @@ func (b *Broker) follow(ctx context.Context) error {
 func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	served, fault := b.replicas.Apply(image)
 	fault = errors.Join(fault, b.recordCluster())
-	if first := b.image.Load(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
+	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
-	b.image.Store(image)
+	b.show(image)
 	select {
 	case <-b.applied:
 	default:

@@ -20,10 +20,10 @@ import (
 // softwareName is what KIP-511 allows for a client's name and version.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// apiVersions looks at the version before the body: that of an unknown one cannot be read.
 // apiVersionsShape is the request's fields (see shape.go).
 var apiVersionsShape = shape{text().from(3), text().from(3)}
 
+// apiVersions looks at the version before the body: that of an unknown one cannot be read.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)

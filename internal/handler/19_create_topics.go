@@ -18,8 +18,12 @@ import (
 //
 // Replicas are not assigned by hand: the operator places them.
 
-// adminWaitMax bounds how long a request may wait for the metadata, whatever its client allows.
-const adminWaitMax = time.Minute
+const (
+	// adminWaitMax bounds how long a request may wait for the metadata, whatever its client allows.
+	adminWaitMax = time.Minute
+	// shownWaitMax bounds how long a change that is made waits to be seen. It is made all the same.
+	shownWaitMax = 5 * time.Second
+)
 
 // createTopicsShape is the request's fields (see shape.go).
 var createTopicsShape = shape{
@@ -37,6 +41,7 @@ func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsReques
 	response := kmsg.NewPtrCreateTopicsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
+	var made []metadata.ID
 	named := map[string]int{}
 	for i := range req.Topics {
 		named[req.Topics[i].Topic]++
@@ -45,20 +50,48 @@ func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsReques
 		asked := &req.Topics[i]
 		topic := kmsg.NewCreateTopicsResponseTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = asked.Topic, -1, -1
-		var made *metadata.Topic
+		var created *metadata.Topic
 		var err error
 		if named[asked.Topic] > 1 {
 			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest, asked.Topic)
 		} else {
-			made, err = h.createTopic(ctx, req, asked)
+			created, err = h.createTopic(ctx, req, asked)
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		if err == nil {
-			describeCreated(&topic, made)
+			describeCreated(&topic, created)
+			made = append(made, created.ID)
 		}
 		response.Topics = append(response.Topics, topic)
 	}
+	if len(made) > 0 && !req.ValidateOnly {
+		h.awaitShown(ctx, func(img *metadata.Image) bool { return allLed(img, made) })
+	}
 	return reply(response, result)
+}
+
+// awaitShown waits until this broker sees a change that it has just made: who asks it next, about the topic made or deleted,
+// must not be told of the time before. Clients do ask at once, and take an unknown topic for an error.
+func (h *Handler) awaitShown(ctx context.Context, enough func(*metadata.Image) bool) {
+	ctx, cancel := context.WithTimeout(ctx, shownWaitMax)
+	defer cancel()
+	h.opts.Await(ctx, enough)
+}
+
+// allLed tells whether an image has all topics, with a live leader for each of their partitions.
+func allLed(img *metadata.Image, topics []metadata.ID) bool {
+	for _, id := range topics {
+		topic := img.TopicByID(id)
+		if topic == nil {
+			return false
+		}
+		for _, p := range topic.Partitions {
+			if _, up := img.Broker(p.Leader); !up {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func adminWait(millis int32) time.Duration {

@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -28,6 +29,7 @@ func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReques
 	response.Version = req.Version
 	result := outcome{handler: h}
 	img := h.opts.Image()
+	var gone []metadata.ID
 	for i := range asked {
 		topic := kmsg.NewDeleteTopicsResponseTopic()
 		topic.Topic, topic.TopicID = asked[i].Topic, asked[i].TopicID
@@ -36,8 +38,16 @@ func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReques
 			topic.Topic = &name
 			err = h.opts.Admin.DeleteTopic(ctx, name)
 		}
+		if known := img.Topic(name); err == nil && known != nil {
+			gone = append(gone, known.ID)
+		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		response.Topics = append(response.Topics, topic)
+	}
+	if len(gone) > 0 {
+		h.awaitShown(ctx, func(img *metadata.Image) bool {
+			return !slices.ContainsFunc(gone, func(id metadata.ID) bool { return img.TopicByID(id) != nil })
+		})
 	}
 	return reply(response, result)
 }

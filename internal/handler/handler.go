@@ -15,8 +15,10 @@ import (
 
 // Options of a Handler. All but Logger must be set.
 type Options struct {
-	NodeID     int32
-	Image      func() *metadata.Image // the newest; never nil
+	NodeID int32
+	Image  func() *metadata.Image // the newest; never nil
+	// Await waits until Image satisfies enough, or ctx ends.
+	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas   *replica.Set
 	Admin      metadata.Admin
 	ProducerID func() (int64, error) // a producer id that nobody has

@@ -33,6 +33,8 @@ type broker struct {
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
+	later    []func() // changes of the image that come only when a request waits for them
+	lazy     bool     // topics made and deleted come into the image later
 }
 
 func newBroker(t testing.TB) *broker {
@@ -47,7 +49,7 @@ func newBroker(t testing.TB) *broker {
 		_ = store.Close() // fails where the test broke the disk
 	})
 	b.Handler = New(Options{
-		NodeID: self, Image: b.image.Load, Replicas: b.set, Admin: b,
+		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Admin: b,
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
 	})
 	must(t, b.apply())
@@ -84,6 +86,15 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 	return topic
 }
 
+// await runs what b.later has in store, image by image, until one is enough.
+func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
+	for !enough(b.image.Load()) && ctx.Err() == nil && len(b.later) > 0 {
+		next := b.later[0]
+		b.later = b.later[1:]
+		next()
+	}
+}
+
 // CreateTopic implements metadata.Admin with the rules of the real ones.
 func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	if b.image.Load().Topic(t.Name) != nil {
@@ -105,7 +116,7 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 	}
 	topic.ID = metadata.NewID()
 	b.topics = append(b.topics, topic)
-	return topic, b.apply()
+	return topic, b.changed()
 }
 
 // DeleteTopic implements metadata.Admin.
@@ -114,6 +125,15 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 		return metadata.ErrTopicNotFound
 	}
 	b.topics = slices.DeleteFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
+	return b.changed()
+}
+
+// changed applies a change of the topics, or leaves that until somebody waits for it.
+func (b *broker) changed() error {
+	if b.lazy {
+		b.later = append(b.later, func() { _ = b.apply() })
+		return nil
+	}
 	return b.apply()
 }
 

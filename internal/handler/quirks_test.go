@@ -343,3 +343,29 @@ func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 		}
 	}
 }
+
+// Clients ask about a topic as soon as its making or deleting is answered; librdkafka's describe_configs does not try again.
+func TestWhoMadeATopicSeesItAndWhoDeletedItDoesNot(t *testing.T) {
+	b := newBroker(t)
+	b.lazy = true
+	if code := b.create(7, "tickets", nil).ErrorCode; code != 0 {
+		t.Fatalf("create: error %d", code)
+	}
+	if b.image.Load().Topic("tickets") == nil {
+		t.Error("created, and the broker that said so does not know the topic")
+	}
+	for _, version := range []int16{5, 6} {
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		name := "tickets"
+		req.TopicNames, req.Topics = []string{name}, []kmsg.DeleteTopicsRequestTopic{{Topic: &name}}
+		if code := ask[*kmsg.DeleteTopicsResponse](b, version, req).Topics[0].ErrorCode; code != 0 {
+			t.Fatalf("delete in version %d: error %d", version, code)
+		}
+		if b.image.Load().Topic("tickets") != nil {
+			t.Error("deleted, and the broker that said so still has the topic")
+		}
+		if version == 5 {
+			b.create(7, "tickets", nil)
+		}
+	}
+}

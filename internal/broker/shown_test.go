@@ -1,0 +1,59 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+func TestAwaitWaitsForTheImageAndNoLongerThanAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Broker{}
+		b.shown.Store(&shown{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil, nil), replaced: make(chan struct{})})
+		is := func(id string) func(*metadata.Image) bool {
+			return func(img *metadata.Image) bool { return img.ClusterID == id }
+		}
+		b.await(t.Context(), is("0")) // at once
+		go func() {
+			for _, id := range []string{"1", "2"} {
+				time.Sleep(time.Second)
+				b.show(metadata.NewImage(id, metadata.CleanerBudget{}, nil, nil))
+			}
+		}()
+		begin := time.Now()
+		b.await(t.Context(), is("2"))
+		if waited := time.Since(begin); waited != 2*time.Second {
+			t.Errorf("waited %s for the second image", waited)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		b.await(ctx, is("never"))
+		if waited := time.Since(begin); waited != 62*time.Second {
+			t.Errorf("gave up after %s", waited)
+		}
+	})
+}
+
+// TestATopicIsThereOnceItIsCreated: no retry, no look at the metadata between.
+func TestATopicIsThereOnceItIsCreated(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	admin := kadm.NewClient(c.client())
+	for range 20 {
+		if _, err := admin.CreateTopic(t.Context(), 2, 1, nil, "made"); err != nil {
+			t.Fatal(err)
+		}
+		configs, err := admin.DescribeTopicConfigs(t.Context(), "made")
+		if err != nil || configs[0].Err != nil {
+			t.Fatalf("describe what was just made: %v, %+v", err, configs)
+		}
+		if _, err := admin.DeleteTopic(t.Context(), "made"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
