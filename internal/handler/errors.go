@@ -20,6 +20,7 @@ var (
 	errSessionNotFound     = errors.New("fetch session not found")
 	errReplicaAssignment   = errors.New("invalid replica assignment")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
+	errNoCoordinator       = errors.New("consumer groups are not served: assign partitions")
 	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
 )
 
@@ -76,6 +77,7 @@ var kafkaErrors = []struct {
 	{errInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
+	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},
 	{errSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
 	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},

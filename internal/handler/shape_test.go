@@ -19,7 +19,7 @@ import (
 // shapes are those of the APIs that kmsg decodes.
 var shapes = map[int16]shape{
 	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape, keyAPIVersions: apiVersionsShape,
-	keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
+	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
 	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
 }
 

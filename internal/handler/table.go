@@ -13,6 +13,7 @@ const (
 	keyFetch           int16 = 1
 	keyListOffsets     int16 = 2
 	keyMetadata        int16 = 3
+	keyFindCoordinator int16 = 10
 	keyAPIVersions     int16 = 18
 	keyCreateTopics    int16 = 19
 	keyDeleteTopics    int16 = 20
@@ -48,6 +49,7 @@ func table() []api {
 		{keyFetch, "Fetch", 4, 12, 12, controlFrameMax, decoded(fetchShape, (*Handler).fetch)},
 		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded(listOffsetsShape, (*Handler).listOffsets)},
 		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded(metadataShape, (*Handler).metadata)},
+		{keyFindCoordinator, "FindCoordinator", 0, 2, 3, controlFrameMax, decoded(findCoordinatorShape, (*Handler).findCoordinator)},
 		{keyAPIVersions, "ApiVersions", 0, 4, 3, controlFrameMax, (*Handler).apiVersions},
 		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded(createTopicsShape, (*Handler).createTopics)},
 		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded(deleteTopicsShape, (*Handler).deleteTopics)},
