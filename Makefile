@@ -30,7 +30,7 @@ build: ## Build the static binary bin/heartwood.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood
 
 .PHONY: test
-test: build ## Run all tests but e2e: units, layers, envtest, and the smoke test of the built binary.
+test: build ## Run all tests but e2e and compat: units, layers, envtest, and the smoke test of the built binary.
 	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test ./...
 	cd hack/image && go test .
 
@@ -66,6 +66,10 @@ image: build ## Write the image IMAGE to bin/image.tar (docker-archive); needs n
 e2e-image: ## Write the image CLIENT_IMAGE of the end-to-end test's client to bin/e2e-client.tar.
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/e2e-client ./test/e2e/client
 	cd hack/image && go run . -image '$(CLIENT_IMAGE)' -binary ../../bin/e2e-client -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/e2e-client.tar
+
+.PHONY: compat
+compat: build ## Run Kafka's clients that this machine has (kcat, Python, Java; KAFKA_LIB: its jars) against the built binary.
+	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test -tags compat -count=1 -v ./test/compat
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.

@@ -22,6 +22,7 @@ check gofmt formatted
 check "go.mod" go mod tidy -diff
 check vet go vet ./...
 check "vet e2e" go vet -tags e2e ./test/e2e/...
+check "vet compat" go vet -tags compat ./test/compat
 check golangci-lint go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint run
 check generated hack/verify.sh
 check chart hack/chart-lint.sh

@@ -1,0 +1,231 @@
+//go:build compat
+
+package compat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// The list that each program in testdata does, with a topic of one partition:
+//
+//  1. list the topics
+//  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
+//  3. for each of the five codecs, with idempotence on: a record with a key, one with a null value, one without a key; record n has
+//     the timestamp begin + n seconds and the header codec
+//  4. read from the beginning, and from a timestamp half a second before record 7
+//  5. wait at the end for a while, where nothing must come; then send one record, which must
+//
+// A line says what was seen; "idle" and "idled" stand around the wait.
+type line struct {
+	Step      string
+	Version   string            // client
+	Topics    []string          // list
+	Configs   map[string]string // describe
+	Codec     string            // missing: the client has not got this codec
+	Error     string            // error
+	Source    string            // record: beginning, timestamp or end
+	Offset    int64
+	Timestamp int64
+	Key       *string
+	Value     *string
+	Headers   map[string]string
+}
+
+const (
+	begin  = 1_700_000_000_000
+	idle   = 5 * time.Second
+	atTime = 7 // the record that reading from the timestamp begins with
+)
+
+var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+// attributes are the codecs' numbers in a batch (KIP-110).
+var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+func TestConfluentKafka(t *testing.T) {
+	python := need(t, "python3", "-c", "import confluent_kafka")
+	testProgram(t, python, "testdata/confluent.py")
+}
+
+func TestKafkaPython(t *testing.T) {
+	python := need(t, "python3", "-c", "import kafka.admin")
+	testProgram(t, python, "testdata/kafka_python.py")
+}
+
+func TestJava(t *testing.T) {
+	testProgram(t, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
+}
+
+func testProgram(t *testing.T, command ...string) {
+	t.Parallel()
+	s, bootstrap := startCluster(t, topicManifest)
+	lines := make(chan line)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(t.Context(), append(command, bootstrap, topic, fmt.Sprint(idle.Milliseconds())), lines)
+	}()
+	seen := map[string][]line{}
+	var before, after map[string]int
+	for l := range lines {
+		switch l.Step {
+		case "idle":
+			before = requests(t, s)
+		case "idled":
+			after = requests(t, s)
+		}
+		seen[l.Step] = append(seen[l.Step], l)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	t.Log(seen["client"][0].Version)
+	checkAdmin(t, seen)
+	sent := expected(t, seen["missing"])
+	checkRead(t, seen["record"], sent)
+	checkStored(t, bootstrap, sent)
+	checkIdle(t, before, after)
+	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 || len(seen["error"]) != 0 {
+		t.Errorf("%d connections were closed for what they sent; the client says %v", rejected, seen["error"])
+	}
+}
+
+// run runs a program and sends its lines on; it closes lines.
+func run(ctx context.Context, command []string, lines chan<- line) error {
+	defer close(lines)
+	ctx, cancel := context.WithTimeout(ctx, process.Deadline)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(out)
+	for decoder.More() {
+		var l line
+		if err = decoder.Decode(&l); err != nil {
+			cancel()
+			break
+		}
+		lines <- l
+	}
+	if ended := cmd.Wait(); ended != nil || err != nil {
+		return fmt.Errorf("%v: %w %w\n%s", command, ended, err, stderr.String())
+	}
+	return nil
+}
+
+func checkAdmin(t *testing.T, seen map[string][]line) {
+	t.Helper()
+	if topics := seen["list"][0].Topics; !slices.Contains(topics, topic) {
+		t.Errorf("topics are %v", topics)
+	}
+	for name, want := range map[string]string{"cleanup.policy": "compact", "compression.type": "zstd", "delete.retention.ms": "86400000"} {
+		if got := seen["describe"][0].Configs[name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if len(seen["deleted"]) != 1 {
+		t.Error("the topic made was not deleted")
+	}
+}
+
+// expected are the records that a program sends, in their order, without the codecs it has not got.
+func expected(t *testing.T, missing []line) []line {
+	t.Helper()
+	var all []line
+	add := func(codec string, key, value *string) {
+		n := int64(len(all))
+		all = append(all, line{Offset: n, Timestamp: begin + n*1000, Key: key, Value: value, Headers: map[string]string{"codec": codec}})
+	}
+	for _, codec := range codecs {
+		if slices.ContainsFunc(missing, func(l line) bool { return l.Codec == codec }) {
+			t.Logf("the client has not got %s on this machine", codec)
+			continue
+		}
+		key, value, unkeyed := codec+"-key", strings.Repeat(codec+" ", 100), strings.Repeat(codec+" without a key ", 100)
+		add(codec, &key, &value)
+		add(codec, &key, nil)
+		add(codec, nil, &unkeyed)
+	}
+	key, value := "last", "while the consumer waits"
+	add("", &key, &value)
+	all[len(all)-1].Headers = map[string]string{}
+	return all
+}
+
+// checkRead compares what came from the beginning, from the timestamp and at the end with what was sent.
+func checkRead(t *testing.T, read, sent []line) {
+	t.Helper()
+	last := len(sent) - 1
+	for source, want := range map[string][]line{"beginning": sent[:last], "timestamp": sent[atTime:last], "end": sent[last:]} {
+		var got []line
+		for _, l := range read {
+			if l.Source == source {
+				got = append(got, l)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("from the %s came %d records, want %d", source, len(got), len(want))
+			continue
+		}
+		for i := range want {
+			if !same(got[i], want[i]) {
+				t.Errorf("from the %s: got %s, want %s", source, show(got[i]), show(want[i]))
+			}
+		}
+	}
+}
+
+func same(a, b line) bool {
+	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && equal(a.Key, b.Key) && equal(a.Value, b.Value) && maps.Equal(a.Headers, b.Headers)
+}
+
+func equal(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+func show(l line) string {
+	text, _ := json.Marshal(l) // a line has nothing that could fail
+	return string(text)
+}
+
+// checkStored reads the topic with franz-go, which tells what codec each batch has on the disk: the one its producer chose.
+func checkStored(t *testing.T, bootstrap string, sent []line) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for at := 0; at < len(sent); {
+		fetches := client.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range fetches.Records() {
+			if codec := sent[at].Headers["codec"]; r.Attrs.CompressionType() != attributes[codec] {
+				t.Errorf("record %d was sent with %s and is stored with codec %d", r.Offset, codec, r.Attrs.CompressionType())
+			}
+			if r.ProducerID < 0 && at < len(sent)-1 {
+				t.Errorf("record %d has no producer id: idempotence was off", r.Offset)
+			}
+			at++
+		}
+	}
+}
