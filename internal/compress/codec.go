@@ -17,10 +17,12 @@ const (
 	Zstd   Codec = 4
 )
 
-// LevelDefault stands for "the codec's default level" wherever a level is asked for.
+// LevelDefault stands for "the codec's default level" wherever a level is asked for. It lies below every codec's range, so that 0 and
+// -1, which zstd has as levels, mean themselves.
 const LevelDefault = -1 << 31
 
-// Errors of Decompress.
+// Errors of Decompress. They are kept apart because a reader does different things: corrupt bytes are nobody's data, but a batch
+// that is too large may be legal and has to be kept.
 var (
 	ErrCorrupt  = errors.New("corrupt compressed data")
 	ErrTooLarge = errors.New("decompressed data exceeds the limit")

@@ -9,7 +9,9 @@ import (
 // Func has the signature of Compress. Pure code that compresses takes one, so that its shell can measure: it holds the clock.
 type Func func(dst, src []byte, codec Codec, level int) ([]byte, error)
 
-// Compress appends src, compressed at level (or LevelDefault), to dst.
+// Compress appends src, compressed at level (or LevelDefault), to dst. It fails on an unknown codec or a level outside the codec's
+// range, with an error that names the range; the codecs themselves do not fail on memory. Equal input does not promise equal
+// output between versions of this program, only an equal input again after Decompress.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	if !codec.Valid() {
 		return dst, fmt.Errorf("compress with %s: unknown codec", codec)
@@ -88,6 +90,8 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
+// expectEOF tells "ended exactly at the limit" from "more", and from "broken behind the limit", such as a wrong checksum in gzip's
+// trailer.
 func expectEOF(r io.Reader) error {
 	var one [1]byte
 	switch _, err := io.ReadFull(r, one[:]); err {

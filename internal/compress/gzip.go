@@ -9,10 +9,12 @@ import (
 )
 
 var (
-	gzipWriters [10]sync.Pool // by level
+	gzipWriters [10]sync.Pool // by level, 1 to 9: Reset cannot change a writer's level
 	gzipReaders sync.Pool
 )
 
+// compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with the next Reset, so both go back to
+// the pool on every path.
 func compressGzip(dst, src []byte, level int) ([]byte, error) {
 	out := &appender{bytes: dst}
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)

@@ -30,6 +30,8 @@ var (
 	lz4HighPool sync.Pool // of *lz4.CompressorHC
 )
 
+// compressLZ4 writes one frame. A block that does not shrink is stored raw, as the format wants it: the frame grows by four bytes a
+// block at most.
 func compressLZ4(dst, src []byte, level int) ([]byte, error) {
 	compressBlock, release := lz4Compressor(level)
 	defer release()
@@ -72,11 +74,12 @@ func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release
 
 // lz4Frame is what a frame's header says.
 type lz4Frame struct {
-	blockBytesMax int
-	blockChecksum bool
+	blockBytesMax int  // 64 KiB to 4 MiB: what one block may decode to, and so what is allocated for it
+	blockChecksum bool // four bytes behind each block, of the block as it is stored
 }
 
-// parseLZ4Header returns the frame's header and what follows it.
+// parseLZ4Header returns the frame's header and what follows it. Refused are reserved bits, other versions, dependent blocks and
+// dictionaries: no Kafka client writes them, and Kafka's reader refuses them too (reference 1.3).
 func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return lz4Frame{}, nil, fmt.Errorf("%w: no lz4 frame", ErrCorrupt)

@@ -21,6 +21,7 @@ var (
 	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1) // version 1, readable since 1
 )
 
+// compressSnappy writes a xerial stream. s2's encoder makes the same format as snappy's, and is faster.
 func compressSnappy(dst, src []byte) []byte {
 	dst = append(dst, xerialHeader...)
 	for chunk := range slices.Chunk(src, xerialBlockBytes) {
@@ -64,6 +65,8 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	return dst, nil
 }
 
+// snappyBlock decodes one raw block. Its length stands in front, as a claim of the sender's, so it is held against what so few bytes
+// can decode to, and against the limit, before it is allocated.
 func snappyBlock(dst, block []byte, limit int) ([]byte, error) {
 	size, err := snappy.DecodedLen(block)
 	if err != nil {

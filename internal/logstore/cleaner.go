@@ -159,11 +159,14 @@ func (c *Cleaner) memoryBytes() (held, limit int64) {
 }
 
 // cleanerState is what the cleaner knows of one log.
+//
+// Its life: made by the scheduler when it first sees the log; running from startLocked to finish; dropped by forgetLocked when the
+// log is gone or not compacted any more, but never while a pass runs.
 type cleanerState struct {
-	log    *Log
-	seen   time.Time // when the cleaner first saw the log
-	due    time.Time // since when a pass is due; zero if none is
-	cancel context.CancelFunc
+	log    *Log               // a topic that is deleted and made again has another Log under the same id, and a state of its own
+	seen   time.Time          // when the cleaner first saw the log
+	due    time.Time          // since when a pass is due; zero if none is
+	cancel context.CancelFunc // ends the pass that runs; nil if none does
 
 	quarantine quarantine
 	progress   clean.Progress // of the running pass, or zero
@@ -173,9 +176,10 @@ type cleanerState struct {
 
 func (s *cleanerState) running() bool { return s.cancel != nil }
 
-// quarantine keeps a log that failed from being tried again and again.
+// quarantine keeps a log that failed from being tried again and again: each try may read the whole log. It is not kept over a
+// restart, which may have cured the cause. The zero value holds nothing.
 type quarantine struct {
-	failures int
+	failures int // in a row
 	until    time.Time
 	config   *config // the log's settings when it failed: others end the quarantine
 }

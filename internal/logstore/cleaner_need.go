@@ -26,7 +26,8 @@ const (
 	triggerDirtyRatio = "dirty_ratio"
 )
 
-// need is how much a log wants a pass.
+// need is how much a log wants a pass. Urgencies of the triggers lie in bands: a broken promise about time (maxLag) before all,
+// tombstones that are due beside a log that is wholly dirty, the rest by dirty ratio; waiting moves a log up through them.
 type need struct {
 	trigger string  // "": none is due
 	urgency float64 // dirty ratio 0..1, and more for what was promised by a time

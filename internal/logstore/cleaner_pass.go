@@ -76,6 +76,12 @@ func resultOf(ctx context.Context, log *Log, stats clean.Stats, err error) strin
 }
 
 // clean runs the pass and records how far the log is clean.
+//
+// The view is taken anew, because the one the scheduler saw may be old by now: a bound that has grown since is used at once, and
+// segments that retention took are not waited for. From here on the view holds its segments: their files stay until Release,
+// whatever retention, a release of the log or a swap does, so a pass never reads a file that is another's by now. What the pass
+// cannot know is whether the segments are still the log's when it wants to replace them; replaceSegments looks, under
+// Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next one begins with what is there.
 func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, error) {
 	log, now := seen.log, time.Now()
 	view := log.cleanView(now)
@@ -110,7 +116,8 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 	return stats, log.setCleaned(stats.CleanedTo, stats.NextHorizon)
 }
 
-// finish notes how a pass ended, and frees its worker.
+// finish notes how a pass ended, and frees its worker. The pass's own sums go into the counters in the same moment as its progress
+// is cleared: a scrape sees them once, never twice or not at all.
 func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, result string, err error) {
 	now := time.Now()
 	c.mu.Lock()

@@ -130,7 +130,8 @@ func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 	return queue
 }
 
-// needLocked is what the log wants, unless it is in quarantine.
+// needLocked is what the log wants, unless it is in quarantine. Scheduler and status ask it alike, so that a log is never reported
+// as queued which the scheduler would not take.
 func (c *Cleaner) needLocked(state *cleanerState, seen look, now time.Time) need {
 	if state.quarantine.holds(now, seen.config) {
 		return need{}
@@ -138,7 +139,8 @@ func (c *Cleaner) needLocked(state *cleanerState, seen look, now time.Time) need
 	return needOf(seen.view, seen.settings, state.tombstonesDue(seen), now)
 }
 
-// startLocked starts a pass. Close joins it: it is started under the lock that Close takes.
+// startLocked starts a pass. Close joins it: it is started under the lock that Close takes. Its share of the memory is fixed here;
+// after a Configure that lowers the budget, passes that run hold more than that until they end.
 func (c *Cleaner) startLocked(seen look, wanted need) {
 	state := c.mu.logs[seen.log.id]
 	ctx, cancel := context.WithCancel(c.ctx)

@@ -69,7 +69,8 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 	return r
 }
 
-// phaseLocked returns what the cleaner does with a log, and why.
+// phaseLocked returns what the cleaner does with a log, and why. The order matters: a pass that still runs after the workers were
+// set to none is shown; a quarantine without workers is not, because lifting it would change nothing.
 func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (clean.Phase, string) {
 	switch {
 	case state.running():

@@ -8,19 +8,22 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Identity is what a rebuilt batch keeps of the batch it came from.
+// Identity is what a rebuilt batch keeps of the batch it came from: everything that others count on, and that its records do not
+// give. Recovery makes producer state and leader epochs of it, consumers go on by it.
 type Identity struct {
-	BaseOffset      int64
+	BaseOffset int64
+	// LastOffsetDelta stays though the last records go: a consumer asks for BaseOffset + LastOffsetDelta + 1 next, and one that
+	// were told less would ask for the same batch for ever (reference 1.2). It also gives the last sequence number (I25).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
-	MaxTimestamp    int64 // used only for LogAppendTime and for an empty batch
+	MaxTimestamp    int64 // ms; used only for LogAppendTime and for an empty batch, else it is computed from the records
 	Transactional   bool
 	Control         bool
 	ProducerID      int64
 	ProducerEpoch   int16
-	BaseSequence    int32
-	DeleteHorizonMs int64 // 0: none
+	BaseSequence    int32 // of BaseOffset, whether a record is left there or not
+	DeleteHorizonMs int64 // 0: none. Takes the place of the base timestamp (KIP-534); the records' deltas are counted from it
 }
 
 // IdentityOf returns a batch's identity.
@@ -41,6 +44,7 @@ func IdentityOf(b Batch) Identity {
 	}
 }
 
+// attributes are the header's flags of a batch in this codec.
 func (id Identity) attributes(codec compress.Codec) int16 {
 	attributes := int16(codec) | int16(id.TimestampType)<<3
 	if id.Transactional {
@@ -62,10 +66,11 @@ type Builder struct {
 	compress compress.Func
 
 	id      Identity
-	records []byte // encoded, uncompressed
+	records []byte // encoded, uncompressed: compression needs all of them at once
 	count   int32
-	last    int64 // delta of the last record added, -1 at first
+	last    int64 // delta of the last record added, -1 at first; deltas ascend
 
+	// baseTimestamp is fixed before the first record is encoded, because deltas are: the horizon, or the first record's timestamp.
 	baseTimestamp, maxTimestamp int64
 	err                         error // the first broken rule of Add; Build returns it
 }
@@ -76,7 +81,7 @@ func NewBuilder(codec compress.Codec, level int) *Builder {
 	return &Builder{codec: codec, level: level, compress: compress.Compress}
 }
 
-// Reset begins a new batch.
+// Reset begins a new batch, and forgets the one before, built or not. Codec, level and buffers stay.
 func (b *Builder) Reset(id Identity) {
 	b.id, b.records, b.count, b.last, b.err = id, b.records[:0], 0, -1, nil
 	b.baseTimestamp, b.maxTimestamp = id.DeleteHorizonMs, noTimestamp
@@ -115,7 +120,9 @@ func (b *Builder) Count() int { return int(b.count) }
 // SizeBytes is how much memory the builder's buffers hold.
 func (b *Builder) SizeBytes() int { return cap(b.records) }
 
-// Build appends the finished batch, checksum included, to dst. Without records it makes the empty batch of reference 1.2.
+// Build appends the finished batch, checksum included, to dst. Without records it makes the empty batch of reference 1.2: no codec,
+// for there is nothing to decompress; no horizon, for there is no tombstone; base timestamp -1 and the old maximum, so that what
+// goes by a segment's largest timestamp (retention, lag) sees no change. On an error dst is returned as it was.
 func (b *Builder) Build(dst []byte) ([]byte, error) {
 	if b.err != nil {
 		return dst, fmt.Errorf("build batch: %w", b.err)
@@ -171,7 +178,8 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(id.BaseSequence))
 }
 
-// appendRecord encodes one record: its body's length, then the body.
+// appendRecord encodes one record: its body's length, then the body. The length is computed first, rather than written into a gap
+// afterwards: it is a varint, and how wide the gap must be is not known before.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) + nullableSize(r.Value) +
 		varintSize(int64(len(r.Headers)))
@@ -192,6 +200,7 @@ func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []by
 	return dst
 }
 
+// nullableSize is how many bytes appendNullable takes.
 func nullableSize(value []byte) int {
 	if value == nil {
 		return 1
@@ -199,6 +208,7 @@ func nullableSize(value []byte) int {
 	return varintSize(int64(len(value))) + len(value)
 }
 
+// appendNullable writes a length and the bytes; -1 for nil. An empty slice that is not nil has length 0: an empty key is a key.
 func appendNullable(dst, value []byte) []byte {
 	if value == nil {
 		return appendVarint(dst, -1)

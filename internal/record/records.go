@@ -60,6 +60,7 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 	return b.walkPayload(payload, visit)
 }
 
+// decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which nobody is.
 func decompressError(b Batch, err error) error {
 	if errors.Is(err, compress.ErrTooLarge) {
 		return fmt.Errorf("decompress %s batch at offset %d: %w", b.Codec(), b.BaseOffset(), err)
@@ -67,6 +68,8 @@ func decompressError(b Batch, err error) error {
 	return fmt.Errorf("%w: decompress at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
+// walkPayload visits the records of a payload that is decompressed. Count and payload must end together: a batch that claims fewer
+// records than it has would hide the rest from a cleaner that rebuilds it.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
 	base, baseTimestamp := b.BaseOffset(), b.BaseTimestamp()

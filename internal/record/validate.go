@@ -133,6 +133,7 @@ func checkHeader(b Batch, rules Rules) error {
 	return nil
 }
 
+// checkSize holds the batch as it is stored against max.message.bytes. It is asked twice: recompression may make a batch larger.
 func checkSize(b Batch, rules Rules) error {
 	if rules.BytesMax > 0 && len(b) > rules.BytesMax {
 		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, len(b), rules.BytesMax)
@@ -140,6 +141,7 @@ func checkSize(b Batch, rules Rules) error {
 	return nil
 }
 
+// invalid makes an error that producers see as INVALID_RECORD, with the text in their log.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidRecord, fmt.Sprintf(format, args...))
 }
@@ -206,6 +208,7 @@ func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) {
 	}
 }
 
+// builders keeps builders and their buffers between batches: a topic with a codec of its own rebuilds every batch that comes.
 var builders = sync.Pool{New: func() any { return NewBuilder(compress.None, compress.LevelDefault) }}
 
 // rebuild makes a copy of b in another codec, and with offset deltas 0, 1, 2...

@@ -23,13 +23,13 @@ const (
 
 // Settings are a topic's settings, resolved: every field has its value. Default returns Kafka's defaults.
 type Settings struct {
-	Delete             bool // retention applies
-	Compact            bool // the cleaner applies
-	MinDirtyPercent    int  // 0..100
-	MinLag             time.Duration
-	MaxLag             time.Duration // Unlimited: none
-	TombstoneRetention time.Duration
-	KeepCodec          bool // compression type producer
+	Delete             bool          // retention applies
+	Compact            bool          // the cleaner applies
+	MinDirtyPercent    int           // 0..100; a pass is due above it (docs/cleaner.md)
+	MinLag             time.Duration // a record stays uncleaned at least so long; 0: none
+	MaxLag             time.Duration // and at most so long, whatever the dirty ratio; Unlimited: none
+	TombstoneRetention time.Duration // from the pass that removed the older values on (reference X3), not from the tombstone's own time
+	KeepCodec          bool          // compression type producer: batches keep the codec they came in, and Codec is None
 	Codec              compress.Codec
 	CodecLevel         int           // compress.LevelDefault: the codec's default
 	RetentionTime      time.Duration // Unlimited: for ever

@@ -61,6 +61,7 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 		{"cleanup.policy", "compact", "", func(s *Settings) { s.Delete, s.Compact = false, true }},
 		{"cleanup.policy", "delete", "", func(s *Settings) {}},
 		{"cleanup.policy", "compact,delete", "", func(s *Settings) { s.Compact = true }},
+		{"cleanup.policy", " compact, delete ", "compact,delete", func(s *Settings) { s.Compact = true }},
 		{"cleanup.policy", "delete,compact", "compact,delete", func(s *Settings) { s.Compact = true }},
 		{"compression.type", "uncompressed", "", func(s *Settings) { s.KeepCodec = false }},
 		{"compression.type", "gzip", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Gzip }},
@@ -115,6 +116,7 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"cleanup.policy", "", "delete, compact"},
 		{"cleanup.policy", "compact,compact", "delete, compact"},
+		{"cleanup.policy", "compact,", "delete, compact"},
 		{"compression.type", "none", "uncompressed"},
 		{"compression.type", "brotli", "zstd"},
 		{"delete.retention.ms", "-1", "0 to"},

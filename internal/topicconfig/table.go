@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,18 +13,25 @@ import (
 )
 
 // property is a row of the table: one setting, its Kafka name and its two directions.
+//
+// Invariant: set(get(s)) leaves s as it is, for every s that set can make. Admin tools read all properties, change one and write
+// all of them back (IncrementalAlterConfigs came late, and not all use it); what they did not mean to change must not change.
 type property struct {
 	name    string
-	kind    string // Kafka's ConfigDef type
+	kind    string // Kafka's ConfigDef type: tools parse the value by it
 	allowed string // for people: the range, as errors and documentation name it
 	doc     string
 	get     func(*Settings) string
-	set     func(*Settings, string) error
+	set     func(*Settings, string) error // may leave s half changed when it fails: Set works on a copy
 }
 
 const compressionType = "compression.type"
 
-// table lists every property we know, sorted by name. It is made when first used: most programs that import the package never do.
+// table lists every property we know, sorted by name, which Set's binary search leans on. It is made when first used: most programs
+// that import the package never do.
+//
+// Where we differ from Kafka's ranges, the reason stands at the row or at the constant: segment.bytes may be smaller, a dirty ratio
+// is whole percents, and what we cannot honour (preallocate, index sizes, flush intervals...) is not listed at all.
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
@@ -110,16 +118,18 @@ func getCleanupPolicy(s *Settings) string {
 }
 
 func setCleanupPolicy(s *Settings, value string) error {
-	switch value {
-	case "delete":
-		s.Delete, s.Compact = true, false
-	case "compact":
-		s.Delete, s.Compact = false, true
-	case "compact,delete", "delete,compact":
-		s.Delete, s.Compact = true, true
-	default:
-		return errors.New("no such policy")
+	var deletes, compacts bool
+	for name := range strings.SplitSeq(value, ",") {
+		switch name = strings.TrimSpace(name); { // Kafka's lists may have spaces; naming a policy twice is refused, as Kafka 4 does
+		case name == "delete" && !deletes:
+			deletes = true
+		case name == "compact" && !compacts:
+			compacts = true
+		default:
+			return errors.New("no such policy")
+		}
 	}
+	s.Delete, s.Compact = deletes, compacts
 	return nil
 }
 

@@ -14,6 +14,7 @@ const durationMax = time.Duration(math.MaxInt64)
 
 var errOutOfRange = errors.New("out of range")
 
+// durationProperty is a number of milliseconds, at least lowest. Go's durations end at 292 years, so larger values are cut to that.
 func durationProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
 	return property{
 		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807", lowest), doc: doc,
@@ -43,6 +44,8 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
+// parseInteger reads a decimal number within [lowest, highest]. Spaces around it are no fault, as in Kafka's ConfigDef. Its errors
+// are for Set, which adds name, value and range.
 func parseInteger(value string, lowest, highest int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	switch {
@@ -70,6 +73,7 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// unlimitedIfBeyond takes the longest duration for none: nobody waits 292 years, and Kafka writes "no limit" as its largest long.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
 	if d == durationMax {
 		return Unlimited
@@ -77,6 +81,7 @@ func unlimitedIfBeyond(d time.Duration) time.Duration {
 	return d
 }
 
+// formatLimit writes a duration in milliseconds; unlimited is how the property at hand writes that there is no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
 	if d == Unlimited {
 		return strconv.FormatInt(unlimited, 10)

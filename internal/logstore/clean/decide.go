@@ -53,7 +53,8 @@ func (p *pass) decideBatch(plan *plan, b *batchPlan, first uint32) error {
 	return nil
 }
 
-// liveBytes estimates what a batch takes afterwards: of a rebuilt one, its share by records.
+// liveBytes estimates what a batch takes afterwards: of a rebuilt one, its share by records, because compressed records have no
+// size of their own. Grouping and the reclaimable bytes go by it; output rolls by what is really written.
 func (b *batchPlan) liveBytes(dead int) int64 {
 	switch b.fate {
 	case drop:

@@ -26,7 +26,9 @@ func (p *pass) group() [][]*plan {
 	return groups
 }
 
-// joins tells whether segment j may join a group that begins at i and holds live bytes so far.
+// joins tells whether segment j may join a group that begins at i and holds live bytes so far. A segment that does not pay and is
+// not small ends a group, because copying it would free nothing; so groups lie between such segments. The first of a group that
+// pays is taken whatever its size: output rolls.
 func (p *pass) joins(i, j int, live int64) bool {
 	plan := p.plans[j]
 	if !plan.pays && plan.liveBytes > p.SegmentBytes/smallShare {

@@ -21,7 +21,10 @@ func (p *pass) withNeed(err error) error {
 	return fmt.Errorf("%w; about %d MiB would be enough", err, enough)
 }
 
-// memory counts what a pass holds. Only tables, plans and the buffers of a batch count: what grows with the log.
+// memory counts what a pass holds: tables, plans and, in the peak only, the buffers of a batch. It counts what is reachable; what
+// Go's collector has not come to yet is beside that, so a broker needs more than the budget.
+//
+// Invariant: 0 <= used <= limit.
 type memory struct {
 	limit, used, peak int64
 }

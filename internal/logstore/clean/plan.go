@@ -3,6 +3,10 @@ package clean
 import "heartwood.dev/heartwood/internal/logstore/segment"
 
 // plan is what a pass knows of one segment: resolve fills the bitmaps, decide the fates.
+//
+// A plan holds for the very bytes that resolve read: rewrite walks the segment a second time and counts records and batches
+// alike. Cleaned segments never change while a pass holds them (they are sealed, and only a swap replaces them), and copy checks
+// each batch's size, the checksum and the number of batches all the same: a bitmap applied to other bytes would drop live records.
 type plan struct {
 	segment *segment.Segment
 
@@ -30,16 +34,16 @@ type batchPlan struct {
 	retained  bool // must stay, empty if need be: I25, I29
 }
 
-// batchPlanBytes is the size of a batchPlan in memory.
+// batchPlanBytes is the size of a batchPlan in memory; a test holds it against unsafe.Sizeof.
 const batchPlanBytes = 24
 
 // fate is what becomes of a batch.
 type fate uint8
 
 const (
-	keep    fate = iota // as it is, byte for byte
+	keep    fate = iota // as it is, byte for byte: cheaper than decoding, and nothing of the producer's framing changes
 	rebuild             // without its dead records, or with a horizon
-	drop
+	drop                // offsets and all: readers take the gap for what it is (I43)
 )
 
 // add appends a batch, and reserves the memory for it.

@@ -58,7 +58,8 @@ type resolver struct {
 // visit is told of each record with a key.
 type visit func(at place, hash keyHash, tombstone bool) error
 
-// index enters a record of the dirty section, and marks the one it supersedes.
+// index enters a record of the dirty section, and marks the one it supersedes. Records come in the order of their offsets, so what
+// is in the table already is older. All of the pass's range is committed and stable: I10's other half.
 func (r *resolver) index(at place, hash keyHash, tombstone bool) error {
 	before, known, err := r.table.put(hash, at)
 	if err != nil || !known {
@@ -73,7 +74,9 @@ func (r *resolver) index(at place, hash keyHash, tombstone bool) error {
 	return nil
 }
 
-// probe looks a record of the clean section up. One that is not in the table is the last of its key, and the only one.
+// probe looks a record of the clean section up, when the table is complete. One that is not in it is the last of its key, and the
+// only one: below the first dirty offset no key stands twice. One that is in it is dead, for what is in the table lies above. If
+// that is a tombstone, it now hides an older record, and must outlive it.
 func (r *resolver) probe(at place, hash keyHash, _ bool) error {
 	latest, known := r.table.get(hash)
 	if !known {

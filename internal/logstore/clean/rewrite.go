@@ -10,6 +10,10 @@ import (
 )
 
 // rewrite makes new segments of a group and puts them in its place.
+//
+// Groups go in ascending order, and that alone makes a crash between two of them harmless: a tombstone lies above the values it
+// deletes, so they are gone from the disk before it may go; and a value that supersedes lies above what it supersedes, in a segment
+// that is complete until its own group's turn. What a pass did not come to is done by the next: nothing of it is remembered.
 func (p *pass) rewrite(group []*plan) error {
 	p.enter(Rewriting)
 	out := &output{pass: p, base: group[0].segment.Base(), builder: record.NewBuilder(p.Codec, p.CodecLevel)}
@@ -174,6 +178,7 @@ func (o *output) append(b record.Batch) error {
 	return o.current.Append(b)
 }
 
+// begin creates the next output segment, with the suffix that a restart removes.
 func (o *output) begin(base int64) (err error) {
 	if o.current, err = o.Create(base); err != nil {
 		return fmt.Errorf("create segment %d: %w", base, err)
@@ -181,6 +186,7 @@ func (o *output) begin(base int64) (err error) {
 	return nil
 }
 
+// seal finishes the current segment's indexes. It counts as sealed even if that fails, so that discard finds it.
 func (o *output) seal() error {
 	o.sealed = append(o.sealed, o.current)
 	o.current = nil
