@@ -1,7 +1,6 @@
 package logstore
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +34,7 @@ type TopicID [16]byte
 
 // LogValue implements slog.LogValuer: the form that Kafka's tools and a Topic's status show.
 func (t TopicID) LogValue() slog.Value {
-	return slog.StringValue(base64.RawURLEncoding.EncodeToString(t[:]))
+	return slog.StringValue(t.String())
 }
 
 // Options of a Store.
