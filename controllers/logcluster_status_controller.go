@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -30,8 +29,8 @@ func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "logcluster-status").
 		For(&v1alpha1.LogCluster{}).
 		Owns(&appsv1.StatefulSet{}).
-		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
-		Watches(&v1alpha1.Partition{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Watches(&v1alpha1.Topic{}, gathered(gatherForCluster, clusterOf)).
+		Watches(&v1alpha1.Partition{}, gathered(gatherForCluster, clusterOf)).
 		Complete(r)
 }
 

@@ -2,10 +2,12 @@ package controllers
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -17,8 +19,16 @@ import (
 // operator.
 type outages struct {
 	seconds prometheus.Histogram
-	// began is when, by partition. Only the partition controller's Reconcile uses it, of which one runs at a time.
-	began map[types.NamespacedName]time.Time
+	mu      struct {
+		sync.Mutex
+		began map[types.NamespacedName]time.Time // by partition
+	}
+}
+
+func measureOutages(seconds prometheus.Histogram) *outages {
+	o := &outages{seconds: seconds}
+	o.mu.began = map[types.NamespacedName]time.Time{}
+	return o
 }
 
 func newOutages() (*outages, error) {
@@ -30,24 +40,31 @@ func newOutages() (*outages, error) {
 	if err := metrics.Registry.Register(seconds); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return &outages{seconds, map[types.NamespacedName]time.Time{}}, nil
+	return measureOutages(seconds), nil
 }
 
 // changed takes in that a partition's status was written.
 func (o *outages) changed(key types.NamespacedName, before, after v1alpha1.PartitionStatus, now time.Time) {
 	served := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch {
 	case ready == nil || ready.Reason == v1alpha1.ReasonRetained:
-		o.forget(key) // nobody waits for a leader
-	case ready.Status == "True":
-		if began, ok := o.began[key]; ok {
+		delete(o.mu.began, key) // nobody waits for a leader
+	case ready.Status == metav1.ConditionTrue:
+		if began, ok := o.mu.began[key]; ok {
 			o.seconds.Observe(now.Sub(began).Seconds())
-			o.forget(key)
+			delete(o.mu.began, key)
 		}
 	case served:
-		o.began[key] = now
+		o.mu.began[key] = now
 	}
 }
 
-func (o *outages) forget(key types.NamespacedName) { delete(o.began, key) }
+// forget takes in that a partition is gone.
+func (o *outages) forget(key types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.mu.began, key)
+}

@@ -31,7 +31,7 @@ func TestOutagesLastFromTheLeadersEndUntilTheNextServes(t *testing.T) {
 		"it lasts":                          {[]v1alpha1.PartitionStatus{serves, offline}, 0, 0},
 		"a Topic that went is none":         {[]v1alpha1.PartitionStatus{serves, offline, retained, offline, starts, serves}, 0, 0},
 	} {
-		o := &outages{prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"}), map[types.NamespacedName]time.Time{}}
+		o := measureOutages(prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"}))
 		for i := range c.after[1:] {
 			o.changed(types.NamespacedName{Name: "orders-0"}, c.after[i], c.after[i+1], time.Unix(int64(i), 0))
 		}

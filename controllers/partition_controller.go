@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +24,10 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
+// electionsAtOnce is how many partitions are elected at the same time: each waits for the API server to write, and when a broker
+// goes all of its partitions wait.
+const electionsAtOnce = 8
+
 // partitionReconciler elects leaders.
 type partitionReconciler struct {
 	client.Client
@@ -34,6 +39,7 @@ type partitionReconciler struct {
 
 func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "partition").
+		WithOptions(controller.Options{MaxConcurrentReconciles: electionsAtOnce}).
 		For(&v1alpha1.Partition{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic)).
 		WatchesRawSource(source.Channel(r.told, &handler.EnqueueRequestForObject{})).

@@ -38,7 +38,7 @@ type topicReconciler struct {
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "topic").
 		For(&v1alpha1.Topic{}).
-		Watches(&v1alpha1.Partition{}, handler.EnqueueRequestsFromMapFunc(ofPartition)).
+		Watches(&v1alpha1.Partition{}, gathered(gatherForTopic, ofPartition)).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),

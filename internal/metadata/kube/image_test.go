@@ -238,3 +238,27 @@ func TestBadUIDs(t *testing.T) {
 		t.Errorf("the cluster's bad uid: image %v, faults %v", image, faults)
 	}
 }
+
+// TestStatusOfTopicsIsNoNews: it changes with every partition that comes or goes, and an image says nothing of it.
+func TestStatusOfTopicsIsNoNews(t *testing.T) {
+	at := metav1.ObjectMeta{UID: "a", Generation: 1}
+	changed, other, deleting := at, at, at
+	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b", &metav1.Time{Time: time.Unix(1, 0)}
+	counted := v1alpha1.TopicStatus{ReadyPartitions: 3}
+	for name, c := range map[string]struct {
+		before, after any
+		meaningful    bool
+	}{
+		"a Topic's status":       {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: at, Status: counted}, false},
+		"a Topic's spec":         {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: changed}, true},
+		"a Topic made again":     {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: other}, true},
+		"a Topic to be deleted":  {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: deleting}, true},
+		"a LogCluster's status":  {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: at}, false},
+		"a LogCluster's spec":    {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: changed}, true},
+		"a Partition's anything": {&v1alpha1.Partition{ObjectMeta: at}, &v1alpha1.Partition{ObjectMeta: at}, true},
+	} {
+		if got := meaningful(c.before, c.after); got != c.meaningful {
+			t.Errorf("%s: meaningful is %v", name, got)
+		}
+	}
+}

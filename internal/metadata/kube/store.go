@@ -145,14 +145,31 @@ func (s *Store) watch(ctx context.Context) error {
 			}
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { set() },
-			UpdateFunc: func(any, any) { set() },
+			AddFunc: func(any) { set() },
+			UpdateFunc: func(before, after any) {
+				if meaningful(before, after) {
+					set()
+				}
+			},
 			DeleteFunc: func(any) { set() },
 		}); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
 	return nil
+}
+
+// meaningful tells whether an update can change an image. The status of LogClusters and Topics sums up what Partitions say, and is
+// written again and again while a broker goes or comes; an image says nothing of it.
+func meaningful(before, after any) bool {
+	switch before.(type) {
+	case *v1alpha1.LogCluster, *v1alpha1.Topic:
+		before, after := before.(client.Object), after.(client.Object)
+		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
+	default:
+		return true
+	}
 }
 
 // run registers, and makes images until ctx ends or the Lease is lost.
