@@ -33,6 +33,9 @@ const (
 // slowStart is how long the start waits for partitions before it says which one it waits for.
 const slowStart = 10 * time.Second
 
+// headerTimeout bounds how long a connection to the HTTP port may take to ask for something.
+const headerTimeout = 10 * time.Second
+
 // Run is a whole cluster in one process, until ctx ends. Bad options and manifests come back as an error that wraps ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
@@ -148,7 +151,7 @@ func (c *cluster) run(ctx context.Context, httpAddress address) error {
 	}
 	server := &http.Server{
 		Handler:           broker.NewHTTP(broker.HTTPOptions{Gatherer: registry, Ready: c.ready, Partitions: c.report}),
-		ReadHeaderTimeout: slowStart,
+		ReadHeaderTimeout: headerTimeout,
 	}
 	var serving errgroup.Group
 	serving.Go(func() error {
