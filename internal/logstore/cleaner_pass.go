@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 // How a pass ended: label values of heartwood_cleaner_runs_total.
@@ -93,6 +94,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		Segments: view.Segments, FirstDirty: view.FirstDirty, Bound: view.Bound, Producers: view.Producers,
 		Now: now, TombstoneRetention: seen.settings.TombstoneRetention,
 		KeepCodec: seen.settings.KeepCodec, Codec: seen.settings.Codec, CodecLevel: seen.settings.CodecLevel,
+		SpanMax:      spanMax(seen.settings),
 		SegmentBytes: seen.settings.SegmentBytes, MemoryBytes: budget, HashKey: c.hashKey,
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
@@ -114,6 +116,17 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		return stats, err
 	}
 	return stats, log.setCleaned(stats.CleanedTo, stats.NextHorizon)
+}
+
+// spanShare of the retention time is how much longer than that a record may stay, because it shares a segment with younger ones.
+const spanShare = 8
+
+// spanMax is clean.Job.SpanMax of a topic: 0 unless retention deletes by time.
+func spanMax(s topicconfig.Settings) time.Duration {
+	if !s.Delete || s.RetentionTime <= 0 {
+		return 0
+	}
+	return max(s.RetentionTime/spanShare, time.Millisecond)
 }
 
 // finish notes how a pass ended, and frees its worker. The pass's own sums go into the counters in the same moment as its progress

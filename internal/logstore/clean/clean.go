@@ -53,9 +53,13 @@ type Job struct {
 	KeepCodec          bool // rebuilt batches keep their own codec
 	Codec              compress.Codec
 	CodecLevel         int
-	SegmentBytes       int64           // output rolls before it passes this; default 1 GiB
-	Producers          map[int64]int64 // active producer id -> last data offset
-	MemoryBytes        int64           // of tables and plans; default 128 MiB
+	SegmentBytes       int64 // output rolls before it passes this; default 1 GiB
+	// SpanMax is how far apart the timestamps in an output segment may lie, if it is made of several; 0: no matter. A topic that is
+	// both compacted and deleted by time needs it: retention takes a segment when its newest record is old enough, and a segment
+	// that is merged with a younger one in every pass would never be.
+	SpanMax     time.Duration
+	Producers   map[int64]int64 // active producer id -> last data offset
+	MemoryBytes int64           // of tables and plans; default 128 MiB
 	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A batch beyond it is kept unread. It must be the
 	// same in every pass over a log: were such a batch readable one day, the clean section could hold a key twice, and a tombstone
 	// would go that still hides an older value. So it does not depend on MemoryBytes, which users change.

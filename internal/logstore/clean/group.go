@@ -35,5 +35,21 @@ func (p *pass) joins(i, j int, live int64) bool {
 		return false
 	}
 	// The last offset is estimated by where the segment ends: records may have been at its end that went long ago.
-	return j == i || live+plan.liveBytes <= p.SegmentBytes && p.end(j)-1-p.plans[i].segment.Base() <= math.MaxInt32
+	return j == i || live+plan.liveBytes <= p.SegmentBytes && p.end(j)-1-p.plans[i].segment.Base() <= math.MaxInt32 && p.spans(i, j)
+}
+
+// spans tells whether the timestamps of the segments i to j are near enough for one group. The first batch stands for the oldest
+// record: what was merged before is measured again each time, so groups do not creep up on the newest segment. Segments without
+// a batch have no timestamp, and do not matter.
+func (p *pass) spans(i, j int) bool {
+	newest, _ := p.plans[j].segment.MaxTimestamp()
+	if p.SpanMax <= 0 || p.plans[j].segment.SizeBytes() == 0 {
+		return true
+	}
+	for _, plan := range p.plans[i:j] {
+		if oldest, ok := plan.segment.FirstTimestamp(); ok {
+			return newest-oldest <= p.SpanMax.Milliseconds()
+		}
+	}
+	return true
 }

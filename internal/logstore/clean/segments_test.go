@@ -182,6 +182,31 @@ func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) { // cleaner.md 
 	}
 }
 
+// KIP-71: retention goes by a segment's newest record, so a merge must not make old records young.
+func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
+	l := newLog(t)
+	l.job.SpanMax = 10 * time.Minute
+	for i := range 8 { // 0, 4, 8 ... 28 minutes
+		l.put(fmt.Sprintf("k%d=1", i), "hot=1")
+		l.roll()
+		l.now = l.now.Add(4 * time.Minute)
+	}
+	l.put("z=1")
+	l.roll()
+	for range 5 { // as often as one likes: they do not creep together
+		l.pass()
+	}
+	for _, s := range l.segments[:len(l.segments)-1] {
+		oldest, ok := s.FirstTimestamp()
+		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.SpanMax.Milliseconds() {
+			t.Errorf("segment %d spans %d ms", s.Base(), newest-oldest)
+		}
+	}
+	if n := len(l.segments); n < 4 || n > 6 {
+		t.Errorf("%d segments of 10: three of four minutes may be one", n)
+	}
+}
+
 func TestSegmentOfWhichNothingLivesBecomesEmpty(t *testing.T) {
 	l := newLog(t)
 	l.job.SegmentBytes = 4000
