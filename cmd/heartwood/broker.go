@@ -45,9 +45,9 @@ the end of the pod's name.`,
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
-	flags.StringVar(&f.listen, "listen", ":9092", "`HOST:PORT` to listen on for Kafka clients")
-	flags.StringVar(&f.advertise, "advertise", "", "`HOST:PORT` that clients are told")
-	flags.StringVar(&f.http, "http", ":9644", "`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
+	flags.Var(address(&f.advertise, ""), "advertise", "`HOST:PORT` that clients are told")
+	flags.Var(address(&f.http, ":9644"), "http", "`HOST:PORT` of metrics, health and /api/v1/partitions")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "cluster", "namespace", "pod-name", "advertise"); err != nil {

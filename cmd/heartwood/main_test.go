@@ -28,6 +28,8 @@ func TestExitCodes(t *testing.T) {
 		{"pod without a number", []string{
 			"broker", "--cluster", "demo", "--namespace", "n", "--pod-name", "demo", "--advertise", "a:1",
 		}, 2, `invalid argument "demo" for --pod-name`},
+		{"address without a port", []string{"broker", "--listen", "here"}, 2, `"here" for "--listen" flag: want HOST:PORT`},
+		{"port out of range", []string{"operator", "--metrics", ":70000"}, 2, `":70000" for "--metrics" flag: want a port from 0 to 65535`},
 		{"operator without an image", []string{"operator"}, 2, "flag --image is required"},
 		{"log without a path", []string{"log", "dump"}, 2, "give at least one PATH"},
 		{"log of nothing", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},

@@ -34,8 +34,8 @@ func operatorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`IMAGE` of brokers whose LogCluster names none: this one's own")
-	flags.StringVar(&f.metrics, "metrics", ":8080", "`HOST:PORT` of the operator's own metrics")
-	flags.StringVar(&f.health, "health", ":8081", "`HOST:PORT` of /healthz and /readyz")
+	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's own metrics")
+	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` to look after (default: all)")
 	flags.BoolVar(&f.electLeader, "leader-elect", true, "let one of several operators work at a time, by a Lease")
 	level := addLogLevel(cmd, slog.LevelInfo)

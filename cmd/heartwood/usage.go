@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,10 +52,34 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
+// addressFlag is a flag that takes HOST:PORT. A wrong one is refused here, with exit code 2, not later by a listener.
+type addressFlag struct{ text *string }
+
+func address(to *string, standard string) addressFlag {
+	*to = standard
+	return addressFlag{to}
+}
+
+func (a addressFlag) Type() string   { return "HOST:PORT" }
+func (a addressFlag) String() string { return *a.text }
+
+func (a addressFlag) Set(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return errors.New("want HOST:PORT, such as 127.0.0.1:9092")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errors.New("want a port from 0 to 65535")
+	}
+	*a.text = text
+	return nil
+}
+
 // logLevel is the flag --log-level.
 type logLevel struct{ slog.Level }
 
-func (l *logLevel) Type() string { return "LEVEL" }
+func (l *logLevel) Type() string   { return "LEVEL" }
+func (l *logLevel) String() string { return strings.ToLower(l.Level.String()) } // as help names the levels
 
 func (l *logLevel) Set(text string) error {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
