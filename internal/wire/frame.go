@@ -14,6 +14,9 @@ const (
 	frameBytesMax = 100 << 20
 	// largeBytes is the size from which a frame is charged to the server's budget, and its buffer grows as bytes come.
 	largeBytes = 1 << 20
+	// stepBytes is read or sent between two looks at the deadline: a slow peer that moves is not cut off, and one that moves less
+	// in Options.Stall is taken for stalled. Without such a pace a few peers could sit on the whole budget for large frames.
+	stepBytes = 1 << 20
 )
 
 // rejectedError closes a connection for what its peer sent; reason is the metric's label.
@@ -85,19 +88,23 @@ func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n 
 		}
 	}
 	for filled := 0; ; {
+		step := min(len(buf), filled+stepBytes)
 		c.readUntil(ctx, c.server.opts.Stall)
-		if _, err := io.ReadFull(r, buf[filled:]); err != nil {
+		if _, err := io.ReadFull(r, buf[filled:step]); err != nil {
 			give()
 			return unexpected(err)
 		}
-		if filled = len(buf); filled == n {
+		filled = step
+		if filled == n {
 			f.rest, f.release = buf, give
 			return nil
 		}
-		grown := takeBuffer(min(n, 2*filled))
-		copy(grown, buf)
-		giveBuffer(buf)
-		buf = grown
+		if filled == len(buf) {
+			grown := takeBuffer(min(n, 2*filled))
+			copy(grown, buf)
+			giveBuffer(buf)
+			buf = grown
+		}
 	}
 }
 

@@ -15,8 +15,9 @@ const (
 	// copyBytesMax is the largest file range that is read and sent with the bytes around it: below, one more system call costs
 	// more than the copy.
 	copyBytesMax = 16 << 10
-	// sendStepBytes is sent between two looks at the write deadline: a slow reader that moves is not cut off.
-	sendStepBytes = 1 << 20
+	// gatherBytesMax is how much of files is copied before it is written: a reply of many small ranges, up to the 55 MiB of a
+	// fetch, must not stand in memory whole while a slow client takes it.
+	gatherBytesMax = 256 << 10
 	// responseBytesMax keeps a reply's size an int32.
 	responseBytesMax = 1<<31 - 1
 )
@@ -30,6 +31,7 @@ type sender struct {
 	tcp    *net.TCPConn // nil: no sendfile
 	gather net.Buffers  // what the next write takes
 	copies [][]byte     // pooled buffers within gather
+	copied int          // bytes in copies, < gatherBytesMax + stepBytes
 	head   [9]byte      // size, correlation id, and an empty tag section
 }
 
@@ -94,6 +96,11 @@ func (s *sender) add(c *Chunk, extend func()) error {
 		return nil
 	}
 	if c.Length <= copyBytesMax {
+		if s.copied >= gatherBytesMax {
+			if err := s.flush(extend); err != nil {
+				return err
+			}
+		}
 		return s.copyRange(c.File, c.Position, c.Length)
 	}
 	if err := s.flush(extend); err != nil {
@@ -103,7 +110,7 @@ func (s *sender) add(c *Chunk, extend func()) error {
 		return s.sendRange(file, c.Position, c.Length, extend)
 	}
 	for done := 0; done < c.Length; {
-		n := min(c.Length-done, sendStepBytes)
+		n := min(c.Length-done, stepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
 			return err
 		}
@@ -119,6 +126,7 @@ func (s *sender) add(c *Chunk, extend func()) error {
 func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	buf := takeBuffer(n)
 	s.copies = append(s.copies, buf)
+	s.copied += n
 	if read, err := file.ReadAt(buf, position); read < n {
 		return fmt.Errorf("read %s for a reply: %w", file.Name(), err)
 	}
@@ -130,7 +138,7 @@ func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
 	for done := 0; done < n; {
 		extend()
-		sent, err := sendfile(s.tcp, file, position+int64(done), min(n-done, sendStepBytes))
+		sent, err := sendfile(s.tcp, file, position+int64(done), min(n-done, stepBytes))
 		if err != nil {
 			return fmt.Errorf("send %s: %w", file.Name(), err)
 		}
@@ -158,7 +166,7 @@ func (s *sender) forget() {
 	}
 	clear(s.gather)
 	clear(s.copies)
-	s.gather, s.copies = s.gather[:0], s.copies[:0]
+	s.gather, s.copies, s.copied = s.gather[:0], s.copies[:0], 0
 }
 
 // isReset tells whether the peer simply went away.

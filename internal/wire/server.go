@@ -63,7 +63,7 @@ type Options struct {
 	ConnectionsMax int           // connections at once; default 10000
 	LargeBytesMax  int64         // bytes that frames above 1 MiB hold together, all connections; default 256 MiB
 	Idle           time.Duration // a connection that sends nothing for so long is closed; default 10 min, as Kafka
-	Stall          time.Duration // a frame or reply that does not move for so long closes the connection; default 30 s
+	Stall          time.Duration // a frame or reply of which not stepBytes more, or its rest, moved in so long closes the connection; default 30 s
 	Drain          time.Duration // after Serve's ctx ended, how long a reply may take to leave; default 5 s
 }
 
