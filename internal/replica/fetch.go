@@ -165,7 +165,8 @@ func (d *delayedFetch) TryComplete() bool {
 func (d *delayedFetch) Expire() { close(d.done) }
 
 // available returns how many bytes a read would give now; now is true if the fetch must not wait for more, because it could not
-// get more, or would get an error.
+// get more, or would get an error. What it learns it keeps: a fetch of a thousand partitions looks again at each append to any of
+// them, and must then read the index of that one, not of all that have grown since it came.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.since(a.role) != nil {
 		return 0, true
@@ -182,5 +183,6 @@ func (a *position) available(req FetchRequest) (bytes int, now bool) {
 		return 0, true
 	}
 	defer data.Release()
+	a.limit, a.bytes = limit, data.Length
 	return data.Length, data.More
 }

@@ -1,0 +1,82 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// A look reads what has grown since the look before, not all that has grown since the fetch came.
+func TestALookRemembersWhatItRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broker) {
+		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
+		req.BytesMin = 1 << 20
+		_, positions, _ := b.read(req)
+		op := &delayedFetch{req: req, positions: positions, done: make(chan struct{})}
+		b.mustProduce(id("a", 0), "12345")
+		if op.TryComplete() {
+			t.Fatal("complete with a few bytes of the MiB that was asked for")
+		}
+		for i, want := range []position{{limit: 1, bytes: len(batch(t, "12345"))}, {}} {
+			if got := positions[i]; got.limit != want.limit || got.bytes != want.bytes {
+				t.Errorf("partition %d: read up to %d, %d bytes; want %d, %d", i, got.limit, got.bytes, want.limit, want.bytes)
+			}
+		}
+	})
+}
+
+// TestImagesUnderRequests: topics come, go and change their epoch while clients produce and fetch. Every request ends, with what a
+// client can act on; with -race, this is also the proof that Apply and requests share nothing unguarded.
+func TestImagesUnderRequests(t *testing.T) {
+	b := newBroker(t)
+	b.topic("steady", 2, nil)
+	b.topic("a", 2, nil)
+	b.apply()
+	ctx, cancel := context.WithCancel(t.Context())
+	expected := []error{ErrUnknownPartition, ErrNotLeader, context.Canceled, ErrTimeout, logstore.ErrOffsetOutOfRange}
+	check := func(err error) {
+		for _, e := range expected {
+			if err == nil || errors.Is(err, e) {
+				return
+			}
+		}
+		t.Errorf("%v", err)
+	}
+	var clients sync.WaitGroup
+	for i := range int32(2) {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				for _, r := range b.Produce(ctx, AcksAll, time.Second, []ProducePartition{
+					{ID: id("steady", i), Batch: batch(t, "x")}, {ID: id("a", i), Batch: batch(t, "x")},
+				}) {
+					check(r.Err)
+				}
+			}
+		})
+		clients.Go(func() {
+			for offset := int64(0); ctx.Err() == nil; offset++ {
+				for _, r := range b.Fetch(ctx, fetch(time.Millisecond, offset, id("steady", i), id("a", i))) {
+					check(r.Err)
+					if r.Data != nil {
+						r.Data.Release()
+					}
+				}
+			}
+		})
+	}
+	for range 100 {
+		delete(b.topics, "a")
+		b.apply()
+		b.topic("a", 2, nil)
+		b.apply()
+		b.topic("a", 2, func(t *metadata.Topic) { t.Partitions[1].LeaderEpoch = 2 })
+		b.apply()
+	}
+	cancel()
+	clients.Wait()
+}
