@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,9 +86,9 @@ func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kg
 func checkRecords(t *testing.T, got, want []*kgo.Record) {
 	t.Helper()
 	same := func(a, b *kgo.Record) bool {
-		return a.Offset == b.Offset && a.Timestamp.Equal(b.Timestamp) && string(a.Key) == string(b.Key) && (a.Key == nil) == (b.Key == nil) &&
-			string(a.Value) == string(b.Value) && (a.Value == nil) == (b.Value == nil) &&
-			len(a.Headers) == 2 && string(a.Headers[0].Value) == string(b.Headers[0].Value) && a.Headers[1].Value == nil &&
+		return a.Offset == b.Offset && a.Timestamp.Equal(b.Timestamp) && bytes.Equal(a.Key, b.Key) && (a.Key == nil) == (b.Key == nil) &&
+			bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
+			len(a.Headers) == 2 && bytes.Equal(a.Headers[0].Value, b.Headers[0].Value) && a.Headers[1].Value == nil &&
 			a.Attrs.CompressionType() == b.Headers[0].Value[0] && a.ProducerID >= 0
 	}
 	if !slices.EqualFunc(got, want, same) {
