@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -55,6 +56,7 @@ func (h *handle) newest() int64 {
 }
 
 // applyRetention deletes what retention takes, and moves the log start there. An active segment that is expired is rolled first.
+// A rolled segment may go before it is sealed: on a full disk there may be no room to seal any, and retention is what makes room.
 func (l *Log) applyRetention(now time.Time) error {
 	if err := l.rollExpired(l.Settings(), now); err != nil {
 		return err
@@ -64,17 +66,16 @@ func (l *Log) applyRetention(now time.Time) error {
 	settings := l.Settings() // only now: Configure holds Log.maintain, so what it returned for is not deleted by older settings
 	l.mu.Lock()
 	handles := l.currentLocked()
-	sealed := len(handles) - 1 - len(l.mu.unsealed)
 	stopped := l.mu.stopped
 	l.mu.Unlock()
-	if stopped != nil || sealed <= 0 {
+	if stopped != nil || len(handles) < 2 {
 		return nil
 	}
 	facts := logFacts{logStart: l.LogStart(), highWatermark: l.HighWatermark()}
-	segments := make([]segmentFacts, sealed)
+	segments := make([]segmentFacts, len(handles)-1)
 	for i, h := range handles {
 		facts.sizeBytes += h.SizeBytes()
-		if i < sealed {
+		if i < len(segments) {
 			segments[i] = segmentFacts{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(), newest: h.newest()}
 		}
 	}
@@ -116,12 +117,36 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 	if count == 0 {
 		return failed
 	}
+	if err := l.forgetUnsealed(handles[count].Base()); err != nil {
+		return errors.Join(failed, err)
+	}
 	for _, h := range handles[:count] {
 		h.doomed.Store(true)
 	}
 	old, err := l.dropFront(count, handles[count].Base())
 	old.release()
 	return errors.Join(failed, err)
+}
+
+// forgetUnsealed lets go of rolled segments below logStart, which are marked as deleted, before they are sealed. Their marks are made
+// durable first: the next flush moves the recovery point past them, and should a crash give them their names back, a start would
+// take them for segments that were synced. Log.maintain is held, so no flush is under way.
+func (l *Log) forgetUnsealed(logStart int64) error {
+	gone := func(u unsealed) bool { return u.segment.Base() < logStart }
+	l.mu.Lock()
+	waiting := slices.ContainsFunc(l.mu.unsealed, gone)
+	l.mu.Unlock()
+	if !waiting {
+		return nil
+	}
+	if err := l.env.fs.SyncDir(l.dir); err != nil {
+		return fmt.Errorf("%w: sync the marks of deleted segments: %w", ErrStorage, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), gone)
+	l.settleDurableLocked()
+	return nil
 }
 
 func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error) {
