@@ -178,13 +178,22 @@ func (k *keeper) renew(ctx context.Context) error {
 }
 
 // reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end. If
-// somebody deleted it, it is made again: we are the same incarnation still, and the number must not begin anew.
+// somebody deleted it, it is made again: we are the same incarnation still, and the number must not begin anew. The garbage
+// collector may be who deleted it, as the LogCluster went. If that was made again before our pod went, the Lease gets the new
+// owner, or it would be collected over and over; if not, it keeps the old one, to be collected once we are gone.
 func (k *keeper) reread(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, lease)
 	if apierrors.IsNotFound(err) {
 		lease = k.lease.DeepCopy()
 		lease.ResourceVersion, lease.UID = "", ""
+		owners, err := k.owner(ctx)
+		if err != nil {
+			return err
+		}
+		if owners != nil {
+			lease.OwnerReferences = owners
+		}
 		return k.wrote(lease, k.client.Create(ctx, lease))
 	}
 	if err != nil {

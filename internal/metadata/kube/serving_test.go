@@ -1,9 +1,14 @@
 package kube
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -111,5 +116,40 @@ func testServingConflict(w *world) {
 	}
 	if w.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
 		w.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
+	}
+}
+
+// testRemadeCluster: a LogCluster is deleted and made again before its pods are gone, and its Leases are collected.
+func testRemadeCluster(w *world) {
+	w.run(0, w.config).until("it is up", up(0))
+	collect := func() (owner types.UID) {
+		w.t.Helper()
+		former := &coordinationv1.Lease{}
+		w.get("demo-broker-0", former)
+		if err := w.client.Delete(w.t.Context(), former); err != nil {
+			w.t.Fatal(err)
+		}
+		lease := &coordinationv1.Lease{}
+		err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			err := w.client.Get(ctx, client.ObjectKeyFromObject(former), lease)
+			return err == nil && lease.UID != former.UID, client.IgnoreNotFound(err)
+		})
+		if err != nil || len(lease.OwnerReferences) != 1 {
+			w.t.Fatalf("the lease made again has owners %+v; %v", lease.OwnerReferences, err)
+		}
+		return lease.OwnerReferences[0].UID
+	}
+	cluster := &v1alpha1.LogCluster{}
+	w.get("demo", cluster)
+	if err := w.client.Delete(w.t.Context(), cluster); err != nil {
+		w.t.Fatal(err)
+	}
+	if owner := collect(); owner != cluster.UID {
+		w.t.Errorf("owner %s, want the LogCluster that is gone, so that the lease goes with its pod", owner)
+	}
+	again := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.LogClusterSpec{Brokers: 3}}
+	w.make(again)
+	if owner := collect(); owner != again.UID {
+		w.t.Errorf("owner %s, want the LogCluster that is there, %s", owner, again.UID)
 	}
 }

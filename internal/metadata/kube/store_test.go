@@ -53,6 +53,7 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"conflicts with the operator end": testServingConflict,
 		"a log that is ahead is told":     testAhead,
 		"leases go with the LogCluster":   testLeaseOwner,
+		"a LogCluster made again":         testRemadeCluster,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for Leases to run out, each in a namespace of its own
