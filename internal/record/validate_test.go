@@ -143,6 +143,27 @@ func TestTopicsCodecIsHonoured(t *testing.T) {
 	}
 }
 
+// Rules.Compress is told of what is compressed again, and only then; a builder from the pool does not remember another's.
+func TestOnlyWhatIsCompressedAgainIsMeasured(t *testing.T) {
+	calls := 0
+	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault, Compress: func(dst, src []byte, codec compress.Codec, level int) ([]byte, error) {
+		calls++
+		return compress.Compress(dst, src, codec, level)
+	}}
+	unmeasured := measured
+	unmeasured.Compress = nil
+	for i, test := range []struct {
+		from  compress.Codec
+		rules Rules
+		calls int
+	}{{compress.Gzip, measured, 1}, {compress.LZ4, measured, 1}, {compress.Gzip, unmeasured, 1}, {compress.None, measured, 2}} {
+		valid, err := Validate(clientBatch(t, test.from, keyed("a", "1", 10)), test.rules, now)
+		if err != nil || valid.Batch.Codec() != compress.LZ4 || calls != test.calls {
+			t.Errorf("case %d: %v, codec %s, %d calls so far, want %d", i, err, valid.Batch.Codec(), calls, test.calls)
+		}
+	}
+}
+
 func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and recompressed
 	for codec := compress.None; codec <= compress.Gzip; codec++ {
 		rules := Rules{TimestampType: LogAppendTime, Codec: codec, CodecLevel: compress.LevelDefault}
