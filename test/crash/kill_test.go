@@ -66,7 +66,7 @@ type run struct {
 // Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing, renaming, removing.
 func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
 	t.Parallel()
-	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 3), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
+	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
 	t.Logf("seed %d", seed)
 	r := &run{
 		Setup: process.NewSetup(t, 1, cluster, topic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
