@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -143,6 +144,56 @@ func TestAFailureAtEveryStepOfASwap(t *testing.T) {
 		checkSwapped(t, mem.CrashClone(), "restart")
 		if over {
 			return
+		}
+	}
+}
+
+// After a crash on a full disk, or with index files that are gone there, the log is opened all the same: it can be read, and cut by
+// retention; and what waits for room is not taken for done by the next start.
+func TestALogOpensOnAFullDisk(t *testing.T) {
+	for _, clean := range []bool{false, true} {
+		mem := stopped(t, clean)
+		if !clean {
+			if err := mem.Remove(dataDir + "/" + recoveryPointFile); err != nil { // scan everything
+				t.Fatal(err)
+			}
+		}
+		damage(t, mem, "00000000000000000020.index", gone)
+		fault := vfs.NewFault(mem)
+		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
+		store := openStore(t, fault)
+		log := store.Log(partition)
+		if log == nil {
+			t.Fatalf("clean %t: %v", clean, store.Offline())
+		}
+		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 60)) {
+			t.Fatalf("clean %t: read %v", clean, got)
+		}
+		log.config.Store(newConfig(settings(func(c *topicconfig.Settings) { c.RetentionBytes = 4500 }), true))
+		store.tick(epoch0, true)
+		if point, err := mem.ReadFile(dataDir + "/" + recoveryPointFile); err == nil && log.saved().recoveryPoint > 20 {
+			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean, log.saved().recoveryPoint, point)
+		}
+		if log.LogStart() != 10 {
+			t.Errorf("clean %t: the log begins at %d: retention does not make room", clean, log.LogStart())
+		}
+		crashed := createLog(t, openStore(t, mem.CrashClonePartly(1)), settings(nil))
+		if got := readKeys(t, crashed, 10); !slices.Equal(got, expectKeys(10, 60)) {
+			t.Errorf("clean %t: after another crash: read %v", clean, got)
+		}
+		fault.Clear()
+		store.tick(epoch0, true)
+		if point := log.saved().recoveryPoint; point != 60 {
+			t.Errorf("clean %t: with room again the recovery point is %d", clean, point)
+		}
+		for seed := range uint64(20) {
+			crashed := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
+			if got := readKeys(t, crashed, 10); !slices.Equal(got, expectKeys(10, 60)) {
+				t.Errorf("clean %t, seed %d: after another crash: read %v", clean, seed, got)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

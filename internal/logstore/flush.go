@@ -69,7 +69,7 @@ func (l *Log) seal(u unsealed) error {
 	if err != nil && !errors.Is(err, syscall.ENOSPC) {
 		return l.syncFailed(err)
 	}
-	if err == nil {
+	if err == nil && u.state != nil {
 		name := filepath.Join(l.dir, segment.Name(u.end, snapshotSuffix, ""))
 		err = vfs.WriteFileAtomic(l.env.fs, name, u.state)
 	}

@@ -81,7 +81,7 @@ type Log struct {
 type unsealed struct {
 	segment *handle
 	end     int64  // where the next segment begins
-	state   []byte // producer snapshot as of end
+	state   []byte // producer snapshot as of end; nil after a start, which does not know it any more
 }
 
 // environment is what a log needs of its store.

@@ -300,9 +300,16 @@ func (r *recovery) install() error {
 	l.mu.producers = r.producers
 	l.firstDirty.Store(r.saved.firstDirty)
 	l.horizon.Store(r.saved.horizon)
-	// What a scan has read is durable: segment.Recover syncs.
+	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a full disk wait for a flush that
+	// can seal their segment, and the recovery point with them.
 	l.mu.recoveryPoint = end
-	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), end)
+	for i, h := range r.handles[:len(r.handles)-1] {
+		if h.Unfinished() {
+			l.mu.unsealed = append(l.mu.unsealed, unsealed{segment: h, end: r.handles[i+1].Base()})
+			l.mu.recoveryPoint = l.mu.unsealed[0].segment.Base()
+		}
+	}
+	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), l.mu.recoveryPoint)
 	l.settleDurableLocked()
 	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = r.now

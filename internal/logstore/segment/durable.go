@@ -103,6 +103,13 @@ func (s *Segment) finishLocked() error {
 	return nil
 }
 
+// Unfinished tells whether Seal has anything to do: then a start after a crash must not take the segment for one that is sealed.
+func (s *Segment) Unfinished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unfinishedLocked()
+}
+
 // unfinishedLocked tells whether Open would miss something: data, a name or index entries that are not synced, entries that are
 // in memory only, or the largest timestamp, which the last entry of the time index is to tell.
 func (s *Segment) unfinishedLocked() bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -69,7 +70,7 @@ func (s *Segment) open() error {
 	if err != nil {
 		return err
 	}
-	s.mu.named = true
+	s.mu.named = !s.mu.indexed // the files were there, or emptyIndexes made them
 	return s.statLocked()
 }
 
@@ -224,18 +225,44 @@ func (s *Segment) rebuild(size int64) error {
 	return s.writeIndexes(v)
 }
 
-// writeIndexes replaces the index files by those of a view that has all its entries in memory.
+// writeIndexes replaces the index files by those of a view that has all its entries in memory. On a full disk the entries stay
+// there: a log that cannot be opened cannot be read, nor cut by retention, which is what would make room.
 func (s *Segment) writeIndexes(v view) error {
 	v.addTime()
 	err := vfs.WriteFileAtomic(s.fsys, s.pathLocked(IndexExtension), s.offsets.encode(v.offsets.tail))
-	if err != nil {
-		return err
+	if err == nil {
+		err = vfs.WriteFileAtomic(s.fsys, s.pathLocked(TimeIndexExtension), s.times.encode(v.times.tail))
 	}
-	if err = vfs.WriteFileAtomic(s.fsys, s.pathLocked(TimeIndexExtension), s.times.encode(v.times.tail)); err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return s.emptyIndexes(v)
+	case err != nil:
 		return err
 	}
 	v.offsets = entries[OffsetEntry]{written: v.offsets.count(), last: v.offsets.last}
 	v.times = entries[TimeEntry]{written: v.times.count(), last: v.times.last}
 	s.view.Store(&v)
 	return s.openIndexes()
+}
+
+// emptyIndexes begins the index files anew, with all entries of the view still to be written. Should a start find them so, entries
+// are missing at the end, and it makes them again.
+func (s *Segment) emptyIndexes(v view) error {
+	if err := closeAll(s.offsets.file, s.times.file); err != nil {
+		return err
+	}
+	s.offsets.file, s.times.file = nil, nil
+	for _, target := range []struct {
+		extension string
+		file      *vfs.File
+	}{{IndexExtension, &s.offsets.file}, {TimeIndexExtension, &s.times.file}} {
+		file, err := s.fsys.Create(s.pathLocked(target.extension))
+		if err != nil {
+			return err
+		}
+		*target.file = file
+	}
+	s.mu.indexed = true
+	s.view.Store(&v)
+	return nil
 }

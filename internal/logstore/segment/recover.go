@@ -17,7 +17,8 @@ type Recovered struct {
 }
 
 // Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
-// first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. What it returns is durable.
+// first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. What it returns is durable, but on a full
+// disk, where the indexes wait in memory: Unfinished tells.
 // An error of the disk or of visit is returned, and cuts nothing.
 func Recover(fsys vfs.FS, dir string, base int64, cfg Config, visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -51,7 +52,7 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 	if err := s.writeIndexes(v); err != nil {
 		return Recovered{}, err
 	}
-	s.mu.named = true // writeIndexes has synced the directory
+	s.mu.named = !s.mu.indexed // writeIndexes has synced the directory, if it could write
 	return found, s.statLocked()
 }
 
