@@ -140,7 +140,7 @@ func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
-// run serves until ctx ends. HTTP comes first and goes last, so that /readyz can tell what happens meanwhile.
+// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and goes last, so that /readyz can tell what happens meanwhile.
 func (c *cluster) run(ctx context.Context, httpAddress address) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -183,7 +183,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	return group.Wait()
 }
 
-// newBrokers opens all brokers, or none.
+// newBrokers opens all brokers, or none: their ports and the locks on their directories are free again when it fails, so that a
+// start with other flags can follow at once.
 func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers []*broker.Broker, err error) {
 	for i := range c.wanted.brokers {
 		listen, advertise := c.listen.broker(i)
@@ -245,7 +246,8 @@ func (c *cluster) announce(brokers []*broker.Broker, httpAddress string) {
 // print writes a line for people. Whether they still read it is no matter of the cluster's.
 func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 
-// follow applies the manifests whenever they may have changed, until ctx ends.
+// follow applies the manifests whenever they may have changed, until ctx ends. It is one loop in Run's goroutine, so changes never
+// overlap; those that come while one is applied are one more round.
 func (c *cluster) follow(ctx context.Context) {
 	for {
 		select {

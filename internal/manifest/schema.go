@@ -81,7 +81,8 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 }
 
 // create checks an object as a create request would be checked, and changes it likewise: what is unknown goes, defaults come,
-// the status goes.
+// the status goes. Unknown fields must be told before they are pruned, and defaults must be there before the schema is checked,
+// or a required field with a default would be missed.
 func (r *rules) create(content map[string]any) field.ErrorList {
 	faults := r.prune(content)
 	meta, found, err := objectmeta.GetObjectMeta(content, false)

@@ -24,7 +24,7 @@ type Image struct {
 // Broker is a broker that is up.
 type Broker struct {
 	ID    int32
-	Epoch int64 // incarnation
+	Epoch int64 // incarnation: higher at each start, so that news of an earlier one can be told from this one's
 	Host  string
 	Port  int32
 	Rack  string
@@ -44,7 +44,7 @@ type Topic struct {
 	Name       string
 	ID         ID
 	Settings   topicconfig.Settings
-	Internal   bool
+	Internal   bool         // the brokers' own; clients hide it from lists unless asked
 	RetainData bool         // reclaimPolicy: what becomes of the data when the topic goes
 	Partitions []*Partition // by index
 }
@@ -54,8 +54,8 @@ type Partition struct {
 	Index       int32
 	Replicas    []int32 // the preferred leader first
 	Leader      int32   // NoBroker: offline
-	LeaderEpoch int32
-	ISR         []int32
+	LeaderEpoch int32   // grows with each election; stamped on every batch
+	ISR         []int32 // in sync: all of them hold what is below the high watermark
 }
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.

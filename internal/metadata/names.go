@@ -40,7 +40,8 @@ func InternalTopic(name string) bool {
 }
 
 // ResourceName returns the name of the Topic resource for a topic: its own where that is a DNS name, else one made from it, with
-// a hash so that Orders and orders stay two topics. spec.topicName is set when the two differ.
+// a hash so that Orders and orders stay two topics. It is a function of the name alone, so two brokers asked for one topic at the
+// same time make one resource, and the API server refuses the second. spec.topicName is set when the two differ.
 func ResourceName(topic string) string {
 	if len(topic) <= resourceNameBytesMax && len(validation.IsDNS1123Subdomain(topic)) == 0 {
 		return topic

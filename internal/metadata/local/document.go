@@ -60,9 +60,10 @@ type topic struct {
 
 // partition is who holds a partition. Leader is not written: see the format.
 type partition struct {
-	Replicas    []int32 `json:"replicas"`
-	LeaderEpoch int32   `json:"leaderEpoch"`
-	leader      int32
+	Replicas []int32 `json:"replicas"` // the preferred leader first; never written to, so clones share it
+	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up: the logs refuse a lower one.
+	LeaderEpoch int32 `json:"leaderEpoch"`
+	leader      int32 // metadata.NoBroker until the first election after a start
 }
 
 func newDocument() document {
@@ -72,7 +73,8 @@ func newDocument() document {
 	}
 }
 
-// decode reads and checks a file.
+// decode reads and checks a file. An unknown field is an error: it was written by a later version, and to drop it with the next
+// change would lose what that version knows.
 func decode(content []byte) (document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()

@@ -22,11 +22,13 @@ type Store struct {
 	fs   vfs.FS
 	file string
 
+	// Between changes: written == encode(document), and shown.image is document's image with up's brokers. A change that fails
+	// leaves all three as they were.
 	changing struct {
 		sync.Mutex
 		document document
-		written  []byte // what the file holds
-		up       map[int32]metadata.Broker
+		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync
+		up       map[int32]metadata.Broker // those whose Run runs; not in the file: after a start nobody is up
 	}
 	shown struct {
 		sync.Mutex

@@ -131,7 +131,8 @@ func (d *document) grow(t *topic) error {
 }
 
 // takeUp puts partitions from index first on where the data of an earlier topic of the name lies, if it was retained and that
-// broker is still one of ours.
+// broker is still one of ours. A narrower topic leaves the memory of the rest for when it grows. What lay on a broker that is
+// gone is forgotten: the partition begins empty elsewhere, and two homes for one partition could never be told apart later.
 func (d *document) takeUp(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {
