@@ -74,6 +74,7 @@ func (l *Log) place(b record.Batch, config *config, now time.Time) (duplicate *p
 	return nil, err
 }
 
+// answer fills in what a response tells of a batch; timestamp counts only where the topic stamps its own.
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1, LogStart: l.LogStart(), Duplicate: duplicate}
 	if l.Settings().TimestampType == record.LogAppendTime {

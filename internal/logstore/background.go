@@ -73,13 +73,15 @@ func follow(lock sync.Locker, o *outage, err error, now time.Time) (begins, ends
 	return false, ends, failed
 }
 
+// expireProducers forgets idle producers. It walks all of them under Log.mu, so it is done once a minute and not at each append.
 func (l *Log) expireProducers(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.producers.expire(now)
 }
 
-// reportFailures calls Options.Failed, without a lock.
+// reportFailures calls Options.Failed, without a lock: it may ask the store or the log. Each failure is told once, as a log stops
+// once.
 func (s *Store) reportFailures() {
 	s.mu.Lock()
 	failures := s.mu.failures

@@ -33,7 +33,8 @@ func encodeCheckpoint(lines []string) []byte {
 	return out.Bytes()
 }
 
-// decodeCheckpoint takes the frame off and returns the fields of each line.
+// decodeCheckpoint takes the frame off and returns the fields of each line. The number of lines stands in for a checksum: a file that
+// was cut off does not match it.
 func decodeCheckpoint(content []byte) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" {

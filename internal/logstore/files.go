@@ -47,7 +47,8 @@ func parseSegmentFile(name string) (f segmentFile, ok bool) {
 
 func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
 
-// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first.
+// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first. Whoever renames or removes in this
+// order, or in its reverse by base, keeps the order that docs/format/swap.md relies on.
 func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -74,7 +75,8 @@ func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	return files, nil
 }
 
-// removeFiles removes the files that match, in the order given.
+// removeFiles removes the files that match, in the order given, and tells how many were gone before an error. The directory is not
+// synced: some callers have to before they go on, and one that removes for the second time need not.
 func removeFiles(fsys vfs.FS, dir string, files []segmentFile, matches func(segmentFile) bool) (removed int, err error) {
 	for _, f := range files {
 		if !matches(f) {

@@ -12,6 +12,7 @@ type collector struct{ store *Store }
 
 var partitionLabels = []string{"topic", "partition"}
 
+// describe makes a description; the labels are copied, for append could share their array between two descriptions.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...), nil)
 }

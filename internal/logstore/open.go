@@ -31,6 +31,7 @@ func Open(opts Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
+	// Only now: load has shared nothing with it, and from here on Close is who stops it.
 	go s.run()
 	s.awake() // for directories whose deletion was cut off
 	return s, nil
@@ -139,6 +140,8 @@ func (s *Store) openLogs(ids []PartitionID, checkpoints map[PartitionID]saved, c
 	workers.Wait()
 }
 
+// openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew of an offline log: once the disk
+// is mended, a start finds it as it was.
 func (s *Store) openLog(id PartitionID, known saved, clean bool) {
 	began := time.Now()
 	log, known, err := s.recover(id, known, clean)
@@ -188,6 +191,7 @@ func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Lo
 	return log, known, nil
 }
 
+// environment is given by value: a log knows what it may ask of its store, and not the store, whose lock comes behind its own.
 func (s *Store) environment() environment {
 	return environment{fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save, compressed: &s.compressed}
 }

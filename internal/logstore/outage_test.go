@@ -31,7 +31,8 @@ func TestAnOutageIsToldOnceAMinuteAtMost(t *testing.T) {
 		{4*time.Minute + time.Second, true, true, 0},
 		{4*time.Minute + 2*time.Second, false, true, 1},
 	} {
-		failed, tells := 0, false
+		var failed int
+		var tells bool
 		if step.fails {
 			tells = o.fail(epoch0.Add(step.after))
 		} else {

@@ -159,7 +159,8 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.save()
 }
 
-// putAside renames the directory. Once that is durable the checkpoints may forget the partition, and the data may go.
+// putAside renames the directory. Once that is durable the checkpoints may forget the partition, and the data may go; should the
+// sync fail, either name may be there after a crash, and both are understood.
 func (s *Store) putAside(aside retained, retain bool) error {
 	// No checkpoints are written meanwhile: they would remove the file "retained" if it was there since the log was taken up.
 	s.saving.Lock()

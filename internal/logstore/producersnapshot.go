@@ -41,6 +41,7 @@ func (ps producers) encode() []byte {
 	return out
 }
 
+// appendEntry writes one entry of the table in docs/format/store.md.
 func (p *producer) appendEntry(out []byte, id int64) []byte {
 	last := producerBatch{lastSequence: noSequence, lastOffset: -1, timestamp: p.lastSeen}
 	if len(p.batches) > 0 {
@@ -57,7 +58,8 @@ func (p *producer) appendEntry(out []byte, id int64) []byte {
 	return binary.BigEndian.AppendUint64(out, math.MaxUint64) // -1: no transaction is open
 }
 
-// decodeProducers reads a snapshot file.
+// decodeProducers reads a snapshot file. Its size was checked against count before anything was made: a count alone could ask for
+// any amount of memory.
 func decodeProducers(content []byte) (producers, error) {
 	if len(content) < snapshotHeaderBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
@@ -84,6 +86,7 @@ func decodeProducers(content []byte) (producers, error) {
 	return ps, nil
 }
 
+// decodeProducer reads one entry. A producer without a last batch has written only a marker in its epoch.
 func decodeProducer(entry []byte) (id int64, p *producer) {
 	be := binary.BigEndian
 	p = &producer{

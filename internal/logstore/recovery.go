@@ -45,6 +45,10 @@ func unconfigured() topicconfig.Settings {
 }
 
 // run does the work. On an error no file is open.
+//
+// The order matters. The directory is mended first, so that what is listed is the log. Segments below the recovery point are opened
+// before those above it are scanned, for the scan needs to know where they end; producers are replayed in between, for the scan
+// carries them on. Only what is known in the end is put into the log, which nobody else has yet: no lock is needed.
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
@@ -62,7 +66,8 @@ func (r *recovery) run() (err error) {
 	}
 	scanFrom := len(bases)
 	if !r.clean {
-		// Without a recovery point everything is scanned.
+		// From the segment that holds the recovery point: only a whole one can be scanned, its indexes are made anew with it. Without
+		// a recovery point everything is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
 	}
@@ -98,7 +103,8 @@ func (r *recovery) loadEpochs() error {
 	return nil
 }
 
-// open opens segments that were closed in order or lie below the recovery point.
+// open opens segments that were closed in order or lie below the recovery point. That they overlap cannot come from a crash, and
+// which of the two tells the truth nobody knows: the log stays offline, untouched, for a person to look at.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := segment.Open(r.log.env.fs, r.log.dir, base, segment.Config{})
@@ -151,6 +157,8 @@ func (r *recovery) replay(toScan []int64) error {
 	return nil
 }
 
+// replaySegment walks over a segment's headers. It takes producers from offset from on; leader epochs, if they have to be made anew,
+// from all batches.
 func (r *recovery) replaySegment(h *handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
@@ -233,6 +241,8 @@ func (r *recovery) scan(bases []int64) error {
 	return nil
 }
 
+// visit follows the scan batch by batch. A batch below known is in the snapshot already: taken in again it would set its producer
+// back, and the producer's next batch would be refused as out of order.
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 	if b.BaseOffset() >= r.known {
@@ -241,6 +251,7 @@ func (r *recovery) visit(b record.Batch) error {
 	return nil
 }
 
+// drop deletes segments behind the end of the log. Their offsets will be given to other records, so they cannot stay.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
 		r.log.env.logger.Warn("segment behind the end of the log deleted", "partition", r.log.id, "segment", base, "cause", cause)
@@ -254,7 +265,8 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// settleEnd sees to it that there is an active segment, and that the log does not end below its start.
+// settleEnd sees to it that there is an active segment, and that the log does not end below its start: records below it were given
+// up, and what is appended next must not get an offset that consumers have passed.
 func (r *recovery) settleEnd() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
@@ -275,7 +287,7 @@ func (r *recovery) settleEnd() error {
 	return nil
 }
 
-// install puts what was found into the log.
+// install puts what was found into the log, each offset cut to what the log bears out (docs/format/checkpoints.md).
 func (r *recovery) install() error {
 	l := r.log
 	end := r.end()

@@ -150,7 +150,8 @@ func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, er
 	return from, to, nil
 }
 
-// nextOffset walks the batch headers of a data file to its end.
+// nextOffset walks the batch headers of a data file to its end. The file was sealed and synced before the commit point, so anything
+// but whole batches is an error, and the log stays offline rather than lose what the swap was to replace.
 func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	file, err := fsys.Open(name)
 	if err != nil {

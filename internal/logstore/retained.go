@@ -27,6 +27,7 @@ type retained struct {
 	saved    saved
 }
 
+// write makes the file durable before the directory is renamed: a retained directory without it belongs to nobody.
 func (r retained) write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",

@@ -58,12 +58,15 @@ func (s *Store) removeSettled(listed map[PartitionID]saved) error {
 	return nil
 }
 
+// forgetSettled says that a file "retained" is not to be removed (any more).
 func (s *Store) forgetSettled(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.settled, id)
 }
 
+// writeCheckpoints writes the files whose content differs from what it wrote last: most seconds of most clusters that is none, and
+// each file costs two syncs. When one fails the others of this round wait; those before it are on disk, which does no harm.
 func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	files := map[string]map[PartitionID]int64{
 		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, horizonFile: {}, firstDirtyFile: {},

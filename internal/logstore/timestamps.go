@@ -16,7 +16,9 @@ type TimestampOffset struct {
 	LeaderEpoch int32
 }
 
-// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none.
+// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none (ListOffsets,
+// KIP-79). Timestamps are the clients' and need not ascend: it is the first in the order of offsets, so segments are looked at from the
+// front, and one whose largest timestamp is smaller is passed over without a read. It fails with ErrStorage or ErrClosed.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
@@ -43,7 +45,8 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 	return at, false, nil
 }
 
-// firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms.
+// firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch whose header promises one may not
+// hold it: cleaning keeps the header's timestamp when it takes records (LogAppendTime), and records below from do not count.
 func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -106,7 +109,8 @@ func (p place) byHeader(from int64) TimestampOffset {
 	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from), p.header.LeaderEpoch()}
 }
 
-// MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the log is empty.
+// MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the log is empty (ListOffsets with
+// -3, KIP-734). Each segment knows its largest, so only segments that beat those before them are read.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	list := l.acquire()
 	if list == nil {

@@ -35,6 +35,7 @@ type cursor[E any] struct {
 	any      bool // there was one
 }
 
+// openIndexes stands at the first entry of each.
 func (v *verifier) openIndexes(f file) (*indexes, error) {
 	x := &indexes{base: f.base, latest: -1, told: -1}
 	x.offsets = cursor[segment.OffsetEntry]{
@@ -106,7 +107,9 @@ func (c *cursor[E]) step() error {
 	return nil
 }
 
-// pass compares the entries that tell of a batch, and of what lies before it, with the batch.
+// pass compares the entries that tell of a batch, and of what lies before it, with the batch. An entry of the offset index is right
+// if a batch begins at its position and ends at its offset; one of the time index if the batch that ends at its offset is the first
+// with the largest timestamp so far, and that is the entry's (docs/format/index.md).
 func (x *indexes) pass(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry

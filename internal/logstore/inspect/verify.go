@@ -85,6 +85,7 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	return failed
 }
 
+// find prints a problem and counts it.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
@@ -111,7 +112,7 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	return v.walk(f, batches, indexes)
 }
 
-// walk goes through a data file, and through its indexes beside it.
+// walk goes through a data file, and through its indexes beside it. It returns where the segment ends, as far as it could be read.
 func (v *verifier) walk(f file, batches *batchReader, indexes *indexes) (next int64, err error) {
 	next = f.base
 	for {

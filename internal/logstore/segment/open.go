@@ -38,6 +38,7 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 	return s, nil
 }
 
+// newSegment returns a segment without files or a view.
 func newSegment(fsys vfs.FS, dir string, base int64, cfg Config) *Segment {
 	return &Segment{fsys: fsys, dir: dir, base: base, cfg: cfg.withDefaults(), offsets: offsetIndex(nil), times: timeIndex(nil)}
 }
@@ -74,6 +75,7 @@ func (s *Segment) open() error {
 	return s.statLocked()
 }
 
+// openData opens the data file for writing too: nobody knows yet whether the segment is the active one.
 func (s *Segment) openData() (size int64, err error) {
 	if s.data, err = s.fsys.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
@@ -81,7 +83,7 @@ func (s *Segment) openData() (size int64, err error) {
 	return s.data.Size()
 }
 
-// openIndexes opens the index files, closing those that are open.
+// openIndexes opens the index files, closing those that are open: rebuild replaces files under the same names.
 func (s *Segment) openIndexes() error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
 		return err
@@ -216,7 +218,8 @@ func (s *Segment) checkTimes(v *view) error {
 	return err
 }
 
-// rebuild makes the index files anew from the headers of the whole data file.
+// rebuild makes the index files anew from the headers of the whole data file. Checksums are not looked at: what lies below the
+// recovery point was checked when it was written, and to read all of it would make a missing index as dear as a crash.
 func (s *Segment) rebuild(size int64) error {
 	v := emptyView(s.base)
 	if err := s.count(&v, size); err != nil {

@@ -71,6 +71,7 @@ func (r *headerReader) at(position int64) (Header, error) {
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
+// fill reads a block from position on, as much of it as lies below size: what lies behind is no part of the view.
 func (r *headerReader) fill(position, left int64) error {
 	wanted := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
@@ -201,6 +202,7 @@ func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch
 	return s.scan(s.view.Load().size, position, visit)
 }
 
+// scan is Scan below a size that the caller says: Recover has no view yet.
 func (s *Segment) scan(size, position int64, visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
 	wanted := scanBlockBytes

@@ -3,7 +3,8 @@ package segment
 import "fmt"
 
 // Truncate cuts off every batch that holds an offset >= offset, and makes the segment writable. A read beside it may fail;
-// it never gets a wrong batch below offset.
+// it never gets a wrong batch below offset. It is what a follower needs whose end the new leader does not have; a log that only
+// leads never calls it.
 func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
