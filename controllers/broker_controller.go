@@ -32,7 +32,7 @@ type brokerReconciler struct {
 }
 
 func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "broker").For(&coordinationv1.Lease{}).Complete(r)
+	return newController(mgr, "broker", 1).For(&coordinationv1.Lease{}).Complete(r)
 }
 
 func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

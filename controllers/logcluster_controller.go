@@ -42,7 +42,7 @@ type logClusterReconciler struct {
 func (r *logClusterReconciler) setup(mgr ctrl.Manager) error {
 	// A change of status is no reason to apply.
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	return newController(mgr, "logcluster").
+	return newController(mgr, "logcluster", 1).
 		For(&v1alpha1.LogCluster{}, changed).
 		Owns(&appsv1.StatefulSet{}, changed).
 		Owns(&policyv1.PodDisruptionBudget{}, changed).

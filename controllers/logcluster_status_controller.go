@@ -26,7 +26,7 @@ type logClusterStatusReconciler struct {
 }
 
 func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "logcluster-status").
+	return newController(mgr, "logcluster-status", 1).
 		For(&v1alpha1.LogCluster{}).
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&v1alpha1.Topic{}, gathered(gatherForCluster, clusterOf)).

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,8 +37,7 @@ type partitionReconciler struct {
 }
 
 func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "partition").
-		WithOptions(controller.Options{MaxConcurrentReconciles: electionsAtOnce}).
+	return newController(mgr, "partition", electionsAtOnce).
 		For(&v1alpha1.Partition{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic)).
 		WatchesRawSource(source.Channel(r.told, &handler.EnqueueRequestForObject{})).

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -39,15 +40,18 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// newController begins a controller. It logs less than controller-runtime would: nothing of its start, unless debugging, and of a
-// resource its name once.
-func newController(mgr ctrl.Manager, name string) *ctrl.Builder {
+// newController begins a controller that reconciles so many resources at once. It logs less than controller-runtime would: nothing
+// of its start, unless debugging, and of a resource its name once.
+func newController(mgr ctrl.Manager, name string, atOnce int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
-	return ctrl.NewControllerManagedBy(mgr).Named(name).WithLogConstructor(func(request *ctrl.Request) logr.Logger {
-		if request == nil {
-			return logger.V(1)
-		}
-		return logger.WithValues("namespace", request.Namespace, "name", request.Name)
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
+		MaxConcurrentReconciles: atOnce,
+		LogConstructor: func(request *ctrl.Request) logr.Logger {
+			if request == nil {
+				return logger.V(1)
+			}
+			return logger.WithValues("namespace", request.Namespace, "name", request.Name)
+		},
 	})
 }
 

@@ -36,7 +36,7 @@ type topicReconciler struct {
 }
 
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "topic").
+	return newController(mgr, "topic", 1).
 		For(&v1alpha1.Topic{}).
 		Watches(&v1alpha1.Partition{}, gathered(gatherForTopic, ofPartition)).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName),

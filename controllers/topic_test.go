@@ -184,7 +184,8 @@ var _ = Describe("a Topic", func() {
 		w.serve("orders-0")
 		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 		Eventually(func(g Gomega) { // the LogCluster's status is the last to know
-			g.Expect(get(g, w, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
+			status := get(g, w, "main", &v1alpha1.LogCluster{}).Status
+			g.Expect([]int32{status.Topics, status.Partitions, status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
 		}).Should(Succeed())
 
 		written := writes.get(w.namespace)

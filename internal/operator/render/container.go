@@ -35,7 +35,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		// Recovery after a crash may read much of the disk: half an hour, then the liveness probe begins.
 		StartupProbe:   probe("/healthz", 2, 900),
 		LivenessProbe:  probe("/healthz", 10, 3),
-		ReadinessProbe: probe("/readyz", 5, 2),
+		ReadinessProbe: probe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),
