@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -186,10 +187,14 @@ var _ = Describe("a Topic", func() {
 		Eventually(func(g Gomega) { // the LogCluster's status is the last to know
 			status := get(g, w, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions, status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
+			get(g, w, "main-broker", &appsv1.StatefulSet{}) // the last of the objects that run the cluster
 		}).Should(Succeed())
 
-		written := writes.get(w.namespace)
-		for round := range 3 {
+		written := 0
+		for round := range 4 {
+			if round == 1 { // the first round lets what was still on its way arrive
+				written = writes.get(w.namespace)
+			}
 			reconciles := map[string]float64{}
 			for _, controller := range []string{"topic", "partition", "logcluster-status", "broker"} {
 				reconciles[controller] = reconciled(Default, controller)
