@@ -35,7 +35,12 @@ func ParseID(text string) (ID, error) {
 	if len(text) != idTextBytes {
 		return id, fmt.Errorf("parse id %.40q: want %d characters of URL-safe base64, got %d", text, idTextBytes, len(text))
 	}
-	if _, err := idEncoding.Decode(id[:], []byte(text)); err != nil {
+	n, err := idEncoding.Decode(id[:], []byte(text))
+	if err == nil && n < len(id) {
+		// Package base64 passes over line ends, so a text with some in it is of the right length and yet too short.
+		err = fmt.Errorf("%d bytes, want %d", n, len(id))
+	}
+	if err != nil {
 		return ID{}, fmt.Errorf("parse id %q: %w", text, err)
 	}
 	return id, nil
