@@ -10,6 +10,7 @@ func FuzzSet(f *testing.F) {
 	f.Add("min.cleanable.dirty.ratio", "1e-2")
 	f.Add("retention.ms", "9223372036854775808")
 	f.Add("max.compaction.lag.ms", " 1 ")
+	f.Add("segment.ms", "60480480000000000") // beyond what we hold: found here
 	f.Fuzz(func(t *testing.T, name, value string) {
 		s := Default()
 		if s.Set(name, value) != nil {
