@@ -11,7 +11,7 @@ import (
 
 // durationMax is the longest duration we hold, 292 years. Kafka's milliseconds reach further; longer ones become this one. It is
 // whole milliseconds, so that what is shown of it gives it again.
-const durationMax = math.MaxInt64 / time.Millisecond * time.Millisecond
+const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
 
 var errOutOfRange = errors.New("out of range")
 
