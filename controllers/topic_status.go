@@ -44,7 +44,7 @@ func (s *topicScope) readiness(status v1alpha1.TopicStatus) metav1.Condition {
 	if status.ReadyPartitions == s.topic.Spec.Partitions {
 		return ready("every partition has a serving leader")
 	}
-	return notReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf("%d of %d partitions have a serving leader; not so: %s",
+	return notReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf("%d of %d partitions have a serving leader; without one: %s",
 		status.ReadyPartitions, s.topic.Spec.Partitions, s.notReadyNames()))
 }
 
