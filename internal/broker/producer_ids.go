@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -62,14 +63,15 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Next returns an id that nobody else has.
+// Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage while no new block can be
+// reserved, as on a full disk: clients ask again after that.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.next == p.mu.reserved {
 		reserved := p.mu.reserved + producerIDBlock
 		if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
-			return 0, fmt.Errorf("reserve producer ids: %w", err)
+			return 0, fmt.Errorf("%w: reserve producer ids: %w", logstore.ErrStorage, err)
 		}
 		p.mu.reserved = reserved
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -139,7 +140,7 @@ func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	ids.fsys = broken
 	failure := errors.New("no space left")
 	broken.Inject(vfs.Rule{Err: failure})
-	if id, err := ids.Next(); !errors.Is(err, failure) {
+	if id, err := ids.Next(); !errors.Is(err, failure) || !errors.Is(err, logstore.ErrStorage) {
 		t.Fatalf("got %d, %v from a broken disk", id, err)
 	}
 	ids.fsys = mem
