@@ -18,7 +18,14 @@ type Appended struct {
 
 // Append validates one produced batch (record.Validate), checks its producer's sequence, assigns offsets and appends it.
 // It may write into batch. After a failure nothing was appended.
+//
+// It fails with an error of record.Validate, with ErrBatchTooLarge, ErrInvalidTxnState, ErrInvalidProducerEpoch or
+// ErrOutOfOrderSequence, which are the client's doing; with ErrStorage when the disk fails: then Fault tells whether the log
+// has stopped, or the same batch may succeed later; and with ErrClosed.
+//
+// The batch is in the page cache when Append returns, not on disk: flush follows within Options.FlushInterval.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
+	// Once: all checks of one batch go by the same settings, also when Configure runs beside.
 	config := l.config.Load()
 	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
 	rules := config.rules
@@ -31,6 +38,7 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	switch {
 	case b.Transactional() || b.Control():
 		return Appended{}, fmt.Errorf("%w: transactions are not supported yet", ErrInvalidTxnState)
+	// Behind Validate, which may have recompressed the batch to another size.
 	case int64(len(b)) > config.settings.SegmentBytes:
 		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, len(b), config.settings.SegmentBytes)
 	}
@@ -84,6 +92,7 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 }
 
 // writeLocked gives the batch its place and writes it there. State follows the file: it changes only once the write succeeded.
+// Log.mu is held; logEnd comes last, for readers without the lock go by it.
 func (l *Log) writeLocked(b record.Batch, config *config, now time.Time) error {
 	b.SetBaseOffset(l.logEnd.Load())
 	b.SetLeaderEpoch(l.mu.leaderEpoch)

@@ -10,7 +10,9 @@ import (
 const (
 	// retentionInterval is how often retention looks, and producers expire. Kafka takes five minutes; consumers of old data that
 	// is produced again need some time before it is gone.
-	retentionInterval    = time.Minute
+	retentionInterval = time.Minute
+	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and what the next start has to
+	// scan.
 	flushIntervalDefault = time.Second
 )
 
@@ -39,6 +41,9 @@ func (s *Store) run() {
 
 // tick is one round over all logs. A log's error concerns that log only: it is tried again in the next round, or it has stopped.
 // Rounds come each second, so only the first failure of a row is logged.
+//
+// The order matters: a segment that is rolled is sealed by the flush of the same round, retention finds it sealed, and the
+// checkpoints, which come last, tell of everything that was synced.
 func (s *Store) tick(now time.Time, retention bool) {
 	for _, log := range s.Logs() {
 		err := errors.Join(log.rollIdle(now), log.flush())
@@ -62,7 +67,8 @@ func (s *Store) tick(now time.Time, retention bool) {
 	}
 }
 
-// follow notes the end of a piece of work in its outage, under the lock that guards it.
+// follow notes the end of a piece of work in its outage, under the lock that guards it, and returns what is to be logged.
+// Logging is left to the caller: it may block, and a lock must not be held over it.
 func follow(lock sync.Locker, o *outage, err error, now time.Time) (begins, ends bool, failed int) {
 	lock.Lock()
 	defer lock.Unlock()

@@ -64,7 +64,8 @@ func encodeOffsets(offsets map[PartitionID]int64) []byte {
 	return encodeCheckpoint(lines)
 }
 
-// decodeOffsets reads a checkpoint of one offset a partition.
+// decodeOffsets reads a checkpoint of one offset a partition: "<topic> <index> <offset>", both numbers >= 0. One bad line
+// fails the whole file: what a damaged file says of the other partitions is not to be trusted either.
 func decodeOffsets(content []byte) (map[PartitionID]int64, error) {
 	lines, err := decodeCheckpoint(content)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Why bytes above the bound cannot be cleaned now: label values of heartwood_log_blocked_bytes.
+// Why bytes above the bound cannot be cleaned now: label values of heartwood_log_blocked_bytes. blockedTransaction is always
+// 0 as long as there are no transactions; the series is there so that dashboards need not change.
 const (
 	blockedActive       = "active_segment"
 	blockedMinLag       = "min_lag"
@@ -49,10 +50,10 @@ func (l *Log) cleanView(now time.Time) cleanView {
 // cleanFacts is what a view is computed from, besides the segments.
 type cleanFacts struct {
 	logStart   int64
-	lastStable int64
+	lastStable int64 // nothing above is cleaned: it may yet be undone (I2)
 	durable    int64 // Log.durable: nothing above is cleaned
-	firstDirty int64
-	horizon    int64
+	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
+	horizon    int64 // ms, horizonNone or horizonUnknown
 }
 
 // cleanFacts takes the list, which the caller releases, and the facts. It needs no lock, for a scrape of the metrics must not wait
@@ -73,7 +74,8 @@ func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 	}
 }
 
-// settleDurableLocked follows a change of unsealed or checkpointed.
+// settleDurableLocked follows a change of unsealed or checkpointed: durable = min(checkpointed, base of unsealed[0]). It is
+// stored in an atomic because cleanFacts reads it without Log.mu.
 func (l *Log) settleDurableLocked() {
 	durable := l.mu.checkpointed
 	if len(l.mu.unsealed) > 0 {
@@ -110,7 +112,8 @@ const (
 )
 
 // setCleaned records what a pass has reached: the log is clean below firstDirty, and the earliest tombstone there may go at
-// horizon, zero if there is none.
+// horizon, zero if there is none. The horizon is stored first, for the same reason for which writeCheckpoints writes it
+// first.
 func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
 	ms := int64(horizonNone)
 	if !horizon.IsZero() {
@@ -120,13 +123,19 @@ func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
 	return l.setFirstDirty(firstDirty)
 }
 
-// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint.
+// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is that of writing
+// it: in memory the offset counts, and after a crash a pass is repeated, which changes nothing (I38).
 func (l *Log) setFirstDirty(offset int64) error {
 	l.firstDirty.Store(offset)
 	return l.env.saveFirstDirty()
 }
 
-// viewOf computes a view: which segments may be cleaned, and why the others may not. The view does not hold the segments.
+// viewOf computes a view: which segments may be cleaned, and why the others may not. The view does not hold the segments:
+// the caller keeps the list they are of.
+//
+// Segments are taken whole. The bound is the base of the first one that is blocked (I2), and all behind it count as blocked
+// for the same reason: what lies above a blocked segment must not supersede anything below it. A segment in which firstDirty
+// lies counts as dirty as a whole, as in Kafka's ratio (I4).
 func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, now time.Time) cleanView {
 	view := cleanView{Blocked: map[string]int64{}}
 	blocked := ""
@@ -158,7 +167,8 @@ func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, 
 	return view
 }
 
-// blockedBy tells why segment i cannot be cleaned; "" if it can.
+// blockedBy tells why segment i cannot be cleaned; "" if it can. The lag holds back dirty segments only: one that was
+// cleaned before was old enough then, and a MinLag that was raised since must not move the bound below firstDirty.
 func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {
 		return blockedActive

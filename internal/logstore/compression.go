@@ -38,15 +38,17 @@ type compressionMeter struct {
 	}
 }
 
+// compressionKind is a set of label values, and so one series of each metric.
 type compressionKind struct {
 	codec compress.Codec
 	level int
 	site  string
 }
 
+// compressionSum only ever rises.
 type compressionSum struct {
-	in, out int64
-	spent   time.Duration
+	in, out int64         // bytes of records, before and after
+	spent   time.Duration // wall clock
 }
 
 // at returns compress.Compress, measured. The lock is held for the addition only.
@@ -61,6 +63,7 @@ func (m *compressionMeter) at(site string) compress.Func {
 	}
 }
 
+// add counts one compression.
 func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
 	if kind.level == compress.LevelDefault { // the number that it stands for: one series, however it was asked for
 		_, _, kind.level, _ = kind.codec.Levels()
@@ -74,6 +77,7 @@ func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
 	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
 }
 
+// collect sends the sums. It copies them first: the channel may block, and appends must not wait for a scrape.
 func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	m.mu.Lock()
 	sums := maps.Clone(m.mu.sums)

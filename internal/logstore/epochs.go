@@ -10,7 +10,7 @@ import (
 // epochEntry says at which offset a leader epoch begins.
 type epochEntry struct {
 	epoch int32
-	start int64
+	start int64 // the epoch holds [start, start of the next entry)
 }
 
 // epochCache is a log's history of leader epochs, immutable. Entries ascend strictly in epoch and in start.
@@ -38,6 +38,7 @@ func (c epochCache) at(offset int64) int32 {
 
 // assign begins an epoch at an offset. Entries it contradicts (later start, or same start and lower epoch: an epoch without a
 // record) go. An epoch that is not newer than the latest changes nothing.
+// The list is copied: readers hold the one before, and two that are extended must not share an array.
 func (c epochCache) assign(epoch int32, start int64) epochCache {
 	if epoch <= c.latest() {
 		return c
@@ -49,7 +50,8 @@ func (c epochCache) assign(epoch int32, start int64) epochCache {
 	return append(slices.Clone(c[:kept]), epochEntry{epoch, start})
 }
 
-// truncateFront drops history below the log start; the epoch in which the log start lies then begins there.
+// truncateFront drops history below the log start; the epoch in which the log start lies then begins there. The newest epoch
+// always stays, also when no record of it is left: the next leader must have a later one.
 func (c epochCache) truncateFront(logStart int64) epochCache {
 	first := 0
 	for first+1 < len(c) && c[first+1].start <= logStart {
@@ -63,7 +65,8 @@ func (c epochCache) truncateFront(logStart int64) epochCache {
 	return moved
 }
 
-// truncateEnd drops epochs that begin above the log end.
+// truncateEnd drops epochs that begin above the log end: their batches are lost. One that begins at the end stays, as Lead
+// made it.
 func (c epochCache) truncateEnd(logEnd int64) epochCache {
 	kept := len(c)
 	for kept > 0 && c[kept-1].start > logEnd {
@@ -81,7 +84,8 @@ func (c epochCache) encode() []byte {
 	return encodeCheckpoint(lines)
 }
 
-// decodeEpochs reads a leader-epoch-checkpoint file.
+// decodeEpochs reads a leader-epoch-checkpoint file. It fails with errCheckpoint also for entries that do not ascend, which
+// lookups rely on.
 func decodeEpochs(content []byte) (epochCache, error) {
 	lines, err := decodeCheckpoint(content)
 	if err != nil {

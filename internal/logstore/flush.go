@@ -28,6 +28,11 @@ func (l *Log) flush() error {
 	return l.flushMaintained()
 }
 
+// flushMaintained is flush for callers that hold Log.maintain.
+//
+// Appends go on beside it. What they add behind end may be synced as well, and does not count. Should one roll, the last of
+// handles is still the segment that was active when end was read, so its sync covers all below end; and the new entry of
+// unsealed stands behind those that were taken here, so cutting off as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
 	l.mu.Lock()
 	handles := l.currentLocked()
@@ -79,13 +84,15 @@ func (l *Log) seal(u unsealed) error {
 	return nil
 }
 
+// syncFailed stops the log, and returns what its caller fails with.
 func (l *Log) syncFailed(cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	l.fail(err)
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
-// noteCheckpointed is told that the recovery point is on disk.
+// noteCheckpointed is told that the recovery point is on disk. Only now may the cleaner go up to it: above the point on disk
+// recovery takes a gap between segments for lost data (ADR 0015), and cleaning leaves such gaps.
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,6 +124,7 @@ func (l *Log) close() error {
 	l.mu.Lock()
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
+	// In the same section that ends appends: it is the state at logEnd, for good.
 	state := l.mu.producers.encode()
 	l.mu.Unlock()
 
@@ -140,6 +148,7 @@ func (l *Log) close() error {
 	return err
 }
 
+// sealActive seals the active segment, which only close does: everywhere else a roll comes first. Log.maintain is held.
 func (l *Log) sealActive() error {
 	if list := l.list.Load(); list != nil { // nobody replaces it: Log.maintain is held, and appends have ended
 		return list.active().Seal()

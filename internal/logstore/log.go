@@ -17,14 +17,14 @@ import (
 
 // What a Log's methods fail with, besides the errors of record.Validate.
 var (
-	ErrOffsetOutOfRange     = errors.New("offset out of range")
-	ErrBatchTooLarge        = errors.New("batch larger than a segment")
-	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")
-	ErrOutOfOrderSequence   = errors.New("out of order sequence number")
-	ErrInvalidTxnState      = errors.New("invalid transaction state")
-	ErrFencedLeaderEpoch    = errors.New("fenced leader epoch")
-	ErrStorage              = errors.New("storage error") // the disk failed; wrapped with what failed
-	ErrClosed               = errors.New("log is closed")
+	ErrOffsetOutOfRange     = errors.New("offset out of range")          // Read: below the log start or above the limit
+	ErrBatchTooLarge        = errors.New("batch larger than a segment")  // Append: a batch never spans two segments
+	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")       // Append: the producer has a later epoch (KIP-98)
+	ErrOutOfOrderSequence   = errors.New("out of order sequence number") // Append: a batch before it is missing (KIP-98)
+	ErrInvalidTxnState      = errors.New("invalid transaction state")    // Append: transactional or control batches
+	ErrFencedLeaderEpoch    = errors.New("fenced leader epoch")          // Lead: a later leader was here
+	ErrStorage              = errors.New("storage error")                // the disk failed; wrapped with what failed
+	ErrClosed               = errors.New("log is closed")                // by Store.Close or Store.Release
 )
 
 // Log is one partition's log: an ordered list of segments, the last of which is active. One append at a time; reads run beside
@@ -32,18 +32,23 @@ var (
 //
 // Invariant: LogStart <= HighWatermark <= LogEnd, and LastStable <= HighWatermark.
 type Log struct {
-	id    PartitionID
+	id PartitionID
+	// topic is behind a pointer because Store.adopt gives a name to a log whose directory had none.
 	topic atomic.Pointer[TopicID]
 	dir   string
 	env   environment
 
+	// config is replaced as a whole, under maintain. Who needs two settings that agree loads it once.
 	config atomic.Pointer[config]
 	list   atomic.Pointer[segmentList] // nil once closed
 
-	logStart      atomic.Int64
+	// logStart never falls. It is stored before a list that lacks what lies below it (dropFront).
+	logStart atomic.Int64
+	// highWatermark never falls either: logStart <= highWatermark <= logEnd at every moment.
 	highWatermark atomic.Int64
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
 	logEnd atomic.Int64
+	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a crash takes back.
 	epochs atomic.Pointer[epochCache]
 	// fault is why the log stopped, nil while it is well. It is set once.
 	fault atomic.Pointer[error]
@@ -62,11 +67,13 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		stopped     error // why appends are refused for good; nil while the log is well
+		stopped error // why appends are refused for good; nil while the log is well
+		// leaderEpoch is what appends stamp: the latest of epochs, -1 if nobody has led yet.
 		leaderEpoch int32
-		producers   producers
-		appends     outage // of appends that fail and leave the log well: a full disk
-		background  outage // of flush, roll and retention
+		// producers is the state behind the last batch, as of logEnd.
+		producers  producers
+		appends    outage // of appends that fail and leave the log well: a full disk
+		background outage // of flush, roll and retention
 		// firstAppend is when the active segment got its first batch, as well as we know; zero while it is empty.
 		firstAppend time.Time
 		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.
@@ -91,21 +98,23 @@ type environment struct {
 	// failed is told, without waiting, that the log stopped.
 	failed func(PartitionID, error)
 	// saveFirstDirty writes cleaner-offset-checkpoint.
+	// It is Store.save, which takes Store.saving and then Log.mu: its caller holds no lock of the log.
 	saveFirstDirty func() error
 	compressed     *compressionMeter
 }
 
-// config is a log's settings, with what follows from them.
+// config is a log's settings, with what follows from them. It is immutable: appends read it without a lock.
 type config struct {
 	settings topicconfig.Settings
-	retain   bool
-	rules    record.Rules
+	retain   bool         // reclaim policy: the data stays when the topic goes
+	rules    record.Rules // what record.Validate holds produced batches against; Compress is set for each append
 }
 
 // decompressedBytesMax is how much a produced batch may hold decompressed, unless its topic allows larger messages: 64 MiB is
 // far above what any client puts into a batch of 1 MiB, and bounds what a hostile one costs.
 const decompressedBytesMax = 64 << 20
 
+// newConfig derives the rules once, so that an append has nothing to work out.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:          s.MessageBytesMax,
@@ -136,7 +145,11 @@ func (l *Log) Retain() bool { return l.config.Load().retain }
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
-// Configure puts new settings into effect. The same ones again change nothing.
+// Configure puts new settings into effect, from the next append and the next round of retention on. The same ones again
+// change nothing.
+//
+// The settings are not kept on disk: after a restart a log is unconfigured until Store.Create. The reclaim policy is; that
+// it cannot be written is only logged, and a restart then goes by the one before.
 func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -153,7 +166,9 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	}
 }
 
-// Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier one is asked for.
+// Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier one is asked for, with
+// ErrStorage when the epoch cannot be made durable (it may be tried again), with ErrClosed when the log is closed. The epoch
+// in effect again changes nothing.
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +196,7 @@ func (l *Log) LeaderEpoch() int32 {
 	return l.mu.leaderEpoch
 }
 
-// saveEpochs makes a new history durable, then current.
+// saveEpochs makes a new history durable, then current. Log.mu is held, except by recovery, which has the log to itself.
 func (l *Log) saveEpochs(next epochCache) error {
 	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile), next.encode()); err != nil {
 		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
@@ -190,7 +205,7 @@ func (l *Log) saveEpochs(next epochCache) error {
 	return nil
 }
 
-// EpochAt returns the leader epoch of an offset, -1 if unknown.
+// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or lies below all that is known of epochs.
 func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
@@ -210,7 +225,8 @@ func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 // LastStable is the end of what consumers that read committed data may see: the high watermark, as there are no transactions.
 func (l *Log) LastStable() int64 { return l.highWatermark.Load() }
 
-// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved.
+// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved. It
+// never moves down, so callers that overtake each other do no harm.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	// LogEnd never falls, so the bound holds after it was read.
 	offset = min(offset, l.logEnd.Load())
@@ -225,10 +241,10 @@ func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	}
 }
 
-// Stats is a log's state, for metrics and reports.
+// Stats is a log's state, for metrics and reports. Invariant: LogStart <= LastStable <= HighWatermark <= LogEnd.
 type Stats struct {
-	SizeBytes     int64
-	Segments      int
+	SizeBytes     int64 // of the data files, without indexes; 0 once the log is closed
+	Segments      int   // the active one too; 0 once the log is closed
 	LogStart      int64
 	LogEnd        int64
 	HighWatermark int64
@@ -268,13 +284,15 @@ func (l *Log) Fault() error {
 	return nil
 }
 
+// fail is failLocked for callers that do not hold Log.mu.
 func (l *Log) fail(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failLocked(cause)
 }
 
-// newSegment makes an empty segment file set.
+// newSegment makes the files of an empty segment. Their names become durable with the first flush; until then a crash may
+// take them, together with what was appended.
 func (l *Log) newSegment(base int64) (*handle, error) {
 	made, err := segment.Create(l.env.fs, l.dir, base, "", segment.Config{})
 	if err != nil {
@@ -283,6 +301,7 @@ func (l *Log) newSegment(base int64) (*handle, error) {
 	return l.handleOf(made), nil
 }
 
+// handleOf wraps a segment for the log. It has no reference yet: the first list that holds it is its first user.
 func (l *Log) handleOf(s *segment.Segment) *handle {
 	return &handle{Segment: s, logger: l.env.logger}
 }

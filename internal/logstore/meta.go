@@ -32,11 +32,13 @@ const (
 	lostAndFound   = "lost+found" // at the root of each ext4 volume; not worth a warning at each start
 )
 
+// errMeta is wrapped by every error about the content of one of these files.
 var errMeta = errors.New("malformed metadata file")
 
 // String returns the id as Kafka writes it: base64 for URLs, without padding.
 func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
+// parseID is the inverse of TopicID.String; it fails with errMeta.
 func parseID(text string) (id TopicID, err error) {
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(decoded) != len(id) {
@@ -75,6 +77,7 @@ func parsePartition(name string) (id PartitionID, ok bool) {
 	return PartitionID{Topic: name[:dash], Index: int32(index)}, true
 }
 
+// legalInTopic is Kafka's rule for the characters of a topic's name.
 func legalInTopic(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }
@@ -99,7 +102,9 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are kept.
+// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are kept, so that
+// the directory can go back to it. A file of another version, or a malformed id, is an error: a new id would make the disk
+// look like another one.
 func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	name := filepath.Join(dir, metaFile)
 	content, err := fsys.ReadFile(name)

@@ -48,6 +48,7 @@ func (s *Store) makeDirectory() error {
 	return s.opts.FS.SyncDir(filepath.Dir(s.opts.Dir))
 }
 
+// newStore fills in the defaults. It touches no file.
 func newStore(opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -63,7 +64,8 @@ func newStore(opts Options) *Store {
 	return s
 }
 
-// load reads the directory.
+// load reads the directory. It fails for what concerns the directory as a whole; a single log that fails is noted as
+// offline. The store's goroutine does not run yet, so only the workers of openLogs need Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err

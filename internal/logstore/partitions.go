@@ -13,7 +13,10 @@ import (
 
 // Create makes a partition's log, or returns the one that is there for the same topic id, configured. A log retained by Release
 // under the same name is taken up again under the new topic id, the newest if there are several; one of another topic id that
-// was not released is ErrOtherTopic.
+// was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that is there is offline;
+// with ErrClosed once the store is closed.
+//
+// The name must be one that Kafka allows: under any other a start does not find the log (parsePartition).
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings, retain bool) (*Log, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -125,7 +128,8 @@ func (s *Store) newestRetained(id PartitionID) (string, error) {
 }
 
 // Release ends a partition here: its data is deleted, or, with retain, moved aside for a later Create. Slices that are held
-// can be read on.
+// can be read on. A partition that is not here is released already: no error. After ErrStorage the partition is offline, and
+// Release may be called again. Deletion itself is left to the store's goroutine.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()

@@ -14,14 +14,16 @@ const (
 	producerBatchesMax = 5
 	// producerExpiry is how long an idle producer is remembered: Kafka's default of producer.id.expiration.ms.
 	producerExpiry = 24 * time.Hour
-	noSequence     = -1
+	// noSequence is the last sequence of an epoch without a batch. nextSequence of it is 0, with which every epoch begins.
+	noSequence = -1
 )
 
-// producerBatch is what is remembered of one batch.
+// producerBatch is what is remembered of one batch. It never changes once it is in a producer's list: place hands a pointer
+// to one out of the lock.
 type producerBatch struct {
 	firstSequence, lastSequence int32
 	lastOffset                  int64
-	offsetDelta                 int32
+	offsetDelta                 int32 // lastOffset - offsetDelta is the base offset
 	timestamp                   int64 // ms, the batch's max timestamp
 }
 
@@ -47,6 +49,9 @@ type producers map[int64]*producer
 
 // check tells what the rules say of a batch that is about to be appended: a duplicate (the batch that is there already), an
 // error, or neither. It changes nothing.
+//
+// Kafka's rules (KIP-98, ProducerAppendInfo): an earlier epoch is fenced; a new epoch begins at 0; a batch whose first and
+// last sequence are those of a remembered one is a repeat; any other one has to follow the last without a gap.
 func (ps producers) check(b record.Batch) (duplicate *producerBatch, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -106,6 +111,7 @@ func (ps producers) update(b record.Batch, seen time.Time) {
 		return // a marker has no sequence; that it bumps the epoch is all that counts
 	}
 	if len(known.batches) == producerBatchesMax {
+		// Into a new array: a shift would overwrite the batch that an answer to a duplicate may be reading.
 		known.batches = append(known.batches[:0:0], known.batches[1:]...)
 	}
 	known.batches = append(known.batches, producerBatch{
@@ -126,7 +132,8 @@ func (ps producers) expire(now time.Time) {
 	}
 }
 
-// lastOffsets returns each producer's last data offset. Producers that have only a marker are left out.
+// lastOffsets returns each producer's last data offset: the batches that cleaning keeps, empty if need be (reference I25).
+// Producers that have only a marker are left out.
 func (ps producers) lastOffsets() map[int64]int64 {
 	offsets := make(map[int64]int64, len(ps))
 	for id, p := range ps {

@@ -13,7 +13,7 @@ import (
 const (
 	snapshotSuffix      = ".snapshot"
 	snapshotVersion     = 1
-	snapshotHeaderBytes = 2 + 4 + 4
+	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of all behind it; number of entries
 	snapshotEntryBytes  = 46
 )
 
@@ -86,7 +86,8 @@ func decodeProducers(content []byte) (producers, error) {
 	return ps, nil
 }
 
-// decodeProducer reads one entry. A producer without a last batch has written only a marker in its epoch.
+// decodeProducer reads one entry, of which the last field (where the open transaction begins) is passed over. A producer
+// without a last batch has written only a marker in its epoch.
 func decodeProducer(entry []byte) (id int64, p *producer) {
 	be := binary.BigEndian
 	p = &producer{

@@ -13,10 +13,10 @@ import (
 // Slice is a range of whole batches in one data file. It keeps the segment's files alive until Release.
 type Slice struct {
 	File      vfs.File // nil if Length is 0
-	Position  int64
-	Length    int
+	Position  int64    // of the first batch in File
+	Length    int      // bytes, whole batches; 0: nothing to give
 	LogStart  int64
-	HighWater int64
+	HighWater int64 // this, LogStart and Stable are as of the Read
 	Stable    int64
 	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it, or its file ended.
 	More bool
@@ -34,7 +34,8 @@ func (s *Slice) Release() {
 
 // Read returns whole batches from the one that holds offset on (reference I43, I44), below the offset limit, at most bytesMax
 // bytes of them, but the first batch always when wholeFirst is set. It fails with ErrOffsetOutOfRange outside
-// [LogStart, limit]. At limit itself it returns an empty slice.
+// [LogStart, limit], where limit counts up to LogEnd at most; with ErrStorage when the disk fails, which does not stop the
+// log; with ErrClosed. At limit itself it returns an empty slice. It takes no lock.
 //
 // A batch at the front that holds no record >= offset any more (the cleaner took it) is left out when a later one can be given
 // instead: clients that count records would ask for the same offset for ever.
@@ -70,6 +71,9 @@ type place struct {
 }
 
 // firstBatch finds the batch that a read at offset begins with; found is false if no batch below limit is left.
+// After cleaning the batch may stand in a later segment than the one whose range holds offset, so the walk goes on to the
+// end of the list (I44). A batch counts as below limit only as a whole: a reader must not see a part of what is not
+// replicated yet.
 func (s *segmentList) firstBatch(offset, limit int64) (first place, found bool, err error) {
 	for _, h := range s.handles[s.floor(offset):] {
 		position, err := h.Position(offset)
@@ -131,7 +135,8 @@ func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	return batch, nil
 }
 
-// fill makes the slice the range from first on.
+// fill makes the slice the range from first on, within the one segment: a response is sent from one file. It takes its own
+// reference, for the list may go before the slice does.
 func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {

@@ -18,12 +18,12 @@ import (
 // after an unclean one it also scans the segments from the recovery point on.
 type recovery struct {
 	log   *Log
-	saved saved
-	clean bool
+	saved saved // as the checkpoints have it; the log may bear out less
+	clean bool  // the store was closed in order: nothing has to be scanned
 	now   time.Time
 
-	handles   []*handle
-	known     int64 // producers held the state as of this offset before the scan: what lies below is in it already
+	handles   []*handle // what is open so far, ascending; published by install
+	known     int64     // producers held the state as of this offset before the scan: what lies below is in it already
 	producers producers
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
@@ -120,7 +120,7 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of what is open so far.
+// end returns the end of what is open so far. It is 0 before the first segment, and so no bound for any base.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0

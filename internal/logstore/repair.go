@@ -130,8 +130,9 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-// swapRange returns the offsets that the .log.swap files cover; plain segments that begin there are replaced by them. A
-// replaced segment that begins behind the last survivor is not known any more: it stays, and is cleaned again.
+// swapRange returns the offsets that the .log.swap files cover, [-1, 0) and so no segment at all if there are none; plain
+// segments that begin there are replaced by them. A replaced segment that begins behind the last survivor is not known any
+// more: it stays, and is cleaned again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {

@@ -11,7 +11,7 @@ import (
 
 // saved is what the checkpoint files know of a partition.
 type saved struct {
-	logStart      int64
+	logStart      int64 // 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
@@ -67,6 +67,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 }
 
 // merge takes, of two states of one log, the later one, field by field: each only ever rises while a log lives.
+// The horizon is the exception: it may fall, and is left at horizonUnknown, after which a pass looks again.
 func (s saved) merge(other saved) saved {
 	return saved{
 		logStart:      max(s.logStart, other.logStart),

@@ -25,7 +25,9 @@ type logFacts struct {
 
 // countExpired tells how many segments at the front are to go: those wholly below the log start whatever the policy (reference
 // I34), and those retention by time or by size takes. Nothing above the high watermark goes, and a segment that stays keeps all
-// behind it.
+// behind it. segments are all but the active one, oldest first.
+//
+// By size a segment goes only if what is left is not below RetentionBytes, as in Kafka: the limit is the least that is kept.
 func countExpired(segments []segmentFacts, log logFacts, s topicconfig.Settings, now time.Time) int {
 	excess := int64(0)
 	if s.Delete && s.RetentionBytes >= 0 {
@@ -48,6 +50,7 @@ func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
 	return s.Delete && s.RetentionTime >= 0 && now.UnixMilli()-newest > s.RetentionTime.Milliseconds()
 }
 
+// newest is the largest timestamp of the segment (ms), the file's time if no batch has one (reference I2, I34).
 func (h *handle) newest() int64 {
 	if ms, _ := h.MaxTimestamp(); ms >= 0 {
 		return ms
@@ -86,7 +89,8 @@ func (l *Log) applyRetention(now time.Time) error {
 	return l.deleteFront(handles, count)
 }
 
-// rollExpired rolls an active segment that retention by time would take, so that it can.
+// rollExpired rolls an active segment that retention by time would take, so that it can. Not before all of it is below the
+// high watermark: nothing above that may go, so the roll would only make one more small segment.
 func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,12 +153,16 @@ func (l *Log) forgetUnsealed(logStart int64) error {
 	return nil
 }
 
+// dropFront moves the log start and publishes the list without its first count segments. The caller releases old, also after
+// an error, which is that of the epoch file: the list has changed all the same.
 func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// First the log start, then the list: a reader that finds a segment gone finds its offset out of range too.
 	l.logStart.Store(max(l.logStart.Load(), logStart))
 	old = l.publishLocked(l.currentLocked()[count:])
+	// Written only when an epoch went. That the first one begins at the log start now changes no answer at or above it, and
+	// is not worth two syncs under Log.mu; the next start works it out (install).
 	if epochs := l.epochs.Load().truncateFront(logStart); len(epochs) != len(*l.epochs.Load()) {
 		err = l.saveEpochs(epochs)
 	}

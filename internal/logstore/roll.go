@@ -41,6 +41,7 @@ func (l *Log) rollLocked() error {
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
 	l.mu.unsealed = append(l.mu.unsealed, unsealed{segment: old, end: end, state: l.mu.producers.encode()})
+	// Before the list with the rolled segment is published: see cleanFacts.
 	l.settleDurableLocked()
 	l.mu.firstAppend = time.Time{}
 	// The old list's segments are all in the new one: its release closes nothing.

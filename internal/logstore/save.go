@@ -14,6 +14,9 @@ const unknownOffset = -1
 
 // save writes the checkpoint files whose content has changed. Each is replaced atomically, and they may be of different
 // moments: recovery trusts none of them further than the log itself bears it out.
+//
+// The state of each log is read before anything is written, and a log is told of the recovery point that was read: a flush
+// that moves it meanwhile is for the next round. The caller holds no lock of a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()

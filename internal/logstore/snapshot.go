@@ -21,8 +21,12 @@ type handle struct {
 	logger *slog.Logger
 }
 
+// acquire adds a user. The caller holds a list that holds h, or h itself, so refs is not 0, but for a segment that was just
+// made.
 func (h *handle) acquire() { h.refs.Add(1) }
 
+// release closes the files with the last user, so it may wait for the disk: never under Log.mu, unless others are known to
+// be left.
 func (h *handle) release() {
 	if h.refs.Add(-1) > 0 {
 		return
@@ -78,6 +82,7 @@ func (l *Log) acquire() *segmentList {
 	}
 }
 
+// release lets go of the list, and with its last user of the handles. It may wait for the disk, as handle.release does.
 func (s *segmentList) release() {
 	if s.refs.Add(-1) > 0 {
 		return
@@ -106,6 +111,7 @@ func (l *Log) currentLocked() []*handle {
 	return nil
 }
 
+// active is the only segment that is appended to.
 func (s *segmentList) active() *handle { return s.handles[len(s.handles)-1] }
 
 // floor returns the index of the last segment whose base is <= offset; 0 if there is none.
@@ -117,6 +123,7 @@ func (s *segmentList) floor(offset int64) int {
 	return max(i-1, 0)
 }
 
+// sizeBytes is the size of the data files, the active one's too.
 func (s *segmentList) sizeBytes() int64 {
 	var size int64
 	for _, h := range s.handles {

@@ -39,8 +39,8 @@ func (t TopicID) LogValue() slog.Value {
 
 // Options of a Store.
 type Options struct {
-	FS            vfs.FS
-	Dir           string
+	FS            vfs.FS        // must be set
+	Dir           string        // data directory; made if it is not there
 	Logger        *slog.Logger  // default slog.Default()
 	FlushInterval time.Duration // how often unsynced data is synced and checkpoints are written; default 1s
 	// Failed is called, from a goroutine of the store, when a log stops because its disk failed. May be nil.
@@ -50,7 +50,7 @@ type Options struct {
 // Store is one data directory: a log a partition. It holds the directory's lock.
 type Store struct {
 	opts        Options
-	lock        io.Closer
+	lock        io.Closer // held from Open to the end of Close
 	directoryID TopicID
 
 	compressed compressionMeter
@@ -84,6 +84,7 @@ type offline struct {
 	saved saved
 }
 
+// failure is a log that stopped, and why; it waits here for the store's goroutine.
 type failure struct {
 	id  PartitionID
 	err error
@@ -119,7 +120,9 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
-// Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the directory.
+// Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the directory. It joins the store's
+// goroutine first, so Options.Failed must not call it. The error joins what failed; the store is closed all the same, and a
+// second call does nothing. Slices that are held can be read on.
 func (s *Store) Close() error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -155,7 +158,8 @@ func (s *Store) Close() error {
 	return errors.Join(failed...)
 }
 
-// logFailed is told by a log, which holds its mutex, that it stopped.
+// logFailed is told by a log, which holds its mutex, that it stopped. So it does not call Options.Failed itself: that one
+// may ask the log, and would wait for itself.
 func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
 	s.mu.failures = append(s.mu.failures, failure{id, err})
@@ -163,6 +167,8 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.awake()
 }
 
+// awake has the store's goroutine look at failures and doomed. It never waits: one wake-up that is pending is enough for
+// all.
 func (s *Store) awake() {
 	select {
 	case s.wake <- struct{}{}:

@@ -13,7 +13,7 @@ import (
 type TimestampOffset struct {
 	Timestamp   int64
 	Offset      int64
-	LeaderEpoch int32
+	LeaderEpoch int32 // of the record's batch
 }
 
 // OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none (ListOffsets,

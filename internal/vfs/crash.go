@@ -70,7 +70,8 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	return dir
 }
 
-// content returns what is left of a file.
+// content returns what is left of a file. Size and pages are chosen apart from each other, as on a filesystem that journals
+// only metadata: a file may have its new size and old or no content, which is what checksums must find.
 func (c *crashCopier) content(node *memNode) []byte {
 	content := slices.Clone(node.synced)
 	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {
@@ -98,6 +99,7 @@ func (c *crashCopier) size(before, after int) int {
 	return low + c.random.IntN(high-low+1)
 }
 
+// resize cuts, or grows with zeros.
 func resize(content []byte, size int) []byte {
 	if size <= len(content) {
 		return content[:size]

@@ -50,9 +50,9 @@ type Rule struct {
 // Fault wraps a filesystem and makes operations fail as its rules say. A Close that fails closes all the same.
 type Fault struct {
 	inner FS
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows, the counters within the rules too
 	rules []*Rule
-	count int
+	count int // operations so far, failed ones too
 }
 
 var _ FS = (*Fault)(nil)
@@ -99,6 +99,7 @@ func (f *Fault) check(op Op, name string) *Rule {
 	return nil
 }
 
+// fail is check for operations that fail as a whole.
 func (f *Fault) fail(op Op, name string) error {
 	if failure := f.check(op, name); failure != nil {
 		return failure.Err
@@ -139,6 +140,7 @@ func (f *Fault) OpenReadWrite(name string) (File, error) {
 // Create implements FS.
 func (f *Fault) Create(name string) (File, error) { return f.file(OpCreate, name, f.inner.Create) }
 
+// file opens a file, wrapped so that the rules reach its operations as well.
 func (f *Fault) file(op Op, name string, open func(string) (File, error)) (File, error) {
 	if err := f.fail(op, name); err != nil {
 		return nil, err
@@ -220,6 +222,7 @@ func (f *Fault) Free(name string) (uint64, error) {
 	return f.inner.Free(name)
 }
 
+// do runs an operation unless a rule lets it fail: then it is not even begun.
 func (f *Fault) do(op Op, name string, run func() error) error {
 	if err := f.fail(op, name); err != nil {
 		return err

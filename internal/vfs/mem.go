@@ -245,6 +245,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{fs: m, node: node}, nil
 }
 
+// memLock ends its lock once, however often it is closed.
 type memLock struct {
 	fs   *Mem
 	node *memNode
@@ -268,6 +269,7 @@ func (m *Mem) Free(name string) (uint64, error) {
 	return memFree, nil
 }
 
+// names returns the entries' names, sorted: with a map's order no run could be repeated.
 func (n *memNode) names() []string {
 	names := make([]string, 0, len(n.entries))
 	for name := range n.entries {

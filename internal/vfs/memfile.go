@@ -89,6 +89,7 @@ func (f *memFile) Close() error {
 	return nil
 }
 
+// usableLocked is what a kernel checks: an open file, the right mode, no negative offset.
 func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	switch {
 	case f.closed:
@@ -113,6 +114,7 @@ func (n *memNode) write(p []byte, offset int64) {
 	n.touch(from, end)
 }
 
+// truncate cuts or grows. The part that grows counts as changed: a crash may lose it, or keep it as zeros.
 func (n *memNode) truncate(size int64) {
 	from := min(size, int64(len(n.content)))
 	n.content = n.content[:from]
@@ -120,6 +122,7 @@ func (n *memNode) truncate(size int64) {
 	n.touch(from, size)
 }
 
+// grow adds zeros up to size; it never cuts.
 func (n *memNode) grow(size int64) {
 	if missing := size - int64(len(n.content)); missing > 0 {
 		n.content = append(n.content, make([]byte, missing)...)

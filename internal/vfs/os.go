@@ -43,6 +43,7 @@ func (OS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR
 // Create implements FS.
 func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
+// open gives a file whose nil is a nil File, which a failed os.OpenFile in an osFile would not be.
 func open(name string, flag int) (File, error) {
 	file, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // Trace wraps a filesystem and notes, in order, every operation that changes it or makes changes durable; reads are not noted.
-// A failed operation is noted with its error.
+// A failed operation is noted with its error. A line stands where the operation ended, so operations side by side may be
+// noted in either order.
 type Trace struct {
 	FS
 	dir   string
@@ -43,6 +44,7 @@ func (t *Trace) note(op Op, detail string, err error) error {
 	return err
 }
 
+// relative cuts dir off a name; one that lies elsewhere stays as it is.
 func (t *Trace) relative(name string) string {
 	if rel, err := filepath.Rel(t.dir, name); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -62,6 +64,7 @@ func (t *Trace) Create(name string) (File, error) {
 	return t.wrap(file, t.note(OpCreate, t.relative(name), err))
 }
 
+// wrap traces an opened file; its arguments are those of FS.Open's answer.
 func (t *Trace) wrap(file File, err error) (File, error) {
 	if err != nil {
 		return nil, err

@@ -15,8 +15,11 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	// Name is the name the file was opened under; a rename does not change it.
 	Name() string
+	// Size is in bytes, as of now.
 	Size() (int64, error)
+	// Truncate cuts the file to size bytes, or grows it with zeros. Durable after Sync.
 	Truncate(size int64) error
 	// Sync makes the content, the size and the modification time durable, but not the file's name: that is SyncDir's.
 	Sync() error
@@ -29,15 +32,20 @@ type FS interface {
 	Open(name string) (File, error)
 	OpenReadWrite(name string) (File, error)
 	Create(name string) (File, error)
+	// ReadFile returns the whole content: for small files only.
 	ReadFile(name string) ([]byte, error)
 	// Rename replaces newName if it is there; durable after SyncDir.
 	Rename(oldName, newName string) error
+	// Remove deletes a file or an empty directory, RemoveAll a tree, and what is missing is no error for it. Open files can
+	// be used on. Durable after SyncDir of the parent; a crash may leave any part of a tree.
 	Remove(name string) error
 	RemoveAll(name string) error
+	// MkdirAll makes a directory and what is missing above it; one that is there is no error.
 	MkdirAll(name string) error
 	// ReadDir lists names, sorted.
 	ReadDir(name string) ([]fs.DirEntry, error)
-	Stat(name string) (fs.FileInfo, error)
+	Stat(name string) (fs.FileInfo, error) // of what the name says now; it does not follow later changes
+	// Chtimes sets the modification time, which is durable after Sync of the file.
 	Chtimes(name string, mtime time.Time) error
 	// SyncDir makes creations, renames and removals in a directory durable.
 	SyncDir(name string) error

@@ -28,8 +28,8 @@ type batch struct {
 type batchReader struct {
 	in       *bufio.Reader
 	size     int64 // of the file
-	position int64
-	bytesMax int
+	position int64 // where next reads
+	bytesMax int   // a larger batch is told of by its header only
 	buffer   []byte
 }
 

@@ -23,6 +23,7 @@ type printer struct {
 	err  error
 }
 
+// print does nothing after an error: whoever printed last looks at err once.
 func (p *printer) print(l line) {
 	if p.err != nil {
 		return

@@ -85,7 +85,7 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	return failed
 }
 
-// find prints a problem and counts it.
+// find prints a problem and counts it. Problems are findings and not errors: the check goes on with what can still be read.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})

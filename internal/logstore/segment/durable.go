@@ -130,6 +130,7 @@ func (s *Segment) SetModTime(t time.Time) error {
 	return nil
 }
 
+// statLocked notes the data file's time, which ModTime gives without asking the disk.
 func (s *Segment) statLocked() error {
 	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Segment) statLocked() error {
 }
 
 // Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The directory is not synced:
-// who swaps segments renames several.
+// who swaps segments renames several. After an error some files may have the new name; the same Rename again ends it.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,6 +176,7 @@ func (s *Segment) Close() error {
 	return nil
 }
 
+// closeAll closes all files that are open, also when one fails.
 func closeAll(files ...vfs.File) error {
 	var failed []error
 	for _, file := range files {

@@ -56,7 +56,7 @@ func appendTimeEntry(dst []byte, e TimeEntry) []byte {
 // entries is an immutable list of index entries. The first are in the index file; the rest, the tail, only in memory until the
 // next flush: writing each entry by itself would cost two more writes for every append.
 type entries[E any] struct {
-	written int
+	written int // entries in the file, from its beginning on
 	tail    []E
 	last    E // of all; meaningless when there is none
 }
@@ -69,7 +69,8 @@ func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
-// index is an index file, and how its entries are laid out.
+// index is an index file, and how its entries are laid out. It holds no count: which entries there are is the view's to say,
+// so that readers and the appender need not agree.
 type index[E any] struct {
 	file       vfs.File
 	entryBytes int
@@ -88,7 +89,8 @@ func timeIndex(file vfs.File) index[TimeEntry] {
 // searchBlock is the number of entries that a search reads at once when it has come down to so few.
 const searchBlock = 256
 
-// prefix returns how many entries hold a condition that, as the list ascends, holds for a prefix of it.
+// prefix returns how many entries hold a condition that, as the list ascends, holds for a prefix of it. It reads the file
+// for what is not in memory: a binary search one entry a read, and once so few are left, all of them in one.
 func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	if e.count() == 0 || holds(e.last) {
 		return e.count(), nil // the readers at the end of the log come here, and read nothing
@@ -164,7 +166,7 @@ func (x index[E]) encode(list []E) []byte {
 	return content
 }
 
-// first returns the first n entries. The file is not touched.
+// first returns the first n entries, n <= count. The file is not changed.
 func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	switch n {
 	case 0:

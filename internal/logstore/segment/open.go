@@ -56,6 +56,7 @@ func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	return s, nil
 }
 
+// open tries the index files first, and walks the whole data file only when they do not bear it out.
 func (s *Segment) open() error {
 	size, err := s.openData()
 	if err != nil {
@@ -94,6 +95,7 @@ func (s *Segment) openIndexes() error {
 	return errors.Join(failed[0], failed[1])
 }
 
+// openIndex opens one index file; a missing one is errIndex.
 func (s *Segment) openIndex(extension string) (vfs.File, error) {
 	file, err := s.fsys.OpenReadWrite(s.pathLocked(extension))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +187,8 @@ func (s *Segment) loadTail(v *view, size int64) error {
 	return nil
 }
 
-// count adds the batches from the view's size to the file's.
+// count adds the batches from the view's size to the file's. Only headers are read. It fails with record.ErrCorrupt at the
+// first batch that does not follow.
 func (s *Segment) count(v *view, size int64) error {
 	whole := view{base: s.base, size: size}
 	return s.walk(&whole, v.size, func(h Header) error {

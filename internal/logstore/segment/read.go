@@ -22,7 +22,8 @@ type Header struct {
 // end returns the position behind the batch.
 func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
-// HeaderAt reads the header of the batch that begins at position; io.EOF at the end.
+// HeaderAt reads the header of the batch that begins at position; io.EOF at the end. It wraps record.ErrCorrupt where no
+// batch of a possible size begins. The header is the caller's to keep.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
 	return s.headerIn(s.view.Load(), position)
 }
@@ -111,7 +112,9 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 	return nil
 }
 
-// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there is none.
+// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there is none. By the last
+// offset, for after cleaning the offset itself may lie in a gap (reference I43). A damaged entry of the index costs time
+// only (startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {
@@ -197,7 +200,8 @@ func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 const scanBlockBytes = 128 << 10
 
 // Scan calls visit for each whole batch from position on (checked for length, not CRC), with its position. The batch is
-// valid during the call only. Batches of any size are read: the buffer grows to the actual batch.
+// valid during the call only. An error of visit ends the scan and is returned as it is. Batches of any size are read: the
+// buffer grows to the actual batch.
 func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch) error) error {
 	return s.scan(s.view.Load().size, position, visit)
 }

@@ -21,8 +21,8 @@ const (
 
 // What changes of a segment fail with.
 var (
-	ErrSealed = errors.New("segment is sealed")
-	ErrFull   = errors.New("segment is full") // see Fits
+	ErrSealed = errors.New("segment is sealed") // Append after Seal
+	ErrFull   = errors.New("segment is full")   // see Fits
 )
 
 // Config bounds a segment's index files.
@@ -48,23 +48,25 @@ type Segment struct {
 	base int64
 	cfg  Config
 
+	// Open until Close, under whatever name: a rename or a removal does not disturb readers.
 	data    vfs.File
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
 
+	// view is what readers go by; stored under mu only, after the bytes it tells of are in the files.
 	view    atomic.Pointer[view]
 	modTime atomic.Pointer[time.Time]
 
 	// mu is held by whoever changes the files; see doc.go.
 	mu struct {
 		sync.Mutex
-		suffix  string
-		named   bool // the directory was synced since the files were made
-		written bool // something was written, or the time set, that was not synced
-		indexed bool // an index file was changed and not synced; Sync leaves it so
-		sealed  bool
-		removed bool
-		broken  error // not nil: the files are not what the view says
+		suffix  string // of the files now: "", .cleaned, .swap or .deleted
+		named   bool   // the directory was synced since the files were made
+		written bool   // something was written, or the time set, that was not synced
+		indexed bool   // an index file was changed and not synced; Sync leaves it so
+		sealed  bool   // Append fails; Truncate takes it back
+		removed bool   // Close makes nothing durable any more
+		broken  error  // not nil: the files are not what the view says
 	}
 }
 
@@ -95,7 +97,8 @@ func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
 // File returns the data file, for reads of ranges below SizeBytes; it stays open until Close.
 func (s *Segment) File() vfs.File { return s.data }
 
-// Fits tells whether a batch can be appended without overflowing an index or the 31-bit relative offset. One entry of
+// Fits tells whether a batch, offsets set, can be appended without overflowing an index, the 31-bit relative offset or the
+// 31-bit position. It is conservative: the batch may need no index entry. One entry of
 // the time index is kept free for Seal.
 func (s *Segment) Fits(b record.Batch) bool {
 	v := s.view.Load()
@@ -105,6 +108,8 @@ func (s *Segment) Fits(b record.Batch) bool {
 
 // Append writes a batch, offsets set, at the end, and indexes it. A failed write leaves the segment as it was, or, when even
 // that fails, unusable: every later change then fails.
+// It fails with ErrSealed, with ErrFull (Fits), with an error that wraps record.ErrCorrupt for what is not one batch or does
+// not ascend, or with that of the write. The batch is not durable until Sync.
 func (s *Segment) Append(b record.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +153,7 @@ func (s *Segment) undoLocked(size int64) error {
 	return err
 }
 
-// pathLocked returns the name of one of the files.
+// pathLocked returns the path of one of the files, under its present suffix.
 func (s *Segment) pathLocked(extension string) string {
 	return filepath.Join(s.dir, Name(s.base, extension, s.mu.suffix))
 }
