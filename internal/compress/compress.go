@@ -36,7 +36,7 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 }
 
 // Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than limit bytes, and with
-// ErrCorrupt on bad data. On an error dst is returned as it was.
+// ErrCorrupt on bad data. On an error dst is returned as it was. limit is for what is appended, whatever dst held before.
 func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -60,6 +60,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	return out, nil
 }
 
+// copyLimited is Decompress of what is not compressed; the limit holds for it too.
 func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) > limit {
 		return nil, ErrTooLarge
@@ -107,6 +108,7 @@ func expectEOF(r io.Reader) error {
 // appender is an io.Writer that appends to a slice.
 type appender struct{ bytes []byte }
 
+// Write implements io.Writer; it never fails.
 func (a *appender) Write(p []byte) (int, error) {
 	a.bytes = append(a.bytes, p...)
 	return len(p), nil

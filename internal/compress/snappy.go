@@ -17,7 +17,8 @@ const (
 )
 
 var (
-	xerialMagic  = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+	xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+	// Clip, so that append copies, and does not write behind the magic.
 	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1) // version 1, readable since 1
 )
 

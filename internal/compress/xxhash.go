@@ -14,7 +14,8 @@ const (
 	xxPrime5 uint32 = 374761393
 )
 
-// xxHash32 is xxHash32 with seed 0, the checksum of LZ4 frames. The lz4 library keeps its own internal.
+// xxHash32 is xxHash32 with seed 0, the checksum of LZ4 frames. The lz4 library keeps its own internal, and a
+// module for one function of forty lines would be a dependency too many.
 func xxHash32(data []byte) uint32 {
 	size, hash := uint32(len(data)), xxPrime5
 	if len(data) >= 16 {

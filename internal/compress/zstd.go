@@ -19,6 +19,8 @@ const zstdBlockBytes = 128 << 10
 // Zero stands for the level's own.
 var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 
+// zstdWriters keeps encoders by speed and window, neither of which Reset can change. The library has four speeds; zstd's
+// levels are mapped to them, so neighbouring levels may give the same bytes.
 var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool // of *zstd.Encoder
 
 // zstdReader decodes whole inputs only, which it may do concurrently. Its own size limit is off: the capacity of the
@@ -55,6 +57,8 @@ func compressZstd(dst, src []byte, level int) ([]byte, error) {
 	return out.bytes, nil
 }
 
+// newZstdWriter makes an encoder that works in the caller's goroutine (concurrency 1), writes no checksum, as
+// Kafka does, and writes a frame also for no bytes at all. A window of 0 is the level's own.
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),

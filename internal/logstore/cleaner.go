@@ -22,7 +22,8 @@ type CleanerOptions struct {
 	Logger      *slog.Logger  // default slog.Default()
 }
 
-// abortWithin bounds how long a pass goes on over a log that was closed.
+// abortWithin bounds how long a pass goes on over a log that was closed: it is a look of the scheduler that finds this out
+// and cancels the pass, so no Interval may be longer.
 const abortWithin = time.Second
 
 func (o CleanerOptions) withDefaults() CleanerOptions {
@@ -44,7 +45,8 @@ func (o CleanerOptions) withDefaults() CleanerOptions {
 	return o
 }
 
-// passMemoryBytes is the share of one pass.
+// passMemoryBytes is the share of one pass. Equal shares, so that a large log cannot take what others need; not of what is
+// free at the moment, or the same log would fail or not by what runs beside it.
 func (o CleanerOptions) passMemoryBytes() int64 { return o.MemoryBytes / int64(max(1, o.Workers)) }
 
 // Cleaner cleans the logs of a store in the background: it picks the dirtiest, one worker a log, and quarantines what fails.
@@ -93,6 +95,7 @@ func (c *Cleaner) Configure(opts CleanerOptions) {
 	}
 	c.mu.Unlock()
 	if opts.IOBytesRate > 0 {
+		// The burst first: a limit with a burst of 0 would have spend take 0 bytes at a time, without end.
 		c.limiter.SetBurst(int(max(minBurstBytes, opts.IOBytesRate/10)))
 		c.limiter.SetLimit(rate.Limit(opts.IOBytesRate))
 	} else {
@@ -101,12 +104,14 @@ func (c *Cleaner) Configure(opts CleanerOptions) {
 	c.awake()
 }
 
+// options returns what the last Configure set, with its defaults.
 func (c *Cleaner) options() CleanerOptions {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.opts
 }
 
+// awake makes the scheduler look soon. It never blocks, so it may be called with Cleaner.mu held.
 func (c *Cleaner) awake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -123,10 +128,12 @@ func (c *Cleaner) Close() {
 	c.done.Wait()
 }
 
-// minBurstBytes is the least the token bucket holds.
+// minBurstBytes is the least the token bucket holds, however low the rate.
 const minBurstBytes = 64 << 10
 
-// spend takes n bytes out of the token bucket, and waits for them. No lock is held.
+// spend takes n bytes out of the token bucket of all workers (I40), and waits for them. No lock is held: Kafka sleeps inside
+// a lock that its threads share. n may exceed the burst, which WaitN refuses, so it is taken in parts. It fails only when
+// ctx ends.
 func (c *Cleaner) spend(ctx context.Context, n int) error {
 	if c.limiter.Limit() == rate.Inf {
 		return nil
@@ -146,7 +153,7 @@ func (c *Cleaner) spend(ctx context.Context, n int) error {
 	return nil
 }
 
-// memoryBytes is what the running passes hold.
+// memoryBytes is what the running passes hold, as of their last reports, and what all passes may hold together.
 func (c *Cleaner) memoryBytes() (held, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +167,9 @@ func (c *Cleaner) memoryBytes() (held, limit int64) {
 
 // cleanerState is what the cleaner knows of one log.
 //
-// Its life: made by the scheduler when it first sees the log; running from startLocked to finish; dropped by forgetLocked when the
-// log is gone or not compacted any more, but never while a pass runs.
+// Its life: made by the scheduler when it first sees the log; running from startLocked to finish; dropped by forgetLocked
+// when the log is gone or not compacted any more, but never while a pass runs. Cleaner.mu guards all fields but log, which
+// never changes.
 type cleanerState struct {
 	log    *Log               // a topic that is deleted and made again has another Log under the same id, and a state of its own
 	seen   time.Time          // when the cleaner first saw the log
@@ -174,14 +182,15 @@ type cleanerState struct {
 	counters   counters
 }
 
+// running tells whether a pass runs, or was cancelled and has not ended yet. It needs Cleaner.mu.
 func (s *cleanerState) running() bool { return s.cancel != nil }
 
 // quarantine keeps a log that failed from being tried again and again: each try may read the whole log. It is not kept over a
 // restart, which may have cured the cause. The zero value holds nothing.
 type quarantine struct {
-	failures int // in a row
-	until    time.Time
-	config   *config // the log's settings when it failed: others end the quarantine
+	failures int       // in a row
+	until    time.Time // when the log may be tried again
+	config   *config   // the log's settings when it failed: others end the quarantine
 }
 
 // The back-off of a quarantine: a minute, doubled with each failure, at most an hour.
@@ -190,7 +199,8 @@ const (
 	quarantineLongest = time.Hour
 )
 
-// after returns the quarantine that one more failure makes of q.
+// after returns the quarantine that one more failure makes of q: 1, 2, 4 ... 32 minutes, then an hour. Kafka's lasts until
+// the broker restarts (I7).
 func (q quarantine) after(now time.Time, config *config) quarantine {
 	wait := quarantineLongest
 	if q.failures < 6 {
@@ -199,7 +209,7 @@ func (q quarantine) after(now time.Time, config *config) quarantine {
 	return quarantine{failures: q.failures + 1, until: now.Add(wait), config: config}
 }
 
-// holds tells whether the log must wait still.
+// holds tells whether the log must wait still. Settings are compared by pointer: a Log makes a new config for each change.
 func (q quarantine) holds(now time.Time, config *config) bool {
 	return q.failures > 0 && q.config == config && now.Before(q.until)
 }

@@ -10,12 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// cleanerCollector is the cleaner_* group of docs/metrics.md, and log_reclaimable_*, computed when it is scraped.
+// cleanerCollector is the cleaner_* group of docs/metrics.md, and log_reclaimable_*, computed when it is scraped. Gauges
+// that are set as things happen would outlive their log, or vanish with a change of settings (KAFKA-16574).
 type cleanerCollector struct{ cleaner *Cleaner }
 
-// Collector returns the cleaner's metrics.
+// Collector returns the cleaner's metrics; the caller registers it.
 func (c *Cleaner) Collector() prometheus.Collector { return cleanerCollector{c} }
 
+// describeCleaner names one metric of the group.
 func describeCleaner(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_cleaner_"+name, help, labels, nil)
 }
@@ -98,7 +100,8 @@ func (c cleanerCollector) pool(s series, waiting, quarantined int) {
 	s.gauge(quarantineDesc, float64(quarantined))
 }
 
-// series puts out metrics that share their first labels.
+// series puts out metrics that share their first labels. Its methods append to a copy of labels (its capacity is cut): they
+// would else write over one another's last label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string
@@ -141,6 +144,7 @@ func (s series) partition(status *report.Compaction, overdue time.Duration) {
 	}
 }
 
+// boolean is how Prometheus writes a truth: 1 or 0.
 func boolean(b bool) float64 {
 	if b {
 		return 1

@@ -19,7 +19,7 @@ const (
 	reasonCleanerDisabled   = "CleanerDisabled"
 )
 
-// What makes a pass due.
+// What makes a pass due, as the log line of a pass names it.
 const (
 	triggerMaxLag     = "max_lag"
 	triggerTombstones = "tombstones"
@@ -33,7 +33,8 @@ type need struct {
 	urgency float64 // dirty ratio 0..1, and more for what was promised by a time
 }
 
-// needOf tells whether a pass is due. horizon is when the earliest tombstone may go, zero if there is none.
+// needOf tells whether a pass is due. horizon is when the earliest tombstone may go, zero if there is none. The first
+// trigger that holds is the one: whatever the reason of a pass, it also takes along what the others would have asked for.
 func needOf(v cleanView, s topicconfig.Settings, horizon, now time.Time) need {
 	ratio := v.dirtyRatio()
 	overdue := overdueBy(v, s, now)
@@ -49,7 +50,8 @@ func needOf(v cleanView, s topicconfig.Settings, horizon, now time.Time) need {
 	return need{}
 }
 
-// overdueBy is how far past maxLag the oldest dirty segment is; 0 if it is not.
+// overdueBy is how far past maxLag the oldest dirty segment is; 0 if it is not (I5, KIP-354). Blocked segments do not count:
+// a pass could do nothing about them.
 func overdueBy(v cleanView, s topicconfig.Settings, now time.Time) time.Duration {
 	if s.MaxLag == topicconfig.Unlimited || v.DirtyBytes == 0 || v.OldestDirty.IsZero() {
 		return 0
@@ -74,7 +76,7 @@ func (s *cleanerState) tombstonesDue(seen look) time.Time {
 // ever.
 const waitingMinutes = 10
 
-// priority orders the logs that are due.
+// priority orders the logs that are due, the highest first. It needs Cleaner.mu, and state.due set.
 func (s *cleanerState) priority(n need, now time.Time) float64 {
 	return n.urgency + now.Sub(s.due).Minutes()/waitingMinutes
 }

@@ -21,16 +21,16 @@ const (
 
 var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
 
-// counters are a log's sums over all passes that ended.
+// counters are a log's sums over all passes that ended. They begin at 0 when the process starts, or the log is made anew.
 type counters struct {
-	runs                     map[string]int64
-	read, written, reclaimed int64
+	runs                     map[string]int64 // by result; nil before the first
+	read, written, reclaimed int64            // bytes
 	removedRecords           int64
 	lastSuccess              time.Time
 	lastError                string // of the last pass, if it failed
 }
 
-// add returns the counters with one pass's work.
+// add returns the counters with one pass's work, and leaves c as it is; runs is shared and not touched.
 func (c counters) add(s clean.Stats) counters {
 	c.read += s.ReadBytes
 	c.written += s.WrittenBytes
@@ -39,7 +39,8 @@ func (c counters) add(s clean.Stats) counters {
 	return c
 }
 
-// pass cleans one log, once, and notes how it ended.
+// pass cleans one log, once, and notes how it ended. budget is in bytes. The settings are those of seen, also when others
+// come meanwhile: a pass that changed its rules half way could not be told from the log it leaves.
 func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, wanted need, budget int64) {
 	logger := c.options().Logger.With("partition", seen.log.id)
 	logger.Debug("cleaning began", "trigger", wanted.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
@@ -142,7 +143,7 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 		state.counters.runs = map[string]int64{}
 	}
 	state.counters.runs[result]++
-	switch result {
+	switch result { // an aborted pass says nothing of the log: quarantine and last error stay
 	case runSuccess, runNothingToDo:
 		state.quarantine = quarantine{}
 		state.counters.lastSuccess, state.counters.lastError = now, ""

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// run looks at the logs, again and again, until Close.
+// run looks at the logs, again and again, until Close: at once, then each Interval, and whenever a pass has ended.
 func (c *Cleaner) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -36,7 +36,8 @@ type look struct {
 	closed   bool
 }
 
-// lookAt takes what the scheduler needs to know of a log. It changes nothing.
+// lookAt takes what the scheduler needs to know of a log. It changes nothing, and holds the segments only while it computes:
+// a look may be kept for as long as a pass runs.
 func lookAt(l *Log, now time.Time) look {
 	config := l.config.Load()
 	seen := look{log: l, config: config, settings: config.settings}
@@ -55,7 +56,8 @@ func lookAt(l *Log, now time.Time) look {
 	return seen
 }
 
-// schedule aborts passes whose log is gone and starts those that are due, as far as there are workers.
+// schedule aborts passes whose log is gone and starts those that are due, as far as there are workers. All logs are looked
+// at before Cleaner.mu is taken: a reset of the first dirty offset writes a file, and nobody shall wait for that.
 func (c *Cleaner) schedule(now time.Time) {
 	var looks []look
 	for _, log := range c.store.Logs() {
@@ -112,7 +114,7 @@ func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 			state = &cleanerState{log: seen.log, seen: now}
 			c.mu.logs[seen.log.id] = state
 		}
-		if state.log != seen.log || state.running() {
+		if state.log != seen.log || state.running() { // its namesake is not forgotten yet, or it is at work
 			continue
 		}
 		seen.log.quarantined.Store(state.quarantine.holds(now, seen.config))

@@ -11,7 +11,7 @@ import (
 // blockedQuarantined is the reason of log_blocked_bytes for what could be cleaned if the last pass had not failed.
 const blockedQuarantined = "quarantined"
 
-// Status returns what the cleaner knows of a log; nil if the log is not compacted.
+// Status returns what the cleaner knows of a log; nil if there is no such log, or it is not compacted.
 func (c *Cleaner) Status(id PartitionID) *report.Compaction {
 	log := c.store.Log(id)
 	if log == nil {
@@ -35,6 +35,8 @@ func (c *Cleaner) statusOf(seen look, now time.Time) *report.Compaction {
 	return c.reportLocked(state, seen, now)
 }
 
+// reportLocked puts a log's report together, at one moment of its state. Blocked bytes are copied, as the quarantine adds
+// its own.
 func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *report.Compaction {
 	sums := state.counters.add(state.progress.Stats) // the counters move while a pass runs
 	r := &report.Compaction{
@@ -85,7 +87,8 @@ func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (cl
 	return clean.Idle, idleReason(seen.view)
 }
 
-// progressOf returns how much of a pass is done, and how long the rest takes at the pace so far; nil while there is no pace.
+// progressOf returns how much of a pass is done, 0 to 1, and how long the rest takes at the pace so far, in seconds; nil
+// while there is no pace. Time spent on waiting for the I/O budget is part of the pace.
 func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil

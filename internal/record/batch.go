@@ -34,15 +34,15 @@ const (
 	magic     = 2
 )
 
-// The attributes.
+// The attributes, and the numbers with a meaning of their own.
 const (
 	codecMask         = 0b111
 	logAppendTimeBit  = 1 << 3
 	transactionalBit  = 1 << 4
 	controlBit        = 1 << 5
 	deleteHorizonBit  = 1 << 6
-	noTimestamp       = -1
-	sequenceNumberMax = math.MaxInt32
+	noTimestamp       = -1            // of a record without one, and of an empty batch
+	sequenceNumberMax = math.MaxInt32 // 0 comes after it
 )
 
 // TimestampType says whose clock stamped a batch's records.
@@ -77,6 +77,8 @@ func Next(buf []byte) (first Batch, rest []byte, err error) {
 }
 
 // PeekSize returns the size in bytes of the batch that begins with header (at least 17 bytes), as Next checks it.
+// The size is a claim, of up to 2 GiB: the caller holds it against what there is before he allocates. A shorter header gives
+// io.ErrUnexpectedEOF.
 func PeekSize(header []byte) (int, error) {
 	if len(header) <= magicAt {
 		return 0, io.ErrUnexpectedEOF
@@ -91,6 +93,7 @@ func PeekSize(header []byte) (int, error) {
 	return lengthEnd + int(length), nil
 }
 
+// The fields are read without a check: a Batch is at least HeaderBytes long.
 func (b Batch) int64At(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 func (b Batch) int32At(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func (b Batch) int16At(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:])) }
@@ -166,7 +169,8 @@ func (b Batch) LastSequence() int32 {
 // Count is how many records the batch says it holds.
 func (b Batch) Count() int32 { return b.int32At(countAt) }
 
-// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match.
+// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. It vouches for the bytes from the attributes
+// on; base offset, length, leader epoch and magic lie before them.
 func (b Batch) CheckCRC() error {
 	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != b.CRC() {
 		return fmt.Errorf("%w: checksum %#08x at offset %d, want %#08x", ErrCorrupt, sum, b.BaseOffset(), b.CRC())
@@ -194,6 +198,7 @@ func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
+// setCRC computes the checksum anew; it is the last of the changes to a batch.
 func (b Batch) setCRC() {
 	binary.BigEndian.PutUint32(b[crcAt:], crc32.Checksum(b[attributesAt:], castagnoli))
 }

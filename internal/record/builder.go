@@ -59,7 +59,8 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 	return attributes
 }
 
-// Builder makes one batch. The zero value is not usable; see NewBuilder. Reset reuses its buffers.
+// Builder makes one batch at a time: Reset, Add for each record, Build. The zero value is not usable; see NewBuilder. Reset
+// reuses its buffers. It is not safe for concurrent use.
 type Builder struct {
 	codec    compress.Codec
 	level    int
@@ -98,7 +99,8 @@ func (b *Builder) CompressWith(f compress.Func) {
 	b.compress = f
 }
 
-// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta].
+// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta]. A record that breaks this makes
+// Build fail, so that Add needs no error at every call. The record is encoded at once: r and its slices may be reused.
 func (b *Builder) Add(r *Record) {
 	delta := r.Offset - b.id.BaseOffset
 	if b.err == nil && (delta <= b.last || delta > int64(b.id.LastOffsetDelta)) {

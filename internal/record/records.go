@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Header is one header of a record. Value is nil when null.
+// Header is one header of a record. Value is nil when null; a null key is corrupt. Order and duplicates have a meaning.
 type Header struct {
 	Key   []byte
 	Value []byte
@@ -148,16 +148,19 @@ type cursor struct {
 	err  error
 }
 
+// int32 reads a varint, or gives 0 after an error.
 func (c *cursor) int32() int32 {
 	value, size := varint32(c.rest)
 	return advance(c, value, size)
 }
 
+// int64 reads a varlong, or gives 0 after an error.
 func (c *cursor) int64() int64 {
 	value, size := varint64(c.rest)
 	return advance(c, value, size)
 }
 
+// advance takes a value of size bytes off the cursor; size 0 says that the varint did not end.
 func advance[T int32 | int64](c *cursor, value T, size int) T {
 	if c.err == nil && size == 0 {
 		c.err = errVarint
@@ -193,6 +196,7 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 func takeBuffer() *buffer { return buffers.Get().(*buffer) }
 
+// release gives the buffer back; nothing may point into it any more.
 func (b *buffer) release() {
 	if cap(b.bytes) > bufferBytesMax {
 		b.bytes = nil

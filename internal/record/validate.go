@@ -21,11 +21,12 @@ var (
 // decompressedMaxDefault bounds what a batch may decompress to unless the rules say otherwise.
 const decompressedMaxDefault = 128 << 20
 
-// Rules are what a topic asks of a produced batch.
+// Rules are what a topic asks of a produced batch. The zero value takes every batch of the right form, but stores it
+// uncompressed.
 type Rules struct {
 	BytesMax           int  // largest batch, compressed; 0: unlimited
 	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
-	Compacted          bool // every record needs a key
+	Compacted          bool // every record needs a key, which may be empty
 	TimestampType      TimestampType
 	TimestampBeforeMax time.Duration // 0: unlimited
 	TimestampAfterMax  time.Duration // 0: unlimited
@@ -54,12 +55,13 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 // Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set.
 type Valid struct {
 	Batch        Batch // the client's bytes, changed in place, or a recompressed copy
-	MaxTimestamp int64 // ms
+	MaxTimestamp int64 // ms; of Batch, so it is now for LogAppendTime
 }
 
 // Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps LogAppendTime, mends
-// maxTimestamp and recompresses when the topic's codec demands it. Offsets and leader epoch are the log's to set.
-// It may write into buf.
+// maxTimestamp and recompresses when the topic's codec demands it. Offsets and leader epoch are the log's to set. It may
+// write into buf. What it finds wrong with the batch wraps one of the errors above or ErrCorrupt, and is a *BatchError where
+// it can name records. After an error buf is not to be appended, whatever it holds.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	b, err := single(buf)
 	if err != nil {
@@ -194,7 +196,8 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// stamp makes the header's timestamps right, in place. The checksum is computed again only when something changes.
+// stamp makes the header's timestamps right, in place. The checksum is computed again only when something changes. Bit 3
+// need not be cleared for CreateTime: inspect refuses producers who set it.
 func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)
@@ -211,7 +214,8 @@ func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) {
 // builders keeps builders and their buffers between batches: a topic with a codec of its own rebuilds every batch that comes.
 var builders = sync.Pool{New: func() any { return NewBuilder(compress.None, compress.LevelDefault) }}
 
-// rebuild makes a copy of b in another codec, and with offset deltas 0, 1, 2...
+// rebuild makes a copy of b in another codec, and with offset deltas 0, 1, 2... They fit the old LastOffsetDelta, for
+// checkHeader has seen that it is the count less one.
 func rebuild(b Batch, rules Rules, now time.Time, codec compress.Codec, level int) (Batch, error) {
 	builder := builders.Get().(*Builder)
 	defer builder.recycle()

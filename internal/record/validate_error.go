@@ -5,9 +5,9 @@ import "fmt"
 // recordErrorsMax bounds how many records an answer names: a batch may hold millions.
 const recordErrorsMax = 100
 
-// RecordError says what is wrong with one record of a batch.
+// RecordError says what is wrong with one record of a batch (KIP-467).
 type RecordError struct {
-	Index   int32
+	Index   int32 // in the batch, from 0
 	Message string
 }
 
@@ -15,7 +15,7 @@ type RecordError struct {
 type BatchError struct {
 	Err     error
 	Message string
-	Records []RecordError
+	Records []RecordError // in their order, the first hundred at most
 }
 
 // Error returns the kind of error and the message for the batch as a whole.
@@ -31,6 +31,7 @@ type recordErrors struct {
 	timestamps bool // one of them is a timestamp: that wins over the others
 }
 
+// add notes one fault; beyond recordErrorsMax it is only counted.
 func (e *recordErrors) add(index int32, message string) {
 	e.count++
 	if len(e.first) < recordErrorsMax {
@@ -38,6 +39,7 @@ func (e *recordErrors) add(index int32, message string) {
 	}
 }
 
+// err returns a *BatchError, or nil if nothing was added.
 func (e *recordErrors) err() error {
 	if e.count == 0 {
 		return nil

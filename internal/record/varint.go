@@ -22,6 +22,7 @@ func varint64(buf []byte) (value int64, size int) {
 	return int64(raw>>1) ^ -int64(raw&1), size
 }
 
+// uvarint reads at most bytesMax bytes; size is 0 if the last of them, or of buf, says that more follow.
 func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	for i := 0; i < len(buf) && i < bytesMax; i++ {
 		value |= uint64(buf[i]&0x7f) << (7 * i)

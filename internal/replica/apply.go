@@ -16,8 +16,8 @@ type assignment struct {
 }
 
 // Apply makes the set what the image says: logs are made, taken up, configured and released, leader epochs begun. It returns
-// what this broker leads and serves now, and what it would serve but for a log that knows a later epoch. Errors concern single partitions; the others are served. It is called from one
-// goroutine.
+// what this broker leads and serves now, and what it would serve but for a log that knows a later epoch. Errors concern
+// single partitions, and come joined; the others are served. It is called from one goroutine.
 //
 // Logs go first, so that a topic deleted and made again under its name finds its directories free.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
@@ -75,6 +75,8 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	for _, a := range assigned {
 		wanted[a.id] = a.topic.ID
 	}
+	// The roles go first, then the logs: a request that finds its log closed asks for the role, and must find the refusal
+	// there.
 	for id, p := range old {
 		if topic, ok := wanted[id]; !ok || topic != p.topic {
 			p.role.Store(&role{epoch: p.role.Load().epoch, refusal: (&view{image: img}).missing(id)})
@@ -108,7 +110,8 @@ func (s *Set) foreign(img *metadata.Image) bool { return s.cluster != "" && s.cl
 func (s *Set) Cluster() string { return s.cluster }
 
 // take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
-// one that cannot be served says why in its role.
+// one that cannot be served says why in its role. The old one is kept, with a new role, as long as its log is: waiting
+// requests hold it, and learn from its role what has changed. A leader epoch is begun once, not again with every image.
 func (s *Set) take(old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
@@ -142,7 +145,8 @@ func (s *Set) take(old *partition, a assignment) (*partition, error) {
 	return p, err
 }
 
-// openLog gives p its log, with the topic's settings.
+// openLog gives p its log, with the topic's settings: the one it has, or one from the store, which may find it on the disk
+// or make it. Its error wraps logstore.ErrStorage.
 func (s *Set) openLog(p *partition, a assignment) error {
 	settings, retain := a.topic.Settings, a.topic.RetainData
 	if p.log != nil {

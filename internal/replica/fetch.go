@@ -12,20 +12,21 @@ import (
 type FetchPartition struct {
 	ID          PartitionID
 	Offset      int64
-	BytesMax    int
+	BytesMax    int   // of this partition; a first batch may exceed it
 	LeaderEpoch int32 // what the client thinks it is; -1: unknown
 }
 
 // FetchRequest is a consumer's fetch.
 type FetchRequest struct {
 	Partitions []FetchPartition
-	BytesMin   int
-	BytesMax   int
-	Wait       time.Duration
-	Committed  bool // read_committed: up to the last stable offset
+	BytesMin   int           // of all partitions together: with less there the fetch waits
+	BytesMax   int           // of all partitions together; a first batch may exceed it
+	Wait       time.Duration // at most; <= 0: not at all
+	Committed  bool          // read_committed: up to the last stable offset
 }
 
-// FetchResult is the answer for one partition. Data is nil on an error; otherwise it must be released.
+// FetchResult is the answer for one partition. Data is nil on an error; otherwise it must be released. The offsets are -1
+// where this broker cannot know them: it does not lead the partition, or its log closed.
 type FetchResult struct {
 	ID        PartitionID
 	Data      *logstore.Slice
@@ -56,7 +57,7 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	return handOver(results, positions)
 }
 
-// handOver counts what goes out.
+// handOver counts what goes out; what was read before a wait did not.
 func handOver(results []FetchResult, positions []position) []FetchResult {
 	for _, at := range positions {
 		if at.bytes > 0 {
@@ -98,6 +99,8 @@ func (s *Set) read(req FetchRequest) (results []FetchResult, positions []positio
 	return results, positions, enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
+// readPartition reads one partition, at most want.BytesMax bytes, but its first batch always if wholeFirst is set. On an
+// error there is no position.
 func (s *Set) readPartition(want FetchPartition, committed, wholeFirst bool) (FetchResult, position) {
 	result := FetchResult{ID: want.ID, LogStart: -1, HighWater: -1, Stable: -1}
 	p, r, err := s.leader(want.ID, want.LeaderEpoch)
@@ -138,7 +141,8 @@ func (p *partition) readable(offset, limit int64) int64 {
 	return offset
 }
 
-// delayedFetch is a fetch that waits for records.
+// delayedFetch is a fetch that waits for records. Its positions need no lock: the purgatory never calls TryComplete twice at
+// a time.
 type delayedFetch struct {
 	req       FetchRequest
 	positions []position

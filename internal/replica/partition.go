@@ -21,11 +21,11 @@ type partition struct {
 
 // role is this broker's part in a partition from one image to the next. It is immutable.
 type role struct {
-	epoch    int32
+	epoch    int32 // of the partition's leader, whoever that is
 	refusal  error // nil: this broker leads and serves the partition
 	isr      int   // in-sync replicas, this one included
 	minISR   int
-	replicas int
+	replicas int // that the partition has in the image
 }
 
 // check fails unless this broker leads the partition and the epoch is the one that the client knows (-1: any). The epoch comes
@@ -79,6 +79,7 @@ func (s *Set) States() []State {
 	return states
 }
 
+// state puts log and role together. That another broker leads is no fault.
 func (p *partition) state() State {
 	r := p.role.Load()
 	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch}

@@ -85,13 +85,15 @@ func closedError(p *partition, then *role) error {
 	return ErrNotLeader
 }
 
-// delayedProduce is a produce request that waits for its high watermarks.
+// delayedProduce is a produce request that waits for its high watermarks. Its results are written by whoever ends it, before
+// done is closed; Produce reads them after that.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}
 }
 
-// produceWait is an appended batch that is not acknowledged yet.
+// produceWait is an appended batch that is not acknowledged yet. The role was taken before the append: had it changed in
+// between, the wait ends with an error, which is the safe side.
 type produceWait struct {
 	partition *partition
 	role      *role // in which it was appended

@@ -40,7 +40,7 @@ type Set struct {
 	fetches  *timer.Purgatory[PartitionID]
 }
 
-// view is what Apply made of an image.
+// view is what Apply made of an image. It is immutable; the partitions in it are not, they change their roles.
 type view struct {
 	image      *metadata.Image
 	partitions map[PartitionID]*partition // those with a replica here
@@ -108,7 +108,8 @@ func (s *Set) notify(id PartitionID) {
 	s.fetches.Notify(id)
 }
 
-// wait returns once an operation has ended; the end of ctx ends it early.
+// wait returns once an operation has ended; the end of ctx ends it early. It waits for done also then: the operation may be
+// completing at this moment, and writes results the caller is about to read.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan struct{}) {
 	select {
 	case <-done:

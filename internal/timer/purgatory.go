@@ -12,10 +12,10 @@ type Purgatory[K comparable] struct {
 	lists *watchLists[K]
 	timer *Timer[*item[K]]
 
-	pending   atomic.Int64
-	completed atomic.Int64
-	expired   atomic.Int64
-	purged    atomic.Int64
+	pending   atomic.Int64 // items that have not ended
+	completed atomic.Int64 // since the start, those included that never had to wait
+	expired   atomic.Int64 // by time, Cancel or Close
+	purged    atomic.Int64 // places in watch lists that clear gave up
 }
 
 // Options of a purgatory.
@@ -56,7 +56,9 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 	return p
 }
 
-// Wait completes op at once if it can, else watches keys and gives it until timeout from now.
+// Wait completes op at once if it can, else watches keys and gives it until timeout from now; without a timeout (<= 0), or
+// once the purgatory is closed, it expires at once. Wait does not block: op says by itself when it has ended. op is waited
+// for once only.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
 	if op.TryComplete() { // nobody else knows op yet
 		p.completed.Add(1)
@@ -94,7 +96,8 @@ func (p *Purgatory[K]) watch(it *item[K], timeout time.Duration) {
 	// An event between Wait's look and the watching woke nobody: look again, now that every later one will find us.
 	p.look(it)
 	if it.ended() {
-		// It ended while we were still adding: whoever ended it may have cleared before we added.
+		// It ended while we were still adding: whoever ended it may have cleared before we added, and our place would stay
+		// for ever. Had it not ended by this look, all places are there, and whoever ends it later finds them.
 		p.clear(it)
 	}
 }
@@ -114,12 +117,14 @@ func (p *Purgatory[K]) Notify(key K) int {
 // Close expires what still waits and joins the goroutine.
 func (p *Purgatory[K]) Close() { p.timer.Close() }
 
+// look lets an operation try to complete in this goroutine, and tells whether this call ended it so.
 func (p *Purgatory[K]) look(it *item[K]) bool {
 	end := it.look()
 	p.account(it, end)
 	return end == completed
 }
 
+// expire ends an operation by time; it is the timer's callback too.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
 // account counts an operation's end, and forgets the operation. Exactly one caller sees an ending other than pending.

@@ -8,8 +8,8 @@ import (
 
 // Timer calls back when entries are due: a Wheel with a lock, a clock and the goroutine that sleeps.
 type Timer[T any] struct {
-	tick  time.Duration
-	start time.Time
+	tick  time.Duration // > 0
+	start time.Time     // tick 0; its monotonic clock, so that nobody who sets the clock makes entries early or late
 	fire  func(T)
 
 	wake   chan struct{} // holds one: an entry was added that is due before the goroutine wakes
@@ -47,7 +47,8 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return true
 }
 
-// Cancel takes e out, and tells whether it was still to come.
+// Cancel takes e out, and tells whether it was still to come. False may mean that fire is being called with it at this
+// moment.
 func (t *Timer[T]) Cancel(e *Entry[T]) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,6 +71,7 @@ func (t *Timer[T]) Close() {
 	<-t.joined
 }
 
+// poke wakes the goroutine, or leaves the message for its next sleep. It never blocks, so it may be called under the lock.
 func (t *Timer[T]) poke() {
 	select {
 	case t.wake <- struct{}{}:
@@ -77,6 +79,7 @@ func (t *Timer[T]) poke() {
 	}
 }
 
+// run is the goroutine: it fires what is due, without the lock, and sleeps until the next bucket or a poke.
 func (t *Timer[T]) run() {
 	defer close(t.joined)
 	alarm := time.NewTimer(0)

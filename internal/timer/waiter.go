@@ -38,6 +38,7 @@ type waiter struct {
 	state atomic.Uint32
 }
 
+// ended tells whether the operation has ended; once true it stays so.
 func (w *waiter) ended() bool { return w.state.Load()&done != 0 }
 
 // look lets the operation try to complete.
@@ -66,6 +67,7 @@ func (w *waiter) enter(reason uint32) ending {
 }
 
 // inside works off the bits until there is none, or the operation has ended. Only one goroutine is here at a time.
+// Store(done) may overwrite bits that came meanwhile: who left them was told pending, and this call tells of the end.
 func (w *waiter) inside() ending {
 	for {
 		state := w.state.Load()

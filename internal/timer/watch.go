@@ -20,7 +20,7 @@ type shard[K comparable] struct {
 		lists map[K]*watch[K] // never holds nil: a key without watchers is not in the map
 		count int
 	}
-	_ [40]byte // a cache line each, or two cores that lock neighbours would take the line from each other
+	_ [40]byte // 24 + 40 bytes, a cache line each, or two cores that lock neighbours would take the line from each other
 }
 
 // watch is an operation's place in one key's list. Its fields belong to the lock of the key's shard.
@@ -39,10 +39,12 @@ func newWatchLists[K comparable]() *watchLists[K] {
 	return l
 }
 
+// shard returns the shard a key belongs to. The seed is random: nobody can choose keys that all meet in one.
 func (l *watchLists[K]) shard(key K) *shard[K] {
 	return &l.shards[maphash.Comparable(l.seed, key)%shards]
 }
 
+// add puts w at the head of its key's list, in O(1): the order within a list has no meaning. w must not be linked.
 func (l *watchLists[K]) add(w *watch[K]) {
 	s := l.shard(w.key)
 	s.mu.Lock()

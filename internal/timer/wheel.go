@@ -29,8 +29,8 @@ type Entry[T any] struct {
 // Invariants, for each pending entry e: now < e.due; e.slot > digit(now, e.level); digits above e.level are those of now. So
 // slots are never reused for another round, and every entry of a level is due before every entry of the level above.
 type Wheel[T any] struct {
-	now     int64
-	count   int
+	now     int64          // ticks; never falls
+	count   int            // of pending entries
 	used    [levels]uint64 // bit s of used[l] is set <=> heads[l][s] != nil
 	heads   [levels]*[slots]*Entry[T]
 	highest int // levels above were never used
@@ -71,7 +71,7 @@ func (w *Wheel[T]) Next() (tick int64, ok bool) {
 }
 
 // Advance moves the clock to now, and appends the entries that are due, in the order of their ticks, to due. Time that
-// goes backwards is ignored.
+// goes backwards is ignored. It goes from bucket to bucket, not from tick to tick: idle time costs nothing.
 func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	for {
 		level, slot := w.lowest()
@@ -126,6 +126,8 @@ func (w *Wheel[T]) begin(level, slot int) int64 {
 	return int64((above | uint64(slot)) << shift)
 }
 
+// link puts e where its due tick belongs as seen from now. due > now, so a highest differing bit exists; the digit it lies
+// in is the level.
 func (w *Wheel[T]) link(e *Entry[T]) {
 	level := (bits.Len64(uint64(w.now^e.due)) - 1) / slotBits
 	slot := int(uint64(e.due)>>(level*slotBits)) % slots
@@ -142,6 +144,7 @@ func (w *Wheel[T]) link(e *Entry[T]) {
 	w.used[level] |= 1 << slot
 }
 
+// unlink takes e out of its bucket; the bucket is free if it was the last.
 func (w *Wheel[T]) unlink(e *Entry[T]) {
 	if e.next != nil {
 		e.next.prev = e.prev

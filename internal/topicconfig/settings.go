@@ -35,10 +35,10 @@ type Settings struct {
 	RetentionTime      time.Duration // Unlimited: for ever
 	RetentionBytes     int64         // Unlimited: any size
 	SegmentBytes       int64
-	SegmentAge         time.Duration
-	MessageBytesMax    int
+	SegmentAge         time.Duration // segment.ms: how long a segment takes records
+	MessageBytesMax    int           // of a batch, compressed, as it comes in and as it is stored
 	TimestampType      record.TimestampType
-	MinInSyncReplicas  int
+	MinInSyncReplicas  int // 1..32767; with fewer in sync, produce with acks -1 is refused
 }
 
 // Default returns the settings of a topic that sets nothing.

@@ -105,7 +105,8 @@ var table = sync.OnceValue(func() []property {
 	}
 })
 
-// Kafka's empty list, which means neither, is not taken: a topic that keeps all says so by its retention.
+// getCleanupPolicy writes the policies in one order, so that equal settings show equal values (KIP-71: both at once are
+// allowed). Kafka's empty list, which means neither, is not taken: a topic that keeps all says so by its retention.
 func getCleanupPolicy(s *Settings) string {
 	switch {
 	case s.Compact && s.Delete:
@@ -117,6 +118,7 @@ func getCleanupPolicy(s *Settings) string {
 	}
 }
 
+// setCleanupPolicy replaces both policies; it keeps the invariant that one of them is set, as no name is empty.
 func setCleanupPolicy(s *Settings, value string) error {
 	var deletes, compacts bool
 	for name := range strings.SplitSeq(value, ",") {
@@ -133,6 +135,7 @@ func setCleanupPolicy(s *Settings, value string) error {
 	return nil
 }
 
+// getCompressionType writes Kafka's names: none is uncompressed there.
 func getCompressionType(s *Settings) string {
 	switch {
 	case s.KeepCodec:
@@ -192,6 +195,8 @@ func standardLevel(codec compress.Codec) int {
 	return standard
 }
 
+// setLevel sets the level of codec, if that is the topic's codec. The codec's default, as standardLevel writes it, becomes
+// LevelDefault, so that what get shows sets it again.
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
@@ -216,7 +221,8 @@ func setLevel(s *Settings, codec compress.Codec, value string) error {
 	return nil
 }
 
-// Kafka has no value for "none" here: its largest number is the default, and means it.
+// getMaxLag writes max.compaction.lag.ms (KIP-354). Kafka has no value for "none" here: its largest number is the default,
+// and means it.
 func getMaxLag(s *Settings) string { return formatLimit(s.MaxLag, 1<<63-1) }
 
 func setMaxLag(s *Settings, value string) error {
@@ -232,6 +238,7 @@ func getTimestampType(s *Settings) string {
 	return "CreateTime"
 }
 
+// setTimestampType takes Kafka's two names (KIP-32), in their exact spelling.
 func setTimestampType(s *Settings, value string) error {
 	switch value {
 	case "CreateTime":

@@ -21,6 +21,7 @@ func (p *pass) group() [][]*plan {
 		if pays || j-i > 1 {
 			groups = append(groups, p.plans[i:j])
 		}
+		// j == i: the segment may not even begin a group, and is left as it is.
 		i = max(j, i+1)
 	}
 	return groups
@@ -28,7 +29,7 @@ func (p *pass) group() [][]*plan {
 
 // joins tells whether segment j may join a group that begins at i and holds live bytes so far. A segment that does not pay and is
 // not small ends a group, because copying it would free nothing; so groups lie between such segments. The first of a group that
-// pays is taken whatever its size: output rolls.
+// pays is taken whatever its size: output rolls (I31).
 func (p *pass) joins(i, j int, live int64) bool {
 	plan := p.plans[j]
 	if !plan.pays && plan.liveBytes > p.SegmentBytes/smallShare {

@@ -12,7 +12,7 @@ type plan struct {
 
 	// By ordinal: a record's number within its segment. Records of opaque batches have none.
 	dead      bitmap // superseded, without a key, or (from decide on) a tombstone that goes
-	tombstone bitmap
+	tombstone bitmap // dead ones too
 	older     bitmap // tombstones below which another record of their key still stands
 
 	batches []batchPlan
@@ -26,8 +26,8 @@ type plan struct {
 
 // batchPlan is what a pass knows of one batch.
 type batchPlan struct {
-	horizonMs int64 // the horizon it shall have; 0: none
-	sizeBytes int32
+	horizonMs int64  // the horizon it shall have; 0: none
+	sizeBytes int32  // as resolve read it: copy holds what it reads against it
 	records   uint32 // ordinals of the batch: none if it is opaque
 	fate      fate
 	opaque    bool
@@ -46,7 +46,8 @@ const (
 	drop                // offsets and all: readers take the gap for what it is (I43)
 )
 
-// add appends a batch, and reserves the memory for it.
+// add appends a batch, and reserves the memory for it; it fails with ErrOverBudget. It doubles by hand, because how much
+// append takes is not promised, and memory must know before.
 func (p *plan) add(b batchPlan, m *memory) error {
 	if len(p.batches) == cap(p.batches) {
 		wanted := max(16, 2*cap(p.batches))
@@ -65,7 +66,7 @@ func (p *plan) add(b batchPlan, m *memory) error {
 // reclaimableBytes is what rewriting the segment frees, as far as one can tell before.
 func (p *plan) reclaimableBytes() int64 { return p.segment.SizeBytes() - p.liveBytes }
 
-// free gives the plan's memory back, when its segment is done.
+// free gives the plan's memory back, when its segment is replaced: the budget is for what a pass still needs.
 func (p *plan) free(m *memory) {
 	m.release(int64(cap(p.batches))*batchPlanBytes + int64(8*(cap(p.dead)+cap(p.tombstone)+cap(p.older))))
 	*p = plan{segment: p.segment}

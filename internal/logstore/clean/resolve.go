@@ -9,7 +9,12 @@ import (
 )
 
 // resolve reads every batch below the bound once, and marks in the plans which records are dead, which are tombstones, and
-// which tombstones have older records. It changes nothing on disk, so whatever is wrong with the log ends the pass harmlessly.
+// which tombstones have older records. It changes nothing on disk, so whatever is wrong with the log ends the pass
+// harmlessly.
+//
+// The dirty section goes first although it lies above. In the order of the log the table would have to hold the keys of the
+// clean section, which is most of the log; this way it holds those of the dirty section, and the clean one is only looked
+// up.
 func (p *pass) resolve() error {
 	r := &resolver{pass: p, hasher: newHasher(p.HashKey), table: table{memory: &p.memory}}
 	defer r.table.free()
@@ -40,7 +45,7 @@ func (p *pass) firstDirtySegment() int {
 	return len(p.plans)
 }
 
-// end is where segment i ends: at the base of the next.
+// end is where segment i ends, exclusive: at the base of the next, for offsets between them are gone or were never used.
 func (p *pass) end(i int) int64 {
 	if i+1 < len(p.plans) {
 		return p.plans[i+1].segment.Base()
@@ -55,7 +60,7 @@ type resolver struct {
 	table  table
 }
 
-// visit is told of each record with a key.
+// visit is told of each record with a key. The hash is all it gets to know of the key.
 type visit func(at place, hash keyHash, tombstone bool) error
 
 // index enters a record of the dirty section, and marks the one it supersedes. Records come in the order of their offsets, so what
@@ -90,7 +95,8 @@ func (r *resolver) probe(at place, hash keyHash, _ bool) error {
 	return r.plans[at.segment].dead.add(at.ordinal, &r.memory)
 }
 
-// segment reads one segment, batch by batch.
+// segment reads one segment, batch by batch, and lets visit see its records. Ordinals run on from batch to batch; that is
+// why the plan must have an entry for every batch, in their order, also for those without records.
 func (r *resolver) segment(number int, visit visit) error {
 	plan := r.plans[number]
 	next := place{segment: uint32(number)}
@@ -120,7 +126,8 @@ func (r *resolver) segment(number int, visit visit) error {
 	return nil
 }
 
-// check is what a batch must pass before anything is believed of it.
+// check is what a batch must pass before anything is believed of it: its checksum (I42), and that it belongs to no
+// transaction. Its bytes are accounted first, for they were read whatever they turn out to be.
 func (r *resolver) check(b record.Batch) error {
 	if err := r.read(len(b)); err != nil {
 		return err

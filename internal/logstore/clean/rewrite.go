@@ -23,9 +23,10 @@ func (p *pass) rewrite(group []*plan) error {
 		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", out.base, err), out.discard())
 	}
 	p.enter(Committing)
+	// Both are taken before: from Replace on the segments are the log's, which may close them at any time.
 	size := sizeOf(out.sealed)
 	before := sizeOf(sources)
-	if err := p.Replace(sources, out.sealed); err != nil {
+	if err := p.Replace(sources, out.sealed); err != nil { // no discard: Replace owns the output, also now
 		return fmt.Errorf("replace segments from %d on: %w", out.base, err)
 	}
 	p.stats.SegmentsRewritten += len(sources)
@@ -39,6 +40,7 @@ func (p *pass) rewrite(group []*plan) error {
 	return nil
 }
 
+// sizeOf is the segments' size together.
 func sizeOf(segments []*segment.Segment) (bytes int64) {
 	for _, s := range segments {
 		bytes += s.SizeBytes()
@@ -52,13 +54,14 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 type output struct {
 	*pass
 	base    int64
-	current *segment.Segment // nil before the first
-	sealed  []*segment.Segment
+	current *segment.Segment   // nil before the first and after the last
+	sealed  []*segment.Segment // ascending; those that are finished, or failed to be
 	builder *record.Builder
 	scratch []byte // the batch that was built last
 }
 
-// write writes all of a group and seals it. It returns the group's segments.
+// write writes all of a group and seals it. It returns the group's segments. After an error discard takes away what was
+// written.
 func (o *output) write(group []*plan) (sources []*segment.Segment, err error) {
 	if err := o.begin(o.base); err != nil {
 		return nil, err
@@ -81,7 +84,8 @@ func (o *output) write(group []*plan) (sources []*segment.Segment, err error) {
 	return sources, nil
 }
 
-// copy writes what lives of one segment.
+// copy writes what lives of one segment. It reads the segment anew rather than keep its batches from resolve, which would
+// need the log's size in memory; the plan is held against what is read (see plan), and any difference is ErrCorrupt.
 func (o *output) copy(plan *plan) error {
 	if plan.liveBytes == 0 { // every batch is dropped: there is nothing to read it for
 		o.progress.DoneBytes += plan.segment.SizeBytes()
@@ -104,7 +108,8 @@ func (o *output) copy(plan *plan) error {
 	return err
 }
 
-// batch does to a batch what was decided on it. Its records have the ordinals from first on.
+// batch does to a batch what was decided on it. Its records have the ordinals from first on. What is dropped was read too,
+// as one scan reads all, and so it is accounted.
 func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32) error {
 	if err := o.read(len(b)); err != nil {
 		return err
@@ -125,7 +130,9 @@ func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32
 	return o.append(b)
 }
 
-// rebuild makes a batch without its dead records. What it returns is valid until the next call.
+// rebuild makes a batch without its dead records. What it returns is valid until the next call. Offsets, absolute timestamps
+// and the batch's identity stay (I9, reference 1.2); the limit is the one resolve read it with, so it cannot be too large
+// now.
 func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint32) (record.Batch, error) {
 	o.builder.SetCodec(o.codec(b))
 	id := record.IdentityOf(b)
@@ -160,7 +167,8 @@ func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
 	return p.Codec, p.CodecLevel
 }
 
-// append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches larger).
+// append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches
+// larger) or its offsets do not fit there. A batch larger than SegmentBytes gets a segment of its own: it cannot be split.
 func (o *output) append(b record.Batch) error {
 	full := o.current.SizeBytes()+int64(len(b)) > o.SegmentBytes
 	if o.current.SizeBytes() > 0 && full || !o.current.Fits(b) {
@@ -193,7 +201,8 @@ func (o *output) seal() error {
 	return o.sealed[len(o.sealed)-1].Seal()
 }
 
-// discard deletes what was written, when it will not be part of the log.
+// discard deletes what was written, when it will not be part of the log (I37). It tries all of it, and returns the faults
+// joined.
 func (o *output) discard() error {
 	all := o.sealed
 	if o.current != nil {

@@ -12,10 +12,13 @@ type keyHash [2]uint64
 // that look alike, and so delete a record that is not its own (reference F5).
 type hasher struct{ k0, k1 uint64 }
 
+// newHasher takes the key as two little-endian words, as SipHash's reference code does.
 func newHasher(key [16]byte) hasher {
 	return hasher{binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])}
 }
 
+// hash returns the key's hash. The constants are SipHash's own; 0xee and 0xdd belong to its variant of 128 bits. The length
+// goes into the last word, so that keys which differ in trailing zeros only do not meet.
 func (h hasher) hash(data []byte) keyHash {
 	s := sipState{
 		h.k0 ^ 0x736f6d6570736575, h.k1 ^ 0x646f72616e646f6d ^ 0xee,
@@ -35,8 +38,10 @@ func (h hasher) hash(data []byte) keyHash {
 	return keyHash{first, s.squeeze()}
 }
 
+// sipState is SipHash's four words, mixed with the key at first.
 type sipState struct{ v0, v1, v2, v3 uint64 }
 
+// absorb takes in one word of data: two rounds, the 2 of 2-4.
 func (s *sipState) absorb(word uint64) {
 	s.v3 ^= word
 	s.round()
@@ -44,6 +49,7 @@ func (s *sipState) absorb(word uint64) {
 	s.v0 ^= word
 }
 
+// squeeze gives 64 bits of the result: four rounds, the 4 of 2-4.
 func (s *sipState) squeeze() uint64 {
 	for range 4 {
 		s.round()
@@ -51,6 +57,7 @@ func (s *sipState) squeeze() uint64 {
 	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3
 }
 
+// round is SipRound: additions, rotations and exclusive ors only, so its time does not depend on the data.
 func (s *sipState) round() {
 	s.v0 += s.v1
 	s.v1 = bits.RotateLeft64(s.v1, 13) ^ s.v0

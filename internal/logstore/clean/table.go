@@ -15,7 +15,7 @@ type place struct {
 type table struct {
 	shards [shards]shard // by the highest byte of hash[1]; within a shard hash[0] chooses the slot
 	memory *memory
-	bytes  int64 // reserved in memory for slots
+	bytes  int64 // reserved in memory for slots: slotBytes times the sum of len(slots)
 }
 
 const (
@@ -26,6 +26,7 @@ const (
 	loadDenominator = 8
 )
 
+// shard is one hash table. Invariant: used <= 7/8 of len(slots), so that find meets a free slot; both are 0 at first.
 type shard struct {
 	slots []slot // a power of two
 	used  int
@@ -38,7 +39,9 @@ type slot struct {
 	ordinal uint32
 }
 
-// put stores the place of a key's latest record and returns the place it had before.
+// put stores the place of a key's latest record and returns the place it had before; known is false for a new key. It fails
+// with ErrOverBudget, and then nothing was stored. A shard may grow though the key turns out to be known: that is at worst
+// one key too early.
 func (t *table) put(hash keyHash, at place) (before place, known bool, err error) {
 	sh := &t.shards[hash[1]>>56]
 	if (sh.used+1)*loadDenominator > len(sh.slots)*loadNumerator {
@@ -56,7 +59,7 @@ func (t *table) put(hash keyHash, at place) (before place, known bool, err error
 	return before, known, nil
 }
 
-// get returns the place of a key's latest record.
+// get returns the place of a key's latest record. It writes nothing.
 func (t *table) get(hash keyHash) (at place, known bool) {
 	sh := &t.shards[hash[1]>>56]
 	if len(sh.slots) == 0 {
@@ -79,8 +82,9 @@ func (sh *shard) find(hash keyHash) *slot {
 	}
 }
 
-// grow doubles a shard. The new slots are reserved before they are made and the old ones given back after they are copied, so
-// that the peak is counted too. On an error the shard is as it was.
+// grow doubles a shard. The new slots are reserved before they are made and the old ones given back after they are copied,
+// so that the peak is counted too. On an error (ErrOverBudget) the shard is as it was. No key stands twice in old, so find
+// gives each a free slot.
 func (t *table) grow(sh *shard) error {
 	slots := max(shardSlotsMin, 2*len(sh.slots))
 	if err := t.memory.reserve(int64(slots) * slotBytes); err != nil {
