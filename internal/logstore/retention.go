@@ -18,7 +18,7 @@ type segmentFacts struct {
 
 // logFacts is the rest of it.
 type logFacts struct {
-	logStart      int64
+	logStart      int64 // segments that end at or below it go whatever the policy
 	highWatermark int64
 	sizeBytes     int64 // of all segments, the active one too
 }

@@ -151,7 +151,8 @@ func (l *Log) removeStrays(cleaned []*segment.Segment) error {
 	return err
 }
 
-// finishSwap gives the files their final names.
+// finishSwap gives the files their final names. It is behind the commit point: a crash in it leaves .swap files and no
+// .cleaned, which the next start takes for committed and finishes (repair.go).
 func (l *Log) finishSwap(sources, cleaned []*segment.Segment) error {
 	for _, s := range sources {
 		if err := s.Rename(deletedSuffix); err != nil {
@@ -200,6 +201,7 @@ func discard(cleaned []*segment.Segment) error {
 	return errors.Join(err, closeSegments(cleaned))
 }
 
+// closeSegments closes all of them, also when one fails.
 func closeSegments(segments []*segment.Segment) error {
 	var err error
 	for _, s := range segments {

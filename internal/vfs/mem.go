@@ -54,6 +54,7 @@ func NewMem() *Mem {
 	return &Mem{root: newMemDir(), locked: map[*memNode]bool{}}
 }
 
+// newMemDir makes an empty directory. Its own name is its parent's to make durable.
 func newMemDir() *memNode {
 	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{}, mtime: time.Now()}
 }
@@ -104,6 +105,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return pathError("rename", oldName, m.renameLocked(oldName, newName))
 }
 
+// renameLocked changes both names as one memChange: a crash keeps both sides of a rename or neither, until one directory is
+// synced.
 func (m *Mem) renameLocked(oldName, newName string) error {
 	from, node, err := m.namedLocked(oldName)
 	if err != nil {

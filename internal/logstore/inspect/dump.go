@@ -63,6 +63,7 @@ type dumper struct {
 	printer printer
 }
 
+// dump prints one file, by its extension. A bad entry or batch is printed; an error says that the rest could not be read.
 func (d *dumper) dump(f file) (err error) {
 	opened, err := d.fsys.Open(f.path())
 	if err != nil {
@@ -87,6 +88,7 @@ func (d *dumper) dump(f file) (err error) {
 	return d.dumpData(f, opened)
 }
 
+// dumpData prints a data file batch by batch, and stops early when nobody reads the output.
 func (d *dumper) dumpData(f file, opened vfs.File) error {
 	batches, err := newBatchReader(opened, d.opts.BatchBytesMax)
 	if err != nil {

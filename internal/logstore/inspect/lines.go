@@ -46,22 +46,22 @@ func (l fileLine) text() string { return string(l) }
 type batchLine struct {
 	File          string `json:"file"`
 	Position      int64  `json:"position"`
-	Bytes         int    `json:"bytes"`
+	Bytes         int    `json:"bytes"` // of the whole batch in the file
 	BaseOffset    int64  `json:"baseOffset"`
 	LastOffset    int64  `json:"lastOffset"`
 	Records       int32  `json:"records"`
 	Codec         string `json:"codec"`
 	TimestampType string `json:"timestampType"`
-	MaxTimestamp  int64  `json:"maxTimestamp"`
+	MaxTimestamp  int64  `json:"maxTimestamp"` // ms, as the header has it
 	LeaderEpoch   int32  `json:"leaderEpoch"`
 	ProducerID    int64  `json:"producerId"`
 	ProducerEpoch int16  `json:"producerEpoch"`
 	BaseSequence  int32  `json:"baseSequence"`
 	Transactional bool   `json:"transactional"`
 	Control       bool   `json:"control"`
-	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"`
+	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil if the batch has none
 	CRC           uint32 `json:"crc"`
-	Problem       string `json:"problem,omitempty"`
+	Problem       string `json:"problem,omitempty"` // "" if none was found
 }
 
 func newBatchLine(path string, b batch, problem error) batchLine {
@@ -113,7 +113,7 @@ type recordLine struct {
 	Offset     int64        `json:"offset"`
 	Timestamp  int64        `json:"timestamp"`
 	Key        excerpt      `json:"key"`
-	KeyBytes   int          `json:"keyBytes"`
+	KeyBytes   int          `json:"keyBytes"` // of the whole key: Key may be cut
 	Value      excerpt      `json:"value"`
 	ValueBytes int          `json:"valueBytes"`
 	Headers    []headerLine `json:"headers,omitempty"`

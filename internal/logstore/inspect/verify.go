@@ -45,8 +45,8 @@ func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (pro
 type summary struct {
 	Segments int   `json:"segments"`
 	Batches  int   `json:"batches"`
-	Records  int64 `json:"records"`
-	Bytes    int64 `json:"bytes"`
+	Records  int64 `json:"records"` // that could be read
+	Bytes    int64 `json:"bytes"`   // of data files
 	Problems int   `json:"problems"`
 }
 
