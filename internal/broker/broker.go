@@ -48,9 +48,9 @@ var (
 
 // Broker is one broker: a listener, the partitions that live here, their store and cleaner.
 type Broker struct {
-	opts     Options
-	self     metadata.Broker
-	cluster  string // what the file cluster-id says; follow's, once it runs
+	opts     Options         // FS is set
+	self     metadata.Broker // without Epoch, which the metadata store gives
+	cluster  string          // what the file cluster-id says; follow's, once it runs
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *logstore.Cleaner
@@ -65,7 +65,7 @@ type Broker struct {
 	serving  chan struct{}                  // closed once requests are taken
 	notReady atomic.Pointer[error]          // nil: ready
 
-	close sync.Once
+	close sync.Once // Run closes by itself, and its caller may
 }
 
 // New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A Broker that is not Run must be
@@ -125,12 +125,14 @@ func (b *Broker) open() (err error) {
 	return nil
 }
 
+// listen opens a TCP listener.
 func listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
 	return config.Listen(context.Background(), "tcp", address) // an address is resolved at most; there is nothing to cancel
 }
 
-// identity is how this broker registers.
+// identity is how this broker registers. It needs the open listener (port 0 is a real one by then) and the open store (for
+// the directory's id). An address that no client could connect to is refused here: it would fail on their side only.
 func (b *Broker) identity() (metadata.Broker, error) {
 	advertise := b.opts.Advertise
 	if advertise == "" {
@@ -165,6 +167,8 @@ func (b *Broker) Ready() error {
 }
 
 // Run serves until ctx ends, then stops in order: listener, requests that wait, metadata, cleaner, store (clean shutdown).
+// It is called once. It returns nil if ctx ended and all closed well; else why it could not go on, joined with what closing
+// met.
 func (b *Broker) Run(ctx context.Context) error {
 	// Following the metadata outlives ctx: the server stops first, while the partitions are still what clients think they are.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
@@ -240,6 +244,7 @@ type task struct {
 	err  error // valid once done is closed
 }
 
+// start runs run in a goroutine; whoever reads err waits for done first.
 func start(run func() error) *task {
 	t := &task{done: make(chan struct{})}
 	go func() {

@@ -13,9 +13,11 @@ import (
 // clusterIDFile is in the data directory; docs/format/cluster-id.md describes it.
 const clusterIDFile = "cluster-id"
 
+// clusterIDBytesMax leaves room for any id in use: ours have 22 characters, a UUID as text 36.
 const clusterIDBytesMax = 64
 
-// readClusterID returns the cluster that a data directory belongs to, "" if to none yet.
+// readClusterID returns the cluster that a data directory belongs to, "" if to none yet. Anything that was not written whole
+// by writeClusterID is an error: a guess could make another cluster's logs ours, and ours are deleted with their topics.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -32,6 +34,7 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	return id, nil
 }
 
+// writeClusterID replaces the file as a whole; after a crash it holds the old id or the new one.
 func writeClusterID(fsys vfs.FS, dir, id string) error {
 	if !validClusterID(id) {
 		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id, clusterIDBytesMax)
@@ -42,6 +45,7 @@ func writeClusterID(fsys vfs.FS, dir, id string) error {
 	return nil
 }
 
+// validClusterID takes printable ASCII without spaces, so that the file is one line and people can compare it by eye.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

@@ -14,7 +14,8 @@ import (
 const retryInterval = 3 * time.Second
 
 // offer takes a new image from the metadata store. It does not wait: images between two that are applied may be left out, as
-// each says everything.
+// each says everything. The image is stored before follow is woken: a follow that takes the signal finds this image or a
+// newer one, and a signal that is still there from an earlier offer will be taken, and the image loaded, later.
 func (b *Broker) offer(image *metadata.Image) {
 	b.newest.Store(image)
 	b.wake()
@@ -28,7 +29,8 @@ func (b *Broker) wake() {
 	}
 }
 
-// follow applies the newest image whenever there is one, in one goroutine: replica.Set wants that.
+// follow applies the newest image whenever there is one, in one goroutine: replica.Set wants that. It returns nil when ctx
+// ends; a fault is logged when its text changes, and tried again every retryInterval.
 func (b *Broker) follow(ctx context.Context) error {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
@@ -57,9 +59,11 @@ func (b *Broker) follow(ctx context.Context) error {
 }
 
 // apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served.
+// A fault does not keep the image from them: it concerns some partitions, and the others are to be served meanwhile.
 func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	served, fault := b.replicas.Apply(image)
 	fault = errors.Join(fault, b.recordCluster())
+	// The image before the first has no ClusterID, and the cleaner is made with defaults: the first always configures it.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
@@ -80,7 +84,8 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	return fault
 }
 
-// recordCluster remembers whose logs the data directory holds, once Apply has made sure of it.
+// recordCluster remembers whose logs the data directory holds, once Apply has made sure of it by moving aside what is of
+// another cluster (docs/adr/0028). Written first, a crash in between would leave those logs looking like this cluster's.
 func (b *Broker) recordCluster() error {
 	now := b.replicas.Cluster()
 	if now == b.cluster {

@@ -16,6 +16,7 @@ type partitionMetrics struct {
 	leader, offline, underReplicated *prometheus.Desc
 }
 
+// register adds what this broker measures to a registry, which may be nil. Two brokers on one registry need a label each.
 func (b *Broker) register(registry prometheus.Registerer) {
 	if registry == nil {
 		return

@@ -42,7 +42,8 @@ type ProducerIDs struct {
 	}
 }
 
-// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock.
+// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock. It fails when node does not fit into
+// an id, or when there is a file that cannot be read: to begin anew could give ids out a second time.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs, error) {
 	if node < 0 || node > producerNodeMax {
 		return nil, fmt.Errorf("node id %d: producer ids hold 0 to %d", node, producerNodeMax)
@@ -64,7 +65,8 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 }
 
 // Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage while no new block can be
-// reserved, as on a full disk: clients ask again after that.
+// reserved, as on a full disk: clients ask again after that. The lock is held over the write: who waits for it needs an id of
+// the block that is being reserved.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +84,7 @@ func (p *ProducerIDs) Next() (int64, error) {
 	return id, err
 }
 
-// producerID puts an id together.
+// producerID puts an id together. It fails rather than let the counter run over into the bits of the node.
 func producerID(node int32, counter int64) (int64, error) {
 	if counter < 0 || counter > producerCounterMax {
 		return 0, fmt.Errorf("producer ids of node %d are used up at %d", node, counter)

@@ -15,6 +15,7 @@ func (b *Broker) Report() []report.Partition {
 	return rows
 }
 
+// row is a partition as it is now. It is called log by log, so the rows of a report are not of one moment.
 func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,

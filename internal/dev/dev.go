@@ -104,6 +104,7 @@ func (c *cluster) open() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
+// openMetadata opens the store and, unless flags or manifests are found to be at fault before, applies them.
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	file := filepath.Join(c.opts.DataDir, metadataFile)
 	c.warnIfLost(file)
@@ -136,11 +137,13 @@ func (c *cluster) warnIfLost(file string) {
 	}
 }
 
+// brokerDir is the data directory of broker i.
 func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
-// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and goes last, so that /readyz can tell what happens meanwhile.
+// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and goes last, so that /readyz
+// can tell what happens meanwhile.
 func (c *cluster) run(ctx context.Context, httpAddress address) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -232,6 +235,7 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 	}
 }
 
+// announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of the start comes after it.
 func (c *cluster) announce(brokers []*broker.Broker, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
@@ -288,6 +292,7 @@ func (c *cluster) tell(fault error) {
 	c.reported = text
 }
 
+// applyManifests puts back what cannot change while we run, then syncs the rest: those faults do not hold the rest up.
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
@@ -311,6 +316,7 @@ func (c *cluster) ready() error {
 	return nil
 }
 
+// report is every broker's rows; none before all brokers are open.
 func (c *cluster) report() []report.Partition {
 	brokers := c.brokers.Load()
 	if brokers == nil {
@@ -323,6 +329,7 @@ func (c *cluster) report() []report.Partition {
 	return all
 }
 
+// isFolder follows links.
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -53,6 +53,7 @@ type address struct {
 	port int
 }
 
+// parseAddress reads the value of a flag; its errors wrap ErrUsage and name the flag. The host is not resolved here.
 func parseAddress(flag, text string) (address, error) {
 	host, portText, err := net.SplitHostPort(text)
 	if err != nil {

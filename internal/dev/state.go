@@ -48,7 +48,8 @@ func loadManifests(paths []string) (*manifest.Set, error) {
 	return manifest.Load(paths)
 }
 
-// keepForbidden puts back each topic that may not become what the manifests say now, and returns why.
+// keepForbidden puts back each topic that may not become what the manifests say now, and returns why. The API server checks
+// each update against the object that it holds; here that is what the last sync left in the store.
 func (s *state) keepForbidden(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
@@ -75,6 +76,7 @@ func (s *state) keepBrokers(running int) error {
 	return fault
 }
 
+// sync applies the state. Faults of single topics leave the others in effect (see local.Store.Sync).
 func (s *state) sync(store *local.Store) error {
 	err := store.Sync(s.cluster, s.brokers, s.topics)
 	if errors.Is(err, local.ErrBrokersInUse) {

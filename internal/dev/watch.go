@@ -29,7 +29,7 @@ type watcher struct {
 	notify  *fsnotify.Watcher
 	watched map[string][]string // by folder: which names in it count; see pattern
 	logger  *slog.Logger
-	changes chan struct{} // holds one
+	changes chan struct{} // holds one: several changes before it is taken are one
 	done    sync.WaitGroup
 }
 
@@ -57,6 +57,7 @@ func (w *watcher) Close() {
 	w.done.Wait()
 }
 
+// run gathers events until they pause, then tells. It ends when Close closes the channels of notify.
 func (w *watcher) run() {
 	quiet, latest := time.NewTimer(0), time.NewTimer(0)
 	quiet.Stop()

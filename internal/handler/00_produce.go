@@ -29,6 +29,8 @@ import (
 // produceWaitMax bounds how long a client can make us hold its batches for replicas that do not come.
 const produceWaitMax = 5 * time.Minute
 
+// produce appends what passes checkProduce, and answers for all: one bad partition does not keep the others from the log. An
+// error closes the connection: the body could not be decoded, or acks=0 had a failure.
 func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
@@ -69,7 +71,8 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	return nil
 }
 
-// produceResponse answers partition by partition, in the order of the request. results holds those that were not refused.
+// produceResponse answers partition by partition, in the order of the request. results holds those that were not refused:
+// len(results) is the number of nils in failures, and their order is the same.
 func (h *Handler) produceResponse(p *produceRequest, failures []error, results []replica.ProduceResult) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version
@@ -91,6 +94,8 @@ func (h *Handler) produceResponse(p *produceRequest, failures []error, results [
 	return response, result
 }
 
+// producePartitionResponse answers for one partition. Offsets and time are -1 with an error; the records that are at fault
+// are named one by one (KIP-467).
 func producePartitionResponse(index int32, answer *replica.ProduceResult, result *outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()
 	out.Partition = index

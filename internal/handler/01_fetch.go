@@ -46,6 +46,7 @@ var fetchShape = shape{
 	tagged(1, fixed(12)), // replica state
 }
 
+// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0.
 func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply {
 	result := outcome{handler: h}
 	// Epoch 0 asks for a new session and -1 for none: both are whole requests, whatever the id. Any other continues one.

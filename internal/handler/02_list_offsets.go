@@ -44,6 +44,7 @@ var listOffsetsShape = shape{
 	fixed(4).from(10),
 }
 
+// listOffsets answers partition by partition; an error of one does not touch the others.
 func (h *Handler) listOffsets(_ context.Context, req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
 	response.Version = req.Version
@@ -65,7 +66,9 @@ func (h *Handler) listOffsets(_ context.Context, req *kmsg.ListOffsetsRequest) w
 	return reply(response, result)
 }
 
-// offsetAt answers for one partition.
+// offsetAt answers for one partition. The end is the high watermark, or the last stable offset for readers of committed
+// records: an offset above could be told of and then be gone, or could not be fetched. Where no record fits, it is
+// offsetUnknown and nil.
 func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
 	if since, known := timestampSince[asked.Timestamp]; asked.Timestamp < 0 && (!known || req.Version < since) {
 		return offsetUnknown, fmt.Errorf("%w: timestamp %d in version %d", errUnsupportedVersion, asked.Timestamp, req.Version)

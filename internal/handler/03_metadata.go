@@ -37,6 +37,7 @@ const (
 // metadataShape is the request's fields (see shape.go).
 var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4), fixed(1).from(8).to(10), fixed(1).from(8)}
 
+// metadata answers from one image, so that brokers and leaders in it fit each other.
 func (h *Handler) metadata(_ context.Context, req *kmsg.MetadataRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrMetadataResponse()
@@ -75,6 +76,7 @@ func controller(img *metadata.Image) int32 {
 	return img.Brokers[0].ID
 }
 
+// rack is null for a broker without one: an empty string would be a rack of that name to clients.
 func rack(broker *metadata.Broker) *string {
 	if broker.Rack == "" {
 		return nil
@@ -111,6 +113,8 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 	return all
 }
 
+// findTopic finds a topic by name or, from version 12 on, by id. A name that no topic can have is told apart from an unknown
+// one: clients try again after the latter.
 func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := asked.TopicID != [16]byte{}
 	switch {
@@ -133,6 +137,8 @@ func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTo
 	return nil, metadata.ErrTopicNotFound
 }
 
+// describeTopic fills in what an image says of a topic. A leader that is not up is none: to name it would send clients to an
+// address that the answer does not have.
 func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic, result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))

@@ -35,6 +35,8 @@ var createTopicsShape = shape{
 	fixed(5),
 }
 
+// createTopics makes topic by topic; one that fails does not undo the others. A name that comes twice is refused each time,
+// as nobody can say which of the two is meant.
 func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
@@ -94,10 +96,12 @@ func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	return true
 }
 
+// adminWait is a client's timeout, 0 to adminWaitMax.
 func adminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, adminWaitMax)
 }
 
+// createTopic checks what hangs on the version of the request; what hangs on the cluster is checked by Admin.
 func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest, asked *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	switch {
 	case len(asked.ReplicaAssignment) > 0:
@@ -120,6 +124,7 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 	})
 }
 
+// describeCreated fills in what was made, with the settings that are in effect, defaults included (KIP-525).
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic) {
 	answer.TopicID = topic.ID
 	answer.NumPartitions = int32(len(topic.Partitions))

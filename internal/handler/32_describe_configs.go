@@ -22,6 +22,7 @@ import (
 // describeConfigsShape is the request's fields (see shape.go).
 var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1), fixed(1).from(3)}
 
+// describeConfigs answers resource by resource; null names ask for all settings, an empty list for none.
 func (h *Handler) describeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	response.Version = req.Version
@@ -50,6 +51,7 @@ type config struct {
 	readOnly bool
 }
 
+// resourceConfigs returns the settings of a topic or of this broker.
 func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfigsRequestResource) ([]config, error) {
 	switch asked.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
@@ -82,6 +84,7 @@ func topicConfigs(topic *metadata.Topic) []config {
 	return configs
 }
 
+// topicSource says default or set. Which of resource and cluster set it is not known here: both are in the topic's settings.
 func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	if property.Default {
 		return kmsg.ConfigSourceDefaultConfig
@@ -97,6 +100,7 @@ func (h *Handler) checkBroker(name string) error {
 	return nil
 }
 
+// brokerConfigs are the few that tools ask brokers for. All are read-only.
 func (h *Handler) brokerConfigs() []config {
 	fixed := kmsg.ConfigSourceStaticBrokerConfig
 	return []config{
@@ -112,6 +116,7 @@ var configTypes = map[string]kmsg.ConfigType{
 	"long": kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
 }
 
+// describe encodes a setting. Its only synonym is itself: settings are resolved before they come here.
 func (c *config) describe(req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value, out.Source, out.ReadOnly = c.Name, &c.Value, c.source, c.readOnly

@@ -21,6 +21,7 @@ const (
 // describeClusterShape is the request's fields (see shape.go).
 var describeClusterShape = shape{fixed(1), fixed(1).from(1), fixed(1).from(2)}
 
+// describeCluster answers from one image, with the same brokers and controller as Metadata.
 func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeClusterResponse()
@@ -47,6 +48,7 @@ func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRe
 	return reply(response, result)
 }
 
+// checkEndpoint refuses to speak for controllers; version 0 has no endpoint type and means brokers.
 func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	switch {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:

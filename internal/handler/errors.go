@@ -35,7 +35,8 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// kafkaErrors maps what can go wrong to what clients are told; the first match counts.
+// kafkaErrors maps what can go wrong to what clients are told; the first match counts. The order matters where
+// an error wraps two of these.
 var kafkaErrors = []struct {
 	err error
 	kafkaError
@@ -105,7 +106,8 @@ type outcome struct {
 	name    string
 }
 
-// code returns an error's code, 0 for nil.
+// code returns an error's code, 0 for nil. It is called once for each part of an answer: the first error names the request
+// in the metrics, and one not in the table is logged each time.
 func (o *outcome) code(err error) int16 {
 	k := o.handler.kafkaError(err)
 	if o.err == nil {

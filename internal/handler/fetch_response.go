@@ -56,10 +56,12 @@ func fetchFailed(version, code int16, result *outcome) wire.Reply {
 	return e.reply(result)
 }
 
+// newFetchEncoder reserves room for so many partitions, so that the response is as a rule one allocation.
 func newFetchEncoder(version int16, partitions int) *fetchEncoder {
 	return &fetchEncoder{version: version, flexible: version >= 12, out: make([]byte, 0, partitionBytes*(partitions+1))}
 }
 
+// head writes what comes before the topics. Below version 7 there is no room for an error of the request as a whole.
 func (e *fetchEncoder) head(code int16) {
 	e.out = kbin.AppendInt32(e.out, 0) // throttle time
 	if e.version >= 7 {
@@ -68,6 +70,7 @@ func (e *fetchEncoder) head(code int16) {
 	}
 }
 
+// partition writes one partition around its hole. With an error the offsets are -1, which clients take for unknown.
 func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed bool) {
 	highWater, stable, start := r.HighWater, r.Stable, r.LogStart
 	if r.Err != nil {
@@ -95,7 +98,8 @@ func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed b
 	e.tags()
 }
 
-// reply cuts what was written at the holes. The slices are released once the reply was sent.
+// reply cuts what was written at the holes. It is called last: chunks alias out, which appending could move. The slices are
+// released once the reply was sent.
 func (e *fetchEncoder) reply(result *outcome) wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.holes)+1)
 	from := 0
@@ -133,6 +137,7 @@ func (e *fetchEncoder) arrayLen(n int) {
 	e.out = kbin.AppendArrayLen(e.out, n)
 }
 
+// nullableArrayLen writes the length of an array, or that there is none.
 func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	if e.flexible {
 		e.out = kbin.AppendCompactNullableArrayLen(e.out, n, null)

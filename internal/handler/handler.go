@@ -77,6 +77,7 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
+// api returns the row of a key, nil if it is not served. A key is any int16 that a peer sent.
 func (h *Handler) api(key int16) *api {
 	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
 		return nil

@@ -19,7 +19,7 @@ type produceRequest struct {
 
 type produceTopic struct {
 	name  string
-	count int // so many of the request's partitions are its
+	count int // so many of the request's partitions are its, after those of the topics before; >= 0
 }
 
 type producePartition struct {
@@ -27,6 +27,8 @@ type producePartition struct {
 	records []byte // aliases the frame
 }
 
+// decodeProduce decodes the body of any version of the table. It fails on a body that ends early, and on more
+// elements than elementsMax; len(partitions) is the sum of the topics' counts.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
@@ -38,6 +40,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	for range d.arrayLen() {
 		name := d.string()
 		count := d.arrayLen()
+		// Before the loop: a count is believed only once it is known to be bounded.
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
 			return nil, errTooManyElements
 		}

@@ -59,7 +59,8 @@ type walk struct {
 	elements int
 }
 
-// check walks a body.
+// check walks a body; errTooManyElements and errMalformed are its errors. It allocates nothing that hangs on the body's
+// counts.
 func (s shape) check(version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
@@ -73,6 +74,7 @@ func (s shape) check(version int16, flexible bool, body []byte) error {
 	return nil
 }
 
+// structure walks the fields that the version has, then the tags. Recursion is as deep as the shape, whatever the body says.
 func (w *walk) structure(s shape) {
 	for i := range s {
 		if s[i].tag == 0 && s[i].in(w.version) {
@@ -104,6 +106,8 @@ func (w *walk) text() {
 	w.UnsafeNullableString()
 }
 
+// array walks an array; a null one (-1) has no elements. It stops at the first bad byte or at the limit, so a count of
+// 2^31-1 costs no more than the bytes that are there.
 func (w *walk) array(f *field) {
 	var n int32
 	if w.flexible {

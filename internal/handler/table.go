@@ -35,7 +35,7 @@ type api struct {
 	name     string
 	min, max int16
 	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
-	frameMax int
+	frameMax int   // bytes
 	handle   func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 }
 
@@ -79,6 +79,7 @@ func APIName(key int16) string {
 	return strconv.Itoa(int(key))
 }
 
+// names are the table's, by key; APIName is asked for every request, and the table need not be made each time.
 var names = func() []string {
 	rows := byKey(table())
 	all := make([]string, len(rows))

@@ -18,6 +18,7 @@ import (
 // fileBytesMax bounds one manifest file; the API server takes no object above 3 MiB either.
 const fileBytesMax = 16 << 20
 
+// extensions are what `kubectl apply -f` takes from a folder.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // object is one object of a file.
@@ -133,6 +134,8 @@ func parse(doc document) ([]map[string]any, error) {
 	}
 }
 
+// items returns an object, or what a v1 List holds, Lists within it opened too. Whatever has no apiVersion or kind is an
+// error.
 func items(content map[string]any, line int) ([]map[string]any, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, ok := content[name].(string); !ok || text == "" {
@@ -158,6 +161,7 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 	return all, nil
 }
 
+// lineNumber is how the YAML parser names a place.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
 // moveLines adds before to the line numbers in an error of the YAML parser, and puts its several lines into one.

@@ -73,6 +73,7 @@ type loader struct {
 	faults []error
 }
 
+// load takes in one file; its faults do not keep other files from being checked.
 func (l *loader) load(file string) {
 	objects, faults := read(file)
 	l.faults = append(l.faults, faults...)
@@ -126,6 +127,7 @@ func (l *loader) check(o object, load func() (*rules, error), into any) bool {
 	return true
 }
 
+// addCluster refuses a second LogCluster: one process is one cluster.
 func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	if first := l.set.Cluster; first != nil {
 		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
@@ -177,6 +179,7 @@ func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	}
 }
 
+// fault notes a fault with the file and the resource it is in. The object may be of any shape: it need not have a name.
 func (l *loader) fault(o object, message string) {
 	metadata, _ := o.content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)

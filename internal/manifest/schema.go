@@ -59,6 +59,7 @@ func loadRules(file string) (*rules, error) {
 	return nil, fmt.Errorf("read %s: it has no version %s", file, v1alpha1.GroupVersion.Version)
 }
 
+// newRules makes the checks of one version's schema. It fails only if the CRD itself is wrong, which is a bug of ours.
 func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) {
 	var internal apiextensions.CustomResourceValidation
 	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(schema, &internal, nil)

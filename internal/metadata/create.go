@@ -52,7 +52,8 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// propertySettings turns Kafka's properties into a resource's settings, over the cluster's defaults.
+// propertySettings turns Kafka's properties into a resource's settings, over the cluster's defaults. A property that is
+// unknown or out of range wraps ErrInvalidSettings.
 func propertySettings(properties map[string]string, cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
 	if err != nil {
@@ -65,6 +66,8 @@ func propertySettings(properties map[string]string, cluster *v1alpha1.LogCluster
 	return ResourceSettings(settings, base), nil
 }
 
+// setReplicas writes the number of replicas that was asked for (-1 leaves it to the cluster), and checks it and what depends
+// on it.
 func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
 	if replicas != -1 {
 		if replicas < 1 {
@@ -118,6 +121,7 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	return to
 }
 
+// cleanupPolicy is the word for the two policies; neither of them is Delete, as the schema has no word for none.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete:
@@ -129,6 +133,7 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
+// compression writes type and level together, as the resolver reads them. The codec's default level is left out.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
 	switch {
@@ -143,6 +148,7 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	return c
 }
 
+// integer returns value for a field of the resource, nil where it equals base.
 func integer(value, base int) *int32 {
 	if value == base {
 		return nil
@@ -171,6 +177,7 @@ func maxLag(value, base time.Duration) *metav1.Duration {
 	return duration(value, base)
 }
 
+// size returns bytes for a field of the resource, nil where they equal base.
 func size(value, base int64) *resource.Quantity {
 	if value == base {
 		return nil

@@ -34,7 +34,7 @@ type Broker struct {
 
 // CleanerBudget bounds what a broker's cleaner may use.
 type CleanerBudget struct {
-	Workers     int
+	Workers     int // 0: none, cleaning is off
 	MemoryBytes int64
 	IOBytesRate int64 // a second; 0: no limit
 }

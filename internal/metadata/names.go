@@ -30,6 +30,7 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
+// topicNameRune tells what Kafka lets a name be made of.
 func topicNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }

@@ -119,6 +119,8 @@ type resolver struct {
 	faults   field.ErrorList
 }
 
+// apply lays what a resource sets over the settings so far. What it does not set (nil, empty) stays; a bad value is noted as
+// a fault and stays out, so that all faults of a resource are told at once.
 func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s := &r.settings
 	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16, path.Child("minInSyncReplicas"))
@@ -146,6 +148,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
 }
 
+// integer takes lowest to highest, both included.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -157,6 +160,7 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 	*to = int(*from)
 }
 
+// duration takes lowest or longer.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration, path *field.Path) {
 	if from == nil {
 		return
@@ -177,6 +181,7 @@ func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Pat
 	r.duration(to, from, 0, path)
 }
 
+// size takes lowest to highest bytes, both included. Quantities are compared as such: Value would cut one beyond 63 bits.
 func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64, path *field.Path) {
 	if from == nil {
 		return
@@ -188,6 +193,7 @@ func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int6
 	*to = from.Value()
 }
 
+// cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add to it.
 func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path) {
 	s := &r.settings
 	switch policy {
@@ -223,12 +229,14 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
 		return
 	}
+	// A level that is named and one that is left out must give equal settings, or ResourceSettings would see a difference.
 	if _, _, standard, ok := codec.Levels(); ok && level == standard {
 		level = compress.LevelDefault
 	}
 	s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
 }
 
+// timestampType takes the two types of Kafka's message.timestamp.type.
 func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path) {
 	switch stamp {
 	case "":

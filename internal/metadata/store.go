@@ -21,6 +21,7 @@ type Store interface {
 	// time once the image is complete. It returns when ctx ends (nil), or when it can go on no longer.
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
 	// Serving tells the store which partitions this broker leads and serves now, all of them, each with its leader epoch.
+	// An error means that some of it was not recorded; the caller tells all of it again later.
 	Serving(ctx context.Context, broker int32, served []Served) error
 }
 
@@ -48,5 +49,7 @@ type NewTopic struct {
 type Admin interface {
 	// CreateTopic returns the topic as it will be (its id is zero when only checked). It returns once the topic's resource exists.
 	CreateTopic(ctx context.Context, t NewTopic) (*Topic, error)
+	// DeleteTopic returns once the deletion is recorded; brokers follow with a later image. ErrTopicNotFound is wrapped when
+	// there is no topic of the name.
 	DeleteTopic(ctx context.Context, name string) error
 }

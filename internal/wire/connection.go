@@ -16,9 +16,9 @@ const readAheadBytes = 4096
 
 // connection is one client's connection, from accept to close.
 type connection struct {
-	server *Server
-	socket net.Conn
-	sender sender
+	server *Server  // for its options, metrics and budget
+	socket net.Conn // read by the reading goroutine alone, written to by the answering one alone
+	sender sender   // of the answering goroutine
 }
 
 func newConnection(s *Server, socket net.Conn) *connection {
@@ -28,6 +28,7 @@ func newConnection(s *Server, socket net.Conn) *connection {
 // serve answers the connection's requests until the peer goes, something fails, or ctx ends. It joins the reading goroutine.
 func (c *connection) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
+	// Without a buffer: one frame is answered and one more is held by the reader, never a third.
 	frames := make(chan frame)
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -48,13 +49,15 @@ func (c *connection) serve(ctx context.Context) {
 			break
 		}
 	}
+	// cancel frees a reader that waits to hand a frame over, Close one that waits in a read. Only then can it be joined.
 	cancel()
 	unhook()
 	_ = c.socket.Close()
 	reader.Wait()
 }
 
-// readFrames reads one frame ahead of the one in hand.
+// readFrames reads one frame ahead of the one in hand, until a read fails or ctx ends. A frame that nobody takes any more is
+// released here, so that its share of the budget does not leak.
 func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
 	r := bufio.NewReaderSize(c.socket, readAheadBytes)
 	for {
@@ -72,7 +75,8 @@ func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
 	}
 }
 
-// answer handles one request and sends its reply.
+// answer handles one request and sends its reply. Any error closes the connection: a part of the reply may have left
+// already, and what followed it would be read as its rest. The reply is released in every case, and only after it was sent.
 func (c *connection) answer(ctx context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
@@ -99,7 +103,9 @@ func (c *connection) answer(ctx context.Context, f frame) error {
 	return err
 }
 
-// readUntil bounds the next read.
+// readUntil bounds the next read. The deadline is set first and ctx looked at after, so the end of ctx is never overwritten:
+// if ctx ended before the look, the past is set here; if it ends later, the hook of serve sets it, after ours. The other
+// order would leave a gap in which the hook comes first and a stopping server then waits for limit.
 func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {
@@ -107,7 +113,8 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// writeUntil bounds the next write.
+// writeUntil bounds the next write, in the order that readUntil explains. Each step of a large reply has the whole limit
+// again.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
 	if ctx.Err() != nil {

@@ -72,6 +72,9 @@ func (c *connection) checkLimit(key int16, size int) error {
 
 // readRest fills the frame's buffer. A small one is taken whole. A large one is charged to the budget first, then grows by
 // doubling: a peer that names 100 MB and sends nothing costs 1 MiB.
+//
+// Who holds a share of the budget waits for its peer (no longer than Options.Stall a step) or for an answer, never for more
+// of the budget, so waiting for it cannot end in a deadlock.
 func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n int) error {
 	charged := int64(0)
 	if n > largeBytes {
@@ -81,6 +84,7 @@ func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n 
 		}
 	}
 	buf := takeBuffer(min(n, largeBytes))
+	// give sees the buf of the moment it is called, which growing has replaced by then.
 	give := func() {
 		giveBuffer(buf)
 		if charged > 0 {
@@ -100,6 +104,7 @@ func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n 
 			return nil
 		}
 		if filled == len(buf) {
+			// Doubled, the copies sum up to less than twice the frame; grown by steps they would be quadratic.
 			grown := takeBuffer(min(n, 2*filled))
 			copy(grown, buf)
 			giveBuffer(buf)

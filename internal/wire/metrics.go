@@ -26,12 +26,12 @@ var durationBuckets = []float64{
 
 // metrics are the server's; the request ones are shared by all listeners of a registry.
 type metrics struct {
-	duration    *prometheus.HistogramVec
-	errors      *prometheus.CounterVec
+	duration    *prometheus.HistogramVec // seconds, by api
+	errors      *prometheus.CounterVec   // by api and Kafka error
 	inFlight    prometheus.Gauge
-	connections prometheus.Gauge
-	rejections  *prometheus.CounterVec
-	listener    string
+	connections prometheus.Gauge       // of this listener
+	rejections  *prometheus.CounterVec // by listener and reject constant
+	listener    string                 // the label of the two above
 }
 
 func newMetrics(registry prometheus.Registerer, listener string) *metrics {
@@ -58,6 +58,7 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 		Name: "heartwood_broker_connection_rejected_total",
 		Help: "Connections refused, or closed for what they sent.",
 	}, []string{"listener", "reason"}))
+	// Each reason begins at 0: of a series that appears with its first event, rate() would miss that event.
 	for _, reason := range []string{rejectConnections, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectHTTP, rejectTLS} {
 		m.rejections.WithLabelValues(listener, reason)
 	}
@@ -82,12 +83,16 @@ func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 	return c
 }
 
+// took counts a request that was handled, whether or not its reply could be sent.
 func (m *metrics) took(api string, d time.Duration) {
 	m.duration.WithLabelValues(api).Observe(d.Seconds())
 }
 
+// failed counts an answer by the name of its first Kafka error.
 func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
 
+// rejected counts a refused connection. reason is a reject constant: nothing a peer sends may become a label.
 func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
 
+// keyNumber is the api label where Options give no names.
 func keyNumber(key int16) string { return strconv.Itoa(int(key)) }

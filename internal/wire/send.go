@@ -40,9 +40,11 @@ func newSender(socket net.Conn) sender {
 	return sender{socket: socket, tcp: tcp}
 }
 
-// send writes one response frame. extend is called before each step that may block.
+// send writes one response frame. extend is called before each step that may block. errReplyTooLarge comes before anything
+// was written; after any other error the stream may end within the frame, and the connection is of no use any more.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
+	// size is what the frame says of itself: all that follows its first four bytes.
 	size := 4
 	if reply.Flexible {
 		size++
@@ -71,6 +73,7 @@ func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	return s.flush(extend)
 }
 
+// size returns how many bytes the chunk sends.
 func (c *Chunk) size() int {
 	if c.File != nil {
 		return c.Length
@@ -78,6 +81,7 @@ func (c *Chunk) size() int {
 	return len(c.Bytes)
 }
 
+// anySendfile tells whether corking pays: a reply without large ranges leaves in one write anyway.
 func anySendfile(chunks []Chunk) bool {
 	for i := range chunks {
 		if chunks[i].File != nil && chunks[i].Length > copyBytesMax {
@@ -109,6 +113,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	if file, ok := vfs.OSFile(c.File); ok && s.tcp != nil && sendfileWorks {
 		return s.sendRange(file, c.Position, c.Length, extend)
 	}
+	// Without sendfile (a file in memory, another system) a range is read and written step by step, one step in memory at a
+	// time.
 	for done := 0; done < c.Length; {
 		n := min(c.Length-done, stepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
@@ -122,7 +128,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	return nil
 }
 
-// copyRange reads a range into a pooled buffer of the gathered write.
+// copyRange reads a range into a pooled buffer of the gathered write. The buffer is noted before the read, so forget gives
+// it back also when the read fails.
 func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	buf := takeBuffer(n)
 	s.copies = append(s.copies, buf)
@@ -134,7 +141,8 @@ func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	return nil
 }
 
-// sendRange sends a large range by sendfile, in steps.
+// sendRange sends a large range by sendfile, in steps, each with a deadline of its own. A step may send less than it was
+// asked.
 func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
 	for done := 0; done < n; {
 		extend()
@@ -147,7 +155,7 @@ func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) 
 	return nil
 }
 
-// flush writes what is gathered.
+// flush writes what is gathered, with one writev where the socket can, and drops it.
 func (s *sender) flush(extend func()) error {
 	if len(s.gather) == 0 {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sendfileWorks is a constant, so that each system compiles its own way only (docs/adr/0037).
 const sendfileWorks = true
 
 // sendfile sends at most n bytes of file from position on, waiting (until the write deadline) for room in the socket, and
@@ -35,6 +36,8 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 	return sent, errors.Join(err, failed)
 }
 
+// sendOnce calls sendfile until a signal does not interrupt it. EAGAIN goes back to the caller, for the poller to wait for
+// room.
 func sendOnce(out, from int, position int64, n int) (int, error) {
 	for {
 		offset := position

@@ -19,7 +19,7 @@ type Request struct {
 	Key           int16
 	Version       int16
 	CorrelationID int32
-	ClientID      string
+	ClientID      string // empty if the client sent none
 	Body          []byte // valid until the reply was sent
 	Remote        net.Addr
 }
@@ -48,6 +48,8 @@ type Handler interface {
 	FrameMax(key int16) int
 	// Flexible tells whether the header of a request carries tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
+	// Handle answers one request. ctx ends when the client goes or the server stops. The reply may alias req.Body; its Release
+	// is called also when an error comes with it.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
@@ -84,6 +86,7 @@ func (o *Options) setDefaults() {
 	o.Drain = defaulted(o.Drain, 5*time.Second)
 }
 
+// defaulted returns value, or standard if value is zero.
 func defaulted[T comparable](value, standard T) T {
 	var zero T
 	if value == zero {
@@ -96,8 +99,8 @@ func defaulted[T comparable](value, standard T) T {
 type Server struct {
 	opts    Options
 	metrics *metrics
-	large   *semaphore.Weighted // bytes of frames above largeBytes
-	slots   chan struct{}       // one a connection
+	large   *semaphore.Weighted // bytes of frames above largeBytes; held <= Options.LargeBytesMax
+	slots   chan struct{}       // holds one a connection; len(slots) <= Options.ConnectionsMax
 	conns   sync.WaitGroup
 }
 
@@ -117,6 +120,7 @@ func NewServer(opts Options) *Server {
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
+	// They run from the last to the first: a listener that fails ends the connections, too, before they are joined.
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
@@ -137,8 +141,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
+// acceptRetry is how long a failed accept waits: without a pause the loop would keep a processor busy while it lasts.
 const acceptRetry = 100 * time.Millisecond
 
+// pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -148,7 +154,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// take starts a connection's goroutines, or refuses it.
+// take starts a connection's goroutines, or refuses it. It does not wait for a slot: a client whose connection is closed
+// tries another broker, one that is kept waiting takes this one for hung.
 func (s *Server) take(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:

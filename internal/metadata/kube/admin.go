@@ -53,6 +53,7 @@ func createError(topic string, err error) error {
 	}
 }
 
+// created is the topic as its resource says it will be. onlyChecked: a dry run's uid is nobody's, so the id stays zero.
 func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster, onlyChecked bool) (*metadata.Topic, error) {
 	topic, err := metadata.ResolveTopic(resource, cluster)
 	if err != nil {

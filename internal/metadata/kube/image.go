@@ -68,6 +68,7 @@ func (r resources) named() map[string]*v1alpha1.Topic {
 	return byName
 }
 
+// older is the operator's order, too: both must choose the same of two. Equal times (they are whole seconds) go by name.
 func older(a, b *v1alpha1.Topic) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -116,6 +117,8 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[i
 	return all
 }
 
+// fill writes what a Partition says: its replicas and ISR as they are, its leader only if it is up in the elected
+// incarnation.
 func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
 	to.Replicas = slices.Clone(from.Spec.Replicas)
 	to.LeaderEpoch = from.Status.LeaderEpoch

@@ -64,6 +64,8 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	}
 }
 
+// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap: of two incarnations that start at
+// once one has a conflict, and no epoch is given twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -129,6 +131,7 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 }
 
+// wrote notes a write that succeeded, and passes the error of one that did not.
 func (k *keeper) wrote(lease *coordinationv1.Lease, err error) error {
 	if err != nil {
 		return err
@@ -165,6 +168,7 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
+// renew writes a new renewTime over what was last written. A conflict, or a Lease that is gone, is looked into; see reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -221,10 +225,12 @@ func (k *keeper) release(ctx context.Context) {
 	}
 }
 
+// tryRelease takes the holder's name off. The number of transitions stays: the next incarnation counts on from it.
 func (k *keeper) tryRelease(ctx context.Context) error {
 	lease := k.lease.DeepCopy()
 	lease.Spec.HolderIdentity = new(string)
 	return k.client.Update(ctx, lease)
 }
 
+// lastRenewed is by this machine's clock, of the last write that is known to have succeeded. Any goroutine may ask.
 func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

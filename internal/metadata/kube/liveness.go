@@ -25,7 +25,7 @@ const (
 // sighting is what was last seen of another broker's Lease.
 type sighting struct {
 	broker     metadata.Broker
-	held       bool
+	held       bool      // by somebody; a released Lease is of a broker that went in order
 	renewed    time.Time // by that broker's clock
 	aliveUntil time.Time // by ours
 }

@@ -68,8 +68,8 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 // servedPartition is a Partition and the leader epoch at which it is served, or that its log knows and is ahead by.
 type servedPartition struct {
 	resource *v1alpha1.Partition
-	epoch    int32
-	ahead    bool
+	epoch    int32 // at which it is served; ahead: the one that the log knows
+	ahead    bool  // see metadata.Served
 }
 
 // settled tells whether there is nothing to write into a status: it says so already, or another election came, which has an

@@ -288,6 +288,7 @@ func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
 	return true, nil
 }
 
+// applyImage makes an image and applies it if it differs from the last: an apply costs a walk over all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
 		// Deleted, or not made yet: then nothing can be said of topics, and what is held stays as it is.
@@ -303,6 +304,7 @@ func (s *Store) applyImage(v *view, all resources) {
 	v.apply(image)
 }
 
+// report logs faults once, until their text changes: with each event the same faults are found again.
 func (s *Store) report(v *view, faults ...error) {
 	text := ""
 	if err := errors.Join(faults...); err != nil {
@@ -331,6 +333,7 @@ func (s *Store) resources(ctx context.Context) (resources, error) {
 	return all, nil
 }
 
+// pointers points into the list, which must not be appended to after.
 func pointers[T any](items []T) []*T {
 	all := make([]*T, len(items))
 	for i := range items {

@@ -43,6 +43,7 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	return created, nil
 }
 
+// create puts a new topic into the document and returns it as it is before the election: without leaders.
 func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if _, exists := d.find(t.Name); exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)

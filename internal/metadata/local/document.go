@@ -34,8 +34,8 @@ const (
 type document struct {
 	Version      int             `json:"version"`
 	ClusterID    string          `json:"clusterId"`
-	Brokers      int             `json:"brokers"`
-	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"`
+	Brokers      int             `json:"brokers"`                // ids 0 to Brokers-1; >= 1
+	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"` // the last incarnation; only grows
 	Cluster      *cluster        `json:"cluster,omitempty"`
 	Topics       []topic         `json:"topics"`
 	// Retained says where the partitions of a topic were, by Kafka name, whose data outlived it: a topic of that name made
@@ -53,7 +53,7 @@ type cluster struct {
 type topic struct {
 	Name       string             `json:"name"`
 	ID         string             `json:"id"`
-	Origin     string             `json:"origin"`
+	Origin     string             `json:"origin"` // Sync deletes topics of originManifest only
 	Spec       v1alpha1.TopicSpec `json:"spec"`
 	Partitions []partition        `json:"partitions"`
 }
@@ -66,6 +66,7 @@ type partition struct {
 	leader      int32 // metadata.NoBroker until the first election after a start
 }
 
+// newDocument is a cluster without topics, under an id that no other has.
 func newDocument() document {
 	return document{
 		Version: formatVersion, ClusterID: metadata.NewID().String(), Brokers: 1, BrokerEpochs: map[int32]int64{}, Topics: []topic{},
@@ -99,12 +100,14 @@ func decode(content []byte) (document, error) {
 	return d, d.check()
 }
 
+// encode is deterministic (structs in order, maps by key): Store compares its result to tell whether to write at all.
 func (d document) encode() ([]byte, error) {
 	content, err := json.MarshalIndent(d, "", "  ")
 	return append(content, '\n'), err
 }
 
-// check holds the rules of the format.
+// check holds the rules of the format, which are the invariants of document. It runs on what was read and on what Sync is
+// about to write.
 func (d document) check() error {
 	if d.Version != formatVersion {
 		return fmt.Errorf("version is %d, this Heartwood knows version %d", d.Version, formatVersion)
@@ -144,6 +147,7 @@ func (d document) check() error {
 	return nil
 }
 
+// check holds the rules that concern one topic, except that its settings resolve.
 func (t topic) check(brokers int) error {
 	if err := metadata.CheckTopicName(t.kafkaName()); err != nil {
 		return err
@@ -160,6 +164,7 @@ func (t topic) check(brokers int) error {
 	return checkPartitions(t.Partitions, brokers)
 }
 
+// checkPartitions holds the rules of partitions by index: at least one replica each, on different brokers of 0 to brokers-1.
 func checkPartitions(partitions []partition, brokers int) error {
 	for i, p := range partitions {
 		if p.LeaderEpoch < 0 {
@@ -201,6 +206,7 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
+// clone copies what changes write into. Specs and replica lists are replaced, never written to, so they are shared.
 func (d document) clone() document {
 	d.BrokerEpochs = maps.Clone(d.BrokerEpochs)
 	d.Retained = maps.Clone(d.Retained)
@@ -216,7 +222,8 @@ func (d document) find(kafkaName string) (at int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName, func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })
 }
 
-// elect gives every partition the leader it should have among the brokers that are up.
+// elect gives every partition the leader it should have among the brokers that are up. An epoch grows only when somebody
+// leads by it: going without a leader writes nothing to the file. It writes into the partitions, so d must be a clone.
 func (d document) elect(up map[int32]metadata.Broker) {
 	alive := func(id int32) bool { _, ok := up[id]; return ok }
 	for _, t := range d.Topics {
@@ -265,6 +272,7 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics), nil
 }
 
+// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.
 func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {

@@ -18,6 +18,9 @@ var ErrNotWritten = errors.New("metadata was not written")
 
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
+//
+// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
+// disk.
 type Store struct {
 	fs   vfs.FS
 	file string
@@ -34,16 +37,18 @@ type Store struct {
 		sync.Mutex
 		image  *metadata.Image
 		served map[int32]map[servedPartition]int32 // by broker: the leader epoch of each partition it serves
-		news   chan struct{}                       // closed, and made anew, when something above changed
+		news   chan struct{}                       // never nil; closed, and made anew, when something above changed
 	}
 }
 
+// servedPartition names a partition by the topic's id: a later topic of the same name is not served yet.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
-// Open reads the file, or begins a new cluster.
+// Open reads the file, or begins a new cluster and writes it. A file that cannot be read or breaks a rule is an error, never
+// a new cluster: that would take the records of the old one for nobody's.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
@@ -76,6 +81,8 @@ func (s *Store) change(f func(*document) error) error {
 	return s.changeLocked(f)
 }
 
+// changeLocked works on a clone and puts it in place as its last step, after the write, so nothing has to be undone on a
+// failure.
 func (s *Store) changeLocked(f func(*document) error) error {
 	d := s.changing.document.clone()
 	if err := f(&d); err != nil {
@@ -177,7 +184,8 @@ func (s *Store) unservedLocked() string {
 	return ""
 }
 
-// Run implements metadata.Store. While it runs, the broker is up.
+// Run implements metadata.Store. While it runs, the broker is up. Image and news are read under one lock: a change after
+// that closes this very channel, so none is slept through, and several changes may be one image.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)
@@ -202,6 +210,7 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 }
 
+// register brings a broker up in a new incarnation. Its epoch is on the disk before anybody sees the broker.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -231,7 +240,7 @@ func (s *Store) unregister(id int32) {
 	_ = s.changeLocked(func(*document) error { return nil })
 }
 
-// Serving implements metadata.Store.
+// Serving implements metadata.Store. What was served before is replaced, not added to.
 func (s *Store) Serving(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}

@@ -78,7 +78,8 @@ func (d *document) checkBrokers(brokers int) error {
 	return fmt.Errorf("%w: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "), needed)
 }
 
-// put makes a topic what its resource says: new, or changed.
+// put makes a topic what its resource says: new, or changed. A changed one keeps id and partitions; its origin becomes the
+// one given, so a manifest takes over a topic that was made through Kafka. On an error the document is as before.
 func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckTopicName(resource.KafkaName()); err != nil {
 		return err
@@ -108,7 +109,8 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow places the partitions that a topic lacks.
+// grow places the partitions that a topic lacks, as placement.Assign chooses; those it has stay where they are. It fails
+// with metadata.ErrInvalidPartitions when the topic would shrink, with ErrInvalidReplication when there are too few brokers.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
@@ -166,6 +168,7 @@ func (d *document) remove(kafkaName string) bool {
 	return true
 }
 
+// placementBrokers are all brokers, up or not: where a topic lies must not hang on who happens to be up.
 func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
