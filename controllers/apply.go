@@ -13,8 +13,12 @@ import (
 // apply makes an object as it is rendered, owned by owner, and takes back what others changed of it. The API server writes
 // nothing if nothing differs.
 //
-// What the rendered object leaves at zero is left to others, as a builder of ours has no zero that it means; its status, which
-// Go's encoding always writes, is not ours to apply.
+// What the rendered object leaves at zero is left to others, as a builder of ours has no zero that it means; its status,
+// which Go's encoding always writes, is not ours to apply.
+//
+// It forces ownership: who else set a field of ours (kubectl edit, an earlier field manager) would otherwise make every
+// apply a conflict, and the cluster would stay as nobody asked for. Errors name the object, and wrap what the API server
+// said.
 func apply(ctx context.Context, c client.Client, owner, object client.Object) error {
 	if err := controllerutil.SetControllerReference(owner, object, c.Scheme()); err != nil {
 		return fmt.Errorf("set the owner of %s: %w", object.GetName(), err)

@@ -20,21 +20,28 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 
 // brokerReconciler watches the Leases of brokers, and tells the partitions of a broker when it came, went, or came back as
-// another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and each
-// would need a timer of its own for the Lease's end.
+// another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and
+// each would need a timer of its own for the Lease's end.
 type brokerReconciler struct {
 	client.Client
 	brokers *brokers
+	// brokers is shared with partitionReconciler, so that both think the same of a broker.
 	// partitions takes the partitions that must look again; the partition controller drains it.
 	partitions chan<- event.GenericEvent
 	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
 	told map[types.NamespacedName]brokerState
 }
 
+// setup runs one worker: told needs no lock then, and a cluster has few brokers.
 func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "broker", 1).For(&coordinationv1.Lease{}).Complete(r)
 }
 
+// Reconcile runs at each renewal, as the watch brings it, and at the end of the Lease, by RequeueAfter: a broker that dies
+// sends no event. Most runs change nothing and end after the comparison with told.
+//
+// told is set after all partitions were told, not before: if telling fails half-way, the next try tells all of them again,
+// and those that know already write nothing.
 func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, broker, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
@@ -53,10 +60,12 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if state.life == gone {
 		return ctrl.Result{}, nil
 	}
+	// At least a millisecond: until may be past by now, and zero would mean never.
 	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
 }
 
-// brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do.
+// brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do. ok is false for a Lease
+// that is no broker's, or whose label and name do not agree.
 func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, ok bool, err error) {
 	if cluster, broker, ok = parseLeaseName(key.Name); !ok {
 		return "", 0, false, nil
@@ -68,7 +77,8 @@ func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedNam
 	return cluster, broker, lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }
 
-// parseLeaseName is the way back from v1alpha1.BrokerLeaseName.
+// parseLeaseName is the way back from v1alpha1.BrokerLeaseName. A cluster's name may hold the infix itself, so the last one
+// counts.
 func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
 	const infix = "-broker-"
 	at := strings.LastIndex(name, infix)
@@ -82,6 +92,8 @@ func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
 	return name[:at], int32(id), true
 }
 
+// tell puts all partitions that a broker holds into the partition controller's queue. It waits while that is full, until ctx
+// ends.
 func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {
 	held := &v1alpha1.PartitionList{}
 	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: brokerKey(cluster, broker)})

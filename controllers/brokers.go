@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// confirmTimeout bounds the question to the API server whether a broker is gone.
+// confirmTimeout bounds the question to the API server whether a broker is gone. No answer in time is taken as no word
+// against the broker (see confirm), so a slow API server delays elections and starts none.
 const confirmTimeout = 2 * time.Second
 
 // brokers remembers when each broker's Lease was last seen to be renewed. It is the shell of observe.
@@ -20,7 +21,7 @@ const confirmTimeout = 2 * time.Second
 // A watch that is cut off looks like brokers that renew no more. So before a broker is gone, its Lease is read from the API
 // server itself; while that cannot be reached, nobody's time runs out.
 type brokers struct {
-	cached, live client.Reader
+	cached, live client.Reader // from the watch, and from the API server itself
 	mu           struct {
 		sync.Mutex
 		seen map[types.NamespacedName]sighting // by Lease
@@ -33,17 +34,21 @@ func newBrokers(cached, live client.Reader) *brokers {
 	return b
 }
 
-// look returns what is to be thought of the broker of a Lease, and until when, if nothing is seen until then.
+// look returns what is to be thought of the broker of a Lease, and until when (by our clock), if nothing is seen until then.
+// It fails only if the cache does. Any goroutine may call it; the lock is not held while the API server is asked, so several
+// may ask at once.
 func (b *brokers) look(ctx context.Context, key types.NamespacedName) (brokerState, time.Time, error) {
 	lease, err := getLease(ctx, b.cached, key)
 	if err != nil {
 		return brokerState{}, time.Time{}, err
 	}
 	seen := b.update(key, lease, func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
+	// Asked here, by whoever looks first after the end, not by a timer: nobody needs to know before somebody decides by it.
 	if lease != nil && seen.unsure(time.Now()) {
 		asking, cancel := context.WithTimeout(ctx, confirmTimeout)
 		defer cancel()
 		live, err := getLease(asking, b.live, key)
+		// The Lease was deleted, and the watch has not brought that. An error is no such proof.
 		if err == nil && live == nil {
 			lease = nil
 		}
@@ -52,7 +57,9 @@ func (b *brokers) look(ctx context.Context, key types.NamespacedName) (brokerSta
 	return seen.state(time.Now()), seen.until, nil
 }
 
-// update changes what is remembered of a Lease; a Lease that is not there is forgotten.
+// update changes what is remembered of a Lease; a Lease that is not there is forgotten. change gets what is remembered now,
+// not what the caller saw before it asked the API server: another goroutine may have seen a renewal meanwhile. It must not
+// block, as it runs under the lock.
 func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease, change func(sighting, time.Time) sighting) sighting {
 	b.mu.Lock()
 	defer b.mu.Unlock()

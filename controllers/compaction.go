@@ -15,13 +15,16 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// phases a partition may be in, the busiest last.
+// phases a partition may be in, the busiest last: api/report names them. One that is not here, as a newer broker may give,
+// counts as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
 // phaseRunning is the first phase in which a pass runs.
 var phaseRunning = slices.Index(phases, "indexing")
 
 // reasons of condition Compacting, by how much a user wants to know them: the first that any partition gives is the topic's.
+// What a user must act upon or wait for comes before what explains why nothing is done. Unknown is not here: no broker gives
+// it.
 var reasons = []struct{ reason, meaning string }{
 	{v1alpha1.ReasonQuarantined, "the last pass failed, and is tried again with back-off; the broker's log and " +
 		"GET /api/v1/partitions say why"},
@@ -53,6 +56,7 @@ func (s *topicScope) setCompaction(status *v1alpha1.TopicStatus) {
 	}
 }
 
+// compactionRows leaves out partitions whose broker does not know yet that the topic is compacted.
 func compactionRows(leaders []report.Partition) []*report.Compaction {
 	var rows []*report.Compaction
 	for _, leader := range leaders {
@@ -63,7 +67,8 @@ func compactionRows(leaders []report.Partition) []*report.Compaction {
 	return rows
 }
 
-// compacting is the condition that the partitions' reasons add up to.
+// compacting is the condition that the partitions' reasons add up to. It is True only while a pass runs and no partition is
+// quarantined; with no row, or with reasons of a newer broker only, it is Unknown rather than a guess.
 func compacting(rows []*report.Compaction, from *clusterReport) metav1.Condition {
 	if len(rows) == 0 {
 		return unknown(fmt.Sprintf("no leader of this topic reported; %d of %d brokers answered", from.answered, from.asked))
@@ -88,13 +93,19 @@ func compacting(rows []*report.Compaction, from *clusterReport) metav1.Condition
 	return unknown(fmt.Sprintf("the brokers give a reason that this operator does not know: %.40q", rows[0].Reason))
 }
 
+// unknown is condition Compacting with status Unknown.
 func unknown(message string) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionCompacting, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown, Message: message,
 	}
 }
 
-// summarise adds up the partitions of a topic; nil if none reported.
+// summarise adds up the partitions of a topic; nil if none reported. Dirty is the largest share, not the mean: one partition
+// that is never cleaned would vanish among clean ones. Progress is the mean of those where a pass runs, and absent if there
+// is none.
+//
+// All is rounded to what the API keeps (whole percents, whole seconds): a finer value would differ from the one that was
+// read back, and be written anew in every round.
 func summarise(rows []*report.Compaction) *v1alpha1.CompactionStatus {
 	if len(rows) == 0 {
 		return nil
@@ -128,7 +139,8 @@ func summarise(rows []*report.Compaction) *v1alpha1.CompactionStatus {
 	return summary
 }
 
-// percent is a ratio as a person reads it. A broker's nonsense stays within 0 to 100.
+// percent is a ratio as a person reads it. A broker's nonsense stays within 0 to 100; NaN is 0, as what it converts to is
+// the machine's choice.
 func percent(ratio float64) int32 {
 	if math.IsNaN(ratio) {
 		return 0
@@ -136,7 +148,8 @@ func percent(ratio float64) int32 {
 	return int32(math.Round(100 * min(max(ratio, 0), 1)))
 }
 
-// reclaimable adds up what a clean would free; nil while any partition does not know.
+// reclaimable adds up what a clean would free; nil while any partition does not know, as the sum of the
+// others would look like the whole. In bytes.
 func reclaimable(rows []*report.Compaction) *resource.Quantity {
 	var sum int64
 	for _, row := range rows {

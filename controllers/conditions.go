@@ -30,12 +30,15 @@ type announcer struct{ recorder recorder.EventRecorder }
 
 func newAnnouncer(mgr ctrl.Manager) announcer { return announcer{mgr.GetEventRecorder(fieldOwner)} }
 
-// starting are reasons that every resource passes through when it is made: nothing to be warned of, unless it was Ready before.
+// starting are reasons that every resource passes through when it is made: nothing to be warned of, unless it was Ready
+// before.
 var starting = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonPartitionsNotReady}
 
-// changed makes an event when condition Ready has another reason than before: a Warning unless it is True or at its first start.
+// changed makes an event when condition Ready has another reason than before: a Warning unless it is True or at its first
+// start. The reason decides, not the message: messages count partitions, and each count would be an event.
 func (a announcer) changed(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(after, v1alpha1.ConditionReady)
+	// The same reason again is no news.
 	if now == nil || old != nil && old.Reason == now.Reason {
 		return
 	}
@@ -51,7 +54,8 @@ func (a announcer) failed(object runtime.Object, err error) {
 	a.recorder.Eventf(object, nil, corev1.EventTypeWarning, v1alpha1.EventApplyFailed, "Apply", "%s", err.Error())
 }
 
-// setCondition sets a Partition's condition.
+// setCondition sets a Partition's condition, and since when: the time of transition moves only if the condition's status
+// changes, so that deciding again changes nothing.
 func setCondition(status *v1alpha1.PartitionStatus, generation int64, condition metav1.Condition) {
 	condition.ObservedGeneration = generation
 	meta.SetStatusCondition(&status.Conditions, condition)

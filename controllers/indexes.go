@@ -10,7 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Fields that the cache finds objects by, always within a namespace.
+// Fields that the cache finds objects by, always within a namespace. Without them each look at a topic would go through all
+// partitions of all clusters. They are names of indexes, not paths: the API server does not know them, so only cached reads
+// may use them.
 const (
 	byCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
 	byKafkaName = "cluster/kafkaName"  // Topics that claim the same name
@@ -18,6 +20,7 @@ const (
 	byBroker    = "cluster/replicas[]" // Partitions that a broker holds
 )
 
+// addIndexes must run before the manager starts: a cache that runs takes no more indexes.
 func addIndexes(mgr ctrl.Manager) error {
 	for _, index := range []struct {
 		object client.Object
@@ -42,6 +45,7 @@ func kafkaNameKey(topic *v1alpha1.Topic) string { return topic.Spec.Cluster + "/
 
 func brokerKey(cluster string, broker int32) string { return cluster + "/" + strconv.Itoa(int(broker)) }
 
+// brokerKeys has a key for each replica, so one partition is found by any of its brokers.
 func brokerKeys(partition *v1alpha1.Partition) []string {
 	var keys []string
 	for _, broker := range partition.Spec.Replicas {

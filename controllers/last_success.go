@@ -8,10 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// lastSuccess tells when each LogCluster and Topic was last brought to what it asks for: an old value is one that fails again
-// and again. Partitions have none, as they may be many; controller-runtime's counters cover them.
+// lastSuccess tells when each LogCluster and Topic was last brought to what it asks for: an old value is one that fails
+// again and again. Partitions have none, as they may be many; controller-runtime's counters cover them.
 type lastSuccess struct{ gauge *prometheus.GaugeVec }
 
+// newLastSuccess registers the metric with controller-runtime's registry, which is one a process; a second time fails.
 func newLastSuccess() (*lastSuccess, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_operator_reconcile_last_success_timestamp_seconds",
@@ -23,10 +24,12 @@ func newLastSuccess() (*lastSuccess, error) {
 	return &lastSuccess{gauge}, nil
 }
 
+// now notes a success, in Unix seconds of our clock.
 func (l *lastSuccess) now(controller string, key types.NamespacedName) {
 	l.gauge.WithLabelValues(controller, key.Namespace, key.Name).SetToCurrentTime()
 }
 
+// forget takes the series of a resource that is gone away: it would look like one that fails for ever.
 func (l *lastSuccess) forget(controller string, key types.NamespacedName) {
 	l.gauge.DeleteLabelValues(controller, key.Namespace, key.Name)
 }

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// leaseDurationDefault is how long a Lease lasts that does not say.
+// leaseDurationDefault is how long a Lease lasts that does not say, or says nonsense (0 or less).
 const leaseDurationDefault = 6 * time.Second
 
 // life is what is known of a broker's being up.
@@ -17,28 +17,30 @@ type life int
 const (
 	// gone: it stopped, its Lease ran out, or it was never there.
 	gone life = iota
-	// doubtful: its Lease had run out when we first looked. That may be a broker long dead, or one that could not renew while
-	// the API server was away, as we could not watch. It keeps what it leads and is given nothing, until we know.
+	// doubtful: its Lease had run out when we first looked. That may be a broker long dead, or one that could not renew
+	// while the API server was away, as we could not watch. It keeps what it leads and is given nothing, until we know.
 	doubtful
 	// up: it was seen to renew its Lease.
 	up
 )
 
-// brokerState is what an election needs to know of a broker. The zero value is a broker that nobody has seen.
+// brokerState is what an election needs to know of a broker. The zero value is a broker that nobody has seen. Two states are
+// compared with ==: when they differ, the broker's partitions must look again.
 type brokerState struct {
 	life      life
-	epoch     int64  // incarnation
+	epoch     int64  // incarnation: the Lease's leaseTransitions, which each start of the broker counts up
 	directory string // id of its disk; "" when it did not say
 }
 
-// sighting is what was last seen of a broker's Lease.
+// sighting is what was last seen of a broker's Lease. It is a value: observe and confirm return the next one. The zero value
+// is a Lease never looked at, which until.IsZero() tells.
 type sighting struct {
-	renewed  time.Time // as the broker's clock has it
-	until    time.Time // as ours has it: what is said of the broker's life holds until then
-	duration time.Duration
-	doubtful bool
-	held     bool
-	broker   brokerState // but for its life
+	renewed  time.Time     // as the broker's clock has it
+	until    time.Time     // as ours has it: what is said of the broker's life holds until then
+	duration time.Duration // of the Lease, above 0
+	doubtful bool          // it had run out at the first look, by the broker's clock; cleared by the first renewal seen
+	held     bool          // a broker holds it; false after an orderly stop, and then until does not matter
+	broker   brokerState   // but for its life
 
 	// What the API server itself said when the Lease had run out: the renewal it knew of, and that there was none.
 	asked     time.Time
@@ -49,6 +51,9 @@ type sighting struct {
 //
 // A broker lives for a lease duration after we saw it renew: the two clocks are not compared, or a broker whose clock lags
 // would be dead for ever. Only at the first look there is nothing else to go by than the broker's own time.
+//
+// A renewal is a renewTime that differs, not one that is later: a clock that is set back renews all the same. Its price is
+// that a broker which dies is up for as long as a full duration after the watch brought its last renewal.
 func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighting {
 	seen := sighting{
 		until: before.until, doubtful: before.doubtful, asked: before.asked, confirmed: before.confirmed,
@@ -74,14 +79,20 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 				seen.until = end
 			}
 		}
+	// Alive beyond doubt. confirmed goes: the API server's word was about the renewal before this one.
 	case !seen.renewed.Equal(before.renewed):
 		seen.until, seen.doubtful, seen.confirmed = now.Add(seen.duration), false, false
 	}
 	return seen
 }
 
-// confirm takes in what the API server itself says of a Lease that ran out, as we know it from a watch; nil if it said nothing.
-// The watch may be cut off, and that looks like brokers that renew no more; and while the API server is away, they cannot.
+// confirm takes in what the API server itself says of a Lease that ran out, as we know it from a watch; nil if it said
+// nothing. The watch may be cut off, and that looks like brokers that renew no more; and while the API server is away, they
+// cannot.
+//
+// It confirms the end if it knows of no renewal but the one that the watch brought, or the one that it named when it was
+// asked last: that one has had its duration already. Any other renewal gives the broker a duration from now, as observe
+// would.
 func confirm(seen sighting, lease *coordinationv1.Lease, now time.Time) sighting {
 	if lease == nil {
 		seen.until = now.Add(seen.duration) // nothing can be said against the broker
@@ -102,7 +113,8 @@ func confirm(seen sighting, lease *coordinationv1.Lease, now time.Time) sighting
 // unsure tells whether a Lease that somebody holds has run out, and the API server itself was not asked yet.
 func (s sighting) unsure(now time.Time) bool { return s.held && !s.confirmed && !now.Before(s.until) }
 
-// state is what is to be thought of the broker at the time now.
+// state is what is to be thought of the broker at the time now. A Lease that has run out is gone even if doubtful: doubt
+// lasts one duration, in which a living broker would have renewed, and longer only while the API server cannot be asked.
 func (s sighting) state(now time.Time) brokerState {
 	state := s.broker
 	switch {

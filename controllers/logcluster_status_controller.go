@@ -34,6 +34,7 @@ func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// clusterOf finds the LogCluster of a Topic or Partition; spec.cluster cannot change, so there is no former one to tell.
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	var name string
 	switch object := object.(type) {
@@ -53,6 +54,8 @@ type logClusterScope struct {
 	partitions []v1alpha1.Partition
 }
 
+// Reconcile writes the status when it is another than before. It is the only writer of it, so a patch without
+// compare-and-swap will do, and what is in the cache but late is mended by the event that makes it current.
 func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil || scope == nil {
@@ -71,6 +74,7 @@ func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	return ctrl.Result{}, nil
 }
 
+// gather reads all from the cache; nil if there is no such LogCluster.
 func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.NamespacedName) (*logClusterScope, error) {
 	scope := &logClusterScope{cluster: &v1alpha1.LogCluster{}, brokers: &appsv1.StatefulSet{}}
 	if err := r.Get(ctx, key, scope.cluster); err != nil {
@@ -92,6 +96,7 @@ func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.Names
 	return scope, nil
 }
 
+// status is the whole status anew but for the times of its conditions, which are kept from before.
 func (s *logClusterScope) status() v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
 	status.ObservedGeneration = s.cluster.Generation
@@ -124,6 +129,8 @@ func (s *logClusterScope) count() (all, underReplicated int32) {
 	return all, underReplicated
 }
 
+// readiness is condition Ready. A StatefulSet whose controller has not seen the latest spec (observedGeneration) counts pods
+// of the one before: they do not make a cluster ready.
 func (s *logClusterScope) readiness(status v1alpha1.LogClusterStatus) metav1.Condition {
 	switch {
 	case !s.cluster.DeletionTimestamp.IsZero():

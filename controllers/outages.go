@@ -15,22 +15,25 @@ import (
 )
 
 // outages measures how long partitions are without a leader that serves: from when the operator saw that one could not go on
-// until its successor said that it serves. A new partition's first leader does not count, and nor does what began before this
-// operator.
+// until its successor said that it serves. A new partition's first leader does not count, and nor does what began before
+// this operator.
 type outages struct {
 	seconds prometheus.Histogram
 	mu      struct {
 		sync.Mutex
-		began map[types.NamespacedName]time.Time // by partition
+		// began is when a partition served no more; it has an entry until it serves again, or nobody waits for it.
+		began map[types.NamespacedName]time.Time
 	}
 }
 
+// measureOutages measures into a histogram that the caller registers.
 func measureOutages(seconds prometheus.Histogram) *outages {
 	o := &outages{seconds: seconds}
 	o.mu.began = map[types.NamespacedName]time.Time{}
 	return o
 }
 
+// newOutages registers the histogram with controller-runtime's registry, which is one a process; a second time fails.
 func newOutages() (*outages, error) {
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "heartwood_operator_election_seconds",
@@ -43,7 +46,11 @@ func newOutages() (*outages, error) {
 	return measureOutages(seconds), nil
 }
 
-// changed takes in that a partition's status was written.
+// changed takes in that a partition's status was written, at the time now. Only what was written counts: a decision that
+// lost the compare-and-swap is made again from what won. An outage that goes through several elections is one, from its
+// first moment.
+//
+// Elections of several partitions run at once, of one partition never: the queue sees to it, so its calls come in order.
 func (o *outages) changed(key types.NamespacedName, before, after v1alpha1.PartitionStatus, now time.Time) {
 	served := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)

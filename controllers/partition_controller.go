@@ -23,8 +23,8 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// electionsAtOnce is how many partitions are elected at the same time: each waits for the API server to write, and when a broker
-// goes all of its partitions wait.
+// electionsAtOnce is how many partitions are elected at the same time: each waits for the API server to write, and when a
+// broker goes all of its partitions wait.
 const electionsAtOnce = 8
 
 // partitionReconciler elects leaders.
@@ -36,6 +36,8 @@ type partitionReconciler struct {
 	outages *outages
 }
 
+// setup lets Topics call their partitions at once, not gathered: a new Topic waits for its leaders. Leases are not watched
+// here (see brokerReconciler).
 func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "partition", electionsAtOnce).
 		For(&v1alpha1.Partition{}).
@@ -44,6 +46,12 @@ func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// Reconcile decides and writes, if there is anything to write. It runs also after the leader wrote servingEpoch, and says
+// Ready then.
+//
+// The race with the leader: both read version v, both write; the API server takes the first and refuses the other, as it
+// names v. Refused, nothing is tried again here: the winner's write comes as an event, and what is decided then has seen it.
+// To patch without a version would put this operator's view of the ISR over the leader's.
 func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	electorate, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
@@ -111,6 +119,8 @@ func (r *partitionReconciler) announce(before, after *v1alpha1.Partition) {
 	}
 }
 
+// ofTopic finds a Topic's partitions, those that outlived an earlier one included. An error is only logged, as a watch has
+// nobody to tell; a cache that has its indexes does not fail.
 func (r *partitionReconciler) ofTopic(ctx context.Context, topic client.Object) []reconcile.Request {
 	partitions := &v1alpha1.PartitionList{}
 	err := r.List(ctx, partitions, client.InNamespace(topic.GetNamespace()), client.MatchingFields{byTopic: topic.GetName()})
@@ -120,7 +130,7 @@ func (r *partitionReconciler) ofTopic(ctx context.Context, topic client.Object) 
 	return requests(partitions.Items)
 }
 
-// requests are for every object of a list.
+// requests are for every object of a list. P is *T, which has the methods that a list's items do not have.
 func requests[T any, P interface {
 	*T
 	client.Object

@@ -23,8 +23,11 @@ import (
 )
 
 const (
+	// reportInterval is from the start of one round to that of the next. A round that takes longer is followed by the next
+	// at once.
 	reportInterval = 15 * time.Second
-	reportTimeout  = 3 * time.Second
+	// reportTimeout bounds one broker's answer, its body included.
+	reportTimeout = 3 * time.Second
 	// reportsAtOnce bounds how many brokers are asked at the same time.
 	reportsAtOnce = 8
 	// reportBytesMax bounds what is read of one broker: about 600 bytes a partition, so some 50,000 partitions.
@@ -33,12 +36,12 @@ const (
 
 // clusterReport is what the brokers of a cluster said in one round. It is never changed once it is to be seen.
 type clusterReport struct {
-	answered, asked int
-	leaders         map[string][]report.Partition // by topic, as its leaders see it
+	answered, asked int                           // brokers; 0 <= answered <= asked
+	leaders         map[string][]report.Partition // by the topic's Kafka name, as its leaders see it
 }
 
-// reporter asks the brokers how cleaning goes, as these numbers change too often to travel through the API server. It asks only
-// clusters that have compacted topics.
+// reporter asks the brokers how cleaning goes, as these numbers change too often to travel through the API server. It asks
+// only clusters that have compacted topics.
 type reporter struct {
 	reader   client.Reader
 	http     *http.Client
@@ -47,10 +50,11 @@ type reporter struct {
 	topics chan event.GenericEvent
 	mu     struct {
 		sync.Mutex
-		latest map[types.NamespacedName]*clusterReport // by LogCluster
+		latest map[types.NamespacedName]*clusterReport // by LogCluster; replaced as a whole, so what is gone falls out
 	}
 }
 
+// newReporter makes a reporter that reads clusters and topics with reader. It does nothing before Start.
 func newReporter(reader client.Reader, options reportOptions) *reporter {
 	return &reporter{
 		reader:   reader,
@@ -83,6 +87,8 @@ func (r *reporter) of(cluster types.NamespacedName) *clusterReport {
 	return r.mu.latest[cluster]
 }
 
+// round asks all brokers once, then tells the Topics. In this order: a Topic that looks earlier would find the report
+// before. It waits while the topic controller's queue is full, until ctx ends; the lock is held for the swap alone.
 func (r *reporter) round(ctx context.Context) error {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
 	if err := r.reader.List(ctx, clusters); err != nil {
@@ -156,6 +162,8 @@ func (r *reporter) ask(ctx context.Context, cluster *v1alpha1.LogCluster) *clust
 	return merge(answers)
 }
 
+// merge takes each partition's row from its leader, as followers know less. Brokers answer at different moments, so while
+// leadership moves two may report a partition, or none; the next round puts that right.
 func merge(answers []*report.Partitions) *clusterReport {
 	merged := &clusterReport{asked: len(answers), leaders: map[string][]report.Partition{}}
 	for _, answer := range answers {
@@ -172,6 +180,8 @@ func merge(answers []*report.Partitions) *clusterReport {
 	return merged
 }
 
+// askBroker reads one broker's report. An answer longer than reportBytesMax is cut off there and fails to decode; fields
+// that this operator does not know are passed over, so brokers may be newer.
 func (r *reporter) askBroker(ctx context.Context, address string) (*report.Partitions, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/api/v1/partitions", nil)
 	if err != nil {

@@ -23,7 +23,9 @@ import (
 // fieldOwner is who the operator is to server-side apply, and its name in events.
 const fieldOwner = "heartwood-operator"
 
-// Setup adds all controllers to a manager. The manager should be made with CacheByObject.
+// Setup adds all controllers to a manager. The manager should be made with CacheByObject, and must not have started yet. It
+// works once a process: metrics go to controller-runtime's registry, which takes each only once. After an error the manager
+// is not to be used.
 func Setup(mgr ctrl.Manager, settings render.Settings) error {
 	return setup(mgr, settings, reportOptions{})
 }
@@ -40,8 +42,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// newController begins a controller that reconciles so many resources at once. It logs less than controller-runtime would: nothing
-// of its start, unless debugging, and of a resource its name once.
+// newController begins a controller that reconciles so many resources at once. It logs less than controller-runtime would:
+// nothing of its start, unless debugging, and of a resource its name once.
 func newController(mgr ctrl.Manager, name string, atOnce int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
@@ -61,6 +63,8 @@ type reportOptions struct {
 	transport http.RoundTripper // default: Go's own
 }
 
+// setup is Setup with what tests replace. All that controllers share is made here: brokers, partitions (broker to
+// partition), reports.
 func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) error {
 	if err := addIndexes(mgr); err != nil {
 		return fmt.Errorf("add indexes: %w", err)

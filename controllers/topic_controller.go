@@ -24,8 +24,8 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/finalizers,verbs=update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch;create;patch
 
-// topicReconciler makes the Partitions of Topics, and says in their status how they are. It needs no finalizer: Partitions of a
-// Topic that takes its records with it are owned by it, and the brokers see the Topic go and know its reclaimPolicy.
+// topicReconciler makes the Partitions of Topics, and says in their status how they are. It needs no finalizer: Partitions
+// of a Topic that takes its records with it are owned by it, and the brokers see the Topic go and know its reclaimPolicy.
 type topicReconciler struct {
 	client.Client
 	events      announcer
@@ -35,6 +35,9 @@ type topicReconciler struct {
 	placed map[types.NamespacedName]placed
 }
 
+// setup runs one worker: placing counts what each broker holds, and two Topics placed at once would both choose the
+// emptiest. Changes of status are no reason to look at other Topics, or at all Topics of a cluster; Partitions come
+// gathered.
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "topic", 1).
 		For(&v1alpha1.Topic{}).
@@ -47,6 +50,9 @@ func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// Reconcile writes the status in any case, refused or failed: that is where a user looks. The named results let the deferred
+// write add its error. Partitions are owned before more are made, so that a change of reclaimPolicy does not hang on one
+// that cannot be made.
 func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
@@ -72,7 +78,8 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	return ctrl.Result{}, r.makePartitions(ctx, scope)
 }
 
-// patchStatus writes the status when it is another than before.
+// patchStatus writes the status when it is another than before. Nobody else writes it, so it needs no compare-and-swap; the
+// event goes out after the write, or a write that fails would tell the same change twice.
 func (r *topicReconciler) patchStatus(ctx context.Context, scope *topicScope) error {
 	before := scope.topic
 	after := before.DeepCopy()
@@ -90,6 +97,7 @@ func (r *topicReconciler) patchStatus(ctx context.Context, scope *topicScope) er
 	return nil
 }
 
+// ofPartition finds the Topic that a Partition is named after, be it there or not.
 func ofPartition(_ context.Context, object client.Object) []reconcile.Request {
 	partition := object.(*v1alpha1.Partition)
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: partition.Namespace, Name: partition.Spec.Topic}}}
@@ -100,10 +108,12 @@ func (r *topicReconciler) ofSameName(ctx context.Context, object client.Object) 
 	return r.list(ctx, object.GetNamespace(), client.MatchingFields{byKafkaName: kafkaNameKey(object.(*v1alpha1.Topic))})
 }
 
+// ofCluster finds all Topics of a LogCluster: its defaults and its number of brokers are theirs, too.
 func (r *topicReconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.list(ctx, cluster.GetNamespace(), client.MatchingFields{byCluster: cluster.GetName()})
 }
 
+// list returns requests for Topics. An error is only logged, as a watch has nobody to tell.
 func (r *topicReconciler) list(ctx context.Context, namespace string, fields client.MatchingFields) []reconcile.Request {
 	topics := &v1alpha1.TopicList{}
 	if err := r.List(ctx, topics, client.InNamespace(namespace), fields); err != nil {

@@ -33,8 +33,11 @@ func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope)
 	return nil
 }
 
-// missing returns the partitions that are to be made: those that were there before where they were, of the others each run of
-// neighbours placed together.
+// missing returns the partitions that are to be made: those that were there before where they were, of the others each run
+// of neighbours placed together. They come by index. What is placed counts at once in s.load, so the next run sees it.
+//
+// Every broker of the spec is a candidate, up or not: a place is for ever, and must not hang on who was up at the moment.
+// Racks are not given, so the brokers' shares alone decide.
 func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
 	for id := range brokers {
@@ -86,7 +89,8 @@ func (s *topicScope) partition(index int32, replicas []int32) *v1alpha1.Partitio
 	}
 }
 
-// own brings the owners of the partitions that exist to what the reclaim policy asks for.
+// own brings the owners of the partitions that exist to what the reclaim policy asks for. setOwner adds one reference or
+// takes all away, so a change shows in their number. The patch replaces the list as a whole, hence the optimistic lock.
 func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
 	for _, partition := range scope.partitions {
 		owned := partition.DeepCopy()
@@ -106,8 +110,8 @@ func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
 	return nil
 }
 
-// setOwner lets a partition go with its Topic, or outlive it. Where the records stay, so must the memory of who holds them and
-// of the leader epochs they carry: a Topic of the same name made later goes on from there.
+// setOwner lets a partition go with its Topic, or outlive it. Where the records stay, so must the memory of who holds them
+// and of the leader epochs they carry: a Topic of the same name made later goes on from there.
 func (s *topicScope) setOwner(partition *v1alpha1.Partition, scheme *runtime.Scheme) error {
 	if s.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
 		if err := controllerutil.SetControllerReference(s.topic, partition, scheme); err != nil {

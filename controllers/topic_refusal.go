@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// refuse returns why the topic cannot be had as it is asked for, the most basic reason first; nil if it can.
+// refuse returns why the topic cannot be had as it is asked for, the most basic reason first; nil if it can. The order
+// matters beyond that: the checks after clusterNotFound use s.cluster.
 func (s *topicScope) refuse() *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
 		s.deleting, s.clusterNotFound, s.nameTaken, s.invalidSettings, s.unsupported, s.notEnoughBrokers, s.partitionNameTaken,
@@ -22,6 +23,7 @@ func (s *topicScope) refuse() *metav1.Condition {
 	return nil
 }
 
+// refused is condition Ready with status False; format and values make its message.
 func refused(reason, format string, values ...any) *metav1.Condition {
 	condition := notReady(reason, fmt.Sprintf(format, values...))
 	return &condition
@@ -69,6 +71,7 @@ func (s *topicScope) invalidSettings() *metav1.Condition {
 	return nil
 }
 
+// unsupported finds what a later version may do; see metadata.CheckReplicas.
 func (s *topicScope) unsupported() *metav1.Condition {
 	if err := metadata.CheckReplicas(s.topic.Spec.TopicSettings, s.cluster); err != nil {
 		return refused(v1alpha1.ReasonUnsupported, "%v", err)
@@ -76,6 +79,7 @@ func (s *topicScope) unsupported() *metav1.Condition {
 	return nil
 }
 
+// notEnoughBrokers counts the brokers that the LogCluster asks for, not those that are up: those that are down come back.
 func (s *topicScope) notEnoughBrokers() *metav1.Condition {
 	if s.replicas() <= int(s.cluster.Spec.Brokers) {
 		return nil
@@ -84,6 +88,7 @@ func (s *topicScope) notEnoughBrokers() *metav1.Condition {
 		"or raise its spec.brokers", s.replicas(), s.cluster.Name, s.cluster.Spec.Brokers)
 }
 
+// partitionNameTaken waits for strangers to go: to adopt them would lead clients to another topic's records.
 func (s *topicScope) partitionNameTaken() *metav1.Condition {
 	if len(s.strangers) == 0 {
 		return nil
@@ -96,4 +101,5 @@ func (s *topicScope) partitionNameTaken() *metav1.Condition {
 		"deleted: %s", s.topic.Name, strings.Join(names, " "))
 }
 
+// replicas is how many brokers hold each partition. It needs a cluster.
 func (s *topicScope) replicas() int { return metadata.Replicas(s.topic.Spec.TopicSettings, s.cluster) }

@@ -19,22 +19,23 @@ type topicScope struct {
 	// partitions are the topic's own, by index; strangers have names that the topic needs.
 	partitions map[int32]*v1alpha1.Partition
 	strangers  []*v1alpha1.Partition
-	load       map[int32]int // replicas that each broker of the cluster holds
-	placed     placed
-	report     *clusterReport
+	load       map[int32]int  // replicas that each broker of the cluster holds; empty unless a partition is missing
+	placed     placed         // includes all of partitions
+	report     *clusterReport // nil: the brokers were not asked yet
 
 	refusal *metav1.Condition // why nothing is done; nil: it is done
 }
 
-// placed is where a Topic's partitions were last seen. Who deletes a Partition of a living Topic deletes no records: it is made
-// again where they are, which nothing but this knows then. After a restart of the operator it is known of what exists only; a
-// ValidatingAdmissionPolicy (config/admission) keeps hands off meanwhile.
+// placed is where a Topic's partitions were last seen. Who deletes a Partition of a living Topic deletes no records: it is
+// made again where they are, which nothing but this knows then. After a restart of the operator it is known of what exists
+// only; a ValidatingAdmissionPolicy (config/admission) keeps hands off meanwhile.
 type placed struct {
 	topic    types.UID
 	replicas map[int32][]int32 // by index
 }
 
-// see takes in the partitions that exist. A Topic made anew begins without a memory.
+// see takes in the partitions that exist. A Topic made anew begins without a memory: a UID is never used twice, a name is.
+// The map is changed in place, which the one worker of the topic controller allows.
 func (p placed) see(scope *topicScope) placed {
 	if p.topic != scope.topic.UID {
 		p = placed{topic: scope.topic.UID, replicas: map[int32][]int32{}}
@@ -70,6 +71,7 @@ func (r *topicReconciler) gather(ctx context.Context, key types.NamespacedName) 
 	return scope, nil
 }
 
+// gatherSameName finds the Topics that claim the topic's Kafka name in its cluster, but for itself.
 func (r *topicReconciler) gatherSameName(ctx context.Context, scope *topicScope) error {
 	claimants := &v1alpha1.TopicList{}
 	fields := client.MatchingFields{byKafkaName: kafkaNameKey(scope.topic)}
@@ -84,6 +86,7 @@ func (r *topicReconciler) gatherSameName(ctx context.Context, scope *topicScope)
 	return nil
 }
 
+// gatherPartitions sorts what is there into partitions and strangers, and counts the brokers' load if any are missing.
 func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScope) error {
 	namespace := client.InNamespace(scope.topic.Namespace)
 	mine, all := &v1alpha1.PartitionList{}, &v1alpha1.PartitionList{}
@@ -107,8 +110,9 @@ func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScop
 	return nil
 }
 
-// classify tells the topic's own partitions from strangers. Those beyond spec.partitions are neither: they remember records of an
-// earlier, larger Topic of this name.
+// classify tells the topic's own partitions from strangers. Those beyond spec.partitions are neither: they remember records
+// of an earlier, larger Topic of this name. One without an owner is the topic's own: it outlived a Topic of this name
+// (reclaimPolicy Retain), and this Topic takes its records up again.
 func (s *topicScope) classify(partition *v1alpha1.Partition) {
 	owner := metav1.GetControllerOf(partition)
 	switch {

@@ -32,11 +32,14 @@ func (s *topicScope) status() v1alpha1.TopicStatus {
 	return status
 }
 
+// set sets a condition as of the generation that was looked at.
 func (s *topicScope) set(status *v1alpha1.TopicStatus, condition metav1.Condition) {
 	condition.ObservedGeneration = s.topic.Generation
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
+// readiness is condition Ready. A refusal goes before all counts: partitions of a refused Topic may serve on, and that is
+// not news.
 func (s *topicScope) readiness(status v1alpha1.TopicStatus) metav1.Condition {
 	if s.refusal != nil {
 		return *s.refusal

@@ -23,12 +23,14 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
 
+// brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are HOST:PORT.
 type brokerFlags struct {
 	cluster, namespace, podName string
 	dataDir, listen, advertise  string
 	http                        string
 }
 
+// brokerCommand checks all flags before anything is opened, so that a wrong one ends with exit code 2.
 func brokerCommand() *cobra.Command {
 	var f brokerFlags
 	cmd := &cobra.Command{
@@ -62,7 +64,8 @@ the end of the pod's name.`,
 	return cmd
 }
 
-// ordinal is the number a StatefulSet gave a pod.
+// ordinal is the number a StatefulSet gave a pod: the broker's node id, 0 to 2^31-1. It fails if the name does not end in
+// one.
 func ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)
@@ -72,6 +75,8 @@ func ordinal(podName string) (int32, error) {
 	return int32(id), nil
 }
 
+// runBroker runs a broker and its HTTP server until ctx ends or either fails; the error is of the one that failed first. The
+// metrics registry is its own, not the global one, so it holds what this broker registers and no more.
 func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
@@ -105,7 +110,8 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 // errRecovering is why a broker is not ready before its logs are open.
 var errRecovering = errors.New("opens its logs")
 
-// brokerHTTP answers for a broker that may not have started yet.
+// brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then, and reports no partitions.
+// started is set once, by another goroutine, hence atomic.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer) http.Handler {
 	return broker.NewHTTP(broker.HTTPOptions{
 		Gatherer: gatherer,
@@ -124,7 +130,8 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 	})
 }
 
-// serveHTTP serves until ctx ends.
+// serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for them: a scrape that is
+// cut off is asked again, and a stop in order has better use for its time.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)

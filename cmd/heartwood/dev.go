@@ -10,8 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
+// devBrokersMax bounds --brokers; its help names the number, too.
 const devBrokersMax = 100
 
+// devCommand runs internal/dev. Faults of the manifests are the user's, as those of flags are: exit code 2.
 func devCommand() *cobra.Command {
 	var opts dev.Options
 	cmd := &cobra.Command{

@@ -9,6 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
+// logCommand holds the offline tools, internal/logstore/inspect. They only read, so a broker may be at work on the same
+// files.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -39,6 +41,7 @@ func logDumpCommand() *cobra.Command {
 	return cmd
 }
 
+// logVerifyCommand makes an error of problems found, for the exit code alone: they have been printed by then.
 func logVerifyCommand() *cobra.Command {
 	var opts inspect.VerifyOptions
 	cmd := &cobra.Command{

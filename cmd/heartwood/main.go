@@ -28,7 +28,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main with its surroundings as arguments.
+// run is main with its surroundings as arguments. It returns the exit code; what went wrong is on errOut, once, as Cobra is
+// silenced.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)

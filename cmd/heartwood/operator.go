@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
+// operatorFlags are the flags of the operator command, as the chart sets them; addresses are HOST:PORT.
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
@@ -56,6 +57,9 @@ func operatorCommand() *cobra.Command {
 	return cmd
 }
 
+// newManager makes a manager with all controllers, not yet started. The Lease of leader election is given back when ctx
+// ends, so the next operator need not wait for its end; that is safe only as the process ends right after the manager has
+// stopped.
 func newManager(f operatorFlags) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {

@@ -13,6 +13,8 @@ import (
 // dataDir is where a broker's volume is mounted: the only place it can write to.
 const dataDir = "/data"
 
+// container is the broker's container. Its image is the LogCluster's own or the operator's, so that by default both halves
+// are of one version. Nothing of its file system but dataDir can be written.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
 	image := cluster.Spec.Image
 	if image == "" {
@@ -32,7 +34,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			{Name: portNameHTTP, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 		},
 		Resources: resources(cluster.Spec.Resources),
-		// Recovery after a crash may read much of the disk: half an hour, then the liveness probe begins.
+		// Recovery after a crash may read much of the disk: half an hour (900 times 2 s), and no other
+		// probe asks before.
 		StartupProbe:   probe("/healthz", 2, 900),
 		LivenessProbe:  probe("/healthz", 10, 3),
 		ReadinessProbe: probe("/readyz", 2, 3),
@@ -46,6 +49,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 }
 
 // arguments are the command line of cmd/heartwood's broker command. The node id is the number at the end of the pod's name.
+// $(NAME) is filled in by the kubelet, from the container's environment. Clients are told the pod's own host name: only the
+// leader of a partition answers for it, so an address that any broker answers would not do.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
 	return []string{
@@ -60,6 +65,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	}
 }
 
+// fieldVariable is an environment variable that holds a field of the pod.
 func fieldVariable(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{
 		Name:      name,
@@ -67,6 +73,7 @@ func fieldVariable(name, path string) corev1.EnvVar {
 	}
 }
 
+// probe asks path by HTTP each periodSeconds, 5 s a time, and fails after so many failures in a row.
 func probe(path string, periodSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{

@@ -12,7 +12,8 @@ type Settings struct {
 }
 
 // Cluster returns the objects that make a LogCluster run, in the order they are to be applied: ServiceAccount, Role,
-// RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet.
+// RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet. The StatefulSet comes last: its pods
+// find their account, rights and names there. The objects are the caller's own; cluster is not changed.
 func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 	return []client.Object{
 		serviceAccount(cluster),

@@ -26,6 +26,7 @@ func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	}
 }
 
+// servicePort leads to the container's port of the same name, so it does not matter which number that has.
 func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(name)}
 }

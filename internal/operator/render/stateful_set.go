@@ -14,6 +14,7 @@ const storageSizeDefault = "10Gi"
 
 // statefulSet runs the brokers: one pod and one volume for each node id. Pods start together, as a broker needs no other to
 // start; they are replaced one by one.
+// Volumes outlive a smaller number of brokers in any case (WhenScaled): the records on them may have no other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -34,6 +35,7 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
+// volumeClaim is each broker's volume; without a class it gets the Kubernetes cluster's default one.
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	size := cluster.Spec.Storage.Size
 	if size.IsZero() {

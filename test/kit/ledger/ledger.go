@@ -14,13 +14,14 @@ import (
 // faultsMax bounds how many faults Check names: the first few tell the story.
 const faultsMax = 10
 
-// Ledger is the account of one topic.
+// Ledger is the account of one topic. It holds on to the records it is given: their keys and values must not be changed
+// after. An acknowledged record is one that was sent, so what is in acked has its value in sent.
 type Ledger struct {
 	mu struct {
 		sync.Mutex
-		sent  map[string][][]byte // every value sent for a key; nil is a tombstone
-		acked map[string]*kgo.Record
-		count int
+		sent  map[string][][]byte    // every value sent for a key; nil is a tombstone
+		acked map[string]*kgo.Record // by key, the acknowledged one of the greatest offset
+		count int                    // acknowledged records, of all keys
 	}
 }
 
@@ -65,7 +66,8 @@ func (l *Ledger) Keys() int {
 	return len(l.mu.acked)
 }
 
-// Check compares what a reader got, from the beginning to the end of all partitions, with what was promised.
+// Check compares what a reader got, from the beginning to the end of all partitions, with what was promised. The error joins
+// the first faults in the order of their text, so two runs with the same faults say the same; nil if all is kept.
 func (l *Ledger) Check(read []*kgo.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,6 +124,7 @@ func check(key string, promised, found *kgo.Record, sent [][]byte) error {
 // same tells a tombstone from an empty value, which bytes.Equal does not.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
+// summary joins faults, faultsMax at most and how many more there are.
 func summary(faults []error) error {
 	if len(faults) == 0 {
 		return nil

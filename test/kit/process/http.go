@@ -66,7 +66,9 @@ func (s Setup) Metrics(t *testing.T) Metrics {
 	return families
 }
 
-// Value returns a gauge or counter of one partition of a topic; more label pairs ("result", "success") narrow it down.
+// Value returns a gauge or counter of one partition of a topic; more label pairs ("result", "success") narrow it down. name
+// comes without the prefix heartwood_; false if there is no such series. A series is a gauge or a counter, and the other is
+// zero.
 func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
 	wanted := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}

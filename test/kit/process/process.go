@@ -21,6 +21,7 @@ import (
 // Deadline ends a test that waits for what does not come. It is far above what anything here takes.
 const Deadline = 3 * time.Minute
 
+// binary is the path of heartwood; Main sets it before any test runs.
 var binary string
 
 // Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and returns the exit code.
@@ -44,10 +45,10 @@ func Main(m *testing.M) int {
 
 // Setup is what two processes of one cluster have in common.
 type Setup struct {
-	Manifests string
-	DataDir   string
-	Listen    string
-	HTTP      string
+	Manifests string // folder
+	DataDir   string // folder; made by the process
+	Listen    string // host:port of broker 0; broker i listens on port+i
+	HTTP      string // host:port
 	Brokers   int
 }
 
@@ -93,8 +94,8 @@ func (s Setup) Args() []string {
 // knocks at the port of a killed process may be given that very port, and the process cannot come back.
 const portFirst, portLast = 20000, 32000
 
-// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command
-// takes fixed ports, so nothing can hold them for it.
+// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the
+// command takes fixed ports, so nothing can hold them for it.
 func FreePorts(t *testing.T, n int) string {
 	t.Helper()
 	for range 100 {

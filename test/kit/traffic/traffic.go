@@ -15,12 +15,12 @@ import (
 // fillerBytes of noise make a value large enough to fill segments, whatever the codec.
 const fillerBytes = 100
 
-// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in the last round; Stream, which
-// has none, deletes other keys in each round, so that keys are deleted, written again and deleted again.
+// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in the last round; Stream,
+// which has none, deletes other keys in each round, so that keys are deleted, written again and deleted again.
 type Updates struct {
 	Topic       string
 	Keys        int
-	Rounds      int
+	Rounds      int    // how many rounds Produce writes; Stream counts its rounds from there
 	DeleteEvery int    // 0: none is deleted
 	Seed        uint64 // of the noise in the values
 }
@@ -67,8 +67,8 @@ func record(topic string, key, round int, deleted bool, noise *rand.Rand) *kgo.R
 	return r
 }
 
-// Stream sends updates of keys, round after round, until ctx ends, and then waits for nothing: what has no answer by then stays
-// unacknowledged. It returns how many records it handed over.
+// Stream sends updates of keys, round after round, until ctx ends, and then waits for nothing: what has no answer by then
+// stays unacknowledged. It returns how many records it handed over.
 func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
 	noise := rand.New(rand.NewPCG(load.Seed, 1))
 	var handed atomic.Int64
