@@ -78,10 +78,7 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if err := b.opts.Metadata.Serving(ctx, b.opts.NodeID, served); err != nil {
-		return err
-	}
-	return fault
+	return errors.Join(fault, b.opts.Metadata.Serving(ctx, b.opts.NodeID, served))
 }
 
 // recordCluster remembers whose logs the data directory holds, once Apply has made sure of it by moving aside what is of

@@ -19,10 +19,15 @@ type connection struct {
 	server *Server  // for its options, metrics and budget
 	socket net.Conn // read by the reading goroutine alone, written to by the answering one alone
 	sender sender   // of the answering goroutine
+	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however many steps it takes.
+	drainEnd func() time.Time
 }
 
 func newConnection(s *Server, socket net.Conn) *connection {
-	return &connection{server: s, socket: socket, sender: newSender(socket)}
+	return &connection{
+		server: s, socket: socket, sender: newSender(socket),
+		drainEnd: sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
+	}
 }
 
 // serve answers the connection's requests until the peer goes, something fails, or ctx ends. It joins the reading goroutine.
@@ -39,7 +44,7 @@ func (c *connection) serve(ctx context.Context) {
 	// Deadlines wake what waits in the socket; readUntil and writeUntil look at ctx after setting theirs, so none comes later.
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
-		_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Drain))
+		_ = c.socket.SetWriteDeadline(c.drainEnd())
 	})
 	for f := range frames {
 		err := c.answer(ctx, f)
@@ -114,11 +119,11 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 }
 
 // writeUntil bounds the next write, in the order that readUntil explains. Each step of a large reply has the whole limit
-// again.
+// again, until ctx ends: then all of it has Drain, or a slow client could hold up the stop for as long as it liked.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
 	if ctx.Err() != nil {
-		_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Drain))
+		_ = c.socket.SetWriteDeadline(c.drainEnd())
 	}
 }
 

@@ -110,6 +110,32 @@ func TestServeEndsWhileAClientDoesNotRead(t *testing.T) {
 	s.shutdown() // returns although the reply never leaves
 }
 
+func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
+	const drain, replyBytes = 100 * time.Millisecond, 64 << 20
+	s := startServer(t, func(o *Options) { o.Drain = drain })
+	s.handler.chunks = []Chunk{{Bytes: make([]byte, replyBytes)}}
+	c := s.dial()
+	c.send(request(keyFiles, 0, 1, nil))
+	<-s.handler.got
+	read := make(chan int64)
+	go func() {
+		total := int64(0)
+		for {
+			n, err := io.CopyN(io.Discard, c, 1<<20)
+			total += n
+			if err != nil {
+				read <- total
+				return
+			}
+			time.Sleep(drain / 4) // within the limit of each step, beyond that of the reply
+		}
+	}()
+	s.shutdown()
+	if n := <-read; n >= replyBytes {
+		t.Errorf("all %d bytes were waited for", n)
+	}
+}
+
 func TestServeFailsWithItsListener(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
