@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 func TestRepliesComeInTheOrderOfRequests(t *testing.T) {
@@ -113,7 +115,8 @@ func TestServeEndsWhileAClientDoesNotRead(t *testing.T) {
 func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes = 100 * time.Millisecond, 64 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })
-	s.handler.chunks = []Chunk{{Bytes: make([]byte, replyBytes)}}
+	file, _ := fileOf(t, vfs.OS{}, replyBytes)
+	s.handler.chunks = []Chunk{{File: file, Length: replyBytes}}
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
 	<-s.handler.got
