@@ -93,7 +93,13 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 // It confirms the end if it knows of no renewal but the one that the watch brought, or the one that it named when it was
 // asked last: that one has had its duration already. Any other renewal gives the broker a duration from now, as observe
 // would.
+//
+// Two goroutines may ask at once, and the second brings the answer that the first has taken in: to the second it would look
+// like the same renewal named twice. So an answer counts only while the question stands.
 func confirm(seen sighting, lease *coordinationv1.Lease, now time.Time) sighting {
+	if !seen.unsure(now) {
+		return seen
+	}
 	if lease == nil {
 		seen.until = now.Add(seen.duration) // nothing can be said against the broker
 		return seen

@@ -105,6 +105,14 @@ func TestTheWatchAloneProvesNoDeath(t *testing.T) {
 			t.Errorf("the same renewal counted twice: %+v", seen)
 		}
 	})
+	t.Run("two goroutines asked, and got the same answer", func(t *testing.T) {
+		renewed := leaseAt("a", noon.Add(4*time.Second), 3)
+		seen := confirm(confirm(known, renewed, late), renewed, late)
+		later := late.Add(6 * time.Second)
+		if seen.state(late).life != up || !seen.unsure(later) {
+			t.Errorf("it would be gone at %v without being asked again: %+v", later, seen)
+		}
+	})
 }
 
 func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
