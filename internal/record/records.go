@@ -21,6 +21,8 @@ type Record struct {
 	Key       []byte // nil when null
 	Value     []byte // nil when null: a tombstone, if the record has a key
 	Headers   []Header
+
+	bodyBytes int // of a record that was read: the size of its encoding without the length in front
 }
 
 // Tombstone tells whether the record deletes its key.
@@ -118,6 +120,7 @@ func (r *Record) parse(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("empty body")
 	}
+	r.bodyBytes = len(body)
 	cursor := cursor{rest: body[1:]} // one byte of attributes, without a meaning yet
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())

@@ -34,6 +34,18 @@ type Rules struct {
 	CodecLevel         int
 	KeepCodec          bool          // compression type producer: store the batch's own codec
 	Compress           compress.Func // measures what is compressed again; default compress.Compress
+
+	// Keys, if set, is told of each record of the batch, in the order of their offsets: the n-th call is of the record that gets
+	// the n-th offset. It is called before the batch is known to be valid, because that is when the records pass by: what it
+	// heard counts only once Validate returned without an error.
+	Keys func(RecordKey)
+}
+
+// RecordKey is what Rules.Keys hears of a record. It goes by value, so that a call allocates nothing.
+type RecordKey struct {
+	Key       []byte // nil when null; points into the batch or a buffer, valid during the call only
+	Tombstone bool   // a key with a null value: the record deletes its key
+	BodyBytes int    // size of the record's body as the producer encoded it, without the varint before it that says so
 }
 
 func (r Rules) decompressedMax() int {
@@ -168,6 +180,9 @@ func inspect(b Batch, rules Rules, now time.Time) (findings, error) {
 		if complaint := checkTimestamp(b, r, rules, now); complaint != "" {
 			wrong.timestamps = true
 			wrong.add(index, complaint)
+		}
+		if rules.Keys != nil {
+			rules.Keys(RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.bodyBytes})
 		}
 		index++
 		return nil
