@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -61,20 +62,16 @@ func removeTemporary(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: .cleaned files are
-// left, and a .swap at or above the lowest of them belongs to the same swap.
+// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: as long as any .cleaned file
+// is there, no .swap was committed. Which of them were renamed says nothing: before the commit point the disk may have kept the
+// renames in any order (ADR 0070).
 func takeBackSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
-	lowest := int64(-1)
-	for _, f := range files {
-		if f.suffix == cleanedSuffix && (lowest < 0 || f.base < lowest) {
-			lowest = f.base
-		}
-	}
-	isSwap := func(f segmentFile) bool { return lowest >= 0 && f.suffix == swapSuffix && f.base >= lowest }
+	uncommitted := slices.ContainsFunc(files, func(f segmentFile) bool { return f.suffix == cleanedSuffix })
+	isSwap := func(f segmentFile) bool { return uncommitted && f.suffix == swapSuffix }
 	isRest := func(f segmentFile) bool { return f.suffix == deletedSuffix || f.suffix == cleanedSuffix }
 	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
 		// The .swap files must be gone for good first: without a .cleaned beside them they count as committed.
@@ -113,26 +110,33 @@ func finishSwap(fsys vfs.FS, dir string) error {
 			return err
 		}
 	}
-	renamed := 0
-	for _, f := range files { // by base, .log first: a .log still named .swap is never below one that has its final name
+	renamed := int64(-1)      // the base of the segment whose files were renamed last
+	for _, f := range files { // by base, .log first
 		if f.suffix != swapSuffix {
 			continue
+		}
+		// Each segment for good before the next: no .swap may ever lie below one of them that has its final name (swapRange).
+		if renamed >= 0 && renamed != f.base {
+			if err := fsys.SyncDir(dir); err != nil {
+				return err
+			}
 		}
 		final := segment.Name(f.base, f.kind, "")
 		if err := fsys.Rename(filepath.Join(dir, f.name), filepath.Join(dir, final)); err != nil {
 			return fmt.Errorf("finish replacing segments: %w", err)
 		}
-		renamed++
+		renamed = f.base
 	}
-	if renamed == 0 {
+	if renamed < 0 {
 		return nil
 	}
 	return fsys.SyncDir(dir)
 }
 
 // swapRange returns the offsets that the .log.swap files cover, [-1, 0) and so no segment at all if there are none; plain
-// segments that begin there are replaced by them. A replaced segment that begins behind the last survivor is not known any
-// more: it stays, and is cleaned again.
+// segments that begin there are replaced by them: none of those has its final name yet, as names are given in ascending order, each
+// for good before the next. A replaced segment that begins behind the last survivor is not known any more: it stays, and is cleaned
+// again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {

@@ -110,10 +110,19 @@ func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
 // They are renamed before they leave the list: a reader may keep the files for long, and a restart shall not find them again. A
 // segment that cannot be renamed stays, with all behind it, and the next round tries again: were it dropped, its last reader would
 // remove files by names that a log made meanwhile in the same directory may have.
+//
+// Each mark is durable before the next is made, as no disk promises to keep their order: a crash that kept the second one only would
+// leave a gap, and above the recovery point on disk recovery ends the log at a gap.
 func (l *Log) deleteFront(handles []*handle, count int) error {
 	var failed error
 	for i, h := range handles[:count] {
-		if failed = h.Rename(deletedSuffix); failed != nil {
+		if i > 0 {
+			failed = l.env.fs.SyncDir(l.dir)
+		}
+		if failed == nil {
+			failed = h.Rename(deletedSuffix)
+		}
+		if failed != nil {
 			count, failed = i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), failed)
 			break
 		}

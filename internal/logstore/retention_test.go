@@ -211,3 +211,37 @@ func TestRetentionMakesRoomOnAFullDiskBeforeAnythingIsSealed(t *testing.T) {
 		}
 	}
 }
+
+// A crash at any step of a retention that takes several segments: what is left is the end of the log without a gap, or, before
+// anything was marked, all of it. The flush is durable, and the checkpoint that would tell of it is not yet: the order of a tick.
+func TestCrashAtEveryStepOfRetention(t *testing.T) {
+	for step := 0; ; step++ {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem)
+		store := openStore(t, fault)
+		log := createLog(t, store, settings(nil))
+		fill(t, log, 50)
+		if err := log.flush(); err != nil {
+			t.Fatal(err)
+		}
+		log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 1500 }), true)
+		fault.Inject(vfs.Rule{Skip: step})
+		err := log.applyRetention(epoch0)
+		for seed := range uint64(12) {
+			log := createLog(t, openStore(t, crash(mem, seed)), settings(nil))
+			start := log.LogStart()
+			if start%10 != 0 || start > 40 {
+				t.Fatalf("step %d, seed %d: the log begins at %d", step, seed, start)
+			}
+			if got := readKeys(t, log, start); !slices.Equal(got, expectKeys(start, 50)) {
+				t.Fatalf("step %d, seed %d: read %v", step, seed, got)
+			}
+		}
+		if err == nil {
+			if log.LogStart() < 30 {
+				t.Errorf("retention took all below %d: too little to crash", log.LogStart())
+			}
+			return
+		}
+	}
+}

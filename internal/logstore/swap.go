@@ -103,7 +103,8 @@ func (l *Log) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := l.env.fs.SyncDir(l.dir); err != nil {
 		return err
 	}
-	// Descending: as long as one .cleaned is left, its base is the lowest, and a restart takes all of them back.
+	// As long as one .cleaned is left on disk a restart takes all of them back, whichever they are: until the sync the disk may keep
+	// some of these renames and not others, in any order. Descending is Kafka's order, for its own start-up would go by it.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err
@@ -166,8 +167,12 @@ func (l *Log) finishSwap(sources, cleaned []*segment.Segment) error {
 		if err := s.Rename(""); err != nil {
 			return err
 		}
+		// Each for good before the next: a start removes plain files above a .swap as sources, and this one is none (swapRange).
+		if err := l.env.fs.SyncDir(l.dir); err != nil {
+			return err
+		}
 	}
-	return l.env.fs.SyncDir(l.dir)
+	return nil
 }
 
 // publishSwap shows readers the new segments. The old ones' files go with their last reader.

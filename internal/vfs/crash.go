@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// pageBytes is the unit in which a crash keeps or loses content that was not synced. Disks write at least a sector.
+// pageBytes is the unit in which a crash keeps or loses content that was not synced. Of some it keeps only the beginning: not
+// every disk writes a sector as a whole.
 const pageBytes = 512
 
 // CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case: nothing that was not
 // synced is there. The original goes on; its open files and locks do not carry over.
 func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 
-// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the disk: the first so many
-// directory changes (a journal keeps their order), and of each file some pages and some of its growth, in any order; a page
-// within the new size that did not reach the disk reads as it was, or as zeros.
+// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the disk: of the directory changes
+// what keptChanges says, and of each file some pages and some of its growth, in any order; a page within the new size that did
+// not reach the disk reads as it was, or as zeros, and one that was being written is new up to some byte in it.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
 func (m *Mem) crash(random *rand.Rand) *Mem {
@@ -22,8 +23,8 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 	defer m.mu.Unlock()
 	kept := map[*memNode]map[string]*memNode{} // the entries of each directory after the crash
 	if random != nil {
-		for _, change := range m.pending[:random.IntN(len(m.pending)+1)] {
-			for _, edge := range change {
+		for _, change := range keptChanges(m.pending, random) {
+			for _, edge := range change.edges {
 				if kept[edge.dir] == nil {
 					kept[edge.dir] = cloneEntries(edge.dir.durable)
 				}
@@ -34,6 +35,38 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 	clone := NewMem()
 	clone.root = (&crashCopier{random: random, kept: kept, copies: map[*memNode]*memNode{}}).copy(m.root)
 	return clone
+}
+
+// keptChanges picks the directory changes that reached the disk. Half of the time the first so many, as a journal keeps their order
+// (ext4, XFS). POSIX promises no order, and a filesystem that logs file by file (Btrfs, F2FS) makes none: so else any of them, but
+// for those that undo or move what another one made. A change of the same name or the same file as one that was lost is lost too.
+func keptChanges(pending []memChange, random *rand.Rand) []memChange {
+	if random.IntN(2) == 0 {
+		return pending[:random.IntN(len(pending)+1)]
+	}
+	var kept []memChange
+	lostNames, lostNodes := map[memEdge]bool{}, map[*memNode]bool{}
+	oneIn := []int{2, 8, 1 + len(pending)}[random.IntN(3)] // half, few, and about one of them lost
+	for _, change := range pending {
+		lost := random.IntN(oneIn) == 0
+		for _, edge := range change.edges {
+			lost = lost || lostNames[memEdge{dir: edge.dir, name: edge.name}]
+		}
+		for _, node := range change.nodes {
+			lost = lost || lostNodes[node]
+		}
+		if !lost {
+			kept = append(kept, change)
+			continue
+		}
+		for _, edge := range change.edges {
+			lostNames[memEdge{dir: edge.dir, name: edge.name}] = true
+		}
+		for _, node := range change.nodes {
+			lostNodes[node] = true
+		}
+	}
+	return kept
 }
 
 // crashCopier copies what survives. A node with two names, as a rename between directories can leave it, stays one node.
@@ -80,9 +113,13 @@ func (c *crashCopier) content(node *memNode) []byte {
 	content = resize(content, c.size(len(node.synced), len(node.content)))
 	for page := 0; page < len(content); page += pageBytes {
 		end := min(page+pageBytes, len(content), len(node.content))
-		if page < end && c.random.IntN(2) == 0 {
-			copy(content[page:end], node.content[page:end])
+		if page >= end || c.random.IntN(2) == 0 {
+			continue
 		}
+		if c.random.IntN(8) == 0 {
+			end = page + c.random.IntN(end-page) // torn
+		}
+		copy(content[page:end], node.content[page:end])
 	}
 	return content
 }

@@ -40,7 +40,10 @@ type memNode struct {
 }
 
 // memChange is one atomic change of directory entries: a rename touches two, everything else one.
-type memChange []memEdge
+type memChange struct {
+	edges []memEdge
+	nodes []*memNode // that had or got one of the names
+}
 
 // memEdge sets one name of a directory; a nil node removes it.
 type memEdge struct {

@@ -100,11 +100,19 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 
 // changeLocked changes directory entries now, and notes that a crash may undo it.
 func (m *Mem) changeLocked(edges ...memEdge) {
+	change := memChange{edges: edges}
+	for _, edge := range edges {
+		for _, node := range []*memNode{edge.dir.entries[edge.name], edge.node} {
+			if node != nil {
+				change.nodes = append(change.nodes, node)
+			}
+		}
+	}
 	for _, edge := range edges {
 		edge.set(edge.dir.entries)
 		edge.dir.mtime = time.Now()
 	}
-	m.pending = append(m.pending, edges)
+	m.pending = append(m.pending, change)
 }
 
 func (e memEdge) set(entries map[string]*memNode) {
@@ -120,15 +128,15 @@ func (e memEdge) set(entries map[string]*memNode) {
 func (m *Mem) syncDirLocked(dir *memNode) {
 	var left []memChange
 	for _, change := range m.pending {
-		var rest memChange
-		for _, edge := range change {
+		rest := memChange{nodes: change.nodes}
+		for _, edge := range change.edges {
 			if edge.dir != dir {
-				rest = append(rest, edge)
+				rest.edges = append(rest.edges, edge)
 				continue
 			}
 			edge.set(dir.durable)
 		}
-		if len(rest) > 0 {
+		if len(rest.edges) > 0 {
 			left = append(left, rest)
 		}
 	}
