@@ -28,11 +28,12 @@ var layers = map[string][]string{
 	"internal/topicconfig": {"internal/compress", "internal/record"},
 
 	"internal/logstore/segment": {"internal/vfs", "internal/record"},
-	"internal/logstore/clean":   {"internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/keys":    {"internal/logstore/segment", "internal/vfs", "internal/record", "internal/compress"},
+	"internal/logstore/clean":   {"internal/logstore/keys", "internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore/inspect": {"internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore": {
-		"api/report", "internal/logstore/segment", "internal/logstore/clean", "internal/topicconfig", "internal/record",
-		"internal/compress", "internal/vfs",
+		"api/report", "internal/logstore/segment", "internal/logstore/keys", "internal/logstore/clean", "internal/topicconfig",
+		"internal/record", "internal/compress", "internal/vfs",
 	},
 
 	"internal/metadata":       {"api/v1alpha1", "internal/topicconfig", "internal/compress", "internal/record"},
