@@ -32,22 +32,21 @@ func (h Hasher) Hash(key []byte) Hash {
 	return Hash{High: high, Low: uint32(low)}
 }
 
-// sum128 is SipHash-2-4 with 128 bits of output, as two little-endian words. The constants are SipHash's own; 0xee and 0xdd belong to
-// its variant of 128 bits. The length goes into the last word, so that keys which differ in trailing zeros only do not meet.
+// sum128 is SipHash-2-4 with 128 bits of output, as two little-endian words. The length goes into the last word, so that keys which
+// differ in trailing zeros only do not meet.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56
-	for ; len(data) >= 8; data = data[8:] {
-		s.absorb(binary.LittleEndian.Uint64(data))
-	}
-	for i, b := range data {
+	words := len(data) / 8
+	s.absorb(data[:8*words])
+	for i, b := range data[8*words:] {
 		last |= uint64(b) << (8 * i)
 	}
-	s.absorb(last)
+	s.absorbWord(last)
 	return s.finish()
 }
 
-// start returns the state that no data has been mixed into.
+// start returns the state that no data has been mixed into. The constants are SipHash's own; 0xee belongs to its variant of 128 bits.
 func (h Hasher) start() sipState {
 	return sipState{
 		h.k0 ^ 0x736f6d6570736575, h.k1 ^ 0x646f72616e646f6d ^ 0xee,
@@ -55,43 +54,55 @@ func (h Hasher) start() sipState {
 	}
 }
 
-// sipState is SipHash's four words, mixed with the secret at first.
+// sipState is SipHash's four words, mixed with the secret at first. Its methods keep them in local variables while they work, or the
+// compiler would write each step to memory.
 type sipState struct{ v0, v1, v2, v3 uint64 }
 
-// absorb takes in one word of data: two rounds, the 2 of 2-4.
-func (s *sipState) absorb(word uint64) {
-	s.v3 ^= word
-	s.round()
-	s.round()
-	s.v0 ^= word
-}
-
-// finish gives the 128 bits, and leaves the state as it was: it is a copy that is finished.
-func (s sipState) finish() (first, second uint64) {
-	s.v2 ^= 0xee
-	first = s.squeeze()
-	s.v1 ^= 0xdd
-	return first, s.squeeze()
-}
-
-// squeeze gives 64 bits of the result: four rounds, the 4 of 2-4.
-func (s *sipState) squeeze() uint64 {
-	for range 4 {
-		s.round()
+// absorb takes in whole words of data, little endian: two rounds each, the 2 of 2-4.
+func (s *sipState) absorb(data []byte) {
+	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3
+	for ; len(data) >= 8; data = data[8:] {
+		word := binary.LittleEndian.Uint64(data)
+		v3 ^= word
+		v0, v1, v2, v3 = round(v0, v1, v2, v3)
+		v0, v1, v2, v3 = round(v0, v1, v2, v3)
+		v0 ^= word
 	}
-	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3
+	s.v0, s.v1, s.v2, s.v3 = v0, v1, v2, v3
 }
 
-// round is SipRound: additions, rotations and exclusive ors only, so its time does not depend on the data.
-func (s *sipState) round() {
-	s.v0 += s.v1
-	s.v1 = bits.RotateLeft64(s.v1, 13) ^ s.v0
-	s.v0 = bits.RotateLeft64(s.v0, 32)
-	s.v2 += s.v3
-	s.v3 = bits.RotateLeft64(s.v3, 16) ^ s.v2
-	s.v0 += s.v3
-	s.v3 = bits.RotateLeft64(s.v3, 21) ^ s.v0
-	s.v2 += s.v1
-	s.v1 = bits.RotateLeft64(s.v1, 17) ^ s.v2
-	s.v2 = bits.RotateLeft64(s.v2, 32)
+// absorbWord takes in one word.
+func (s *sipState) absorbWord(word uint64) {
+	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3^word
+	v0, v1, v2, v3 = round(v0, v1, v2, v3)
+	v0, v1, v2, v3 = round(v0, v1, v2, v3)
+	s.v0, s.v1, s.v2, s.v3 = v0^word, v1, v2, v3
+}
+
+// finish gives the 128 bits and leaves the state as it was: four rounds for each half, the 4 of 2-4. 0xee and 0xdd belong to the
+// variant of 128 bits.
+func (s *sipState) finish() (first, second uint64) {
+	v0, v1, v2, v3 := s.v0, s.v1, s.v2^0xee, s.v3
+	for range 4 {
+		v0, v1, v2, v3 = round(v0, v1, v2, v3)
+	}
+	first = v0 ^ v1 ^ v2 ^ v3
+	v1 ^= 0xdd
+	for range 4 {
+		v0, v1, v2, v3 = round(v0, v1, v2, v3)
+	}
+	return first, v0 ^ v1 ^ v2 ^ v3
+}
+
+// round is SipRound: additions, rotations and exclusive ors only, so its time does not depend on the data. It is inlined.
+func round(v0, v1, v2, v3 uint64) (uint64, uint64, uint64, uint64) {
+	v0 += v1
+	v2 += v3
+	v1 = bits.RotateLeft64(v1, 13) ^ v0
+	v3 = bits.RotateLeft64(v3, 16) ^ v2
+	v2 += v1
+	v0 = bits.RotateLeft64(v0, 32) + v3
+	v1 = bits.RotateLeft64(v1, 17) ^ v2
+	v3 = bits.RotateLeft64(v3, 21) ^ v0
+	return v0, v1, bits.RotateLeft64(v2, 32), v3
 }
