@@ -67,8 +67,7 @@ func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release
 	if !pooled {
 		c = new(lz4.CompressorHC)
 	}
-	// The library's levels 1 to 9 are search depths 2^9 to 2^17; Kafka's 10 to 17 have no deeper counterpart.
-	c.Level = lz4.CompressionLevel(1 << (8 + min(level, 9)))
+	c.Level = lz4.CompressionLevel(lz4Attempts(level)) // the library takes any depth, not only those it has names for
 	return c.CompressBlock, func() { lz4HighPool.Put(c) }
 }
 

@@ -26,12 +26,13 @@ var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool // of
 // zstdReader decodes whole inputs only, which it may do concurrently. Its own size limit is off: the capacity of the
 // destination is the limit.
 var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecodeAllCapLimit(true))
+	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecodeAllCapLimit(true),
+		zstd.WithDecoderConcurrency(0)) // as many at once as there are processors; the library's own bound is four
 })
 
 // compressZstd writes one frame as a stream does: without the content's size, without a checksum.
 func compressZstd(dst, src []byte, level int) ([]byte, error) {
-	speed := zstd.EncoderLevelFromZstd(level)
+	speed, _, _ := zstdSpeed(level)
 	window := slices.IndexFunc(zstdWindows[:], func(size int) bool { return size == 0 || len(src) <= size })
 	pool := &zstdWriters[speed][window]
 	out := &appender{bytes: dst}
