@@ -25,6 +25,9 @@ type Record struct {
 	bodyBytes int // of a record that was read: the size of its encoding without the length in front
 }
 
+// BodyBytes is the size of the record's encoding in the batch it was read from, without the length in front; 0 for one that was not.
+func (r *Record) BodyBytes() int { return r.bodyBytes }
+
 // Tombstone tells whether the record deletes its key.
 func (r *Record) Tombstone() bool { return r.Key != nil && r.Value == nil }
 

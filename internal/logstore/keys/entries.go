@@ -1,0 +1,222 @@
+package keys
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+)
+
+// entriesBufferBytes is how much of the entries is read at once, unless less is wanted; at least a page.
+const entriesBufferBytes = 64 << 10
+
+// Entries iterates over the entries of a range of hashes, in their order. It reads the buckets that the range touches, each once, in
+// one or a few sequential reads, and of the table of buckets a page for each 128 of them.
+type Entries struct {
+	reader *Reader
+	span   Range
+	err    error
+
+	bucket, lastBucket int         // the one that is read, and the last of the range
+	bucketEnd          int64       // in the section: where the bucket that is read ends
+	rangeEnd           int64       // where the last one ends
+	at                 int64       // where the next page begins
+	begins             bucketTable // of the buckets
+
+	buffer     []byte // of the section, from bufferAt on
+	bufferAt   int64
+	last       packed // of the page before
+	any        bool
+	page       Page // what Next has not given yet
+	entry      Entry
+	entriesMax int64 // entries that may still come: more would be damage
+}
+
+// Entries begins at the first entry of the range.
+func (r *Reader) Entries(span Range) *Entries {
+	e := new(Entries)
+	e.Reset(r, span)
+	return e
+}
+
+// Reset begins anew with another range, or another sidecar. The buffers are used again.
+func (e *Entries) Reset(r *Reader, span Range) {
+	*e = Entries{reader: r, span: span, buffer: e.buffer[:0], begins: bucketTable{page: e.begins.page[:0]}}
+	shift := 64 - r.header.bucketBits
+	e.bucket, e.lastBucket = int(span.First>>shift), int(span.Last>>shift)
+	e.entriesMax = int64(r.header.counts.Entries())
+	e.err = e.start()
+}
+
+// start finds out where the range begins and ends.
+func (e *Entries) start() (err error) {
+	if e.span.First > e.span.Last || e.reader.header.counts.Entries() == 0 {
+		return io.EOF
+	}
+	// The end first: the page of the table that is held afterwards is the one that is needed next.
+	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
+		return err
+	}
+	if e.at, err = e.begins.at(e.reader, e.bucket); err != nil {
+		return err
+	}
+	if e.at > e.rangeEnd {
+		return fmt.Errorf("%w: buckets from %d to %d", ErrCorrupt, e.at, e.rangeEnd)
+	}
+	e.bucketEnd = e.at
+	e.bucket-- // nextBucket moves to it
+	return nil
+}
+
+// NextPage returns the next entries of the range, at least one and at most 1,024; io.EOF at the end. They are valid until the next
+// call. It is the fast way to read, and not to be mixed with Next.
+func (e *Entries) NextPage() (Page, error) {
+	for e.err == nil {
+		if e.at == e.bucketEnd {
+			e.err = e.nextBucket()
+			continue
+		}
+		var payload []byte
+		if payload, e.err = e.readPage(); e.err != nil {
+			break
+		}
+		if page := e.cut(Page(payload)); len(page) > 0 {
+			return page, nil
+		}
+	}
+	return nil, e.err
+}
+
+// nextBucket moves to the next bucket of the range; io.EOF behind the last one.
+func (e *Entries) nextBucket() (err error) {
+	if e.bucket++; e.bucket > e.lastBucket {
+		return io.EOF
+	}
+	if e.bucketEnd, err = e.begins.at(e.reader, e.bucket+1); err != nil {
+		return err
+	}
+	if e.bucketEnd < e.at || e.bucketEnd > e.rangeEnd {
+		return fmt.Errorf("%w: bucket %d from %d to %d", ErrCorrupt, e.bucket, e.at, e.bucketEnd)
+	}
+	return nil
+}
+
+// readPage reads the page at e.at, and checks it.
+func (e *Entries) readPage() ([]byte, error) {
+	size := int(min(e.bucketEnd-e.at, entryPageBytes+checksumBytes))
+	if (size-checksumBytes)%entryBytes != 0 || size <= checksumBytes {
+		return nil, fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, size)
+	}
+	if e.at < e.bufferAt || e.at+int64(size) > e.bufferAt+int64(len(e.buffer)) {
+		if err := e.fill(); err != nil {
+			return nil, err
+		}
+	}
+	payload, err := checkPage(e.buffer[e.at-e.bufferAt:][:size], e.reader.header.identity.Digest, entriesSection, e.at)
+	if err != nil {
+		return nil, err
+	}
+	e.at += int64(size)
+	return payload, e.checkOrder(Page(payload))
+}
+
+// fill reads from e.at on, as much as the buffer takes and the range has.
+func (e *Entries) fill() error {
+	wanted := int(min(e.rangeEnd-e.at, entriesBufferBytes))
+	if cap(e.buffer) < wanted {
+		e.buffer = make([]byte, wanted)
+	}
+	e.buffer, e.bufferAt = e.buffer[:wanted], e.at
+	begin := e.reader.header.place(entriesSection).begin
+	return readFull(e.reader.file, e.buffer, begin+e.at, e.reader.read)
+}
+
+// checkOrder holds the ends of a page against the page before, the bucket and the number of entries there are. Within a page the
+// checksum vouches for what the writer has checked.
+func (e *Entries) checkOrder(page Page) error {
+	first, last := decodePacked(page), decodePacked(page[len(page)-entryBytes:])
+	shift := 64 - e.reader.header.bucketBits
+	e.entriesMax -= int64(page.Len())
+	if e.any && !e.last.less(first) || int(first.high>>shift) != e.bucket || int(last.high>>shift) != e.bucket || e.entriesMax < 0 {
+		return fmt.Errorf("%w: entries out of order in bucket %d", ErrCorrupt, e.bucket)
+	}
+	e.last, e.any = last, true
+	return nil
+}
+
+// cut takes off what lies outside the range.
+func (e *Entries) cut(page Page) Page {
+	n := page.Len()
+	high := func(i int) uint64 { return binary.BigEndian.Uint64(page[i*entryBytes:]) }
+	from, to := 0, n
+	if high(0) < e.span.First {
+		from = sort.Search(n, func(i int) bool { return high(i) >= e.span.First })
+	}
+	if high(n-1) > e.span.Last {
+		to = sort.Search(n, func(i int) bool { return high(i) > e.span.Last })
+	}
+	return page[from*entryBytes : max(from, to)*entryBytes]
+}
+
+// Next moves to the next entry; false at the end, or at an error.
+func (e *Entries) Next() bool {
+	if len(e.page) == 0 {
+		page, err := e.NextPage()
+		if err != nil {
+			return false
+		}
+		e.page = page
+	}
+	e.entry = e.page.At(0)
+	e.page = e.page[entryBytes:]
+	return true
+}
+
+// Entry is where the iterator stands.
+func (e *Entries) Entry() Entry { return e.entry }
+
+// Err is why Next returned false; nil at the end.
+func (e *Entries) Err() error {
+	if errors.Is(e.err, io.EOF) {
+		return nil
+	}
+	return e.err
+}
+
+// bucketTable reads where buckets begin, a page of 128 at a time.
+type bucketTable struct {
+	first int // number of the first one in page
+	page  []byte
+}
+
+// at returns where bucket number begins in the entries section; it is within the section. For the number of buckets it is the end.
+func (t *bucketTable) at(r *Reader, number int) (int64, error) {
+	if len(t.page) == 0 || number < t.first || number >= t.first+len(t.page)/8 {
+		if err := t.load(r, number/bucketPageMax); err != nil {
+			return 0, err
+		}
+	}
+	begin := binary.BigEndian.Uint64(t.page[8*(number-t.first):])
+	if begin > uint64(r.header.sections[entriesSection-1]) {
+		return 0, fmt.Errorf("%w: bucket %d begins at %d", ErrCorrupt, number, begin)
+	}
+	return int64(begin), nil
+}
+
+// load reads a page of the table. Every page but the last is full, so its place follows from its number.
+func (t *bucketTable) load(r *Reader, number int) error {
+	where := r.header.place(bucketsSection)
+	at := int64(number) * (bucketPageBytes + checksumBytes)
+	page := append(t.page[:0], make([]byte, min(where.bytes-at, bucketPageBytes+checksumBytes))...)
+	if err := readFull(r.file, page, where.begin+at, r.read); err != nil {
+		return err
+	}
+	payload, err := checkPage(page, r.header.identity.Digest, bucketsSection, at)
+	if err != nil {
+		t.page = page[:0]
+		return err
+	}
+	t.first, t.page = number*bucketPageMax, payload
+	return nil
+}

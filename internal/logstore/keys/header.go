@@ -1,0 +1,187 @@
+package keys
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+// The header's numbers (docs/format/keys.md).
+const (
+	headerBytes     = 256
+	headerMagic     = "hwkeys\x00\x01" // with the version
+	hashSip24       = 1
+	probes          = 8
+	probesAt        = 104
+	probesEnd       = probesAt + 8*probes
+	headerCRCAt     = headerBytes - 4
+	bucketBitsMax   = 18
+	bucketAimed     = 256 // entries in a bucket, at most on average
+	batchCRCAt      = 17  // in a batch
+	sidecarSections = 4
+)
+
+// probe is the place and the checksum of a batch, which the data file must have.
+type probe struct{ position, crc uint32 }
+
+// header is what a sidecar begins with.
+type header struct {
+	saltID     uint64
+	identity   Identity
+	counts     Counts
+	bucketBits int
+	sections   [sidecarSections]int64 // bytes of each, in the order of the file
+	probes     [probes]probe
+}
+
+// place returns where a section lies.
+func (h *header) place(of section) place {
+	p := place{begin: headerBytes}
+	for i := range section(sidecarSections) {
+		p.bytes = h.sections[i]
+		if i+1 == of {
+			return p
+		}
+		p.begin += p.bytes
+	}
+	panic("a section that is not in the file")
+}
+
+// encode returns the header's bytes.
+func (h *header) encode() []byte {
+	b := make([]byte, headerBytes)
+	copy(b, headerMagic)
+	b[8], b[9] = hashSip24, byte(h.bucketBits)
+	big := binary.BigEndian
+	big.PutUint32(b[12:], uint32(h.counts.Batches))
+	big.PutUint64(b[16:], h.saltID)
+	big.PutUint64(b[24:], uint64(h.identity.Base))
+	big.PutUint64(b[32:], uint64(h.identity.LogBytes))
+	big.PutUint64(b[40:], h.identity.Digest)
+	for i, n := range []int{h.counts.Records, h.counts.Tombstones, h.counts.NullKeys, h.counts.Opaque} {
+		big.PutUint32(b[48+4*i:], uint32(n))
+	}
+	big.PutUint64(b[64:], uint64(h.counts.BodyBytes))
+	for i, n := range h.sections {
+		big.PutUint64(b[72+8*i:], uint64(n))
+	}
+	for i, p := range h.probes {
+		big.PutUint32(b[probesAt+8*i:], p.position)
+		big.PutUint32(b[probesAt+8*i+4:], p.crc)
+	}
+	big.PutUint32(b[headerCRCAt:], crc32.Checksum(b[:headerCRCAt], castagnoli))
+	return b
+}
+
+// decodeHeader reads the header of a file of fileBytes. It wraps ErrStale for another version, and else ErrCorrupt.
+func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
+	big := binary.BigEndian
+	switch {
+	case len(b) != headerBytes || string(b[:7]) != headerMagic[:7]:
+		return h, fmt.Errorf("%w: no header", ErrCorrupt)
+	case crc32.Checksum(b[:headerCRCAt], castagnoli) != big.Uint32(b[headerCRCAt:]):
+		return h, fmt.Errorf("%w: checksum of the header does not match", ErrCorrupt)
+	case b[7] != headerMagic[7] || b[8] != hashSip24:
+		return h, fmt.Errorf("%w: version %d, hash %d", ErrStale, b[7], b[8])
+	}
+	h.bucketBits = int(b[9])
+	h.saltID = big.Uint64(b[16:])
+	h.identity = Identity{Base: int64(big.Uint64(b[24:])), LogBytes: int64(big.Uint64(b[32:])), Digest: big.Uint64(b[40:])}
+	h.counts = Counts{
+		Batches: int(big.Uint32(b[12:])), Records: int(big.Uint32(b[48:])), Tombstones: int(big.Uint32(b[52:])),
+		NullKeys: int(big.Uint32(b[56:])), Opaque: int(big.Uint32(b[60:])), BodyBytes: int64(big.Uint64(b[64:])),
+	}
+	for i := range h.sections {
+		h.sections[i] = int64(big.Uint64(b[72+8*i:]))
+	}
+	for i := range h.probes {
+		h.probes[i] = probe{big.Uint32(b[probesAt+8*i:]), big.Uint32(b[probesAt+8*i+4:])}
+	}
+	return h, h.check(fileBytes)
+}
+
+// check holds the header's numbers against one another and against the file: all that is allocated later follows from them. Each is
+// bounded before it is added to another.
+func (h *header) check(fileBytes int64) error {
+	c, left := h.counts, fileBytes-headerBytes
+	for _, n := range h.sections {
+		if n < 0 || n > left {
+			return fmt.Errorf("%w: a section of %d bytes, where %d are left", ErrCorrupt, n, left)
+		}
+		left -= n
+	}
+	switch {
+	case left != 0:
+		return fmt.Errorf("%w: %d bytes behind the last section", ErrCorrupt, left)
+	case h.identity.Base < 0 || h.identity.LogBytes < 0 || h.identity.LogBytes > math.MaxInt32:
+		return fmt.Errorf("%w: segment %d of %d bytes", ErrCorrupt, h.identity.Base, h.identity.LogBytes)
+	case c.Records > RecordsMax || c.Tombstones > c.Records || c.NullKeys > c.Records-c.Tombstones || c.BodyBytes < 0:
+		return fmt.Errorf("%w: %d records, %d tombstones, %d without a key", ErrCorrupt, c.Records, c.Tombstones, c.NullKeys)
+	case c.Opaque > c.Batches || int64(c.Batches) > h.identity.LogBytes/batchBytesMin:
+		return fmt.Errorf("%w: %d batches in %d bytes", ErrCorrupt, c.Batches, h.identity.LogBytes)
+	case h.bucketBits != bucketBits(c.Entries()) || h.sections[bucketsSection-1] != bucketsBytes(h.bucketBits):
+		return fmt.Errorf("%w: 2^%d buckets in %d bytes", ErrCorrupt, h.bucketBits, h.sections[bucketsSection-1])
+	case h.sections[entriesSection-1] < int64(c.Entries())*entryBytes:
+		return fmt.Errorf("%w: %d entries in %d bytes", ErrCorrupt, c.Entries(), h.sections[entriesSection-1])
+	}
+	return nil
+}
+
+// bucketBits returns k for a number of entries: the least with at most 256 in a bucket on average.
+func bucketBits(entries int) int {
+	k := 0
+	for k < bucketBitsMax && entries>>k > bucketAimed {
+		k++
+	}
+	return k
+}
+
+// bucketsBytes is the size of the section that says where 2^k buckets begin.
+func bucketsBytes(k int) int64 {
+	numbers := int64(1)<<k + 1
+	pages := (numbers + bucketPageMax - 1) / bucketPageMax
+	return 8*numbers + checksumBytes*pages
+}
+
+// verify reads the checksums of batches that the header knows from the data file.
+func (h *header) verify(data io.ReaderAt) error {
+	if h.counts.Batches == 0 {
+		return nil
+	}
+	for _, p := range h.probes {
+		var crc [4]byte
+		if n, err := data.ReadAt(crc[:], int64(p.position)+batchCRCAt); n < len(crc) {
+			return fmt.Errorf("%w: no batch at position %d: %w", ErrStale, p.position, err)
+		}
+		if binary.BigEndian.Uint32(crc[:]) != p.crc {
+			return fmt.Errorf("%w: another batch at position %d", ErrStale, p.position)
+		}
+	}
+	return nil
+}
+
+// digest makes an Identity's digest, batch by batch.
+type digest struct {
+	state   sipState
+	batches uint64
+}
+
+// newDigest takes the hasher of the partition's salt: without it nobody can look for other data with the same digest.
+func newDigest(h Hasher) digest { return digest{state: h.start()} }
+
+func (d *digest) add(b Batch) {
+	d.state.absorbWord(uint64(b.BaseOffset))
+	d.state.absorbWord(uint64(b.SizeBytes))
+	d.state.absorbWord(uint64(b.CRC))
+	d.batches++
+}
+
+// sum returns the digest of the batches so far. It is never 0, which stands for one that is not known.
+func (d *digest) sum() uint64 {
+	state := d.state
+	state.absorbWord(d.batches)
+	first, _ := state.finish()
+	return max(first, 1)
+}

@@ -1,0 +1,151 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// outputBufferBytes is how much is gathered before it is written.
+const outputBufferBytes = 64 << 10
+
+// output writes a file from front to back.
+type output struct {
+	file   vfs.File
+	spend  func(n int) error // told of each write before it happens
+	buffer []byte
+	size   int64 // what was written and what waits
+}
+
+func (o *output) Write(part []byte) (int, error) {
+	if len(o.buffer)+len(part) > outputBufferBytes {
+		if err := o.flush(); err != nil {
+			return 0, err
+		}
+	}
+	o.buffer = append(o.buffer, part...)
+	o.size += int64(len(part))
+	return len(part), nil
+}
+
+// flush writes what waits.
+func (o *output) flush() error {
+	if len(o.buffer) == 0 {
+		return nil
+	}
+	if err := o.spend(len(o.buffer)); err != nil {
+		return err
+	}
+	if _, err := o.file.WriteAt(o.buffer, o.size-int64(len(o.buffer))); err != nil {
+		return fmt.Errorf("write key sidecar: %w", err)
+	}
+	o.buffer = o.buffer[:0]
+	return nil
+}
+
+// sidecarFile is a sidecar that is being written: the sections in the order of the file, the header at last.
+type sidecarFile struct {
+	fsys   vfs.FS
+	name   string // under which it will appear
+	out    output
+	header header
+	pages  pageWriter
+}
+
+// createSidecar begins a file under its temporary name.
+func createSidecar(fsys vfs.FS, name string, h header, spend func(int) error) (*sidecarFile, error) {
+	file, err := fsys.Create(name + vfs.TemporarySuffix)
+	if err != nil {
+		return nil, fmt.Errorf("create key sidecar: %w", err)
+	}
+	s := &sidecarFile{fsys: fsys, name: name, header: h, out: output{file: file, spend: spend, size: headerBytes}}
+	return s, nil
+}
+
+// begin begins a section.
+func (s *sidecarFile) begin(of section, capacity int) *pageWriter {
+	s.pages = pageWriter{
+		out: &s.out, digest: s.header.identity.Digest, section: of, capacity: capacity, payload: s.pages.payload[:0],
+	}
+	return &s.pages
+}
+
+// end ends the section that was begun.
+func (s *sidecarFile) end() error {
+	err := s.pages.end()
+	s.header.sections[s.pages.section-1] = s.pages.written
+	return err
+}
+
+// publish makes the file durable, and gives it its name. The header is held against the rules of the reader first.
+func (s *sidecarFile) publish() error {
+	if err := s.header.check(s.out.size); err != nil {
+		return err
+	}
+	if err := s.out.flush(); err != nil {
+		return err
+	}
+	if _, err := s.out.file.WriteAt(s.header.encode(), 0); err != nil {
+		return fmt.Errorf("write header of key sidecar: %w", err)
+	}
+	if err := s.out.file.Sync(); err != nil {
+		return fmt.Errorf("sync key sidecar: %w", err)
+	}
+	if err := s.out.file.Close(); err != nil {
+		return fmt.Errorf("close key sidecar: %w", err)
+	}
+	s.out.file = nil
+	if err := s.fsys.Rename(s.name+vfs.TemporarySuffix, s.name); err != nil {
+		return fmt.Errorf("rename key sidecar into place: %w", err)
+	}
+	if err := s.fsys.SyncDir(filepath.Dir(s.name)); err != nil {
+		return fmt.Errorf("sync directory of key sidecar: %w", err)
+	}
+	return nil
+}
+
+// abandon removes what was written, after a failure before the rename. That it fails too changes nothing: a start removes it.
+func (s *sidecarFile) abandon(cause error) error {
+	if s.out.file != nil {
+		cause = errors.Join(cause, s.out.file.Close())
+	}
+	_ = s.fsys.Remove(s.name + vfs.TemporarySuffix)
+	return cause
+}
+
+// Options bound what the making of a sidecar takes.
+type Options struct {
+	// MemoryBytes is what may be held in memory while entries are sorted; default 64 MiB, and never less than 16 MiB, with which any
+	// number of records can be merged at once. What fits needs no temporary file.
+	MemoryBytes int64
+	// Spend is told of each n bytes that are read or written, before that happens, and waits when it goes too fast. May be nil.
+	Spend func(ctx context.Context, n int) error
+}
+
+// Defaults and bounds of Options.MemoryBytes.
+const (
+	memoryBytesDefault = 64 << 20
+	memoryBytesMin     = 16 << 20
+)
+
+// fit returns how many entries are sorted in memory at once: each stands there twice.
+func (o Options) fit() int {
+	memory := o.MemoryBytes
+	if memory == 0 {
+		memory = memoryBytesDefault
+	}
+	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
+}
+
+// spend binds a context: it ends the work when that has ended.
+func (o Options) spend(ctx context.Context) func(n int) error {
+	return func(n int) error {
+		if err := ctx.Err(); err != nil || o.Spend == nil {
+			return err
+		}
+		return o.Spend(ctx, n)
+	}
+}

@@ -1,0 +1,220 @@
+package keys
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// section numbers the parts of the files of this package, so that no page can be taken for one of another part.
+type section uint8
+
+const (
+	batchesSection section = 1 + iota
+	recordsSection
+	entriesSection
+	bucketsSection
+	spoolSection
+	runsSection
+)
+
+// Payload bytes of a page of each section.
+const (
+	streamPageBytes = 64<<10 - checksumBytes // batches, records
+	spoolPageBytes  = 8<<10 - checksumBytes
+	entryPageBytes  = entryPageMax * entryBytes
+	entryPageMax    = 1024
+	bucketPageBytes = bucketPageMax * 8
+	bucketPageMax   = 128
+	runPageBytes    = 256 * entryBytes
+	checksumBytes   = 4
+)
+
+// pageChecksum is over the payload, and over where it belongs: the data file's digest, the section, the page's place in it.
+func pageChecksum(digest uint64, of section, place int64, payload []byte) uint32 {
+	var tag [16]byte
+	binary.BigEndian.PutUint64(tag[:], digest)
+	binary.BigEndian.PutUint64(tag[8:], uint64(of)<<56|uint64(place))
+	return crc32.Update(crc32.Checksum(tag[:], castagnoli), castagnoli, payload)
+}
+
+// pageWriter writes a section, page by page.
+//
+// Invariant: len(payload) < capacity, but within a call.
+type pageWriter struct {
+	out      io.Writer
+	digest   uint64
+	section  section
+	capacity int    // payload bytes of a page
+	payload  []byte // of the page that is not full yet
+	written  int64  // bytes of the section, checksums too, without the payload that waits
+}
+
+// write adds a part of a stream, which pages may cut anywhere.
+func (w *pageWriter) write(part []byte) error {
+	for len(part) >= w.capacity-len(w.payload) {
+		n := w.capacity - len(w.payload)
+		w.payload = append(w.payload, part[:n]...)
+		part = part[n:]
+		if err := w.end(); err != nil {
+			return err
+		}
+	}
+	w.payload = append(w.payload, part...)
+	return nil
+}
+
+// end writes the page that waits, if it has anything.
+func (w *pageWriter) end() error {
+	if len(w.payload) == 0 {
+		return nil
+	}
+	sum := pageChecksum(w.digest, w.section, w.written, w.payload)
+	w.payload = binary.BigEndian.AppendUint32(w.payload, sum)
+	if _, err := w.out.Write(w.payload); err != nil {
+		return err
+	}
+	w.written += int64(len(w.payload))
+	w.payload = w.payload[:0]
+	return nil
+}
+
+// place is where a section lies in a file.
+type place struct {
+	begin, bytes int64
+}
+
+// pageReader reads the pages of a section in order.
+type pageReader struct {
+	file     io.ReaderAt
+	read     func(n int) error // told of each read before it happens; may be nil
+	digest   uint64
+	section  section
+	place    place
+	capacity int
+
+	next   int64  // place in the section of the page behind the one that is held
+	buffer []byte // reused
+	rest   []byte // of the payload
+}
+
+// fill reads the next page; io.EOF behind the last one.
+func (r *pageReader) fill() error {
+	left := r.place.bytes - r.next
+	if left == 0 {
+		return io.EOF
+	}
+	wanted := int(min(left, int64(r.capacity+checksumBytes)))
+	if wanted <= checksumBytes {
+		return fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, wanted)
+	}
+	if cap(r.buffer) < wanted {
+		r.buffer = make([]byte, wanted)
+	}
+	page := r.buffer[:wanted]
+	if err := readFull(r.file, page, r.place.begin+r.next, r.read); err != nil {
+		return err
+	}
+	payload, err := checkPage(page, r.digest, r.section, r.next)
+	if err != nil {
+		return err
+	}
+	r.rest = payload
+	r.next += int64(wanted)
+	return nil
+}
+
+// checkPage returns the payload of a page whose checksum is right.
+func checkPage(page []byte, digest uint64, of section, place int64) ([]byte, error) {
+	payload := page[:len(page)-checksumBytes]
+	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, of, place, payload) {
+		return nil, fmt.Errorf("%w: checksum of the page at %d in section %d does not match", ErrCorrupt, place, of)
+	}
+	return payload, nil
+}
+
+// readFull fills part from the file. What the header promised and the file does not have is damage.
+func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) error {
+	if read != nil {
+		if err := read(len(part)); err != nil {
+			return err
+		}
+	}
+	n, err := file.ReadAt(part, at)
+	switch {
+	case n == len(part):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %d bytes at %d, want %d", ErrCorrupt, n, at, len(part))
+	}
+	return fmt.Errorf("read key sidecar: %w", err)
+}
+
+// take copies the next bytes of the stream.
+func (r *pageReader) take(into []byte) error {
+	for len(into) > 0 {
+		if len(r.rest) == 0 {
+			if err := r.fill(); err != nil {
+				return noEOF(err)
+			}
+		}
+		n := copy(into, r.rest)
+		into, r.rest = into[n:], r.rest[n:]
+	}
+	return nil
+}
+
+// byte reads one byte; io.EOF only where the stream ends.
+func (r *pageReader) byte() (byte, error) {
+	if len(r.rest) == 0 {
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b, nil
+}
+
+// uvarint reads an unsigned number below limit. An end of the stream within it is damage, and so is one of more than ten bytes.
+func (r *pageReader) uvarint(limit uint64) (uint64, error) {
+	var value uint64
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := r.byte()
+		if err != nil {
+			return 0, noEOF(err)
+		}
+		value |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			if value >= limit {
+				return 0, fmt.Errorf("%w: %d, where less than %d is due", ErrCorrupt, value, limit)
+			}
+			return value, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: a number that does not end", ErrCorrupt)
+}
+
+// varint reads a signed number.
+func (r *pageReader) varint() (int64, error) {
+	value, err := r.uvarint(1<<64 - 1)
+	return int64(value>>1) ^ -int64(value&1), err
+}
+
+// atEnd fails unless the stream ends here.
+func (r *pageReader) atEnd() error {
+	if left := int64(len(r.rest)) + r.place.bytes - r.next; left != 0 {
+		return fmt.Errorf("%w: %d bytes behind the end of section %d", ErrCorrupt, left, r.section)
+	}
+	return nil
+}
+
+// noEOF makes damage of an end of the stream that is not due.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: a section ends within an item", ErrCorrupt)
+	}
+	return err
+}

@@ -1,0 +1,208 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Spool keeps what a sidecar will be made of, in the order of the log: a few KiB in memory, the rest in a file, which is made when it
+// is needed and never synced. It ends with Discard, also after Build.
+//
+// Invariant: it has exactly the batches that Append took, from the beginning of the segment without a gap.
+type Spool struct {
+	fsys   vfs.FS
+	name   string
+	saltID uint64
+	base   int64
+	bare   bool // batches only: see Derivation
+
+	before before
+	digest digest
+	counts Counts
+	item   []byte // reused
+	pages  pageWriter
+	file   vfs.File // nil until the first page is full
+	size   int64    // of the file
+	broken error    // a write failed: what the spool has is not what it was given
+}
+
+// NewSpool returns a spool for the segment with that base. name is where its file will be; the salt is the one the keys are hashed
+// with.
+func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
+	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, before: startOf(base), digest: newDigest(salt.Hasher())}
+	s.pages = pageWriter{out: (*spoolFile)(s), section: spoolSection, capacity: spoolPageBytes}
+	return s
+}
+
+// Append takes a batch, which has been appended to the segment, and its records. It fills in FirstOrdinal and BodyBytes. After a
+// failure the spool is of no use: every later call fails too, and so does Build. ErrTooManyRecords is such a failure.
+func (s *Spool) Append(b Batch, records []KeyedRecord) error {
+	if b.Records != len(records) {
+		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records), b.Records))
+	}
+	b.BodyBytes = 0
+	for i := range records {
+		b.BodyBytes += int64(records[i].BodyBytes)
+	}
+	if err := s.appendBatch(b); err != nil {
+		return err
+	}
+	s.item = s.item[:0]
+	for i := range records {
+		s.item = s.appendRecord(s.item, &records[i])
+		if len(s.item) >= spoolPageBytes/2 { // so that a batch of any size takes no more memory than this
+			if err := s.write(s.item); err != nil {
+				return err
+			}
+			s.item = s.item[:0]
+		}
+	}
+	return s.write(s.item)
+}
+
+// appendRecord encodes and counts one record.
+func (s *Spool) appendRecord(item []byte, r *KeyedRecord) []byte {
+	item = appendRecord(item, r.Record)
+	if r.Tombstone {
+		s.counts.Tombstones++
+	}
+	if r.NullKey {
+		s.counts.NullKeys++
+		return item
+	}
+	return r.Hash.append(item)
+}
+
+// appendBatch encodes and counts a batch without its records.
+func (s *Spool) appendBatch(b Batch) error {
+	if s.broken != nil {
+		return s.broken
+	}
+	b.FirstOrdinal = s.before.ordinal
+	if err := s.before.check(b); err != nil {
+		return s.fail(fmt.Errorf("%w: %w", ErrMismatch, err))
+	}
+	s.item = s.before.appendItem(s.item[:0], b)
+	s.before.advance(b)
+	s.digest.add(b)
+	s.counts.Batches++
+	s.counts.Records += b.Records
+	s.counts.BodyBytes += b.BodyBytes
+	if b.Opaque {
+		s.counts.Opaque++
+	}
+	return s.write(s.item)
+}
+
+func (s *Spool) write(item []byte) error {
+	if err := s.pages.write(item); err != nil {
+		return s.fail(fmt.Errorf("write key spool: %w", err))
+	}
+	return nil
+}
+
+func (s *Spool) fail(cause error) error {
+	s.broken = cause
+	return cause
+}
+
+// Identity is that of the data whose batches the spool has.
+func (s *Spool) Identity() Identity {
+	return Identity{Base: s.base, LogBytes: s.before.position, Digest: s.digest.sum()}
+}
+
+// Counts tells what the spool has.
+func (s *Spool) Counts() Counts { return s.counts }
+
+// Err is why the spool is of no use; nil while it is well.
+func (s *Spool) Err() error { return s.broken }
+
+// NextPosition is where in the data file the next batch is due.
+func (s *Spool) NextPosition() int64 { return s.before.position }
+
+// spoolFile is the writing side of a spool's file, which is made with the first page.
+type spoolFile Spool
+
+func (f *spoolFile) Write(page []byte) (int, error) {
+	if f.file == nil {
+		file, err := f.fsys.Create(f.name)
+		if err != nil {
+			return 0, err
+		}
+		f.file = file
+	}
+	n, err := f.file.WriteAt(page, f.size)
+	f.size += int64(n)
+	return n, err
+}
+
+// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be appended any more.
+func (s *Spool) each(read func(n int) error, batch func(Batch) error, record func(Batch, uint32, *KeyedRecord) error) error {
+	if s.broken != nil {
+		return s.broken
+	}
+	if err := s.pages.end(); err != nil {
+		return s.fail(fmt.Errorf("write key spool: %w", err))
+	}
+	pages := pageReader{file: s.file, read: read, section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
+	before := startOf(s.base)
+	for range s.counts.Batches {
+		b, err := before.readItem(&pages)
+		if err != nil {
+			return err
+		}
+		if err := batch(b); err != nil {
+			return err
+		}
+		before.advance(b)
+		for i := uint32(0); !s.bare && i < uint32(b.Records); i++ {
+			var r KeyedRecord
+			if err := readKeyed(&pages, &r); err != nil {
+				return err
+			}
+			if err := record(b, b.FirstOrdinal+i, &r); err != nil {
+				return err
+			}
+		}
+	}
+	return pages.atEnd()
+}
+
+// readKeyed decodes what appendRecord made.
+func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
+	if r.Record, err = readRecord(pages); err != nil || r.NullKey {
+		return err
+	}
+	var raw [hashBytes]byte
+	if err := pages.take(raw[:]); err != nil {
+		return err
+	}
+	r.Hash = decodeHash(raw[:])
+	return nil
+}
+
+// Discard closes and removes the file. It may be called again.
+func (s *Spool) Discard() error {
+	s.broken = errors.Join(s.broken, fmt.Errorf("%w: discarded", ErrMismatch))
+	s.pages.payload, s.item = nil, nil
+	if s.file == nil {
+		return nil
+	}
+	err := s.file.Close()
+	if err == nil {
+		if err = s.fsys.Remove(s.name); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	s.file = nil
+	if err != nil {
+		return fmt.Errorf("remove key spool: %w", err)
+	}
+	return nil
+}
+
+var _ io.Writer = (*spoolFile)(nil)
