@@ -1,0 +1,168 @@
+package record
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// vectors are the batches in testdata/java, which Kafka's own Java code made, and what it reads in them: see Vectors.java there.
+func vectors(t testing.TB) map[string]Batch {
+	t.Helper()
+	names, err := filepath.Glob("testdata/java/*.bin")
+	if err != nil || len(names) < 30 {
+		t.Fatalf("%d vectors, %v", len(names), err)
+	}
+	all := map[string]Batch{}
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, rest, err := Next(raw)
+		if err != nil || len(rest) > 0 || b.CheckCRC() != nil {
+			t.Fatalf("%s: %v, %d bytes left, %v", name, err, len(rest), b.CheckCRC())
+		}
+		all[strings.TrimSuffix(filepath.Base(name), ".bin")] = b
+	}
+	return all
+}
+
+// javaText shows a batch as Vectors.java does.
+func javaText(t testing.TB, b Batch) string {
+	t.Helper()
+	horizon := int64(-1)
+	if ms, ok := b.DeleteHorizon(); ok {
+		horizon = ms
+	}
+	kind := map[TimestampType]string{CreateTime: "CreateTime", LogAppendTime: "LogAppendTime"}[b.TimestampType()]
+	out := fmt.Sprintf("batch %d..%d epoch %d %s %s max %d producer %d/%d seq %d..%d txn %v control %v horizon %d count %d\n",
+		b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), b.Codec(), kind, b.MaxTimestamp(), b.ProducerID(), b.ProducerEpoch(),
+		b.BaseSequence(), b.LastSequence(), b.Transactional(), b.Control(), horizon, b.Count())
+	for _, r := range collect(t, b) {
+		out += fmt.Sprintf("%d %d %s %s", r.Offset, r.Timestamp, javaHex(r.Key), javaHex(r.Value))
+		for _, h := range r.Headers {
+			out += fmt.Sprintf(" %s:%s", javaHex(h.Key), javaHex(h.Value))
+		}
+		out += "\n"
+	}
+	return out
+}
+
+func javaHex(value []byte) string {
+	switch {
+	case value == nil:
+		return "-"
+	case len(value) > 100:
+		return fmt.Sprintf("%dx%x", len(value), value[:1])
+	}
+	return "'" + hex.EncodeToString(value)
+}
+
+func TestWeReadInKafkasBatchesWhatKafkaReads(t *testing.T) {
+	for name, b := range vectors(t) {
+		want, err := os.ReadFile(filepath.Join("testdata", "java", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := javaText(t, b); got != string(want) {
+			t.Errorf("%s:\nwe read  %s\nKafka    %s", name, got, want)
+		}
+	}
+}
+
+// rebuilt is a batch made again out of its identity and records.
+func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
+	t.Helper()
+	builder := NewBuilder(codec, compress.LevelDefault)
+	builder.Reset(IdentityOf(b))
+	for _, r := range collect(t, b) {
+		builder.Add(&r)
+	}
+	built, err := builder.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Batch(built)
+}
+
+// Without a codec there is one way to write a batch, so ours must be Kafka's, byte for byte: nulls, headers, horizons, markers,
+// and what cleaning leaves. Log append time is the exception: Kafka's header keeps the base timestamp that its clients sent.
+func TestWeBuildKafkasBatchesByteForByte(t *testing.T) {
+	compared := 0
+	for name, b := range vectors(t) {
+		if b.Codec() != compress.None || b.TimestampType() == LogAppendTime {
+			continue
+		}
+		compared++
+		if again := rebuilt(t, b, compress.None); !bytes.Equal(again, b) {
+			t.Errorf("%s:\nwe make  %x\nKafka    %x", name, again, []byte(b))
+		}
+	}
+	if compared < 10 {
+		t.Errorf("only %d batches were compared", compared)
+	}
+}
+
+func TestKafkasBatchesRoundTripThroughOurCodecs(t *testing.T) {
+	for name, b := range vectors(t) {
+		if b.Control() || b.Count() == 0 { // never compressed
+			continue
+		}
+		want := javaText(t, b)
+		for codec := compress.None; codec <= compress.Zstd; codec++ {
+			got := javaText(t, rebuilt(t, b, codec))
+			if got != strings.Replace(want, " "+b.Codec().String()+" ", " "+codec.String()+" ", 1) {
+				t.Errorf("%s in %s:\n%s\nwas %s", name, codec, got, want)
+			}
+		}
+	}
+}
+
+func TestKafkasProducersBatchesAreValid(t *testing.T) {
+	accepted := 0
+	for name, b := range vectors(t) {
+		fromClient := b.BaseOffset() == 0 && b.TimestampType() == CreateTime
+		want := string(b)
+		valid, err := Validate(bytes.Clone(b), Rules{KeepCodec: true}, now)
+		if fromClient != (err == nil) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if fromClient {
+			accepted++
+			if string(valid.Batch) != want {
+				t.Errorf("%s is stored otherwise than sent", name)
+			}
+		}
+	}
+	if accepted < 20 {
+		t.Errorf("only %d batches were accepted", accepted)
+	}
+}
+
+func TestKafkasMarkersAreRead(t *testing.T) { // reference 1.1
+	all := vectors(t)
+	for name, want := range map[string]Control{
+		"control-abort": {ControlAbort, 8}, "control-commit": {ControlCommit, 9},
+	} {
+		records := collect(t, all[name])
+		if len(records) != 1 || !all[name].Control() {
+			t.Fatalf("%s holds %d records", name, len(records))
+		}
+		got, err := ParseControl(&records[0])
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		key, value := got.Bytes()
+		if !bytes.Equal(key, records[0].Key) || !bytes.Equal(value, records[0].Value) {
+			t.Errorf("%s: we write %x = %x, Kafka %x = %x", name, key, value, records[0].Key, records[0].Value)
+		}
+	}
+}
