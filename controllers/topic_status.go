@@ -29,7 +29,20 @@ func (s *topicScope) status() v1alpha1.TopicStatus {
 	}
 	s.set(&status, s.readiness(status))
 	s.setCompaction(&status)
+	s.setCompression(&status)
 	return status
+}
+
+// setCompression shows what the topic's settings come to. While they cannot be known (no cluster, or settings that contradict
+// its defaults) it shows nothing rather than what was true before.
+func (s *topicScope) setCompression(status *v1alpha1.TopicStatus) {
+	status.Compression = nil
+	if s.cluster == nil {
+		return
+	}
+	if settings, err := metadata.ResolveSettings(s.topic.Spec.TopicSettings, s.cluster); err == nil {
+		status.Compression = metadata.Compression(settings)
+	}
 }
 
 // set sets a condition as of the generation that was looked at.

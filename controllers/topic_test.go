@@ -94,6 +94,21 @@ var _ = Describe("a Topic", func() {
 		Eventually(func(g Gomega) { g.Expect(w.partitions(g)).To(HaveLen(1)) }).Should(Succeed())
 	})
 
+	It("says what really happens to its batches", func() {
+		w.cluster(1)
+		w.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Compression = &v1alpha1.Compression{Type: "zstd", Level: new(int32(19))}
+		})
+		compression := func(g Gomega) *v1alpha1.CompressionStatus {
+			return get(g, w, "orders", &v1alpha1.Topic{}).Status.Compression
+		}
+		Eventually(compression).Should(Equal(&v1alpha1.CompressionStatus{
+			Type: "zstd", Level: new(int32(19)), Encoder: "zstd best (as levels 10 to 22)",
+		}))
+		change(w, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Spec.Compression = nil })
+		Eventually(compression).Should(Equal(&v1alpha1.CompressionStatus{Type: "producer"}))
+	})
+
 	It("waits for its LogCluster", func() {
 		w.topic("orders", nil)
 		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonClusterNotFound, "no LogCluster main", "make it")

@@ -80,6 +80,10 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
+	// Compression is how batches are stored, with the cluster's defaults and the codec's own in their places.
+	// +optional
+	Compression *CompressionStatus `json:"compression,omitempty"`
+
 	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not compacted.
 	// +optional
 	Compaction *CompactionStatus `json:"compaction,omitempty"`
@@ -89,6 +93,19 @@ type TopicStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CompressionStatus is what really happens to a topic's batches.
+type CompressionStatus struct {
+	// Type is the codec of what is stored; producer keeps each batch as its producer compressed it.
+	Type CompressionType `json:"type"`
+	// Level is the level in force; absent for a codec without levels.
+	// +optional
+	Level *int32 `json:"level,omitempty"`
+	// Encoder is what the brokers compress with at this level, such as "zstd best (as levels 10 to 22)": the Go encoders have
+	// fewer settings than the codec has levels. Absent when the brokers do not compress.
+	// +optional
+	Encoder string `json:"encoder,omitempty"`
 }
 
 // CompactionStatus sums up the cleaner's work on a topic.

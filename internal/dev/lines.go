@@ -25,7 +25,7 @@ func topicLine(t *metadata.Topic) string {
 	default:
 		words = append(words, "cleanup="+string(v1alpha1.CleanupDelete))
 	}
-	words = append(words, "compression="+compression(t))
+	words = append(words, "compression="+metadata.CompressionWords(t.Settings))
 	if s.Compact {
 		words = append(words, fmt.Sprintf("minDirtyPercent=%d", s.MinDirtyPercent))
 	}
@@ -36,18 +36,6 @@ func topicLine(t *metadata.Topic) string {
 		words = append(words, fmt.Sprintf("retentionBytes=%d", s.RetentionBytes))
 	}
 	return strings.Join(words, " ")
-}
-
-// compression is the word of the Topic resource for what is stored.
-func compression(t *metadata.Topic) string {
-	switch name := t.Settings.Codec.String(); {
-	case t.Settings.KeepCodec:
-		return "producer"
-	case name == "none":
-		return "uncompressed"
-	default:
-		return name
-	}
 }
 
 // age writes 24h, not 24h0m0s; a negative one is no limit.

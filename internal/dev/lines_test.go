@@ -36,6 +36,8 @@ func TestTopicLine(t *testing.T) {
 			" replicas=1 cleanup=CompactDelete compression=uncompressed minDirtyPercent=50 retention=unlimited retentionBytes=5",
 		`{cleanupPolicy: Compact, compression: {type: lz4}, compaction: {minDirtyPercent: 3}}`: "topic t partitions=2 replicas=1" +
 			" cleanup=Compact compression=lz4 minDirtyPercent=3",
+		`{compression: {type: zstd, level: 19}}`: "topic t partitions=2 replicas=1 cleanup=Delete compression=zstd compressionLevel=19" +
+			` encoder="zstd best (as levels 10 to 22)" retention=168h`,
 	} {
 		if got := topicLine(imageTopic(t, 1, "t", spec, 2)); got != want {
 			t.Errorf("%s\n got %s\nwant %s", spec, got, want)

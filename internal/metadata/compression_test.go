@@ -1,0 +1,43 @@
+package metadata
+
+import (
+	"fmt"
+	"testing"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func TestCompressionSaysWhatReallyHappens(t *testing.T) { // KIP-390: the default level when unset
+	level := func(n int32) *int32 { return &n }
+	for _, tt := range []struct {
+		topic, cluster *v1alpha1.Compression
+		want           string
+	}{
+		{nil, nil, "producer - "},
+		{&v1alpha1.Compression{Type: "uncompressed"}, nil, "uncompressed - "},
+		{&v1alpha1.Compression{Type: "snappy"}, nil, "snappy - snappy"},
+		{&v1alpha1.Compression{Type: "gzip"}, nil, "gzip 6 deflate 6"},
+		{&v1alpha1.Compression{Type: "lz4"}, nil, "lz4 9 lz4 fast"},
+		{&v1alpha1.Compression{Type: "lz4", Level: level(4)}, nil, "lz4 4 lz4 high compression with 8 attempts"},
+		{&v1alpha1.Compression{Type: "zstd"}, nil, "zstd 3 zstd default (as levels 3 to 5)"},
+		{&v1alpha1.Compression{Type: "zstd", Level: level(19)}, nil, "zstd 19 zstd best (as levels 10 to 22)"},
+		{&v1alpha1.Compression{Type: "zstd", Level: level(0)}, nil, "zstd 0 zstd fastest (as levels -131072 to 2)"},
+		{nil, &v1alpha1.Compression{Type: "gzip", Level: level(9)}, "gzip 9 deflate 9"},
+		{&v1alpha1.Compression{Type: "producer"}, &v1alpha1.Compression{Type: "gzip"}, "producer - "},
+	} {
+		cluster := &v1alpha1.LogCluster{}
+		cluster.Spec.TopicDefaults = &v1alpha1.TopicSettings{Compression: tt.cluster}
+		settings, err := ResolveSettings(v1alpha1.TopicSettings{Compression: tt.topic}, cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := Compression(settings)
+		text := "-"
+		if status.Level != nil {
+			text = fmt.Sprint(*status.Level)
+		}
+		if got := fmt.Sprintf("%s %s %s", status.Type, text, status.Encoder); got != tt.want {
+			t.Errorf("topic %v, cluster %v: %q, want %q", tt.topic, tt.cluster, got, tt.want)
+		}
+	}
+}
