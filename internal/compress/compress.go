@@ -6,18 +6,21 @@ import (
 	"slices"
 )
 
-// Func has the signature of Compress. Pure code that compresses takes one, so that its shell can measure: it holds the clock.
-type Func func(dst, src []byte, codec Codec, level int) ([]byte, error)
+// Func has the signature of To. Pure code that compresses takes one, so that its shell can measure: it holds the clock.
+type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
-// Compress appends src, compressed at level (or LevelDefault), to dst. It fails on an unknown codec or a level outside the codec's
-// range, with an error that names the range; the codecs themselves do not fail on memory. Equal input does not promise equal
-// output between versions of this program, only an equal input again after Decompress.
-func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
+// To appends src, compressed at level (or LevelDefault), to dst. The codec writes into dst's chunks, or hands them what it has
+// in its own block: no byte of its output is copied more than once on that way (docs/format/copies.md).
+//
+// It fails on an unknown codec or a level outside the codec's range, with an error that names the range; the codecs themselves do
+// not fail on memory. After an error what dst holds behind its old length is nonsense. Equal input does not promise equal output
+// between versions of this program, only an equal input again after Decompress.
+func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	if !codec.Valid() {
-		return dst, fmt.Errorf("compress with %s: unknown codec", codec)
+		return fmt.Errorf("compress with %s: unknown codec", codec)
 	}
 	if err := codec.CheckLevel(level); err != nil {
-		return dst, err
+		return err
 	}
 	if level == LevelDefault {
 		level = codecs[codec].standard
@@ -26,13 +29,26 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	case Gzip:
 		return compressGzip(dst, src, level)
 	case Snappy:
-		return compressSnappy(dst, src), nil
+		compressSnappy(dst, src)
 	case LZ4:
 		return compressLZ4(dst, src, level)
 	case Zstd:
 		return compressZstd(dst, src, level)
+	default:
+		_, _ = dst.Write(src) // never fails
 	}
-	return append(dst, src...), nil
+	return nil
+}
+
+// Compress is To into one slice, at the price of another copy: for what is not on its way to a file. On an error dst is returned
+// as it was.
+func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
+	chunks := NewChunks()
+	defer chunks.Release()
+	if err := To(chunks, src, codec, level); err != nil {
+		return dst, err
+	}
+	return chunks.AppendTo(dst), nil
 }
 
 // Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than limit bytes, and with
@@ -103,13 +119,4 @@ func expectEOF(r io.Reader) error {
 	default:
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-}
-
-// appender is an io.Writer that appends to a slice.
-type appender struct{ bytes []byte }
-
-// Write implements io.Writer; it never fails.
-func (a *appender) Write(p []byte) (int, error) {
-	a.bytes = append(a.bytes, p...)
-	return len(p), nil
 }

@@ -15,25 +15,24 @@ var (
 
 // compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with the next Reset, so both go back to
 // the pool on every path.
-func compressGzip(dst, src []byte, level int) ([]byte, error) {
-	out := &appender{bytes: dst}
+func compressGzip(dst *Chunks, src []byte, level int) error {
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
 	if pooled {
-		w.Reset(out)
+		w.Reset(dst)
 	} else {
 		var err error
-		if w, err = gzip.NewWriterLevel(out, level); err != nil {
-			return dst, fmt.Errorf("compress with gzip: %w", err)
+		if w, err = gzip.NewWriterLevel(dst, level); err != nil {
+			return fmt.Errorf("compress with gzip: %w", err)
 		}
 	}
 	defer gzipWriters[level].Put(w)
 	if _, err := w.Write(src); err != nil {
-		return dst, fmt.Errorf("compress with gzip: %w", err)
+		return fmt.Errorf("compress with gzip: %w", err)
 	}
 	if err := w.Close(); err != nil {
-		return dst, fmt.Errorf("compress with gzip: %w", err)
+		return fmt.Errorf("compress with gzip: %w", err)
 	}
-	return out.bytes, nil
+	return nil
 }
 
 // decompressGzip reads all members of a multi-member stream, as RFC 1952 wants it.

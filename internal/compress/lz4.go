@@ -30,28 +30,29 @@ var (
 	lz4HighPool sync.Pool // of *lz4.CompressorHC
 )
 
-// compressLZ4 writes one frame. A block that does not shrink is stored raw, as the format wants it: the frame grows by four bytes a
-// block at most.
-func compressLZ4(dst, src []byte, level int) ([]byte, error) {
+// compressLZ4 writes one frame, each block straight into its place. A block that does not shrink is stored raw, as the format
+// wants it: the frame grows by four bytes a block at most.
+func compressLZ4(dst *Chunks, src []byte, level int) error {
 	compressBlock, release := lz4Compressor(level)
 	defer release()
-	dst = append(dst, lz4Header...)
+	copy(dst.Reserve(len(lz4Header)), lz4Header)
 	for chunk := range slices.Chunk(src, lz4BlockBytes) {
-		at := len(dst)
-		dst = slices.Grow(dst, 4+lz4.CompressBlockBound(len(chunk)))
-		size, err := compressBlock(chunk, dst[at+4:at+4+lz4.CompressBlockBound(len(chunk))])
+		bound := lz4.CompressBlockBound(len(chunk))
+		room := dst.room(4 + bound)
+		size, err := compressBlock(chunk, room[4:4+bound])
 		if err != nil {
-			return dst, fmt.Errorf("compress with lz4: %w", err)
+			return fmt.Errorf("compress with lz4: %w", err)
 		}
+		word := uint32(size)
 		if size == 0 || size >= len(chunk) {
-			dst = binary.LittleEndian.AppendUint32(dst, uint32(len(chunk))|lz4StoredRaw)
-			dst = append(dst, chunk...)
-			continue
+			size = copy(room[4:], chunk)
+			word = uint32(size) | lz4StoredRaw
 		}
-		dst = dst[:at+4+size]
-		binary.LittleEndian.PutUint32(dst[at:], uint32(size))
+		binary.LittleEndian.PutUint32(room, word)
+		dst.extend(4 + size)
 	}
-	return append(dst, 0, 0, 0, 0), nil // EndMark
+	clear(dst.Reserve(4)) // EndMark
+	return nil
 }
 
 // lz4Compressor returns a pooled compressor for a level and how to give it back.

@@ -22,17 +22,16 @@ var (
 	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1) // version 1, readable since 1
 )
 
-// compressSnappy writes a xerial stream. s2's encoder makes the same format as snappy's, and is faster.
-func compressSnappy(dst, src []byte) []byte {
-	dst = append(dst, xerialHeader...)
+// compressSnappy writes a xerial stream, each block straight into its place. s2's encoder makes the same format as snappy's, and
+// is faster.
+func compressSnappy(dst *Chunks, src []byte) {
+	copy(dst.Reserve(xerialHeaderBytes), xerialHeader)
 	for chunk := range slices.Chunk(src, xerialBlockBytes) {
-		at := len(dst)
-		dst = slices.Grow(dst, 4+s2.MaxEncodedLen(len(chunk)))
-		block := s2.EncodeSnappy(dst[at+4:cap(dst)], chunk)
-		dst = dst[:at+4+len(block)]
-		binary.BigEndian.PutUint32(dst[at:], uint32(len(block)))
+		room := dst.room(4 + s2.MaxEncodedLen(len(chunk)))
+		block := s2.EncodeSnappy(room[4:], chunk)
+		binary.BigEndian.PutUint32(room, uint32(len(block)))
+		dst.extend(4 + len(block))
 	}
-	return dst
 }
 
 // decompressSnappy reads a xerial stream, or one bare block when the magic is missing: some clients send that.

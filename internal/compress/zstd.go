@@ -31,31 +31,30 @@ var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 })
 
 // compressZstd writes one frame as a stream does: without the content's size, without a checksum.
-func compressZstd(dst, src []byte, level int) ([]byte, error) {
+func compressZstd(dst *Chunks, src []byte, level int) error {
 	speed, _, _ := zstdSpeed(level)
 	window := slices.IndexFunc(zstdWindows[:], func(size int) bool { return size == 0 || len(src) <= size })
 	pool := &zstdWriters[speed][window]
-	out := &appender{bytes: dst}
 	w, pooled := pool.Get().(*zstd.Encoder)
 	if !pooled {
 		var err error
 		if w, err = newZstdWriter(speed, zstdWindows[window]); err != nil {
-			return dst, fmt.Errorf("compress with zstd: %w", err)
+			return fmt.Errorf("compress with zstd: %w", err)
 		}
 	}
-	w.Reset(out)
+	w.Reset(dst)
 	defer pool.Put(w)
 	if _, err := w.Write(src); err != nil {
-		return dst, fmt.Errorf("compress with zstd: %w", err)
+		return fmt.Errorf("compress with zstd: %w", err)
 	}
 	// Without this the library writes a frame of one block with its size in the header.
 	if err := w.Flush(); err != nil {
-		return dst, fmt.Errorf("compress with zstd: %w", err)
+		return fmt.Errorf("compress with zstd: %w", err)
 	}
 	if err := w.Close(); err != nil {
-		return dst, fmt.Errorf("compress with zstd: %w", err)
+		return fmt.Errorf("compress with zstd: %w", err)
 	}
-	return out.bytes, nil
+	return nil
 }
 
 // newZstdWriter makes an encoder that works in the caller's goroutine (concurrency 1), writes no checksum, as

@@ -37,8 +37,10 @@ type broker struct {
 	lazy     bool     // topics made and deleted come into the image later
 }
 
-func newBroker(t testing.TB) *broker {
-	b := &broker{disk: vfs.NewFault(vfs.NewMem())}
+func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
+
+func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
+	b := &broker{disk: vfs.NewFault(disk)}
 	b.t, _ = t.(*testing.T)
 	must(t, b.disk.MkdirAll("/data"))
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})

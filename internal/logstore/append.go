@@ -29,18 +29,19 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
 	rules := config.rules
-	rules.Compress = l.env.compressed.at(siteProduce)
+	rules.Compress = l.env.compress(siteProduce)
 	valid, err := record.Validate(batch, rules, now)
 	if err != nil {
 		return Appended{}, err
 	}
-	b := valid.Batch
+	defer valid.Release()
+	b := valid.Parts()
 	switch {
 	case b.Transactional() || b.Control():
 		return Appended{}, fmt.Errorf("%w: transactions are not supported yet", ErrInvalidTxnState)
 	// Behind Validate, which may have recompressed the batch to another size.
-	case int64(len(b)) > config.settings.SegmentBytes:
-		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, len(b), config.settings.SegmentBytes)
+	case int64(b.SizeBytes()) > config.settings.SegmentBytes:
+		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, b.SizeBytes(), config.settings.SegmentBytes)
 	}
 
 	duplicate, err := l.place(b, config, now)
@@ -55,13 +56,13 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 
 // place appends a valid batch, or finds the duplicate of it that is in the log. It logs the beginning and the end of a time in
 // which the disk takes no appends: the client sees each failure, and whoever has to make space shall see that there is one.
-func (l *Log) place(b record.Batch, config *config, now time.Time) (duplicate *producerBatch, err error) {
+func (l *Log) place(b record.Parts, config *config, now time.Time) (duplicate *producerBatch, err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
 		defer l.mu.Unlock()
 		return nil, l.mu.stopped
 	}
-	if duplicate, err = l.mu.producers.check(b); err != nil || duplicate != nil {
+	if duplicate, err = l.mu.producers.check(b.Batch); err != nil || duplicate != nil {
 		defer l.mu.Unlock()
 		return duplicate, err // what a producerBatch says never changes, so it may be read behind the lock
 	}
@@ -93,7 +94,7 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 
 // writeLocked gives the batch its place and writes it there. State follows the file: it changes only once the write succeeded.
 // Log.mu is held; logEnd comes last, for readers without the lock go by it.
-func (l *Log) writeLocked(b record.Batch, config *config, now time.Time) error {
+func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	b.SetBaseOffset(l.logEnd.Load())
 	b.SetLeaderEpoch(l.mu.leaderEpoch)
 	active := l.list.Load().active()
@@ -103,10 +104,10 @@ func (l *Log) writeLocked(b record.Batch, config *config, now time.Time) error {
 		}
 		active = l.list.Load().active()
 	}
-	if err := active.Append(b); err != nil {
+	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)
 	}
-	l.mu.producers.update(b, now)
+	l.mu.producers.update(b.Batch, now)
 	if l.mu.firstAppend.IsZero() {
 		l.mu.firstAppend = now
 	}

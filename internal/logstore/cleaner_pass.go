@@ -102,7 +102,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		},
 		Replace:  log.replaceSegments,
 		Spend:    c.spend,
-		Compress: log.env.compressed.at(siteClean),
+		Compress: log.env.compress(siteClean),
 		Progress: func(p clean.Progress) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -51,15 +51,15 @@ type compressionSum struct {
 	spent   time.Duration // wall clock
 }
 
-// at returns compress.Compress, measured. The lock is held for the addition only.
+// at returns compress.To, measured. The lock is held for the addition only.
 func (m *compressionMeter) at(site string) compress.Func {
-	return func(dst, src []byte, codec compress.Codec, level int) ([]byte, error) {
-		before, began := len(dst), time.Now()
-		dst, err := compress.Compress(dst, src, codec, level)
+	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
+		before, began := dst.Len(), time.Now()
+		err := compress.To(dst, src, codec, level)
 		if err == nil {
-			m.add(compressionKind{codec, level, site}, compressionSum{int64(len(src)), int64(len(dst) - before), time.Since(began)})
+			m.add(compressionKind{codec, level, site}, compressionSum{int64(len(src)), int64(dst.Len() - before), time.Since(began)})
 		}
-		return dst, err
+		return err
 	}
 }
 

@@ -50,15 +50,17 @@ func TestCompressionIsMeasuredWhereItHappens(t *testing.T) {
 
 func TestDefaultLevelAndItsNumberAreOneSeries(t *testing.T) {
 	var meter compressionMeter
+	chunks := compress.NewChunks()
+	defer chunks.Release()
 	for _, level := range []int{compress.LevelDefault, 3} {
-		if _, err := meter.at(siteClean)(nil, []byte("abc"), compress.Zstd, level); err != nil {
+		if err := meter.at(siteClean)(chunks, []byte("abc"), compress.Zstd, level); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := meter.at(siteClean)([]byte("before"), []byte("abc"), compress.Snappy, compress.LevelDefault); err != nil {
+	if err := meter.at(siteClean)(chunks, []byte("abc"), compress.Snappy, compress.LevelDefault); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := meter.at(siteClean)(nil, nil, compress.Zstd, 99); err == nil {
+	if err := meter.at(siteClean)(chunks, nil, compress.Zstd, 99); err == nil {
 		t.Error("level 99 is taken")
 	}
 	if got := meter.mu.sums[compressionKind{compress.Zstd, 3, siteClean}]; got.in != 6 || len(meter.mu.sums) != 2 {

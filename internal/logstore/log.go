@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -100,7 +101,8 @@ type environment struct {
 	// saveFirstDirty writes cleaner-offset-checkpoint.
 	// It is Store.save, which takes Store.saving and then Log.mu: its caller holds no lock of the log.
 	saveFirstDirty func() error
-	compressed     *compressionMeter
+	// compress returns what compresses, and measures it, at a site.
+	compress func(site string) compress.Func
 }
 
 // config is a log's settings, with what follows from them. It is immutable: appends read it without a lock.

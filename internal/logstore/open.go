@@ -195,5 +195,7 @@ func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Lo
 
 // environment is given by value: a log knows what it may ask of its store, and not the store, whose lock comes behind its own.
 func (s *Store) environment() environment {
-	return environment{fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save, compressed: &s.compressed}
+	return environment{
+		fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save, compress: s.compressed.at,
+	}
 }

@@ -10,12 +10,12 @@ import (
 
 // rollBefore tells whether a batch, offsets set, has to go into a new segment: the size would be passed, an index or the 31-bit
 // relative offset is full, or the batch is more than the segment's age, by the timestamps of records, after its first batch.
-func rollBefore(active *segment.Segment, b record.Batch, config *config) bool {
+func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
 		return false // a batch of any size fits into an empty segment; and a second one of the same base cannot be
 	}
-	if size > config.settings.SegmentBytes-int64(len(b)) || !active.Fits(b) {
+	if size > config.settings.SegmentBytes-int64(b.SizeBytes()) || !active.Fits(b) {
 		return true
 	}
 	first, ok := active.FirstTimestamp()

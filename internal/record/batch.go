@@ -198,7 +198,11 @@ func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
-// setCRC computes the checksum anew; it is the last of the changes to a batch.
-func (b Batch) setCRC() {
-	binary.BigEndian.PutUint32(b[crcAt:], crc32.Checksum(b[attributesAt:], castagnoli))
+// setCRC computes the checksum anew, over the batch and what of it lies elsewhere, behind b; it is the last of the changes.
+func (b Batch) setCRC(rest ...[]byte) {
+	sum := crc32.Checksum(b[attributesAt:], castagnoli)
+	for _, piece := range rest {
+		sum = crc32.Update(sum, castagnoli, piece)
+	}
+	binary.BigEndian.PutUint32(b[crcAt:], sum)
 }

@@ -3,7 +3,6 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"heartwood.dev/heartwood/internal/compress"
 )
@@ -66,10 +65,13 @@ type Builder struct {
 	level    int
 	compress compress.Func
 
-	id      Identity
-	records []byte // encoded, uncompressed: compression needs all of them at once
-	count   int32
-	last    int64 // delta of the last record added, -1 at first; deltas ascend
+	id Identity
+	// buffer is room for the header, then the records, encoded, uncompressed: a batch that stays so is made in place, and
+	// compression needs all records at once.
+	buffer []byte
+	chunks *compress.Chunks // of the batch that Encode made last, if it is compressed
+	count  int32
+	last   int64 // delta of the last record added, -1 at first; deltas ascend
 
 	// baseTimestamp is fixed before the first record is encoded, because deltas are: the horizon, or the first record's timestamp.
 	baseTimestamp, maxTimestamp int64
@@ -79,22 +81,26 @@ type Builder struct {
 // NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault). Control batches are never
 // compressed (reference 1.4).
 func NewBuilder(codec compress.Codec, level int) *Builder {
-	return &Builder{codec: codec, level: level, compress: compress.Compress}
+	return &Builder{codec: codec, level: level, compress: compress.To}
 }
 
-// Reset begins a new batch, and forgets the one before, built or not. Codec, level and buffers stay.
+// emptyHeader is what stands before the records until the header is known.
+var emptyHeader [HeaderBytes]byte
+
+// Reset begins a new batch, and forgets the one before, built or not: what Encode returned is valid until then. Codec, level and buffers stay.
 func (b *Builder) Reset(id Identity) {
-	b.id, b.records, b.count, b.last, b.err = id, b.records[:0], 0, -1, nil
+	b.Release()
+	b.id, b.buffer, b.count, b.last, b.err = id, append(b.buffer[:0], emptyHeader[:]...), 0, -1, nil
 	b.baseTimestamp, b.maxTimestamp = id.DeleteHorizonMs, noTimestamp
 }
 
 // SetCodec changes the codec and level of the batches to come.
 func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
 
-// CompressWith makes the builder compress with f from now on, which must do what compress.Compress does; nil stands for that.
+// CompressWith makes the builder compress with f from now on, which must do what compress.To does; nil stands for that.
 func (b *Builder) CompressWith(f compress.Func) {
 	if f == nil {
-		f = compress.Compress
+		f = compress.To
 	}
 	b.compress = f
 }
@@ -113,21 +119,30 @@ func (b *Builder) Add(r *Record) {
 	b.last = delta
 	b.count++
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
-	b.records = appendRecord(b.records, r, r.Timestamp-b.baseTimestamp, delta)
+	b.buffer = appendRecord(b.buffer, r, r.Timestamp-b.baseTimestamp, delta)
 }
 
 // Count returns how many records were added.
 func (b *Builder) Count() int { return int(b.count) }
 
 // SizeBytes is how much memory the builder's buffers hold.
-func (b *Builder) SizeBytes() int { return cap(b.records) }
+func (b *Builder) SizeBytes() int { return cap(b.buffer) + b.chunks.Len() }
 
-// Build appends the finished batch, checksum included, to dst. Without records it makes the empty batch of reference 1.2: no codec,
-// for there is nothing to decompress; no horizon, for there is no tombstone; base timestamp -1 and the old maximum, so that what
-// goes by a segment's largest timestamp (retention, lag) sees no change. On an error dst is returned as it was.
+// Build appends the finished batch to dst: Encode, and a copy. On an error dst is returned as it was.
 func (b *Builder) Build(dst []byte) ([]byte, error) {
+	parts, err := b.Encode()
+	if err != nil {
+		return dst, err
+	}
+	return parts.AppendTo(dst), nil
+}
+
+// Encode finishes the batch, checksum included, and returns it where it was made: valid until Reset or Release. Without records it
+// makes the empty batch of reference 1.2: no codec, for there is nothing to decompress; no horizon, for there is no tombstone;
+// base timestamp -1 and the old maximum, so that what goes by a segment's largest timestamp (retention, lag) sees no change.
+func (b *Builder) Encode() (Parts, error) {
 	if b.err != nil {
-		return dst, fmt.Errorf("build batch: %w", b.err)
+		return Parts{}, fmt.Errorf("build batch: %w", b.err)
 	}
 	id, codec := b.id, b.codec
 	if id.Control || b.count == 0 {
@@ -140,36 +155,39 @@ func (b *Builder) Build(dst []byte) ([]byte, error) {
 	if b.count == 0 {
 		b.baseTimestamp, id.DeleteHorizonMs = noTimestamp, 0
 	}
-	start := len(dst)
-	dst = append(dst, make([]byte, HeaderBytes)...)
-	dst, err := b.appendRecords(dst, codec)
+	parts, err := b.encodeRecords(codec)
 	if err != nil {
-		return dst[:start], fmt.Errorf("build batch: %w", err)
+		return Parts{}, fmt.Errorf("build batch: %w", err)
 	}
-	size := len(dst) - start
-	if size-lengthEnd > math.MaxInt32 {
-		return dst[:start], fmt.Errorf("build batch: %d bytes are more than a batch can hold", size)
-	}
-	batch := Batch(dst[start:])
-	putHeader(batch, id, b.baseTimestamp, maxTimestamp)
-	batch.setAttributes(id.attributes(codec))
-	binary.BigEndian.PutUint32(batch[countAt:], uint32(b.count))
-	batch.setCRC()
-	return dst, nil
+	putHeader(parts.Batch, id, b.baseTimestamp, maxTimestamp)
+	parts.setAttributes(id.attributes(codec))
+	binary.BigEndian.PutUint32(parts.Batch[countAt:], uint32(b.count))
+	return parts, parts.seal()
 }
 
-// appendRecords appends the records in codec, which is the builder's own, with its level, or none.
-func (b *Builder) appendRecords(dst []byte, codec compress.Codec) ([]byte, error) {
+// encodeRecords returns the records in codec, which is the builder's own, with its level, or none, behind room for the header.
+func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
-		return append(dst, b.records...), nil
+		return Whole(b.buffer), nil
 	}
-	return b.compress(dst, b.records, codec, b.level)
+	b.Release()
+	b.chunks = compress.NewChunks()
+	b.chunks.Reserve(HeaderBytes)
+	if err := b.compress(b.chunks, b.buffer[HeaderBytes:], codec, b.level); err != nil {
+		return Parts{}, err
+	}
+	return partsOf(b.chunks), nil
 }
 
-// putHeader writes all of the header but attributes, count and checksum.
+// Release gives back the chunks of what Encode returned, which must not be used any more. Reset does it too.
+func (b *Builder) Release() {
+	b.chunks.Release()
+	b.chunks = nil
+}
+
+// putHeader writes all of the header but length, attributes, count and checksum.
 func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	b.SetBaseOffset(id.BaseOffset)
-	binary.BigEndian.PutUint32(b[lengthAt:], uint32(len(b)-lengthEnd))
 	b.SetLeaderEpoch(id.LeaderEpoch)
 	b[magicAt] = magic
 	binary.BigEndian.PutUint32(b[lastOffsetDeltaAt:], uint32(id.LastOffsetDelta))

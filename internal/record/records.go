@@ -52,17 +52,29 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // emptied by cleaning
 	}
-	payload := []byte(b[HeaderBytes:])
-	if codec := b.Codec(); codec != compress.None {
-		buffer := takeBuffer()
-		defer buffer.release()
-		var err error
-		if payload, err = compress.Decompress(buffer.bytes[:0], payload, codec, limit); err != nil {
-			return decompressError(b, err)
-		}
-		buffer.bytes = payload
+	payload, unpacked, err := b.unpack(limit)
+	if err != nil {
+		return err
+	}
+	if unpacked != nil {
+		defer unpacked.release()
 	}
 	return b.walkPayload(payload, visit)
+}
+
+// unpack returns the records, decompressed if need be. Then they lie in a pooled buffer, behind room for a header; else it is nil.
+func (b Batch) unpack(limit int) (payload []byte, unpacked *buffer, err error) {
+	payload = b[HeaderBytes:]
+	if b.Codec() == compress.None {
+		return payload, nil, nil
+	}
+	unpacked = takeBuffer()
+	unpacked.bytes, err = compress.Decompress(append(unpacked.bytes[:0], emptyHeader[:]...), payload, b.Codec(), limit)
+	if err != nil {
+		unpacked.release()
+		return nil, nil, decompressError(b, err)
+	}
+	return unpacked.bytes[HeaderBytes:], unpacked, nil
 }
 
 // decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which nobody is.

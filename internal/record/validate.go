@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -33,7 +32,7 @@ type Rules struct {
 	Codec              compress.Codec
 	CodecLevel         int
 	KeepCodec          bool          // compression type producer: store the batch's own codec
-	Compress           compress.Func // measures what is compressed again; default compress.Compress
+	Compress           compress.Func // measures what is compressed again; default compress.To
 
 	// Keys, if set, is told of each record of the batch, in the order of their offsets: the n-th call is of the record that gets
 	// the n-th offset. It is called before the batch is known to be valid, because that is when the records pass by: what it
@@ -64,11 +63,22 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	return r.Codec, r.CodecLevel
 }
 
-// Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set.
+// Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set. It may lie in memory from pools:
+// Release is due once it is in the file.
 type Valid struct {
-	Batch        Batch // the client's bytes, changed in place, or a recompressed copy
+	// Batch is the client's bytes, changed in place, or what was made anew of them. Then it may be the first piece only, and Rest
+	// are the others: see Parts.
+	Batch        Batch
+	Rest         [][]byte
 	MaxTimestamp int64 // ms; of Batch, so it is now for LogAppendTime
+	memory       memory
 }
+
+// Parts returns the batch for the file.
+func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
+
+// Release gives back the memory. The batch must not be used any more.
+func (v *Valid) Release() { v.memory.release() }
 
 // Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps LogAppendTime, mends
 // maxTimestamp and recompresses when the topic's codec demands it. Offsets and leader epoch are the log's to set. It may
@@ -82,22 +92,44 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	if err := checkHeader(b, rules); err != nil {
 		return Valid{}, err
 	}
-	found, err := inspect(b, rules, now)
+	payload, unpacked, err := b.unpack(rules.decompressedMax())
+	if err != nil { // ErrCorrupt or too large; to the producer both are invalid records
+		return Valid{}, invalid("%v", err)
+	}
+	valid := Valid{Batch: b, memory: memory{buffer: unpacked}}
+	if err := valid.make(payload, rules, now); err != nil {
+		valid.Release()
+		return Valid{}, err
+	}
+	return valid, nil
+}
+
+// make looks at every record of the batch, and makes it what the rules ask for.
+func (v *Valid) make(payload []byte, rules Rules, now time.Time) error {
+	found, err := inspect(v.Batch, payload, rules, now)
 	if err != nil {
-		return Valid{}, err
+		return err
 	}
-	if codec, level := rules.codec(b); codec != b.Codec() || !found.inOrder {
-		b, err = rebuild(b, rules, now, codec, level)
-		if err != nil {
-			return Valid{}, err
+	was := v.Batch
+	switch codec, level := rules.codec(was); {
+	case !found.inOrder:
+		err = v.rebuild(payload, codec, level, rules.Compress)
+	case codec != was.Codec():
+		err = v.recompress(payload, codec, level, rules.Compress)
+	default:
+		v.memory.dropBuffer()
+	}
+	if err != nil {
+		return err
+	}
+	made := v.Parts()
+	if stamp(made.Batch, rules, now, found.maxTimestamp) || &made.Batch[0] != &was[0] {
+		if err := made.seal(); err != nil {
+			return err
 		}
-	} else {
-		stamp(b, rules, now, found.maxTimestamp)
 	}
-	if err := checkSize(b, rules); err != nil {
-		return Valid{}, err
-	}
-	return Valid{Batch: b, MaxTimestamp: b.MaxTimestamp()}, nil
+	v.MaxTimestamp = made.MaxTimestamp()
+	return checkSize(made.SizeBytes(), rules)
 }
 
 // single takes the one batch out of buf.
@@ -122,7 +154,7 @@ func checkHeader(b Batch, rules Rules) error {
 	if b.BaseOffset() != 0 {
 		return invalid("base offset %d, want 0", b.BaseOffset())
 	}
-	if err := checkSize(b, rules); err != nil {
+	if err := checkSize(len(b), rules); err != nil {
 		return err
 	}
 	if err := b.CheckCRC(); err != nil {
@@ -148,9 +180,9 @@ func checkHeader(b Batch, rules Rules) error {
 }
 
 // checkSize holds the batch as it is stored against max.message.bytes. It is asked twice: recompression may make a batch larger.
-func checkSize(b Batch, rules Rules) error {
-	if rules.BytesMax > 0 && len(b) > rules.BytesMax {
-		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, len(b), rules.BytesMax)
+func checkSize(size int, rules Rules) error {
+	if rules.BytesMax > 0 && size > rules.BytesMax {
+		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, size, rules.BytesMax)
 	}
 	return nil
 }
@@ -167,11 +199,11 @@ type findings struct {
 }
 
 // inspect looks at every record. Records that do not parse end it at once; records that break the topic's rules are gathered.
-func inspect(b Batch, rules Rules, now time.Time) (findings, error) {
+func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, error) {
 	found := findings{maxTimestamp: noTimestamp, inOrder: true}
 	var wrong recordErrors
 	index := int32(0)
-	err := b.walk(rules.decompressedMax(), func(r *Record) error {
+	err := b.walkPayload(payload, func(r *Record) error {
 		found.inOrder = found.inOrder && r.Offset == int64(index)
 		found.maxTimestamp = max(found.maxTimestamp, r.Timestamp)
 		if rules.Compacted && r.Key == nil {
@@ -187,7 +219,7 @@ func inspect(b Batch, rules Rules, now time.Time) (findings, error) {
 		index++
 		return nil
 	})
-	if err != nil { // ErrCorrupt or too large; to the producer both are invalid records
+	if err != nil {
 		return found, invalid("%v", err)
 	}
 	return found, wrong.err()
@@ -211,50 +243,17 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// stamp makes the header's timestamps right, in place. The checksum is computed again only when something changes. Bit 3
-// need not be cleared for CreateTime: inspect refuses producers who set it.
-func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) {
+// stamp makes the header's timestamps right, in place, and tells whether that changed anything: then the checksum is to be
+// computed again. Bit 3 need not be cleared for CreateTime: inspect refuses producers who set it.
+func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)
 		b.setMaxTimestamp(now.UnixMilli())
-		b.setCRC()
-		return
+		return true
 	}
-	if b.MaxTimestamp() != maxTimestamp {
-		b.setMaxTimestamp(maxTimestamp)
-		b.setCRC()
+	if b.MaxTimestamp() == maxTimestamp {
+		return false
 	}
-}
-
-// builders keeps builders and their buffers between batches: a topic with a codec of its own rebuilds every batch that comes.
-var builders = sync.Pool{New: func() any { return NewBuilder(compress.None, compress.LevelDefault) }}
-
-// rebuild makes a copy of b in another codec, and with offset deltas 0, 1, 2... They fit the old LastOffsetDelta, for
-// checkHeader has seen that it is the count less one.
-func rebuild(b Batch, rules Rules, now time.Time, codec compress.Codec, level int) (Batch, error) {
-	builder := builders.Get().(*Builder)
-	defer builder.recycle()
-	builder.SetCodec(codec, level)
-	builder.CompressWith(rules.Compress)
-	id := IdentityOf(b)
-	if id.TimestampType = rules.TimestampType; id.TimestampType == LogAppendTime {
-		id.MaxTimestamp = now.UnixMilli()
-	}
-	builder.Reset(id)
-	err := b.walk(rules.decompressedMax(), func(r *Record) error {
-		r.Offset = int64(builder.Count())
-		builder.Add(r)
-		return nil
-	})
-	if err != nil {
-		return nil, invalid("%v", err)
-	}
-	return builder.Build(nil)
-}
-
-// recycle gives a builder back to the pool, unless one huge batch made it huge.
-func (b *Builder) recycle() {
-	if b.SizeBytes() <= bufferBytesMax {
-		builders.Put(b)
-	}
+	b.setMaxTimestamp(maxTimestamp)
+	return true
 }

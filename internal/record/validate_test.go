@@ -146,9 +146,9 @@ func TestTopicsCodecIsHonoured(t *testing.T) {
 // Rules.Compress is told of what is compressed again, and only then; a builder from the pool does not remember another's.
 func TestOnlyWhatIsCompressedAgainIsMeasured(t *testing.T) {
 	calls := 0
-	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault, Compress: func(dst, src []byte, codec compress.Codec, level int) ([]byte, error) {
+	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault, Compress: func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		calls++
-		return compress.Compress(dst, src, codec, level)
+		return compress.To(dst, src, codec, level)
 	}}
 	unmeasured := measured
 	unmeasured.Compress = nil

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// Buffers are pooled by size, in powers of two. Above the largest class they are left to the garbage collector: such frames are
-// rare, and a pool would hold on to their memory.
+// Buffers are pooled by size, in powers of two, up to the largest that is asked for: a frame that is not large, a step of a file.
 const (
 	bufferBitsMin = 9  // 512 bytes
-	bufferBitsMax = 22 // 4 MiB
+	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 
 // The pools hold *[]byte: a plain slice would be allocated anew each time it is put into an interface.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -11,14 +10,12 @@ import (
 	"time"
 )
 
-// readAheadBytes lets a small request come in with one system call instead of three; larger ones bypass the buffer.
-const readAheadBytes = 4096
-
 // connection is one client's connection, from accept to close.
 type connection struct {
-	server *Server  // for its options, metrics and budget
-	socket net.Conn // read by the reading goroutine alone, written to by the answering one alone
-	sender sender   // of the answering goroutine
+	server *Server         // for its options, metrics and budget
+	socket net.Conn        // read by the reading goroutine alone, written to by the answering one alone
+	sender sender          // of the answering goroutine
+	head   [headBytes]byte // of the frame being read; the reading goroutine's
 	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however many steps it takes.
 	drainEnd func() time.Time
 }
@@ -64,9 +61,8 @@ func (c *connection) serve(ctx context.Context) {
 // readFrames reads one frame ahead of the one in hand, until a read fails or ctx ends. A frame that nobody takes any more is
 // released here, so that its share of the budget does not leak.
 func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
-	r := bufio.NewReaderSize(c.socket, readAheadBytes)
 	for {
-		f, err := c.readFrame(ctx, r)
+		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
 			c.logEnd(ctx, err)
 			return

@@ -3,10 +3,11 @@
 // nothing of its APIs.
 //
 // Invariants:
-//   - Nothing is allocated on a peer's word alone: size and API key are checked first, and a large frame's buffer grows only
-//     as its bytes arrive, charged to one budget for all connections.
+//   - Nothing is allocated on a peer's word alone: size and API key are checked first, and a large frame's memory is
+//     taken only as its bytes arrive, charged to one budget for all connections.
+//   - A request's bytes are read from the socket into the one place where the handler finds them, and are not moved again.
 //   - A connection has at most one request in hand; its replies leave in the order its requests came.
-//   - A frame's buffer goes back to its pool only after Handle returned and the reply was sent: batches and replies may alias it.
+//   - A frame's buffer is given back only after Handle returned and the reply was sent: batches and replies may alias it.
 //   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
 //
 // Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame

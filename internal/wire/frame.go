@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,7 +11,9 @@ import (
 const (
 	// frameBytesMax is Kafka's socket.request.max.bytes: nothing larger is a request.
 	frameBytesMax = 100 << 20
-	// largeBytes is the size from which a frame is charged to the server's budget, and its buffer grows as bytes come.
+	// headBytes is what is read of a frame before its buffer is chosen: its size, and the prefix of its header.
+	headBytes = 4 + prefixBytes
+	// largeBytes is the size from which a frame is charged to the server's budget, and lies in memory of its own (reserve).
 	largeBytes = 1 << 20
 	// stepBytes is read or sent between two looks at the deadline: a slow peer that moves is not cut off, and one that moves less
 	// in Options.Stall is taken for stalled. Without such a pace a few peers could sit on the whole budget for large frames.
@@ -30,32 +31,36 @@ func (e *rejectedError) Error() string { return e.detail }
 // frame is one request as it came, after its size.
 type frame struct {
 	prefix
-	rest    []byte // what follows the prefix; from the pool
+	rest    []byte // what follows the prefix; from a pool, or reserved
 	release func() // gives the buffer and the budget back
 }
 
 // readFrame reads one frame. It returns io.EOF if the connection ended between frames, an *rejectedError for what must not be
 // taken, and ctx's error when the wait for budget was cut short.
-func (c *connection) readFrame(ctx context.Context, r *bufio.Reader) (frame, error) {
-	var size [4]byte
+//
+// It reads the head alone, then the rest where it is to stay: what a read-ahead brought along would have to be copied from there.
+// That makes two system calls of a small request, and one copy less of every batch (docs/format/copies.md).
+func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
+	head := &c.head
 	c.readUntil(ctx, c.server.opts.Idle)
-	if _, err := io.ReadFull(r, size[:]); err != nil {
+	got, err := io.ReadAtLeast(r, head[:], 4)
+	if err != nil {
 		return frame{}, err
 	}
+	size := [4]byte(head[:])
 	n := int(int32(binary.BigEndian.Uint32(size[:])))
 	if n < prefixBytes || n > frameBytesMax {
 		return frame{}, rejectSize(size, n)
 	}
-	var head [prefixBytes]byte
 	c.readUntil(ctx, c.server.opts.Stall)
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+	if _, err := io.ReadFull(r, head[got:]); err != nil {
 		return frame{}, unexpected(err)
 	}
-	f := frame{prefix: parsePrefix(head)}
+	f := frame{prefix: parsePrefix([prefixBytes]byte(head[4:]))}
 	if err := c.checkLimit(f.key, n); err != nil {
 		return frame{}, err
 	}
-	err := c.readRest(ctx, r, &f, n-prefixBytes)
+	err = c.readRest(ctx, r, &f, n-prefixBytes)
 	return f, err
 }
 
@@ -70,47 +75,48 @@ func (c *connection) checkLimit(key int16, size int) error {
 	return nil
 }
 
-// readRest fills the frame's buffer. A small one is taken whole. A large one is charged to the budget first, then grows by
-// doubling: a peer that names 100 MB and sends nothing costs 1 MiB.
+// readRest fills the frame's buffer. A small one comes from the pool. A large one is charged to the budget first, then reserved
+// whole, which costs nothing until its bytes come: a peer that names 100 MB and sends nothing costs a share of the budget.
 //
 // Who holds a share of the budget waits for its peer (no longer than Options.Stall a step) or for an answer, never for more
 // of the budget, so waiting for it cannot end in a deadlock.
-func (c *connection) readRest(ctx context.Context, r *bufio.Reader, f *frame, n int) error {
-	charged := int64(0)
-	if n > largeBytes {
-		charged = min(int64(n), c.server.opts.LargeBytesMax) // above the whole budget it would wait for ever
-		if err := c.server.large.Acquire(ctx, charged); err != nil {
-			return err
-		}
+func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
+	buf, give, err := c.frameBuffer(ctx, n)
+	if err != nil {
+		return err
 	}
-	buf := takeBuffer(min(n, largeBytes))
-	// give sees the buf of the moment it is called, which growing has replaced by then.
-	give := func() {
-		giveBuffer(buf)
-		if charged > 0 {
-			c.server.large.Release(charged)
-		}
-	}
-	for filled := 0; ; {
-		step := min(len(buf), filled+stepBytes)
+	for filled := 0; filled < n; {
+		step := min(n, filled+stepBytes)
 		c.readUntil(ctx, c.server.opts.Stall)
 		if _, err := io.ReadFull(r, buf[filled:step]); err != nil {
 			give()
 			return unexpected(err)
 		}
 		filled = step
-		if filled == n {
-			f.rest, f.release = buf, give
-			return nil
-		}
-		if filled == len(buf) {
-			// Doubled, the copies sum up to less than twice the frame; grown by steps they would be quadratic.
-			grown := takeBuffer(min(n, 2*filled))
-			copy(grown, buf)
-			giveBuffer(buf)
-			buf = grown
-		}
 	}
+	f.rest, f.release = buf, give
+	return nil
+}
+
+// frameBuffer returns a buffer of n bytes, and how to give it back, with its share of the budget if it has one.
+func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give func(), err error) {
+	if n <= largeBytes {
+		buf = takeBuffer(n)
+		return buf, func() { giveBuffer(buf) }, nil
+	}
+	charged := min(int64(n), c.server.opts.LargeBytesMax) // above the whole budget it would wait for ever
+	if err := c.server.large.Acquire(ctx, charged); err != nil {
+		return nil, nil, err
+	}
+	buf, unreserve, err := reserve(n)
+	if err != nil {
+		c.server.large.Release(charged)
+		return nil, nil, fmt.Errorf("reserve %d bytes for a request: %w", n, err)
+	}
+	return buf, func() {
+		unreserve()
+		c.server.large.Release(charged)
+	}, nil
 }
 
 // unexpected turns the end of the stream within a frame into the error it is.

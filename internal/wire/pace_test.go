@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
 	"net"
 	"sync"
@@ -45,7 +44,7 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 				defer writer.Wait()
 				defer here.Close()
 				c := newConnection(s, here)
-				f, err := c.readFrame(t.Context(), bufio.NewReaderSize(here, readAheadBytes))
+				f, err := c.readFrame(t.Context(), here)
 				if (err == nil) != test.taken {
 					t.Fatalf("read: %v", err)
 				}

@@ -75,7 +75,7 @@ type Job struct {
 	Replace func(sources, cleaned []*segment.Segment) error
 	// Spend is called for each n bytes that are read or written, and waits when the pass goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
-	// Compress does what compress.Compress does, its default, and may measure it.
+	// Compress does what compress.To does, its default, and may measure it.
 	Compress compress.Func
 	// Progress is called now and then, on the goroutine of Run. May be nil.
 	Progress func(Progress)

@@ -17,6 +17,7 @@ import (
 func (p *pass) rewrite(group []*plan) error {
 	p.enter(Rewriting)
 	out := &output{pass: p, base: group[0].segment.Base(), builder: record.NewBuilder(p.Codec, p.CodecLevel)}
+	defer out.builder.Release()
 	out.builder.CompressWith(p.Compress)
 	sources, err := out.write(group)
 	if err != nil {
@@ -57,7 +58,6 @@ type output struct {
 	current *segment.Segment   // nil before the first and after the last
 	sealed  []*segment.Segment // ascending; those that are finished, or failed to be
 	builder *record.Builder
-	scratch []byte // the batch that was built last
 }
 
 // write writes all of a group and seals it. It returns the group's segments. After an error discard takes away what was
@@ -121,19 +121,20 @@ func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32
 	if err := b.CheckCRC(); err != nil {
 		return err
 	}
+	made := record.Whole(b)
 	if entry.fate == rebuild {
 		var err error
-		if b, err = o.rebuild(plan, b, entry, first); err != nil {
+		if made, err = o.rebuild(plan, b, entry, first); err != nil {
 			return err
 		}
 	}
-	return o.append(b)
+	return o.append(made)
 }
 
 // rebuild makes a batch without its dead records. What it returns is valid until the next call. Offsets, absolute timestamps
 // and the batch's identity stay (I9, reference 1.2); the limit is the one resolve read it with, so it cannot be too large
 // now.
-func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint32) (record.Batch, error) {
+func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint32) (record.Parts, error) {
 	o.builder.SetCodec(o.codec(b))
 	id := record.IdentityOf(b)
 	id.DeleteHorizonMs = entry.horizonMs
@@ -148,15 +149,14 @@ func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return record.Parts{}, err
 	}
-	built, err := o.builder.Build(o.scratch[:0])
+	made, err := o.builder.Encode()
 	if err != nil {
-		return nil, err
+		return record.Parts{}, err
 	}
-	o.scratch = built
-	o.memory.touch(int64(len(b) + decoded + o.builder.SizeBytes() + cap(built)))
-	return record.Batch(built), nil
+	o.memory.touch(int64(len(b) + decoded + o.builder.SizeBytes()))
+	return made, nil
 }
 
 // codec is what a batch is rebuilt in: the topic's codec and level, or the batch's own codec.
@@ -169,8 +169,9 @@ func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
 
 // append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches
 // larger) or its offsets do not fit there. A batch larger than SegmentBytes gets a segment of its own: it cannot be split.
-func (o *output) append(b record.Batch) error {
-	full := o.current.SizeBytes()+int64(len(b)) > o.SegmentBytes
+func (o *output) append(b record.Parts) error {
+	size := b.SizeBytes()
+	full := o.current.SizeBytes()+int64(size) > o.SegmentBytes
 	if o.current.SizeBytes() > 0 && full || !o.current.Fits(b) {
 		if err := o.seal(); err != nil {
 			return err
@@ -179,11 +180,11 @@ func (o *output) append(b record.Batch) error {
 			return err
 		}
 	}
-	if err := o.spend(len(b)); err != nil {
+	if err := o.spend(size); err != nil {
 		return err
 	}
-	o.stats.WrittenBytes += int64(len(b))
-	return o.current.Append(b)
+	o.stats.WrittenBytes += int64(size)
+	return o.current.AppendParts(b)
 }
 
 // begin creates the next output segment, with the suffix that a restart removes.

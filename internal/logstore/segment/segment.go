@@ -100,9 +100,9 @@ func (s *Segment) File() vfs.File { return s.data }
 // Fits tells whether a batch, offsets set, can be appended without overflowing an index, the 31-bit relative offset or the
 // 31-bit position. It is conservative: the batch may need no index entry. One entry of
 // the time index is kept free for Seal.
-func (s *Segment) Fits(b record.Batch) bool {
+func (s *Segment) Fits(b record.Parts) bool {
 	v := s.view.Load()
-	return b.LastOffset()-s.base <= math.MaxInt32 && v.size+int64(len(b)) <= math.MaxInt32 &&
+	return b.LastOffset()-s.base <= math.MaxInt32 && v.size+int64(b.SizeBytes()) <= math.MaxInt32 &&
 		v.offsets.count() < s.cfg.IndexBytesMax/OffsetEntryBytes && v.times.count() < s.cfg.IndexBytesMax/TimeEntryBytes-1
 }
 
@@ -110,37 +110,57 @@ func (s *Segment) Fits(b record.Batch) bool {
 // that fails, unusable: every later change then fails.
 // It fails with ErrSealed, with ErrFull (Fits), with an error that wraps record.ErrCorrupt for what is not one batch or does
 // not ascend, or with that of the write. The batch is not durable until Sync.
-func (s *Segment) Append(b record.Batch) error {
+func (s *Segment) Append(b record.Batch) error { return s.AppendParts(record.Whole(b)) }
+
+// AppendParts is Append of a batch in several pieces: each is written from where it lies. Readers see all of it or nothing.
+func (s *Segment) AppendParts(b record.Parts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.appendableLocked(b); err != nil {
+	size := b.SizeBytes()
+	if err := s.appendableLocked(b, size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
 	next := *s.view.Load()
-	if _, err := s.data.WriteAt(b, next.size); err != nil {
+	if err := s.writeLocked(b, next.size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, errors.Join(err, s.undoLocked(next.size)))
 	}
-	next.add(b, len(b), s.cfg.IndexIntervalBytes)
+	next.add(b.Batch, size, s.cfg.IndexIntervalBytes)
 	s.mu.written = true
 	s.view.Store(&next) // only now may readers know of it: see view
 	return nil
 }
 
+// writeLocked writes the pieces one behind the other. One call for all of them (pwritev) would save a system call for each 128 KiB of
+// compressed data, which took the codec a thousand times as long, and would need a second way through vfs.
+func (s *Segment) writeLocked(b record.Parts, position int64) error {
+	if _, err := s.data.WriteAt(b.Batch, position); err != nil {
+		return err
+	}
+	position += int64(len(b.Batch))
+	for _, piece := range b.Rest {
+		if _, err := s.data.WriteAt(piece, position); err != nil {
+			return err
+		}
+		position += int64(len(piece))
+	}
+	return nil
+}
+
 // appendableLocked is the check on this side of the disk of what Open and Recover check when they read.
-func (s *Segment) appendableLocked(b record.Batch) error {
+func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	if s.mu.broken != nil {
 		return s.mu.broken
 	}
 	if s.mu.sealed {
 		return ErrSealed
 	}
-	if _, rest, err := record.Next(b); err != nil || len(rest) > 0 {
-		return fmt.Errorf("%w: %d bytes that are not one batch", record.ErrCorrupt, len(b))
+	if claimed, err := record.PeekSize(b.Batch); err != nil || claimed != size {
+		return fmt.Errorf("%w: %d bytes that are not one batch", record.ErrCorrupt, size)
 	}
 	if !s.Fits(b) {
 		return ErrFull
 	}
-	return s.view.Load().check(b, len(b))
+	return s.view.Load().check(b.Batch, size)
 }
 
 // undoLocked cuts off what a failed write left. A part of a batch at the end would be overwritten by the next append in any

@@ -70,7 +70,7 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})
 	must(t, err)
 	for offset, want := range map[int64]bool{base + math.MaxInt32: true, base + math.MaxInt32 + 1: false} {
-		if b := batchOf(t, offset, 1, 1, 10); s.Fits(b) != want {
+		if b := batchOf(t, offset, 1, 1, 10); s.Fits(record.Whole(b)) != want {
 			t.Errorf("offset base%+d fits: %v, want %v", offset-base, !want, want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	s, err = Create(vfs.NewMem(), "/", 0, "", cfg)
 	must(t, err)
 	offset := int64(0)
-	for ; s.Fits(batchOf(t, offset, 1, offset, 10)); offset++ {
+	for ; s.Fits(record.Whole(batchOf(t, offset, 1, offset, 10))); offset++ {
 		must(t, s.Append(batchOf(t, offset, 1, offset, 10)))
 	}
 	// The first batch has no entry, four more fill the time index but for one.

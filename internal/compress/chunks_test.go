@@ -1,0 +1,82 @@
+package compress
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestChunksAreAByteSlice that was written in pieces: whatever the order of writes, reserves and blocks, all is there and in order.
+func TestChunksAreAByteSlice(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		chunks := NewChunks()
+		var want []byte
+		for range 60 {
+			p := make([]byte, random.IntN(ChunkBytes/4))
+			for i := range p {
+				p[i] = byte(random.Uint32())
+			}
+			switch random.IntN(4) {
+			case 0:
+				_, _ = chunks.Write(p)
+			case 1:
+				_, _ = chunks.Write(bytes.Repeat(p, 9)) // over several chunks
+				want = append(want, bytes.Repeat(p, 8)...)
+			case 2:
+				copy(chunks.Reserve(len(p)), p)
+			case 3:
+				copy(chunks.room(len(p)+100), p)
+				chunks.extend(len(p))
+			}
+			want = append(want, p...)
+		}
+		if got := chunks.AppendTo([]byte("head")); !bytes.Equal(got[4:], want) || string(got[:4]) != "head" || chunks.Len() != len(want) {
+			t.Fatalf("%d bytes, want %d, or others", chunks.Len(), len(want))
+		}
+		for i, piece := range chunks.Pieces() {
+			if len(piece) == 0 && i < len(chunks.Pieces())-1 {
+				t.Error("an empty piece in the middle")
+			}
+		}
+		chunks.Release()
+	}
+}
+
+// TestReserveIsFilledLater: it stays where it is however much follows.
+func TestReserveIsFilledLater(t *testing.T) {
+	chunks := NewChunks()
+	defer chunks.Release()
+	head := chunks.Reserve(5)
+	_, _ = chunks.Write(make([]byte, 3*ChunkBytes))
+	copy(head, "hello")
+	if got := chunks.AppendTo(nil); string(got[:5]) != "hello" || len(got) != 3*ChunkBytes+5 || len(chunks.Pieces()) != 4 {
+		t.Errorf("%d bytes in %d pieces, begins %q", len(got), len(chunks.Pieces()), got[:5])
+	}
+}
+
+func TestANilListIsEmpty(t *testing.T) {
+	var none *Chunks
+	none.Release()
+	if none.Len() != 0 {
+		t.Error("it has bytes")
+	}
+}
+
+// TestCompressingAllocatesNothing once the pools are warm, so there is no buffer between a codec and its chunks. The average
+// allows for a garbage collection, which may empty the pools.
+func TestCompressingAllocatesNothing(t *testing.T) {
+	sample := samples()["long"]
+	for codec := None; codec <= Zstd; codec++ {
+		allocations := testing.AllocsPerRun(50, func() {
+			chunks := NewChunks()
+			defer chunks.Release()
+			if err := To(chunks, sample, codec, LevelDefault); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocations > 2 {
+			t.Errorf("%s: %v allocations", codec, allocations)
+		}
+	}
+}
