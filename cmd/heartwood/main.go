@@ -63,6 +63,6 @@ Look into a log:      heartwood log dump DIR`,
 	}
 	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand())
+	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand(), benchCommand())
 	return root
 }

@@ -33,6 +33,10 @@ func TestExitCodes(t *testing.T) {
 		{"operator without an image", []string{"operator"}, 2, "flag --image is required"},
 		{"log without a path", []string{"log", "dump"}, 2, "give at least one PATH"},
 		{"log of nothing", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},
+		{"bench without a name is help", []string{"bench"}, 0, "purgatory"},
+		{"bench of something else", []string{"bench", "sundial"}, 2, `unknown command or argument "sundial"`},
+		{"bench purgatory", []string{"bench", "purgatory", "--requests", "100", "--timeout", "20ms", "--json"}, 0, `"requests":100,`},
+		{"every wrong flag of bench purgatory", []string{"bench", "purgatory", "--keys", "0", "--pct75", "1ms"}, 2, "for --keys: give 1 to --of-keys"},
 		{"manifest that is not there", []string{"dev", "-f", "no/such/file.yaml"}, 2, "no/such/file.yaml"},
 	}
 	for _, test := range tests {

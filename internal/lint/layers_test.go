@@ -62,7 +62,8 @@ var layers = map[string][]string{
 	"controllers": {
 		"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement", "internal/metadata",
 	},
-	"internal/lint": {},
+	"internal/bench/purgatory": {"internal/timer"},
+	"internal/lint":            {},
 }
 
 // kubernetes says which packages may import Kubernetes clients; kafka, which may import the Kafka protocol's types.

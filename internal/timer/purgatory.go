@@ -45,6 +45,9 @@ func (w Waiting[K]) Cancel() {
 	}
 }
 
+// Check lets the operation alone look again, as an event on one of its keys would, and tells whether this call completed it.
+func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.look(w.item) }
+
 // NewPurgatory starts a purgatory; Close stops it.
 func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 	if opts.Tick <= 0 {

@@ -1,0 +1,136 @@
+package purgatory
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestFitHasItsPercentiles: the distribution's own 50th and 75th percentiles are those it was fitted to.
+func TestFitHasItsPercentiles(t *testing.T) {
+	for _, want := range [][2]time.Duration{
+		{20 * time.Millisecond, 60 * time.Millisecond}, {200 * time.Millisecond, 400 * time.Millisecond}, {time.Microsecond, time.Hour},
+	} {
+		fitted := fit(want[0], want[1])
+		for i, score := range []float64{0, quartileScore} {
+			if got := fitted.at(score); math.Abs(got/float64(want[i])-1) > 1e-6 {
+				t.Errorf("fit%v: percentile %d is %v", want, i, time.Duration(got))
+			}
+		}
+	}
+	// The score itself, by the normal distribution's own definition.
+	if got := 0.5 * math.Erfc(-quartileScore/math.Sqrt2); math.Abs(got-0.75) > 1e-12 {
+		t.Errorf("Φ(quartileScore) = %v", got)
+	}
+}
+
+// TestDrawnLatenciesHaveThePercentiles, and the share of them beyond the timeout that the cases of the comparison are named after.
+func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
+	for _, c := range []struct {
+		median, quartile time.Duration
+		expiring         float64 // 1 - Φ(ln(200/median) / deviation)
+	}{
+		{20 * time.Millisecond, 60 * time.Millisecond, 0.0787},
+		{200 * time.Millisecond, 400 * time.Millisecond, 0.5},
+	} {
+		opts := usual()
+		opts.Median, opts.Quartile = c.median, c.quartile
+		latencies := slices.Sorted(slices.Values(draw(opts).latencies))
+		for _, want := range []struct {
+			part  float64
+			value time.Duration
+		}{{0.5, c.median}, {0.75, c.quartile}} {
+			// Where the wanted value stands among the sorted ones; half a percent is three standard errors and more.
+			index, _ := slices.BinarySearch(latencies, want.value)
+			if part := float64(index) / draws; math.Abs(part-want.part) > 0.01 {
+				t.Errorf("%v is percentile %.1f, want %.1f", want.value, 100*part, 100*want.part)
+			}
+		}
+		index, _ := slices.BinarySearch(latencies, opts.Timeout)
+		if part := 1 - float64(index)/draws; math.Abs(part-c.expiring) > 0.01 {
+			t.Errorf("median %v: %.3f would expire, want %.3f", c.median, part, c.expiring)
+		}
+	}
+}
+
+// TestArrivalsAreExponential: the mean is exact, also where gaps are shorter than the clock tells, and the median is ln 2 of it.
+func TestArrivalsAreExponential(t *testing.T) {
+	for _, rate := range []int{1, 25_000, 1_000_000, 50_000_000} {
+		opts := usual()
+		opts.Rate = rate
+		gaps := draw(opts).gaps
+		sum := time.Duration(0)
+		for _, gap := range gaps {
+			if gap < 0 {
+				t.Fatalf("rate %d: gap %v", rate, gap)
+			}
+			sum += gap
+		}
+		mean := float64(time.Second) / float64(rate)
+		if got := float64(sum) / draws; math.Abs(got/mean-1) > 1e-4 {
+			t.Errorf("rate %d: mean %v, want %v", rate, got, mean)
+		}
+		slices.Sort(gaps)
+		if got := float64(gaps[draws/2]); math.Abs(got-mean*math.Ln2) > max(0.03*mean, 1) {
+			t.Errorf("rate %d: median %v, want %v", rate, got, mean*math.Ln2)
+		}
+	}
+}
+
+func TestRateZeroHasNoGaps(t *testing.T) {
+	opts := usual()
+	opts.Rate = 0
+	if slices.ContainsFunc(draw(opts).gaps, func(gap time.Duration) bool { return gap != 0 }) {
+		t.Error("there is a gap")
+	}
+}
+
+// TestKeysOfARequestDiffer, and all keys are used about equally.
+func TestKeysOfARequestDiffer(t *testing.T) {
+	opts := usual()
+	uses := map[key]int{}
+	for _, keys := range draw(opts).keys {
+		if len(keys) != opts.Keys {
+			t.Fatalf("%d keys", len(keys))
+		}
+		for i, k := range keys {
+			uses[k]++
+			if slices.Contains(keys[:i], k) {
+				t.Fatalf("%v watches a key twice", keys)
+			}
+		}
+	}
+	for k, count := range uses {
+		if want := draws * opts.Keys / opts.OfKeys; count < want*3/4 || count > want*5/4 {
+			t.Errorf("%v is watched by %d, want about %d", k, count, want)
+		}
+	}
+	if len(uses) != opts.OfKeys {
+		t.Errorf("%d keys are used of %d", len(uses), opts.OfKeys)
+	}
+}
+
+func TestTheSameSeedDrawsTheSame(t *testing.T) {
+	one, two := draw(usual()), draw(usual())
+	if !slices.Equal(one.gaps, two.gaps) || !slices.Equal(one.latencies, two.latencies) {
+		t.Error("two draws differ")
+	}
+	opts := usual()
+	opts.Seed++
+	if slices.Equal(one.latencies, draw(opts).latencies) {
+		t.Error("another seed draws the same")
+	}
+}
+
+// TestDrawsStayInBounds: a tail beyond what a Duration holds is cut, not wrapped.
+func TestDrawsStayInBounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	wide := fit(time.Nanosecond, time.Hour)
+	for range draws {
+		if d := wide.draw(random); d < 0 || d > 24*time.Hour {
+			t.Fatalf("drew %v", d)
+		}
+	}
+}

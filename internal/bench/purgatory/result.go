@@ -1,0 +1,116 @@
+package purgatory
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Result is what a run measured. The JSON names are the command's interface.
+type Result struct {
+	Kind         string  `json:"kind"`
+	Requests     int     `json:"requests"`
+	TargetRate   int     `json:"target_rate"`   // requests a second; 0: as fast as possible
+	AchievedRate float64 `json:"achieved_rate"` // requests a second, from the first arrival to the last
+	Completed    int64   `json:"completed"`     // by the completer
+	Expired      int64   `json:"expired"`       // by their timeout
+	CPUSeconds   float64 `json:"cpu_seconds"`   // user and system, of the process, from the first arrival to the last end
+	// ElapsedSeconds lasts from the first arrival to the last end.
+	ElapsedSeconds float64 `json:"elapsed_seconds"`
+	// PeakMemoryBytes is the process's highest resident set since it was started, the binary's own pages included.
+	PeakMemoryBytes int64   `json:"peak_memory_bytes"`
+	GCPausesMs      float64 `json:"gc_pauses_ms"` // sum of the times at which the collector stopped everything
+	// Lateness of an expired request: from its deadline, which is the timeout after its arrival, to its Expire; 0 if none expired.
+	LatenessP50Ms float64 `json:"lateness_p50_ms"`
+	LatenessP99Ms float64 `json:"lateness_p99_ms"`
+	LatenessMaxMs float64 `json:"lateness_max_ms"`
+	Early         int64   `json:"early"` // requests that expired before their deadline: more than 0 is a fault
+}
+
+// Print writes the result for people, a value a line, or as one JSON object.
+func (r Result) Print(out io.Writer, asJSON bool) error {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	if asJSON {
+		_, err = fmt.Fprintf(out, "%s\n", encoded)
+		return err
+	}
+	for _, line := range []struct {
+		name, format string
+		value        any
+	}{
+		{"kind", "%s", r.Kind},
+		{"requests", "%d", r.Requests},
+		{"target_rate", "%d", r.TargetRate},
+		{"achieved_rate", "%.0f", r.AchievedRate},
+		{"completed", "%d", r.Completed},
+		{"expired", "%d", r.Expired},
+		{"cpu_seconds", "%.3f", r.CPUSeconds},
+		{"elapsed_seconds", "%.3f", r.ElapsedSeconds},
+		{"peak_memory_bytes", "%d", r.PeakMemoryBytes},
+		{"gc_pauses_ms", "%.3f", r.GCPausesMs},
+		{"lateness_p50_ms", "%.3f", r.LatenessP50Ms},
+		{"lateness_p99_ms", "%.3f", r.LatenessP99Ms},
+		{"lateness_max_ms", "%.3f", r.LatenessMaxMs},
+		{"early", "%d", r.Early},
+	} {
+		if _, err := fmt.Fprintf(out, "%-18s "+line.format+"\n", line.name, line.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// stepBits of a value's leading bits choose its counter: a counter is at most 1/32 wide.
+	stepBits = 5
+	counters = (64 - stepBits) << stepBits
+)
+
+// histogram counts durations, from many goroutines. A quantile is told by its counter's upper bound, at most 1/32 too high.
+type histogram struct {
+	counts  [counters]atomic.Int64
+	highest atomic.Int64
+}
+
+// add counts one, d >= 0.
+func (h *histogram) add(d time.Duration) {
+	h.counts[counter(d)].Add(1)
+	for {
+		highest := h.highest.Load()
+		if int64(d) <= highest || h.highest.CompareAndSwap(highest, int64(d)) {
+			return
+		}
+	}
+}
+
+// counter is the counter of a duration; upper, the longest duration of a counter.
+func counter(d time.Duration) int {
+	shift := max(bits.Len64(uint64(d))-stepBits-1, 0)
+	return shift<<stepBits + int(d>>shift)
+}
+
+func upper(counter int) time.Duration {
+	shift := max(counter>>stepBits-1, 0)
+	return time.Duration(counter-shift<<stepBits+1)<<shift - 1
+}
+
+// quantile is the duration that a part of all, 0 to 1, does not exceed; 0 if nothing was counted.
+func (h *histogram) quantile(part float64) time.Duration {
+	total := int64(0)
+	for i := range h.counts {
+		total += h.counts[i].Load()
+	}
+	wanted, seen := max(int64(part*float64(total)+0.5), 1), int64(0)
+	for i := range h.counts {
+		if seen += h.counts[i].Load(); seen >= wanted {
+			return min(upper(i), time.Duration(h.highest.Load()))
+		}
+	}
+	return 0
+}
