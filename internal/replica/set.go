@@ -57,17 +57,20 @@ type Options struct {
 
 // NewSet returns a set without partitions; Apply gives it some.
 func NewSet(opts Options) *Set {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	purgatory := func(operation string) *timer.Purgatory[PartitionID] {
+		return timer.NewPurgatory[PartitionID](timer.Options{Operation: operation, Registry: opts.Registry, Logger: opts.Logger})
+	}
 	s := &Set{
 		node:     opts.NodeID,
 		cluster:  opts.Cluster,
 		store:    opts.Store,
 		logger:   opts.Logger,
 		metrics:  newMetrics(opts.Registry),
-		produces: timer.NewPurgatory[PartitionID](timer.Options{Operation: "produce", Registry: opts.Registry}),
-		fetches:  timer.NewPurgatory[PartitionID](timer.Options{Operation: "fetch", Registry: opts.Registry}),
-	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
+		produces: purgatory("produce"),
+		fetches:  purgatory("fetch"),
 	}
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
 	return s

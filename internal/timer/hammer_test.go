@@ -3,6 +3,8 @@ package timer
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,17 +27,23 @@ func TestHammer(t *testing.T) {
 			for range rounds {
 				r := &request{t: t}
 				requests[g] = append(requests[g], r)
-				waiting := p.Wait(r, time.Duration(random.IntN(3000))*time.Microsecond, key(random), key(random), key(random))
-				switch random.IntN(4) {
+				own := key(random)
+				waiting := p.Wait(r, time.Duration(random.IntN(3000))*time.Microsecond, own, key(random), key(random))
+				switch random.IntN(6) {
 				case 0:
 					r.ready.Store(true)
-					p.Notify(waiting.anyKey())
+					p.Notify(own)
 				case 1:
 					other := requests[g][random.IntN(len(requests[g]))]
 					other.ready.Store(true)
 					p.Notify(key(random))
 				case 2:
 					waiting.Cancel()
+				case 3:
+					r.ready.Store(true)
+					waiting.Check()
+				case 4:
+					waiting.Reset(time.Duration(random.IntN(3000)) * time.Microsecond)
 				}
 			}
 		})
@@ -53,15 +61,6 @@ func TestHammer(t *testing.T) {
 	if ends := p.completed.Load() + p.expired.Load(); ends != goroutines*rounds {
 		t.Errorf("%d ends of %d operations", ends, goroutines*rounds)
 	}
-}
-
-// anyKey is a key that the operation watches, "0" if it had not to wait.
-func (w Waiting[K]) anyKey() K {
-	var none K
-	if w.item == nil {
-		return none
-	}
-	return w.item.watches[0].key
 }
 
 // TestNoWakeupIsLost has one goroutine wait without a timeout worth the name and another make it ready and notify, in lock
@@ -85,23 +84,63 @@ func TestNoWakeupIsLost(t *testing.T) {
 	empty(t, p)
 }
 
-func BenchmarkPurgatoryWaitNotify(b *testing.B) {
+// TestCompletionsRaceExpiries has each operation completed at the very moment at which its time is up, by an event, by a check
+// and by cancellation, on the real clock. Each ends exactly once (request checks), and the purgatory's count of the outcomes is
+// that of the operations themselves.
+func TestCompletionsRaceExpiries(t *testing.T) {
+	before := goroutines()
 	p := NewPurgatory[int](Options{})
-	defer p.Close()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-		for pb.Next() {
-			r := &ready{}
-			k := random.IntN(1 << 20)
-			p.Wait(r, time.Minute, k, k+1, k+2)
-			r.yes = true
-			p.Notify(k + 1)
+	const rounds, each = 20, 200
+	var completed, expired int64
+	for range rounds {
+		requests := make([]*request, each)
+		var group sync.WaitGroup
+		for i := range requests {
+			r := &request{t: t}
+			requests[i] = r
+			group.Go(func() {
+				timeout := time.Duration(1+i%3) * time.Millisecond
+				begin := time.Now()
+				waiting := p.Wait(r, timeout, i, i+1)
+				time.Sleep(timeout - time.Since(begin))
+				r.ready.Store(true)
+				switch i % 3 {
+				case 0:
+					p.Notify(i)
+				case 1:
+					waiting.Check()
+				default:
+					waiting.Cancel()
+				}
+			})
 		}
-	})
+		group.Wait()
+		for _, r := range requests {
+			if r.ends.Load() != 1 {
+				t.Fatalf("%d ends", r.ends.Load())
+			}
+			if r.expired.Load() {
+				expired++
+			} else {
+				completed++
+			}
+		}
+	}
+	p.Close()
+	if p.completed.Load() != completed || p.expired.Load() != expired || completed+expired != rounds*each {
+		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, p.completed.Load(), p.expired.Load())
+	}
+	if p.pending.Load() != 0 || p.lists.count() != 0 || p.timer.Stats().Pending != 0 {
+		t.Error("something is left")
+	}
+	t.Logf("%d completed, %d expired", completed, expired)
+	if after := goroutines(); after > before {
+		t.Errorf("%d goroutines of timers are left, %d before", after, before)
+	}
 }
 
-type ready struct{ yes bool }
-
-func (r *ready) TryComplete() bool { return r.yes }
-func (r *ready) Expire()           {}
+// goroutines counts those of timers.
+func goroutines() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "timer.(*Timer[")
+}

@@ -18,7 +18,7 @@ func (p *Purgatory[K]) register(opts Options) {
 			prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(value()) }))
 	}
-	gauge("timer_pending", "Timeouts in the timing wheel.", p.timer.Len)
+	gauge("timer_pending", "Timeouts in the timing wheel.", func() int { return p.timer.Stats().Pending })
 	gauge("purgatory_pending", "Operations that wait.", func() int { return int(p.pending.Load()) })
 	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", p.lists.count)
 	counter("purgatory_completed_total", "Operations completed by an event, or at once.", p.completed.Load)

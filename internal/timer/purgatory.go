@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,9 @@ type Purgatory[K comparable] struct {
 type Options struct {
 	Operation string                // metric label: produce, fetch, ...
 	Tick      time.Duration         // resolution of timeouts; default 1 ms
+	Buckets   int                   // of a level of the timing wheel; default 20
 	Registry  prometheus.Registerer // of its metrics; may be nil
+	Logger    *slog.Logger          // of operations that panic; default slog.Default()
 }
 
 // item is an operation in the purgatory: its state, its timeout and its places in watch lists.
@@ -45,16 +48,19 @@ func (w Waiting[K]) Cancel() {
 	}
 }
 
+// Reset gives the operation another timeout from now, in place of that it had, and tells whether it still had to wait for one.
+// It keeps its places in the lists and allocates nothing. A timeout <= 0 is over at the next tick.
+func (w Waiting[K]) Reset(timeout time.Duration) bool {
+	return w.item != nil && w.purgatory.timer.Reset(&w.item.entry, timeout)
+}
+
 // Check lets the operation alone look again, as an event on one of its keys would, and tells whether this call completed it.
 func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.look(w.item) }
 
 // NewPurgatory starts a purgatory; Close stops it.
 func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
-	if opts.Tick <= 0 {
-		opts.Tick = time.Millisecond
-	}
 	p := &Purgatory[K]{lists: newWatchLists[K]()}
-	p.timer = NewTimer(opts.Tick, p.expire)
+	p.timer = NewTimer(TimerOptions{Tick: opts.Tick, Buckets: opts.Buckets, Logger: opts.Logger}, p.expire)
 	p.register(opts)
 	return p
 }
@@ -63,35 +69,35 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 // once the purgatory is closed, it expires at once. Wait does not block: op says by itself when it has ended. op is waited
 // for once only.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
-	if op.TryComplete() { // nobody else knows op yet
+	if p.timer.guard.tryComplete(op) { // nobody else knows op yet
 		p.completed.Add(1)
 		return Waiting[K]{}
 	}
 	if timeout <= 0 {
-		op.Expire()
+		p.timer.guard.expire(op)
 		p.expired.Add(1)
 		return Waiting[K]{}
 	}
 	it := p.admit(op, keys)
-	p.watch(it, timeout)
+	p.watch(it, timeout, keys)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
 // admit makes an operation an item that is pending, and not watched yet.
 func (p *Purgatory[K]) admit(op Operation, keys []K) *item[K] {
-	it := &item[K]{waiter: waiter{op: op}, watches: make([]watch[K], len(keys))}
+	it := &item[K]{waiter: waiter{op: op, guard: &p.timer.guard}, watches: make([]watch[K], len(keys))}
 	it.entry.Value = it
 	for i, key := range keys {
-		it.watches[i] = watch[K]{key: key, of: it}
+		it.watches[i] = watch[K]{of: it, shard: p.lists.shard(key)}
 	}
 	p.pending.Add(1)
 	return it
 }
 
 // watch makes events and time find the item. From the first key on it may end at any moment, by another goroutine.
-func (p *Purgatory[K]) watch(it *item[K], timeout time.Duration) {
-	for i := range it.watches {
-		p.lists.add(&it.watches[i])
+func (p *Purgatory[K]) watch(it *item[K], timeout time.Duration, keys []K) {
+	for i, key := range keys {
+		it.watches[i].add(key)
 	}
 	if !p.timer.Add(&it.entry, timeout) {
 		p.expire(it) // closed
@@ -146,9 +152,9 @@ func (p *Purgatory[K]) account(it *item[K], end ending) {
 
 // clear takes an operation that has ended out of the wheel and of every list. It may be called twice, also at the same time.
 func (p *Purgatory[K]) clear(it *item[K]) {
-	p.timer.Cancel(&it.entry)
+	p.timer.Remove(&it.entry)
 	for i := range it.watches {
-		if p.lists.remove(&it.watches[i]) {
+		if it.watches[i].remove() {
 			p.purged.Add(1)
 		}
 	}

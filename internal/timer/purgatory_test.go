@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,7 +75,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 // empty fails unless the purgatory has forgotten everything.
 func empty(t *testing.T, p *Purgatory[string]) {
 	t.Helper()
-	if pending, watched, timers := p.pending.Load(), p.lists.count(), p.timer.Len(); pending != 0 || watched != 0 || timers != 0 {
+	if pending, watched, timers := p.pending.Load(), p.lists.count(), p.timer.Stats().Pending; pending != 0 || watched != 0 || timers != 0 {
 		t.Errorf("%d pending, %d watched, %d timeouts; want none", pending, watched, timers)
 	}
 	for i := range p.lists.shards {
@@ -185,12 +187,12 @@ func TestEndWhileWatching(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		it := p.admit(r, []string{"a", "b", "c"})
-		p.lists.add(&it.watches[0])
+		it.watches[0].add("a")
 		r.ready.Store(true)
 		if p.Notify("a") != 1 {
 			t.Error("the event did not find it")
 		}
-		p.watch(it, time.Hour)
+		p.watch(it, time.Hour, []string{"a", "b", "c"})
 		empty(t, p)
 	})
 }
@@ -308,4 +310,126 @@ func value(t *testing.T, registry *prometheus.Registry, name, operation string) 
 	}
 	t.Fatalf("no %s{operation=%q}", name, operation)
 	return 0
+}
+
+// TestResetMovesTheDeadline of an operation that keeps watching: a join whose members still come.
+func TestResetMovesTheDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
+		start := time.Now()
+		r := &request{t: t}
+		waiting := p.Wait(r, 3*time.Second, "a", "b")
+		for range 5 {
+			time.Sleep(2 * time.Second)
+			if !waiting.Reset(3 * time.Second) {
+				t.Fatal("it had ended")
+			}
+		}
+		if watched := p.lists.count(); watched != 2 {
+			t.Errorf("%d places, want 2", watched)
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if took := r.at.Sub(start); !r.expired.Load() || took < 13*time.Second || took > 13*time.Second+2*time.Millisecond {
+			t.Errorf("expired %v after %v", r.expired.Load(), took)
+		}
+		if waiting.Reset(time.Second) || (Waiting[string]{}).Reset(time.Second) {
+			t.Error("what has ended got another deadline")
+		}
+		empty(t, p)
+	})
+}
+
+// TestResetDoesNotRevive: an operation that an event ended gets no deadline any more, which would keep it in memory.
+func TestResetDoesNotRevive(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
+		r := &request{t: t}
+		waiting := p.Wait(r, time.Second, "a")
+		r.ready.Store(true)
+		p.Notify("a")
+		if waiting.Reset(time.Hour) {
+			t.Error("it was revived")
+		}
+		empty(t, p)
+	})
+}
+
+func TestCheckLooksAtOneOperationAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
+		one, other := &request{t: t}, &request{t: t}
+		waiting := p.Wait(one, time.Hour, "a")
+		p.Wait(other, time.Hour, "a")
+		looks := other.looks.Load()
+		if waiting.Check() || (Waiting[string]{}).Check() {
+			t.Error("completed although not ready")
+		}
+		one.ready.Store(true)
+		if !waiting.Check() || waiting.Check() || other.looks.Load() != looks {
+			t.Error("not completed once, or another was looked at")
+		}
+	})
+}
+
+// TestPanicsOfOperations: a look that panics is a no, and the operation still ends by its time; an Expire that panics is an end.
+// Whoever notified is not harmed, nor is the timer's goroutine.
+func TestPanicsOfOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPurgatory[string](Options{Logger: slog.New(slog.DiscardHandler)})
+		defer p.Close()
+		looks, ends := &request{t: t}, &request{t: t}
+		p.Wait(looks, time.Second, "a")
+		looks.onLook = func() { panic("look") }
+		p.Wait(panicking{ends}, time.Second, "a")
+		if p.Notify("a") != 0 {
+			t.Error("completed")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !looks.expired.Load() {
+			t.Error("the operation whose look panics did not expire")
+		}
+		last := &request{t: t}
+		p.Wait(last, time.Second, "a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !last.expired.Load() {
+			t.Error("the goroutine is dead")
+		}
+		if panics := p.timer.Stats().Panics; panics != 2 {
+			t.Errorf("%d panics, want 2", panics)
+		}
+		empty(t, p)
+	})
+}
+
+// panicking never completes, and panics when it expires.
+type panicking struct{ *request }
+
+func (p panicking) TryComplete() bool { return false }
+func (p panicking) Expire()           { panic("expire") }
+
+// TestListsAreUsedAgain: keys come and go, and their lists are not made anew each time, nor kept without end.
+func TestListsAreUsedAgain(t *testing.T) {
+	p := NewPurgatory[string](Options{})
+	defer p.Close()
+	var all []Waiting[string]
+	for i := range 10_000 {
+		all = append(all, p.Wait(&request{t: t}, time.Hour, fmt.Sprint("key", i)))
+	}
+	for _, waiting := range all {
+		waiting.Cancel()
+	}
+	empty(t, p)
+	for i := range p.lists.shards {
+		mu := &p.lists.shards[i].mu
+		length := 0
+		for l := mu.spare; l != nil; l = l.spare {
+			length++
+			if l.first != nil || l.key != "" {
+				t.Fatalf("shard %d: a spare list holds %q", i, l.key)
+			}
+		}
+		if length != mu.spares || length > spareMax {
+			t.Fatalf("shard %d: %d spare lists, counted %d", i, length, mu.spares)
+		}
+	}
 }

@@ -5,9 +5,10 @@ import "sync/atomic"
 // Operation is a request that waits: for records, for replicas, for time.
 type Operation interface {
 	// TryComplete looks whether the wait is over, and if so completes the operation and returns true. The purgatory never
-	// calls it twice at the same time, and never after it returned true.
+	// calls it twice at the same time, and never after it returned true. One that panics has not completed: it is called again
+	// at the next event.
 	TryComplete() bool
-	// Expire completes the operation because its time is up.
+	// Expire completes the operation because its time is up. It is called once, and only if TryComplete never returned true.
 	Expire()
 }
 
@@ -35,6 +36,7 @@ const (
 // seen by the compare-and-swap that would clear looking, or it came after that and its owner looks itself.
 type waiter struct {
 	op    Operation
+	guard *guard
 	state atomic.Uint32
 }
 
@@ -77,12 +79,12 @@ func (w *waiter) inside() ending {
 			if !w.state.CompareAndSwap(state, state&^again) {
 				continue
 			}
-			if w.op.TryComplete() {
+			if w.guard.tryComplete(w.op) {
 				w.state.Store(done)
 				return completed
 			}
 		case state&expire != 0:
-			w.op.Expire()
+			w.guard.expire(w.op)
 			w.state.Store(done)
 			return expired
 		default:

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,13 +9,29 @@ import (
 	"testing"
 )
 
-// model is the dumbest timer: a list of what is pending.
+// model is the dumbest timer: a list of what is pending, sorted when it is asked.
 type model struct {
 	now     int64
 	pending map[*Entry[int]]int64
 }
 
+func newModel() *model { return &model{pending: map[*Entry[int]]int64{}} }
+
 func (m *model) add(e *Entry[int], due int64) { m.pending[e] = max(due, m.now+1) }
+
+func (m *model) remove(e *Entry[int]) bool {
+	_, pending := m.pending[e]
+	delete(m.pending, e)
+	return pending
+}
+
+func (m *model) reset(e *Entry[int], due int64) bool {
+	_, pending := m.pending[e]
+	if pending {
+		m.add(e, due)
+	}
+	return pending
+}
 
 func (m *model) advance(now int64) []int64 {
 	var ticks []int64
@@ -29,50 +46,68 @@ func (m *model) advance(now int64) []int64 {
 	return ticks
 }
 
-// TestWheelAgainstModel compares the wheel with the list over random adds, cancels and steps of every size.
-func TestWheelAgainstModel(t *testing.T) {
-	for range 50 {
-		seed := rand.Uint64()
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1))
-			var wheel Wheel[int]
-			want := model{pending: map[*Entry[int]]int64{}}
-			var entries []*Entry[int] // pending in the model, or once were
-			for range 3000 {
-				switch step := random.IntN(10); {
-				case step < 5:
-					e := &Entry[int]{Value: len(entries)}
-					due := want.now + distance(random)
-					entries = append(entries, e)
-					wheel.Add(e, due)
-					want.add(e, due)
-				case step < 8 && len(entries) > 0:
-					e := entries[random.IntN(len(entries))]
-					_, isPending := want.pending[e]
-					if wheel.Cancel(e) != isPending {
-						t.Fatalf("cancel of entry %d: pending is %v in the model", e.Value, isPending)
-					}
-					delete(want.pending, e)
-				default:
-					compareAdvance(t, &wheel, &want, want.now+distance(random)-3)
-				}
-				compareNext(t, &wheel, &want)
-			}
-			compareAdvance(t, &wheel, &want, math.MaxInt64)
-		})
-	}
-}
-
-// distance draws a number of ticks from all magnitudes, with a liking for the borders of levels.
-func distance(random *rand.Rand) int64 {
-	power := int64(1) << random.IntN(40)
-	return power + random.Int64N(power) - random.Int64N(2)
-}
-
-func compareAdvance(t *testing.T, wheel *Wheel[int], want *model, now int64) {
+// skip is told by the wheel how far it went: anything from where it was, up to now, before the first entry.
+func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	t.Helper()
-	ticks := want.advance(now)
-	due := wheel.Advance(now, nil)
+	wheel.Skip(now)
+	first := int64(math.MaxInt64)
+	for _, due := range m.pending {
+		first = min(first, due)
+	}
+	if wheel.now < m.now || wheel.now > max(m.now, now) || wheel.now >= first {
+		t.Fatalf("skip from %d to %d went to %d; first entry at %d", m.now, now, wheel.now, first)
+	}
+	if len(m.pending) == 0 && wheel.now != max(m.now, now) {
+		t.Fatalf("skip from %d to %d of an empty wheel went to %d", m.now, now, wheel.now)
+	}
+	m.now = wheel.now
+}
+
+// pair is a wheel and its model, to which the same is done.
+type pair struct {
+	wheel   Wheel[int]
+	model   *model
+	entries []*Entry[int] // pending in the model, or once were
+}
+
+// step does one thing to both, or fails the test. kind says what; which, to what entry; ticks, how far from now.
+func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
+	t.Helper()
+	at := p.model.now + ticks
+	if ticks > 0 && at < 0 {
+		at = math.MaxInt64 - 1 // a wheel whose clock has reached the last tick takes no more
+	}
+	var e *Entry[int]
+	if len(p.entries) > 0 {
+		e = p.entries[which%len(p.entries)]
+	}
+	switch {
+	case kind < 5 || e == nil:
+		e = &Entry[int]{Value: len(p.entries)}
+		p.entries = append(p.entries, e)
+		p.wheel.Add(e, at)
+		p.model.add(e, at)
+	case kind < 8:
+		if want := p.model.remove(e); p.wheel.Remove(e) != want {
+			t.Fatalf("remove of entry %d: pending is %v in the model", e.Value, want)
+		}
+	case kind < 10:
+		if want := p.model.reset(e, at); p.wheel.Reset(e, at) != want {
+			t.Fatalf("reset of entry %d: pending is %v in the model", e.Value, want)
+		}
+	case kind < 11:
+		p.model.skip(t, &p.wheel, at)
+	default:
+		p.advance(t, min(at, math.MaxInt64-1))
+	}
+	p.compareNext(t)
+	p.checkInvariants(t)
+}
+
+func (p *pair) advance(t testing.TB, now int64) {
+	t.Helper()
+	ticks := p.model.advance(now)
+	due := p.wheel.Advance(now, nil)
 	if len(due) != len(ticks) {
 		t.Fatalf("advance to %d yields %d entries, the model %d", now, len(due), len(ticks))
 	}
@@ -85,27 +120,103 @@ func compareAdvance(t *testing.T, wheel *Wheel[int], want *model, now int64) {
 
 // compareNext: Next is never later than the first entry, so that the shell does not oversleep, and later than now, so that it
 // sleeps at all.
-func compareNext(t *testing.T, wheel *Wheel[int], want *model) {
+func (p *pair) compareNext(t testing.TB) {
 	t.Helper()
-	if wheel.Len() != len(want.pending) {
-		t.Fatalf("%d pending, in the model %d", wheel.Len(), len(want.pending))
+	if p.wheel.Len() != len(p.model.pending) {
+		t.Fatalf("%d pending, in the model %d", p.wheel.Len(), len(p.model.pending))
 	}
-	next, ok := wheel.Next()
-	if ok != (len(want.pending) > 0) {
-		t.Fatalf("next says %v with %d pending", ok, len(want.pending))
+	next, ok := p.wheel.Next()
+	if ok != (len(p.model.pending) > 0) {
+		t.Fatalf("next says %v with %d pending", ok, len(p.model.pending))
 	}
 	first := int64(math.MaxInt64)
-	for _, due := range want.pending {
+	for _, due := range p.model.pending {
 		first = min(first, due)
 	}
-	if ok && (next > first || next <= want.now) {
-		t.Fatalf("next bucket at %d, first entry at %d, now %d", next, first, want.now)
+	if ok && (next > first || next <= p.model.now) {
+		t.Fatalf("next bucket at %d, first entry at %d, now %d", next, first, p.model.now)
 	}
+}
+
+// checkInvariants holds the wheel to what its comment says of every entry.
+func (p *pair) checkInvariants(t testing.TB) {
+	t.Helper()
+	seen := 0
+	for i := range p.wheel.levels {
+		l := &p.wheel.levels[i]
+		n := int64(len(l.heads))
+		if l.position != p.wheel.now/l.width || l.index != int(l.position%n) {
+			t.Fatalf("level %d is at position %d, index %d; now is %d", i, l.position, l.index, p.wheel.now)
+		}
+		for b, e := range l.heads {
+			if used := l.used>>b&1 == 1; used != (e != nil) {
+				t.Fatalf("level %d bucket %d: used is %v", i, b, used)
+			}
+			for ; e != nil; e = e.next {
+				seen++
+				if ahead := e.due/l.width - l.position; e.due <= p.wheel.now || ahead <= 0 || ahead >= n || e.due/l.width%n != int64(b) {
+					t.Fatalf("level %d bucket %d holds an entry due at %d; now is %d", i, b, e.due, p.wheel.now)
+				}
+			}
+		}
+	}
+	if seen != p.wheel.Len() {
+		t.Fatalf("%d entries in buckets, %d pending", seen, p.wheel.Len())
+	}
+}
+
+// TestWheelAgainstModel compares the wheel with the model over random adds, removes, resets and steps of every size, time that
+// stands still or goes back among them, with rings of several sizes.
+func TestWheelAgainstModel(t *testing.T) {
+	for _, buckets := range []int{0, 2, 3, 20, 64} {
+		for range 15 {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("buckets=%d,seed=%d", buckets, seed), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				p := &pair{wheel: Wheel[int]{Buckets: buckets}, model: newModel()}
+				reach := 1 + random.IntN(40)
+				for range 800 {
+					p.step(t, random.IntN(14), random.Int(), distance(random, reach))
+				}
+				p.advance(t, math.MaxInt64)
+			})
+		}
+	}
+}
+
+// distance draws a number of ticks up to 2^powers, from all magnitudes, with a liking for powers of the usual ring; at times zero
+// or negative.
+func distance(random *rand.Rand, powers int) int64 {
+	switch random.IntN(8) {
+	case 0:
+		return int64(random.IntN(5)) - 3
+	case 1:
+		power := int64(1)
+		for range random.IntN(6) {
+			power *= bucketsStandard
+		}
+		return power + int64(random.IntN(3)) - 1
+	}
+	power := int64(1) << random.IntN(powers)
+	return power + random.Int64N(power)
+}
+
+// FuzzWheel does to both what the input says: 10 bytes a step.
+func FuzzWheel(f *testing.F) {
+	f.Add(uint8(20), []byte("\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x0d\x00\x05\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add(uint8(2), []byte("\x00\x00\xff\xff\xff\xff\xff\xff\xff\x7f\x09\x00\x01\x00\x00\x00\x00\x00\x00\x00\x0d\x00\xff\xff\xff\xff\xff\xff\xff\x7f"))
+	f.Fuzz(func(t *testing.T, buckets uint8, steps []byte) {
+		p := &pair{wheel: Wheel[int]{Buckets: 2 + int(buckets)%(bucketsMax-1)}, model: newModel()}
+		for ; len(steps) >= 10 && len(p.entries) < 500; steps = steps[10:] {
+			p.step(t, int(steps[0])%14, int(steps[1]), int64(binary.LittleEndian.Uint64(steps[2:])))
+		}
+		p.advance(t, math.MaxInt64)
+	})
 }
 
 // TestWheelFindsEntriesInTheirTick walks tick by tick over the borders of levels.
 func TestWheelFindsEntriesInTheirTick(t *testing.T) {
-	for _, start := range []int64{0, 1, 63, 64, 65, 4094, 4095, 4096, 262143, 1 << 36} {
+	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36, math.MaxInt64 - 201} {
 		var wheel Wheel[int]
 		wheel.Advance(start, nil)
 		for timeout := int64(1); timeout <= 200; timeout++ {
@@ -120,7 +231,7 @@ func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 }
 
 func TestWheelTakesEveryDueTick(t *testing.T) {
-	for _, due := range []int64{math.MinInt64, -1, 0, 1, 63, 64, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+	for _, due := range []int64{math.MinInt64, -1, 0, 1, 19, 20, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 		var wheel Wheel[int]
 		wheel.Add(&Entry[int]{}, due)
 		at := max(due, 1)
@@ -137,55 +248,68 @@ func TestWheelIgnoresTimeThatGoesBackwards(t *testing.T) {
 	var wheel Wheel[int]
 	wheel.Advance(1000, nil)
 	wheel.Advance(10, nil)
+	wheel.Skip(10)
 	wheel.Add(&Entry[int]{}, 500)
 	if due := wheel.Advance(1001, nil); len(due) != 1 {
 		t.Errorf("%d entries after the next tick, want the one that was due already", len(due))
 	}
 }
 
-// TestWheelEntriesAreReusable: an operation's entry may be added again after it came due or was cancelled, and adding twice is
+// TestWheelJumpsFar: time that nothing happened in costs nothing, however much of it there is. A wheel that went tick by tick
+// would not come to an end here.
+func TestWheelJumpsFar(t *testing.T) {
+	var wheel Wheel[int]
+	for shift := range 62 {
+		wheel.Add(&Entry[int]{}, 1<<shift)
+	}
+	if due := wheel.Advance(math.MaxInt64, nil); len(due) != 62 || due[61].due != 1<<61 {
+		t.Errorf("%d entries", len(due))
+	}
+}
+
+// TestWheelEntriesAreReusable: an operation's entry may be added again after it came due or was removed, and adding twice is
 // a bug that must not corrupt lists in silence.
 func TestWheelEntriesAreReusable(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
 	wheel.Add(&e, 5)
-	if !wheel.Cancel(&e) || wheel.Cancel(&e) {
-		t.Error("cancel does not tell whether the entry was pending")
+	if !wheel.Remove(&e) || wheel.Remove(&e) {
+		t.Error("remove does not tell whether the entry was pending")
 	}
 	wheel.Add(&e, 7)
-	if due := wheel.Advance(7, nil); len(due) != 1 || wheel.Cancel(&e) {
+	if due := wheel.Advance(7, nil); len(due) != 1 || wheel.Remove(&e) || wheel.Reset(&e, 8) {
 		t.Error("an entry that came due is still pending")
 	}
 	wheel.Add(&e, 9)
-	defer func() {
-		if recover() == nil {
-			t.Error("adding a pending entry was taken")
-		}
-	}()
-	wheel.Add(&e, 10)
+	panics(t, "adding a pending entry", func() { wheel.Add(&e, 10) })
 }
 
-func TestWheelAddAndCancelDoNotAllocate(t *testing.T) {
+func TestWheelRefusesWhatItCannotDo(t *testing.T) {
+	for _, buckets := range []int{-1, 1, 65} {
+		wheel := Wheel[int]{Buckets: buckets}
+		panics(t, fmt.Sprintf("%d buckets", buckets), func() { wheel.Add(&Entry[int]{}, 1) })
+	}
+	var over Wheel[int]
+	over.Advance(math.MaxInt64, nil)
+	panics(t, "adding after the last tick", func() { over.Add(&Entry[int]{}, 1) })
+}
+
+func panics(t *testing.T, what string, do func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s was taken", what)
+		}
+	}()
+	do()
+}
+
+func TestWheelDoesNotAllocate(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
 	wheel.Add(&e, 30_000) // makes its level
-	wheel.Cancel(&e)
-	if n := testing.AllocsPerRun(100, func() { wheel.Add(&e, 30_000); wheel.Cancel(&e) }); n != 0 {
+	wheel.Remove(&e)
+	if n := testing.AllocsPerRun(100, func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkWheelAddCancelWithAMillionPending(b *testing.B) {
-	var wheel Wheel[int]
-	random := rand.New(rand.NewPCG(1, 1))
-	for range 1_000_000 {
-		wheel.Add(&Entry[int]{}, 1+random.Int64N(60_000))
-	}
-	entries := make([]Entry[int], 1024)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		e := &entries[i%len(entries)]
-		wheel.Add(e, int64(1+i%30_000))
-		wheel.Cancel(e)
 	}
 }
