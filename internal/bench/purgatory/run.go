@@ -28,11 +28,12 @@ type run struct {
 type request struct {
 	run         *run
 	data        []byte
-	latency     time.Duration // it completes so long after its arrival
-	completesAt time.Duration // from the start
-	deadline    time.Duration // from the start
-	ready       atomic.Bool   // the completer says so
-	waiting     timer.Waiting[key]
+	latency     time.Duration      // it completes so long after its arrival
+	completesAt time.Duration      // from the start
+	deadline    time.Duration      // from the start
+	ready       atomic.Bool        // the completer says so
+	waiting     timer.Waiting[key] // in the purgatory
+	rival       *waiter            // in a rival
 }
 
 // TryComplete implements timer.Operation.
@@ -80,7 +81,7 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 		return Result{}, err
 	}
 	r.start = time.Now()
-	r.subject = newSubject(opts.Kind)
+	r.subject = makers[opts.Kind]()
 	arrived, err := r.all(ctx)
 	elapsed := r.now()
 	r.subject.close()

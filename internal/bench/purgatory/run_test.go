@@ -13,7 +13,7 @@ import (
 // usual are the options of the low timeout case, small.
 func usual() Options {
 	return Options{
-		Kind: kindPurgatory, Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
+		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
 		Median: 20 * time.Millisecond, Quartile: 60 * time.Millisecond, Size: 100, Keys: 3, OfKeys: 100, Seed: 1,
 	}
 }

@@ -16,20 +16,26 @@ type subject interface {
 	close()
 }
 
-// The kinds of subject.
-const (
-	kindPurgatory = "purgatory" // internal/timer's, as the broker has it
-	kindBaseline  = "baseline"  // the load alone
-)
+// makers are the kinds of subject there are.
+var makers = map[string]func() subject{
+	"purgatory": func() subject { return &broker{timer.NewPurgatory[key](timer.Options{Operation: "bench"})} },
+	"wheel":     func() subject { return &rival{newWheelTimers(), newUnlinkingLists()} },
+	"afterfunc": func() subject { return &rival{runtimeTimers{}, newUnlinkingLists()} },
+	"heap":      func() subject { return &rival{newHeapTimers(), newUnlinkingLists()} },
+	"purge":     func() subject { return &rival{newWheelTimers(), newPurgedLists()} },
+	"baseline":  func() subject { return baseline{} },
+}
 
-// Kinds are the subjects there are.
-func Kinds() []string { return []string{kindPurgatory, kindBaseline} }
-
-func newSubject(kind string) subject {
-	if kind == kindBaseline {
-		return baseline{}
-	}
-	return &broker{timer.NewPurgatory[key](timer.Options{Operation: "bench"})}
+// Kinds are the subjects there are:
+//
+//   - purgatory: internal/timer's, as the broker has it
+//   - wheel: the rival put together from the same timers and the same way with lists; it tells what the others are to be held to
+//   - afterfunc: the same with a timer of the Go runtime for each request
+//   - heap: the same with a binary heap
+//   - purge: the same as wheel, but requests that ended stay in the lists until there are enough of them for a purge
+//   - baseline: nobody waits; what the load alone costs
+func Kinds() []string {
+	return []string{"purgatory", "wheel", "afterfunc", "heap", "purge", "baseline"}
 }
 
 // broker is the broker's own purgatory.
