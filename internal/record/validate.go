@@ -55,9 +55,10 @@ func (r Rules) decompressedMax() int {
 }
 
 // codec is what the batch shall be stored in, and at which level it is compressed if it must be. The level alone never makes
-// it compress again: what a producer compressed stays as it is (reference 1.4).
+// it compress again: what a producer compressed stays as it is (reference 1.4). But a batch in the topic's codec whose offsets are
+// mended has to be compressed anew, and then it is the topic's level that counts.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
-	if r.KeepCodec || b.Codec() == r.Codec {
+	if r.KeepCodec {
 		return b.Codec(), compress.LevelDefault
 	}
 	return r.Codec, r.CodecLevel
