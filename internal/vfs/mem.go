@@ -35,6 +35,7 @@ type memNode struct {
 
 	// Of a file. Bytes outside [dirtyFrom, dirtyTo) are equal in content and synced, as far as both reach.
 	content, synced    []byte
+	lost               []bool // bytes that a failed sync has dropped; nil: none (LoseUnsynced)
 	dirtyFrom, dirtyTo int64
 	mtime, syncedMtime time.Time
 }

@@ -111,6 +111,9 @@ func (n *memNode) write(p []byte, offset int64) {
 	end := offset + int64(len(p))
 	n.grow(end)
 	copy(n.content[offset:], p)
+	for i := offset; i < min(end, int64(len(n.lost))); i++ {
+		n.lost[i] = false
+	}
 	n.touch(from, end)
 }
 
@@ -118,6 +121,7 @@ func (n *memNode) write(p []byte, offset int64) {
 func (n *memNode) truncate(size int64) {
 	from := min(size, int64(len(n.content)))
 	n.content = n.content[:from]
+	n.lost = n.lost[:min(from, int64(len(n.lost)))]
 	n.grow(size)
 	n.touch(from, size)
 }
@@ -141,6 +145,10 @@ func (n *memNode) touch(from, to int64) {
 // sync copies what changed only: a test that appends and syncs a large file would otherwise be quadratic.
 func (n *memNode) sync() {
 	size := int64(len(n.content))
+	if len(n.lost) > 0 {
+		n.syncBesideLost()
+		return
+	}
 	if int64(len(n.synced)) > size {
 		n.synced = n.synced[:size]
 	}
@@ -155,4 +163,39 @@ func (n *memNode) sync() {
 	}
 	n.dirtyFrom, n.dirtyTo = 0, 0
 	n.syncedMtime = n.mtime
+}
+
+// syncBesideLost is sync for a file of which a failed one has dropped bytes: those stay on the disk as they were, or zeros.
+func (n *memNode) syncBesideLost() {
+	before := n.synced
+	n.synced = append([]byte{}, n.content...)
+	for i, lost := range n.lost {
+		if lost {
+			n.synced[i] = 0
+			if i < len(before) {
+				n.synced[i] = before[i]
+			}
+		}
+	}
+	n.dirtyFrom, n.dirtyTo = 0, 0
+	n.syncedMtime = n.mtime
+}
+
+// LoseUnsynced is what a failed sync does to a file on Linux: what was not on the disk stays in the page cache, where it is read, and
+// counts as written from now on. No later sync writes it; writing it again does away with that.
+func (m *Mem) LoseUnsynced(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.fileLocked(name)
+	if err != nil {
+		return pathError("lose", name, err)
+	}
+	lost := make([]bool, len(n.content))
+	copy(lost, n.lost)
+	for i := range n.content {
+		lost[i] = lost[i] || i >= len(n.synced) || n.content[i] != n.synced[i]
+	}
+	n.lost = lost
+	n.dirtyFrom, n.dirtyTo = 0, 0
+	return nil
 }
