@@ -26,6 +26,17 @@ type CompressionType string
 // +kubebuilder:validation:Enum=CreateTime;LogAppendTime
 type TimestampType string
 
+// Durability says when a record is safe enough to be acknowledged.
+// +kubebuilder:validation:Enum=Replicated;Fsync
+type Durability string
+
+const (
+	// DurabilityReplicated acknowledges what the in-sync replicas hold in memory; disks are synced in the background.
+	DurabilityReplicated Durability = "Replicated"
+	// DurabilityFsync acknowledges what they hold on their disks.
+	DurabilityFsync Durability = "Fsync"
+)
+
 // ReclaimPolicy says what becomes of the data when the resource that stands for it is deleted.
 // +kubebuilder:validation:Enum=Retain;Delete
 type ReclaimPolicy string
@@ -84,6 +95,12 @@ type TopicSettings struct {
 	// TimestampType is CreateTime (the producer's clock) or LogAppendTime (the broker's). Default CreateTime.
 	// +optional
 	TimestampType TimestampType `json:"timestampType,omitempty"`
+
+	// Durability is Replicated (a record counts on a replica once the operating system has it; disks are synced in the background,
+	// within about a second) or Fsync (it counts once it is on the disk: a power cut takes nothing that was acknowledged, nor
+	// anything that a consumer has seen). Default Replicated. Kafka's tools show and take it as flush.messages.
+	// +optional
+	Durability Durability `json:"durability,omitempty"`
 }
 
 // Compaction says when the cleaner works on a topic.

@@ -118,6 +118,12 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 			to.TimestampType = timestampLogAppend
 		}
 	}
+	if s.Fsync != base.Fsync {
+		to.Durability = v1alpha1.DurabilityReplicated
+		if s.Fsync {
+			to.Durability = v1alpha1.DurabilityFsync
+		}
+	}
 	return to
 }
 

@@ -146,6 +146,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	r.size(&messageBytes, from.MaxMessageSize, 0, math.MaxInt32, path.Child("maxMessageSize"))
 	s.MessageBytesMax = int(messageBytes)
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
+	r.durability(from.Durability, path.Child("durability"))
 }
 
 // integer takes lowest to highest, both included.
@@ -246,5 +247,17 @@ func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path)
 		r.settings.TimestampType = record.LogAppendTime
 	default:
 		r.faults = append(r.faults, field.NotSupported(path, stamp, []v1alpha1.TimestampType{timestampCreate, timestampLogAppend}))
+	}
+}
+
+// durability takes the two words of the API.
+func (r *resolver) durability(wanted v1alpha1.Durability, path *field.Path) {
+	switch wanted {
+	case "":
+	case v1alpha1.DurabilityReplicated, v1alpha1.DurabilityFsync:
+		r.settings.Fsync = wanted == v1alpha1.DurabilityFsync
+	default:
+		known := []v1alpha1.Durability{v1alpha1.DurabilityReplicated, v1alpha1.DurabilityFsync}
+		r.faults = append(r.faults, field.NotSupported(path, wanted, known))
 	}
 }

@@ -38,6 +38,7 @@ retention: {time: 48h, size: 1Gi}
 segment: {size: 64Mi, maxAge: 10m}
 maxMessageSize: 2Mi
 timestampType: LogAppendTime
+durability: Fsync
 `
 
 func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
@@ -45,7 +46,7 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 		Delete: true, Compact: true, MinDirtyPercent: 10, MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
-		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2,
+		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
 	}
 	got, err := ResolveSettings(settingsOf(t, everything), nil)
 	if err != nil {
@@ -105,6 +106,7 @@ func TestBadSettingsNameTheirField(t *testing.T) {
 		`{segment: {maxAge: 0s}}`:                `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
 		`{maxMessageSize: 4Gi}`:                  `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
 		`{retention: {size: 10E}}`:               `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
+		`{durability: Always}`:                   `spec.durability: Unsupported value: "Always": supported values: "Fsync", "Replicated"`,
 		`{timestampType: Now}`:                   `spec.timestampType: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`,
 	} {
 		_, err := ResolveSettings(settingsOf(t, text), nil)
@@ -216,6 +218,7 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	some(func() { s.SegmentAge = milliseconds(1) })
 	some(func() { s.MessageBytesMax = random.IntN(1 << 30) })
 	some(func() { s.TimestampType = record.LogAppendTime })
+	some(func() { s.Fsync = true })
 	some(func() { s.MinInSyncReplicas = 1 + random.IntN(15) })
 	if lowest, highest, standard, ok := s.Codec.Levels(); ok {
 		if level := max(lowest, -20) + random.IntN(highest); level <= highest && level != standard {

@@ -39,6 +39,8 @@ type Settings struct {
 	MessageBytesMax    int           // of a batch, compressed, as it comes in and as it is stored
 	TimestampType      record.TimestampType
 	MinInSyncReplicas  int // 1..32767; with fewer in sync, produce with acks -1 is refused
+	// Fsync: a record counts on this replica once it is on the disk; else once the operating system has it.
+	Fsync bool
 }
 
 // Default returns the settings of a topic that sets nothing.

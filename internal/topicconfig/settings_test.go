@@ -21,6 +21,7 @@ func TestDefaultsAreKafkas(t *testing.T) {
 		"compression.type":          "producer",
 		"compression.zstd.level":    "3",
 		"delete.retention.ms":       "86400000",
+		"flush.messages":            "9223372036854775807",
 		"max.compaction.lag.ms":     "9223372036854775807",
 		"max.message.bytes":         "1048588",
 		"message.timestamp.type":    "CreateTime",
@@ -71,6 +72,8 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 		{"compression.type", "producer", "", func(s *Settings) {}},
 		{"delete.retention.ms", "0", "", func(s *Settings) { s.TombstoneRetention = 0 }},
 		{"delete.retention.ms", "172800000", "", func(s *Settings) { s.TombstoneRetention = 2 * day }},
+		{"flush.messages", "1", "", func(s *Settings) { s.Fsync = true }},
+		{"flush.messages", "9223372036854775807", "", func(s *Settings) {}},
 		{"max.compaction.lag.ms", "60000", "", func(s *Settings) { s.MaxLag = time.Minute }},
 		{"max.compaction.lag.ms", "9223372036854775807", "", func(s *Settings) { s.MaxLag = Unlimited }},
 		{"max.message.bytes", "2000000", "", func(s *Settings) { s.MessageBytesMax = 2_000_000 }},
@@ -129,6 +132,8 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 		{"min.cleanable.dirty.ratio", "0.505", "steps of 0.01"},
 		{"min.compaction.lag.ms", "-1", "0 to"},
 		{"min.insync.replicas", "0", "1 to"},
+		{"flush.messages", "10000", "1 (durability Fsync) or 9223372036854775807 (Replicated)"},
+		{"flush.messages", "0", "1 (durability Fsync)"},
 		{"retention.bytes", "-2", "-1 to"},
 		{"retention.ms", "99999999999999999999", "-1"},
 		{"segment.bytes", "1023", "1024 to 2147483647"},
@@ -154,7 +159,7 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 }
 
 func TestUnknownPropertiesAreRefused(t *testing.T) {
-	for _, name := range []string{"flush.messages", "cleanup.policies", "", "zzz"} {
+	for _, name := range []string{"flush.ms", "cleanup.policies", "", "zzz"} {
 		s := Default()
 		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) || !strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: %v", name, err)

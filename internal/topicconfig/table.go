@@ -3,6 +3,7 @@ package topicconfig
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,11 +28,15 @@ type property struct {
 
 const compressionType = "compression.type"
 
+// flushMessages is the Kafka name of Settings.Fsync. Kafka syncs a log each time so many records were appended; with 1, before it
+// answers. Numbers in between promise nothing about any single record, so we have none (ADR 0050).
+const flushMessages = "flush.messages"
+
 // table lists every property we know, sorted by name, which Set's binary search leans on. It is made when first used: most programs
 // that import the package never do.
 //
 // Where we differ from Kafka's ranges, the reason stands at the row or at the constant: segment.bytes may be smaller, a dirty ratio
-// is whole percents, and what we cannot honour (preallocate, index sizes, flush intervals...) is not listed at all.
+// is whole percents, and what we cannot honour (preallocate, index sizes, flush.ms...) is not listed at all.
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
@@ -49,6 +54,11 @@ var table = sync.OnceValue(func() []property {
 		levelProperty("compression.zstd.level", compress.Zstd),
 		durationProperty("delete.retention.ms", "How long a tombstone stays after the values it deletes are gone.", 0,
 			func(s *Settings) *time.Duration { return &s.TombstoneRetention }),
+		{
+			name: flushMessages, kind: "long", allowed: "1 (durability Fsync) or 9223372036854775807 (Replicated)",
+			doc: "1: acknowledge, and show to consumers, only what is on the disk; else disks are synced in the background.",
+			get: getFlushMessages, set: setFlushMessages,
+		},
 		{
 			name: "max.compaction.lag.ms", kind: "long", allowed: "1 to 9223372036854775807, which means no limit",
 			doc: "How long a record may stay uncleaned, whatever the dirty ratio.",
@@ -249,4 +259,21 @@ func setTimestampType(s *Settings, value string) error {
 		return errors.New("no such timestamp type")
 	}
 	return nil
+}
+
+// getFlushMessages writes Kafka's default, its largest number, for a topic that is synced in the background.
+func getFlushMessages(s *Settings) string {
+	if s.Fsync {
+		return "1"
+	}
+	return strconv.FormatInt(math.MaxInt64, 10)
+}
+
+func setFlushMessages(s *Settings, value string) error {
+	n, err := parseInteger(value, 1, math.MaxInt64)
+	if err == nil && n != 1 && n != math.MaxInt64 {
+		err = errors.New("a number in between promises nothing")
+	}
+	s.Fsync = n == 1
+	return err
 }
