@@ -20,6 +20,8 @@ type Partition struct {
 	LogEndOffset     int64  `json:"logEndOffset"`
 	HighWatermark    int64  `json:"highWatermark"`
 	LastStableOffset int64  `json:"lastStableOffset"`
+	// Fault is why this replica does not serve what it should, such as a disk that failed; absent while it is well.
+	Fault string `json:"fault,omitempty"`
 
 	// Compaction is absent when the topic is not compacted.
 	Compaction *Compaction `json:"compaction,omitempty"`

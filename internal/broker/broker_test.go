@@ -307,6 +307,15 @@ func TestFailedDisk(t *testing.T) {
 	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic", "tickets"); offline != 1 {
 		t.Errorf("partition_offline is %v", offline)
 	}
+	faults := 0
+	for _, row := range c.Report() {
+		if strings.Contains(row.Fault, syscall.EIO.Error()) {
+			faults++
+		}
+	}
+	if faults != 1 {
+		t.Errorf("%d partitions report a fault, want 1", faults)
+	}
 	if err := c.stop(); err == nil {
 		t.Error("the stop was clean, with a log that failed")
 	}

@@ -21,7 +21,10 @@ func (b *Broker) row(state replica.State) report.Partition {
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,
 		Leader: state.Leader, LeaderEpoch: state.LeaderEpoch,
 	}
-	if state.Log == nil { // it could not be opened: the broker's log says why
+	if state.Fault != nil {
+		row.Fault = state.Fault.Error()
+	}
+	if state.Log == nil { // it could not be opened
 		return row
 	}
 	stats := state.Log.Stats()

@@ -23,7 +23,8 @@ type Appended struct {
 // ErrOutOfOrderSequence, which are the client's doing; with ErrStorage when the disk fails: then Fault tells whether the log
 // has stopped, or the same batch may succeed later; and with ErrClosed.
 //
-// The batch is in the page cache when Append returns, not on disk: flush follows within Options.FlushInterval.
+// The batch is in the page cache when Append returns, not on disk. SafeEnd tells when this replica may vouch for it: at once, or
+// under durability Fsync after a sync, which Append has asked for and does not wait for.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	// Once: all checks of one batch go by the same settings, also when Configure runs beside.
 	config := l.config.Load()
@@ -49,8 +50,11 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	case err != nil:
 		return Appended{}, err
 	case duplicate != nil:
+		l.appended(config)
 		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset, duplicate.timestamp, true), nil
 	}
+	l.unsynced.Add(int64(b.SizeBytes()))
+	l.appended(config)
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,8 @@ const (
 	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and what the next start has to
 	// scan.
 	flushIntervalDefault = time.Second
+	// backgroundWorkers is how many logs are flushed at once.
+	backgroundWorkers = 8
 )
 
 // run is the store's goroutine; see doc.go for what it does. Close stops and joins it.
@@ -45,19 +48,7 @@ func (s *Store) run() {
 // The order matters: a segment that is rolled is sealed by the flush of the same round, retention finds it sealed, and the
 // checkpoints, which come last, tell of everything that was synced.
 func (s *Store) tick(now time.Time, retention bool) {
-	for _, log := range s.Logs() {
-		err := errors.Join(log.rollIdle(now), log.flush())
-		if retention {
-			log.expireProducers(now)
-			err = errors.Join(err, log.applyRetention(now))
-		}
-		switch begins, ends, failed := follow(&log.mu, &log.mu.background, err, now); {
-		case begins:
-			s.opts.Logger.Warn("background work on a log fails", "partition", log.id, "error", err)
-		case ends:
-			s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed", failed)
-		}
-	}
+	inParallel(s.Logs(), backgroundWorkers, func(log *Log) { s.tend(log, now, retention) })
 	err := s.save()
 	switch begins, ends, failed := follow(&s.mu, &s.mu.checkpoints, err, now); {
 	case begins:
@@ -65,6 +56,40 @@ func (s *Store) tick(now time.Time, retention bool) {
 	case ends:
 		s.opts.Logger.Info("checkpoints are written again", "failed", failed)
 	}
+}
+
+// tend is one round over one log.
+func (s *Store) tend(log *Log, now time.Time, retention bool) {
+	before := log.synced.Load()
+	err := errors.Join(log.rollIdle(now), log.flush())
+	if retention {
+		log.expireProducers(now)
+		err = errors.Join(err, log.applyRetention(now))
+	}
+	if log.synced.Load() != before {
+		s.settled(log)
+	}
+	switch begins, ends, failed := follow(&log.mu, &log.mu.background, err, now); {
+	case begins:
+		s.opts.Logger.Warn("background work on a log fails", "partition", log.id, "error", err)
+	case ends:
+		s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed", failed)
+	}
+}
+
+// inParallel does something for each, a few at a time, and returns when all is done. The workers wait for the disk more than for
+// the processor; one log whose sync takes long holds up only the end.
+func inParallel[T any](all []T, workersMax int, do func(T)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(workersMax, len(all)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				do(all[i])
+			}
+		})
+	}
+	workers.Wait()
 }
 
 // follow notes the end of a piece of work in its outage, under the lock that guards it, and returns what is to be logged.
@@ -94,6 +119,9 @@ func (s *Store) reportFailures() {
 	s.mu.failures = nil
 	s.mu.Unlock()
 	for _, f := range failures {
+		if settled := s.settlement.Load(); settled != nil {
+			(*settled)(f.id)
+		}
 		if s.opts.Failed != nil {
 			s.opts.Failed(f.id, f.err)
 		}

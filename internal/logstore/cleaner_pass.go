@@ -98,7 +98,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		SpanMax:      spanMax(seen.settings),
 		SegmentBytes: seen.settings.SegmentBytes, MemoryBytes: budget, HashKey: c.hashKey,
 		Create: func(base int64) (*segment.Segment, error) {
-			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
+			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
 		Replace:  log.replaceSegments,
 		Spend:    c.spend,

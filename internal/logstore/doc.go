@@ -4,6 +4,7 @@
 // # Invariants
 //
 //   - LogStart <= HighWatermark <= LogEnd; LastStable <= HighWatermark; LogEnd never falls while a log is open.
+//   - SafeEnd <= LogEnd; under durability Fsync nothing at or above what is synced counts for the high watermark (ADR 0050).
 //   - recovery point on disk <= what is synced. Everything below it survives a crash; only what lies above is scanned.
 //   - A segment is cleaned only below the recovery point on disk. So above it segments join without a gap, and a gap found
 //     there by recovery is lost data, at which the log ends (ADR 0015).
@@ -16,7 +17,8 @@
 //   - Store.changes: one Create, Release or Close at a time.
 //   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.
 //   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the segment list. An append writes
-//     under it; nothing is synced under it but the few bytes of the epoch file, by Lead and when retention passes an epoch.
+//     under it, and so does a segment whose files have to be opened for it; nothing is synced under it but the few bytes of the epoch file, by Lead and when retention passes an epoch.
+//   - committer.mu: which logs wait for a sync; a leaf. Group commit syncs without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
 // Readers take no lock: the segment list is an immutable snapshot behind an atomic pointer, offsets are atomics. Reports, metrics
@@ -25,5 +27,6 @@
 // # Goroutines
 //
 // A Store has one, Store.run: flush, checkpoints, timed roll, retention, expiry of producers, deletion of released directories
-// and the Failed callback. Open makes a few more for recovery and joins them. A Cleaner has its own.
+// and the Failed callback. It spreads a round over a few more and joins them; so do Open, CreateAll and Close. The committer has up to
+// sixteen while logs wait for a sync; Close joins them. A Cleaner has its own.
 package logstore

@@ -34,6 +34,7 @@ func (l *Log) flush() error {
 // handles is still the segment that was active when end was read, so its sync covers all below end; and the new entry of
 // unsealed stands behind those that were taken here, so cutting off as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
+	l.unsynced.Store(0)
 	l.mu.Lock()
 	handles := l.currentLocked()
 	end, rolled := l.logEnd.Load(), slices.Clone(l.mu.unsealed)
@@ -48,8 +49,9 @@ func (l *Log) flushMaintained() error {
 			return err
 		}
 	}
-	if err := handles[len(handles)-1].Sync(); err != nil {
-		return l.syncFailed(err)
+	active := handles[len(handles)-1]
+	if err := active.Sync(); err != nil {
+		return l.syncFailed(active, err)
 	}
 	if len(rolled) > 0 {
 		if err := pruneSnapshots(l.env.fs, l.dir); err != nil {
@@ -59,7 +61,9 @@ func (l *Log) flushMaintained() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
-	l.mu.recoveryPoint = end
+	// A commit beside this flush may have come further; it left the recovery point where a segment waits for its seal.
+	l.mu.recoveryPoint = max(l.mu.recoveryPoint, end)
+	l.noteSyncedLocked(end)
 	l.settleDurableLocked()
 	return nil
 }
@@ -68,11 +72,11 @@ func (l *Log) flushMaintained() error {
 // flush; until then the recovery point stays.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
-		return l.syncFailed(err)
+		return l.syncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
 	if err != nil && !errors.Is(err, syscall.ENOSPC) {
-		return l.syncFailed(err)
+		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
 		name := filepath.Join(l.dir, segment.Name(u.end, snapshotSuffix, ""))
@@ -84,9 +88,9 @@ func (l *Log) seal(u unsealed) error {
 	return nil
 }
 
-// syncFailed stops the log, and returns what its caller fails with.
-func (l *Log) syncFailed(cause error) error {
-	err := fmt.Errorf("sync: %w", cause)
+// sealFailed stops the log: an index that cannot be written, though there is room, is a disk that fails.
+func (l *Log) sealFailed(cause error) error {
+	err := fmt.Errorf("seal: %w", cause)
 	l.fail(err)
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
@@ -143,6 +147,12 @@ func (l *Log) close() error {
 	old := l.publishLocked(nil)
 	l.mu.Unlock()
 	if old != nil {
+		if err == nil {
+			l.sealed = summarize(old.handles)
+		}
+		for _, h := range old.handles {
+			h.Freeze() // a Release renames the directory next, and another log may get the name
+		}
 		old.release()
 	}
 	return err

@@ -49,6 +49,10 @@ type Log struct {
 	highWatermark atomic.Int64
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
 	logEnd atomic.Int64
+	// synced <= logEnd is the end of what is on the disk. It rises only, but for a cut (cutLocked).
+	synced atomic.Int64
+	// unsynced is how many bytes were appended since a sync was asked for because of them.
+	unsynced atomic.Int64
 	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a crash takes back.
 	epochs atomic.Pointer[epochCache]
 	// fault is why the log stopped, nil while it is well. It is set once.
@@ -62,6 +66,9 @@ type Log struct {
 	durable atomic.Int64
 	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
 	quarantined atomic.Bool
+
+	// sealed sums up the segments as close left them, if it left them in order; Store.Close reads it after close.
+	sealed []segment.Summary
 
 	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
 	maintain sync.Mutex
@@ -79,9 +86,10 @@ type Log struct {
 		firstAppend time.Time
 		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.
 		unsealed []unsealed
-		// recoveryPoint <= the end of what is synced; checkpointed is what of it is on disk (Store.save).
+		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64
+		cuts          int // how often the end was cut off: a sync that began before one proves nothing
 	}
 }
 
@@ -94,8 +102,9 @@ type unsealed struct {
 
 // environment is what a log needs of its store.
 type environment struct {
-	fs     vfs.FS
-	logger *slog.Logger
+	fs       vfs.FS
+	segments segment.Config // of all logs: they share the open files
+	logger   *slog.Logger
 	// failed is told, without waiting, that the log stopped.
 	failed func(PartitionID, error)
 	// saveFirstDirty writes cleaner-offset-checkpoint.
@@ -103,6 +112,9 @@ type environment struct {
 	saveFirstDirty func() error
 	// compress returns what compresses, and measures it, at a site.
 	compress func(site string) compress.Func
+	// commit has a log synced soon, without waiting; flushBytes is after how many unsynced ones that is asked for.
+	commit     func(*Log)
+	flushBytes int64
 }
 
 // config is a log's settings, with what follows from them. It is immutable: appends read it without a lock.
@@ -160,6 +172,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 		return // closed: the directory may not be this log's any more
 	}
 	l.config.Store(newConfig(s, retain))
+	l.appended(l.config.Load()) // what is there already counts by the new durability now
 	if old.retain == retain {
 		return
 	}
@@ -296,7 +309,7 @@ func (l *Log) fail(cause error) {
 // newSegment makes the files of an empty segment. Their names become durable with the first flush; until then a crash may
 // take them, together with what was appended.
 func (l *Log) newSegment(base int64) (*handle, error) {
-	made, err := segment.Create(l.env.fs, l.dir, base, "", segment.Config{})
+	made, err := segment.Create(l.env.fs, l.dir, base, "", l.env.segments)
 	if err != nil {
 		return nil, fmt.Errorf("%w: create segment %d: %w", ErrStorage, base, err)
 	}

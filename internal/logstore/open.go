@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // Open locks the directory, brings every log in it back (a scan from the recovery point after an unclean stop), and starts the
@@ -26,6 +29,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s.lock = lock
 	if err := s.load(); err != nil {
+		s.commits.close()
 		for _, log := range s.Logs() {
 			err = errors.Join(err, log.close())
 		}
@@ -56,7 +60,15 @@ func newStore(opts Options) *Store {
 	if opts.FlushInterval <= 0 {
 		opts.FlushInterval = flushIntervalDefault
 	}
+	if opts.OpenFilesMax <= 0 {
+		opts.OpenFilesMax = openFilesDefault()
+	}
+	if opts.FlushBytes <= 0 {
+		opts.FlushBytes = flushBytesDefault
+	}
 	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	s.commits = newCommitter(s.settled)
+	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.saving.written = map[string]string{}
 	s.mu.logs = map[PartitionID]*Log{}
 	s.mu.offline = map[PartitionID]offline{}
@@ -65,7 +77,7 @@ func newStore(opts Options) *Store {
 }
 
 // load reads the directory. It fails for what concerns the directory as a whole; a single log that fails is noted as
-// offline. The store's goroutine does not run yet, so only the workers of openLogs need Store.mu.
+// offline. The store's goroutine does not run yet, so only the workers that open logs need Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
@@ -84,7 +96,17 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	s.openLogs(ids, checkpoints, clean)
+	var sealed summaries
+	if clean {
+		sealed = s.loadSummaries()
+	}
+	inParallel(ids, openWorkers(), func(id PartitionID) {
+		known, ok := checkpoints[id]
+		if !ok {
+			known.recoveryPoint = unknownOffset
+		}
+		s.openLog(id, start{saved: known, clean: clean, sealed: sealed[id]})
+	})
 	if !clean {
 		return nil
 	}
@@ -119,34 +141,21 @@ func (s *Store) partitions() ([]PartitionID, error) {
 	return ids, nil
 }
 
-// openLogs brings logs back, a few at a time: they wait for the disk more than for the processor.
-func (s *Store) openLogs(ids []PartitionID, checkpoints map[PartitionID]saved, clean bool) {
-	const workersMin, workersMax = 2, 4
-	queue := make(chan PartitionID)
-	var workers sync.WaitGroup
-	for range min(max(runtime.GOMAXPROCS(0), workersMin), workersMax) {
-		workers.Go(func() {
-			for id := range queue {
-				known, ok := checkpoints[id]
-				if !ok {
-					known.recoveryPoint = unknownOffset
-				}
-				s.openLog(id, known, clean)
-			}
-		})
-	}
-	for _, id := range ids {
-		queue <- id
-	}
-	close(queue)
-	workers.Wait()
+// openWorkers is how many logs are opened at once: they wait for the disk more than for the processor.
+func openWorkers() int { return min(max(runtime.GOMAXPROCS(0), 2), 4) }
+
+// start is what is known of a log before it is opened.
+type start struct {
+	saved  saved
+	clean  bool // the store was closed in order
+	sealed []segment.Summary
 }
 
 // openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew of an offline log: once the disk
 // is mended, a start finds it as it was.
-func (s *Store) openLog(id PartitionID, known saved, clean bool) {
+func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
-	log, known, err := s.recover(id, known, clean)
+	log, known, err := s.recover(id, from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -155,14 +164,14 @@ func (s *Store) openLog(id PartitionID, known saved, clean bool) {
 		return
 	}
 	s.mu.logs[id] = log
-	s.opts.Logger.Debug("log opened", "partition", id, "clean", clean, "start", log.LogStart(), "end", log.LogEnd(),
+	s.opts.Logger.Debug("log opened", "partition", id, "clean", from.clean, "start", log.LogStart(), "end", log.LogEnd(),
 		"took", time.Since(began))
 }
 
 // recover opens the log of a partition's directory. It returns what is known of the log too, also when it fails.
-func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Log, known saved, err error) {
+func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
-	known = checkpointed
+	known = from.saved
 	topic, err := readTopicID(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
@@ -178,10 +187,10 @@ func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Lo
 	if wasAside {
 		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and they still do.
 		known = known.merge(aside.saved)
-		clean = clean && aside.clean
+		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, saved: known, clean: clean, now: time.Now()}
+	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), summaries: from.sealed}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}
@@ -196,6 +205,18 @@ func (s *Store) recover(id PartitionID, checkpointed saved, clean bool) (log *Lo
 // environment is given by value: a log knows what it may ask of its store, and not the store, whose lock comes behind its own.
 func (s *Store) environment() environment {
 	return environment{
-		fs: s.opts.FS, logger: s.opts.Logger, failed: s.logFailed, saveFirstDirty: s.save, compress: s.compressed.at,
+		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger, failed: s.logFailed,
+		saveFirstDirty: s.save, compress: s.compressed.at, commit: s.commits.request, flushBytes: s.opts.FlushBytes,
 	}
+}
+
+// openFilesDefault leaves half of the files that the process may have to connections, and to segment files that must stay open. Where
+// the limit is unknown, or none, it is as many as a common limit allows.
+func openFilesDefault() int {
+	const common = 10_000
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur/2 > common {
+		return common
+	}
+	return max(int(limit.Cur/2), 16)
 }

@@ -11,44 +11,101 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Create makes a partition's log, or returns the one that is there for the same topic id, configured. A log retained by Release
-// under the same name is taken up again under the new topic id, the newest if there are several; one of another topic id that
-// was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that is there is offline;
-// with ErrClosed once the store is closed.
-//
-// The name must be one that Kafka allows: under any other a start does not find the log (parsePartition).
+// Wanted is a log that Create makes.
+type Wanted struct {
+	ID       PartitionID
+	Topic    TopicID
+	Settings topicconfig.Settings
+	Retain   bool // reclaim policy
+}
+
+// Made is what became of a Wanted.
+type Made struct {
+	Log *Log // nil with an error
+	Err error
+}
+
+// Create is CreateAll for one log.
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings, retain bool) (*Log, error) {
+	made := s.CreateAll([]Wanted{{id, topic, settings, retain}})
+	return made[0].Log, made[0].Err
+}
+
+// CreateAll makes partitions' logs, or returns those that are there for the same topic id, configured, in the order of wanted. A log
+// retained by Release under the same name is taken up again under the new topic id, the newest if there are several; one of another
+// topic id that was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that is there is
+// offline; with ErrClosed once the store is closed.
+//
+// The names must be ones that Kafka allows, for under any other a start does not find the log (parsePartition), and all different.
+//
+// The checkpoints are written once for all: one log at a time, a thousand logs would write lines for half a million.
+func (s *Store) CreateAll(wanted []Wanted) []Made {
 	s.changes.Lock()
 	defer s.changes.Unlock()
+	made := make([]Made, len(wanted))
+	var missing []int
+	for i, w := range wanted {
+		var there bool
+		if made[i], there = s.present(w); !there {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) == 0 {
+		return made
+	}
+	aside, err := s.newestRetained()
+	if err == nil {
+		// The directories of all are durable before any of them is opened.
+		inParallel(missing, openWorkers(), func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
+		err = s.opts.FS.SyncDir(s.opts.Dir)
+	}
+	inParallel(missing, openWorkers(), func(i int) {
+		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
+			// A retained log says itself whether it was closed in order.
+			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+		}
+	})
+	s.admit(wanted, made, missing)
+	return made
+}
+
+// present returns what there is to say of a log without touching the disk, or nearly so; there is false if it has to be made.
+func (s *Store) present(w Wanted) (made Made, there bool) {
 	s.mu.Lock()
-	log, broken, closed := s.mu.logs[id], s.mu.offline[id].err, s.mu.closed
+	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return nil, ErrClosed
+		return Made{Err: ErrClosed}, true
 	case broken != nil:
-		return nil, broken
-	case log != nil:
-		if err := s.adopt(log, topic); err != nil {
-			return nil, err
+		return Made{Err: broken}, true
+	case log == nil:
+		return Made{}, false
+	}
+	if err := s.adopt(log, w.Topic); err != nil {
+		return Made{Err: err}, true
+	}
+	log.Configure(w.Settings, w.Retain)
+	return Made{Log: log}, true
+}
+
+// admit takes the logs that were made among the store's. Nobody has them yet, so their recovery points are on disk before the first
+// append. Without one, recovery could not tell a gap that a crash tore from one that cleaning left (ADR 0015).
+func (s *Store) admit(wanted []Wanted, made []Made, missing []int) {
+	for _, i := range missing {
+		id := wanted[i].ID
+		if made[i].Err != nil {
+			made[i].Err = fmt.Errorf("%w: create log %s: %w", ErrStorage, id, made[i].Err)
+			continue
 		}
-		log.Configure(settings, retain)
-		return log, nil
+		made[i].Log.Configure(wanted[i].Settings, wanted[i].Retain)
+		s.mu.Lock()
+		s.mu.logs[id] = made[i].Log
+		s.mu.Unlock()
 	}
-	log, err := s.makeOrTakeUp(id, topic, retain)
-	if err != nil {
-		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, id, err)
-	}
-	log.Configure(settings, retain)
-	s.mu.Lock()
-	s.mu.logs[id] = log
-	s.mu.Unlock()
-	// The recovery point is on disk before the first append. Without one, recovery could not tell a gap that a crash tore from one
-	// that cleaning left (ADR 0015).
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write the checkpoint of a new log; the next flush tries again", "partition", id, "error", err)
+		s.opts.Logger.Warn("write the checkpoint of new logs; the next flush tries again", "logs", len(missing), "error", err)
 	}
-	return log, nil
 }
 
 // adopt checks that a log belongs to the topic. A directory that names none (it came from elsewhere) is given the name.
@@ -66,13 +123,10 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	return fmt.Errorf("create log %s: %w: %s, not %s", log.id, ErrOtherTopic, log.TopicID(), topic)
 }
 
-// makeOrTakeUp makes the directory ready, the topic id and the policy in it durable before the first append, and opens it.
-func (s *Store) makeOrTakeUp(id PartitionID, topic TopicID, retain bool) (*Log, error) {
-	dir := filepath.Join(s.opts.Dir, id.String())
-	aside, err := s.newestRetained(id)
-	if err != nil {
-		return nil, err
-	}
+// makeDirectoryOf makes the directory ready, the topic id and the policy in it durable before the first append: a new one, or the
+// retained one (aside, "" if there is none). Its name is durable once the data directory is synced.
+func (s *Store) makeDirectoryOf(w Wanted, aside string) error {
+	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
 		// An earlier Create failed when the directory was there already: it is what was chosen then. A retained one cannot take
 		// its place, and must not be changed.
@@ -82,35 +136,31 @@ func (s *Store) makeOrTakeUp(id PartitionID, topic TopicID, retain bool) (*Log, 
 	if aside != "" {
 		from = filepath.Join(s.opts.Dir, aside)
 	} else if err := s.opts.FS.MkdirAll(dir); err != nil {
-		return nil, err
+		return err
 	}
-	if err := writePolicy(s.opts.FS, from, retain); err != nil {
-		return nil, err
+	if err := writePolicy(s.opts.FS, from, w.Retain); err != nil {
+		return err
 	}
-	if err := writeTopicID(s.opts.FS, from, topic); err != nil {
-		return nil, err
+	if err := writeTopicID(s.opts.FS, from, w.Topic); err != nil {
+		return err
 	}
-	if aside != "" {
-		if err := s.opts.FS.Rename(from, dir); err != nil {
-			return nil, err
-		}
-		s.opts.Logger.Info("retained log taken up again", "partition", id, "directory", aside, "topicID", topic)
+	if aside == "" {
+		return nil
 	}
-	if err := s.opts.FS.SyncDir(s.opts.Dir); err != nil {
-		return nil, err
+	if err := s.opts.FS.Rename(from, dir); err != nil {
+		return err
 	}
-	// A retained log says itself whether it was closed in order.
-	log, _, err := s.recover(id, saved{recoveryPoint: unknownOffset}, true)
-	return log, err
+	s.opts.Logger.Info("retained log taken up again", "partition", w.ID, "directory", aside, "topicID", w.Topic)
+	return nil
 }
 
-// newestRetained returns the directory that Release put aside last for a partition, "" if there is none.
-func (s *Store) newestRetained(id PartitionID) (string, error) {
+// newestRetained returns, of each partition, the directory that Release put aside last.
+func (s *Store) newestRetained() (map[PartitionID]string, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	newest, released := "", time.Time{}
+	newest, released := map[PartitionID]string{}, map[PartitionID]time.Time{}
 	for _, entry := range entries {
 		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), retainedSuffix) {
 			continue
@@ -120,8 +170,8 @@ func (s *Store) newestRetained(id PartitionID) (string, error) {
 			s.opts.Logger.Warn("retained directory unreadable", "directory", entry.Name(), "error", err)
 			continue
 		}
-		if ok && aside.id == id && (newest == "" || aside.released.After(released)) {
-			newest, released = entry.Name(), aside.released
+		if _, known := newest[aside.id]; ok && (!known || aside.released.After(released[aside.id])) {
+			newest[aside.id], released[aside.id] = entry.Name(), aside.released
 		}
 	}
 	return newest, nil

@@ -356,6 +356,24 @@ func TestASecondStoreIsRefused(t *testing.T) {
 	}
 }
 
+// takeUp is the first half of Create: before the checkpoints tell of the log.
+func takeUp(t *testing.T, store *Store) {
+	t.Helper()
+	aside, err := store.newestRetained()
+	if err == nil {
+		err = store.makeDirectoryOf(Wanted{ID: partition, Topic: topicOne, Retain: true}, aside[partition])
+	}
+	if err == nil {
+		err = store.opts.FS.SyncDir(dataDir)
+	}
+	if err == nil {
+		_, _, err = store.recover(partition, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Checkpoints that are written while a log is being taken up do not list it yet: its own file must stay until some do.
 func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
@@ -363,9 +381,7 @@ func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.makeOrTakeUp(partition, topicOne, true); err != nil { // the first half of Create
-		t.Fatal(err)
-	}
+	takeUp(t, store)
 	if err := store.save(); err != nil {
 		t.Fatal(err)
 	}
@@ -382,9 +398,7 @@ func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
 	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.makeOrTakeUp(partition, topicOne, true); err != nil {
-		t.Fatal(err)
-	}
+	takeUp(t, store)
 	mem = mem.CrashClone()
 	fault := vfs.NewFault(mem)
 	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log"})

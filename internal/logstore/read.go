@@ -12,7 +12,7 @@ import (
 
 // Slice is a range of whole batches in one data file. It keeps the segment's files alive until Release.
 type Slice struct {
-	File      vfs.File // nil if Length is 0
+	File      vfs.File // nil if Length is 0; the filesystem's own, which stays open until Release
 	Position  int64    // of the first batch in File
 	Length    int      // bytes, whole batches; 0: nothing to give
 	LogStart  int64
@@ -27,6 +27,7 @@ type Slice struct {
 // Release must be called once for each Slice that Read returned without an error.
 func (s *Slice) Release() {
 	if s.held != nil {
+		s.held.File().Unpin()
 		s.held.release()
 		s.held = nil
 	}
@@ -57,6 +58,9 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 	first, found, err := list.firstBatch(offset, limit)
 	if err == nil && found {
 		err = slice.fill(first, limit, bytesMax, wholeFirst)
+	}
+	if err != nil && l.list.Load() == nil {
+		return nil, ErrClosed // its directory may be another log's, and files of it are not opened any more
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: read at offset %d: %w", ErrStorage, offset, err)
@@ -150,10 +154,14 @@ func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) er
 	if err != nil {
 		return err
 	}
+	file, err := first.handle.File().Pin()
+	if err != nil {
+		return err
+	}
 	s.More = cut || first.handle.NextOffset() < limit
 	first.handle.acquire()
 	s.held = first.handle
-	s.File = first.handle.File()
+	s.File = file
 	s.Position = first.header.Position
 	s.Length = int(end - first.header.Position)
 	return nil

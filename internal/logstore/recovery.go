@@ -21,6 +21,8 @@ type recovery struct {
 	saved saved // as the checkpoints have it; the log may bear out less
 	clean bool  // the store was closed in order: nothing has to be scanned
 	now   time.Time
+	// summaries are of the segments as the clean stop left them; none after any other.
+	summaries []segment.Summary
 
 	handles   []*handle // what is open so far, ascending; published by install
 	known     int64     // producers held the state as of this offset before the scan: what lies below is in it already
@@ -107,7 +109,7 @@ func (r *recovery) loadEpochs() error {
 // which of the two tells the truth nobody knows: the log stays offline, untouched, for a person to look at.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
-		s, err := segment.Open(r.log.env.fs, r.log.dir, base, segment.Config{})
+		s, err := r.openSegment(base)
 		if err != nil {
 			return err
 		}
@@ -223,11 +225,13 @@ func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
 		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d", record.ErrCorrupt, bases[0], r.end())
 	}
+	config := r.log.env.segments
+	config.Synced = r.saved.recoveryPoint
 	for i, base := range bases {
 		if end := r.end(); i > 0 && base != end && (base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
 			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
 		}
-		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, segment.Config{}, r.visit)
+		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
 		if err != nil {
 			return err
 		}
@@ -321,6 +325,10 @@ func (r *recovery) install() error {
 			l.mu.recoveryPoint = l.mu.unsealed[0].segment.Base()
 		}
 	}
+	if active := r.handles[len(r.handles)-1]; active.Unfinished() {
+		l.mu.recoveryPoint = min(l.mu.recoveryPoint, active.Base()) // the next flush syncs what could not be written again
+	}
+	l.synced.Store(l.mu.recoveryPoint)
 	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), l.mu.recoveryPoint)
 	l.settleDurableLocked()
 	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {

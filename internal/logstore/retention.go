@@ -64,6 +64,19 @@ func (l *Log) applyRetention(now time.Time) error {
 	if err := l.rollExpired(l.Settings(), now); err != nil {
 		return err
 	}
+	for {
+		count, err := l.deleteExpired(now)
+		if err != nil || count < deletedAtOnce {
+			return err
+		}
+	}
+}
+
+// deletedAtOnce bounds how many segments are marked as deleted at once: their files are open from then on until they go.
+const deletedAtOnce = 64
+
+// deleteExpired deletes a number of the segments that retention takes, and tells how many.
+func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	settings := l.Settings() // only now: Configure holds Log.maintain, so what it returned for is not deleted by older settings
@@ -72,7 +85,7 @@ func (l *Log) applyRetention(now time.Time) error {
 	stopped := l.mu.stopped
 	l.mu.Unlock()
 	if stopped != nil || len(handles) < 2 {
-		return nil
+		return 0, nil
 	}
 	facts := logFacts{logStart: l.LogStart(), highWatermark: l.HighWatermark()}
 	segments := make([]segmentFacts, len(handles)-1)
@@ -82,11 +95,11 @@ func (l *Log) applyRetention(now time.Time) error {
 			segments[i] = segmentFacts{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(), newest: h.newest()}
 		}
 	}
-	count := countExpired(segments, facts, settings, now)
+	count = min(countExpired(segments, facts, settings, now), deletedAtOnce)
 	if count == 0 {
-		return nil
+		return 0, nil
 	}
-	return l.deleteFront(handles, count)
+	return count, l.deleteFront(handles, count)
 }
 
 // rollExpired rolls an active segment that retention by time would take, so that it can. Not before all of it is below the

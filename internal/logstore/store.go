@@ -43,6 +43,11 @@ type Options struct {
 	Dir           string        // data directory; made if it is not there
 	Logger        *slog.Logger  // default slog.Default()
 	FlushInterval time.Duration // how often unsynced data is synced and checkpoints are written; default 1s
+	// FlushBytes is how much is appended to a log before a sync of it is asked for ahead of the next flush; default 64 MiB.
+	FlushBytes int64
+	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet come on top. Default: half of what
+	// the process may have.
+	OpenFilesMax int
 	// Failed is called, from a goroutine of the store, when a log stops because its disk failed. May be nil.
 	Failed func(PartitionID, error)
 }
@@ -54,6 +59,9 @@ type Store struct {
 	directoryID TopicID
 
 	compressed compressionMeter
+	commits    *committer
+	handles    *vfs.Handles // the segment files of all logs
+	settlement settlement   // whom to tell of a sync
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
@@ -135,14 +143,13 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	close(s.stop)
 	<-s.done
+	s.commits.close()
 
-	var failed []error
-	for _, log := range s.Logs() {
-		if err := log.close(); err != nil {
-			failed = append(failed, fmt.Errorf("close log %s: %w", log.id, err))
-		}
-	}
+	failed, sealed := s.closeLogs()
 	if err := s.save(); err != nil {
+		failed = append(failed, err)
+	}
+	if err := s.saveSummaries(sealed); err != nil {
 		failed = append(failed, err)
 	}
 	// Without the marker the next start scans every log from its recovery point: for those that closed well, next to nothing.
@@ -156,6 +163,22 @@ func (s *Store) Close() error {
 		failed = append(failed, fmt.Errorf("unlock the data directory: %w", err))
 	}
 	return errors.Join(failed...)
+}
+
+// closeLogs closes all logs, a few at a time: each syncs its last files.
+func (s *Store) closeLogs() (failed []error, sealed summaries) {
+	var mu sync.Mutex
+	sealed = summaries{}
+	inParallel(s.Logs(), backgroundWorkers, func(log *Log) {
+		err := log.close()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed = append(failed, fmt.Errorf("close log %s: %w", log.id, err))
+		}
+		sealed[log.id] = log.sealed
+	})
+	return failed, sealed
 }
 
 // logFailed is told by a log, which holds its mutex, that it stopped. So it does not call Options.Failed itself: that one

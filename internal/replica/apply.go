@@ -29,6 +29,7 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		s.cluster = img.ClusterID // what is left on the disk is this cluster's
 	}
 
+	s.makeLogs(old, assigned)
 	var served []metadata.Served
 	for _, a := range assigned {
 		p, err := s.take(old[a.id], a)
@@ -143,6 +144,20 @@ func (s *Set) take(old *partition, a assignment) (*partition, error) {
 	}
 	p.role.Store(r)
 	return p, err
+}
+
+// makeLogs makes the logs that are not there yet, all at once, for the store then writes its checkpoints once. openLog finds them; what
+// could not be made it tries again, and tells why not.
+func (s *Set) makeLogs(old map[PartitionID]*partition, assigned []assignment) {
+	var wanted []logstore.Wanted
+	for _, a := range assigned {
+		if p := old[a.id]; p == nil || p.log == nil || p.topic != a.topic.ID {
+			wanted = append(wanted, logstore.Wanted{
+				ID: a.id, Topic: logstore.TopicID(a.topic.ID), Settings: a.topic.Settings, Retain: a.topic.RetainData,
+			})
+		}
+	}
+	s.store.CreateAll(wanted)
 }
 
 // openLog gives p its log, with the topic's settings: the one it has, or one from the store, which may find it on the disk

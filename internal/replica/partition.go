@@ -52,9 +52,9 @@ func (p *partition) since(then *role) error {
 	return nil
 }
 
-// advance moves the high watermark as far as every in-sync replica has the log, and tells whether it moved. There is one
+// advance moves the high watermark as far as every in-sync replica vouches for the log, and tells whether it moved. There is one
 // replica, this one: see Apply.
-func (p *partition) advance() bool { return p.log.AdvanceHighWatermark(p.log.LogEnd()) }
+func (p *partition) advance() bool { return p.log.AdvanceHighWatermark(p.log.SafeEnd()) }
 
 // State is a partition replica as metrics and reports show it.
 type State struct {

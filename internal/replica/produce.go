@@ -25,7 +25,8 @@ type ProduceResult struct {
 }
 
 // Produce appends each batch and, with acks -1, waits in the purgatory until every one is below its high watermark, or for
-// timeout (ErrTimeout). The results are in the order of the batches.
+// timeout (ErrTimeout). With acks 1 it waits for this replica alone, which under durability Fsync has to sync first; with acks 0 for
+// nothing. A log that stops meanwhile fails its batches with ErrStorage. The results are in the order of the batches.
 //
 // An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records will stay: a producer sends
 // them again, and its sequence numbers keep them single.
@@ -40,8 +41,8 @@ func (s *Set) Produce(ctx context.Context, acks int16, timeout time.Duration, ba
 			results[i].Err = err
 			continue
 		}
-		if acks == AcksAll {
-			op.waits = append(op.waits, produceWait{p, r, &results[i]})
+		if acks == AcksAll || acks == 1 && p.log.SafeEnd() <= results[i].Appended.LastOffset {
+			op.waits = append(op.waits, produceWait{p, r, &results[i], acks == AcksAll})
 			keys = append(keys, batch.ID)
 		}
 	}
@@ -98,16 +99,30 @@ type produceWait struct {
 	partition *partition
 	role      *role // in which it was appended
 	result    *ProduceResult
+	all       bool // every in-sync replica has to vouch for it, else this one alone
+}
+
+// over tells whether the wait has ended, and leaves why it failed in the result. That the batch is safe counts first: a log that
+// stopped later has lost nothing of it.
+func (w produceWait) over() bool {
+	log := w.partition.log
+	safe := log.SafeEnd()
+	if w.all {
+		safe = log.HighWatermark()
+	}
+	w.result.Err = w.partition.since(w.role)
+	if w.result.Err == nil && safe <= w.result.Appended.LastOffset {
+		w.result.Err = log.Fault()
+		return w.result.Err != nil
+	}
+	return true
 }
 
 // TryComplete implements timer.Operation. What is settled leaves the list, so that a later look asks only for the rest.
 func (d *delayedProduce) TryComplete() bool {
 	open := d.waits[:0]
 	for _, w := range d.waits {
-		if w.result.Err = w.partition.since(w.role); w.result.Err != nil {
-			continue
-		}
-		if w.partition.log.HighWatermark() <= w.result.Appended.LastOffset {
+		if !w.over() {
 			open = append(open, w)
 		}
 	}

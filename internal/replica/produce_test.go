@@ -62,7 +62,7 @@ func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (
 	}
 	result := &ProduceResult{ID: p.id}
 	result.Appended.LastOffset = p.log.LogEnd() // not there yet: it stands for what followers lack
-	op = &delayedProduce{waits: []produceWait{{p, r, result}}, done: make(chan struct{})}
+	op = &delayedProduce{waits: []produceWait{{p, r, result, true}}, done: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

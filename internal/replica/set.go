@@ -73,7 +73,21 @@ func NewSet(opts Options) *Set {
 		fetches:  purgatory("fetch"),
 	}
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
+	s.store.OnSettled(s.settled)
 	return s
+}
+
+// settled is told by the store that a log was synced, or has stopped: what is safe now moves the high watermark, and producers that
+// wait for either look again. On a follower there is nothing to move.
+func (s *Set) settled(id PartitionID) {
+	p := s.view.Load().partitions[id]
+	if p == nil || p.log == nil {
+		return
+	}
+	if p.role.Load().refusal == nil {
+		p.advance()
+	}
+	s.notify(id)
 }
 
 // Leader returns the log of a partition that this broker leads, checked against the leader epoch the client knows (-1: any).

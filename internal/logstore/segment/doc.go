@@ -14,6 +14,6 @@
 //
 // # Locks and goroutines
 //
-// There is one mutex, for the writers. It is held over writes of the files, but neither over a sync of the data file nor by any
-// read. The package starts no goroutine and reads no clock.
+// There is one mutex for the writers. It is held over writes of the files, but neither over a sync of the data file nor by any
+// read. Another one, taken before it, lets one sync at a time run. The package starts no goroutine and reads no clock.
 package segment

@@ -13,6 +13,8 @@ import (
 // Index entries are handed to the operating system only: after an unclean stop the indexes of a segment that was not sealed
 // are made anew (Recover), so syncing them with every flush would triple its cost for nothing.
 func (s *Segment) Sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	if s.mu.broken != nil {
 		defer s.mu.Unlock()
@@ -20,6 +22,10 @@ func (s *Segment) Sync() error {
 	}
 	// A flush that fails loses nothing: the entries stay in memory, and Seal or Close, which need them written, report it.
 	_ = s.flushIndexesLocked()
+	if err := s.rewriteLocked(); err != nil {
+		defer s.mu.Unlock()
+		return err // nothing is lost by it: Broken tells that the next Sync may succeed
+	}
 	named := s.mu.named
 	s.mu.written = false // before the sync: what is appended beside it counts as unsynced
 	s.mu.Unlock()
@@ -65,6 +71,8 @@ func (s *Segment) flushIndexesLocked() error {
 // Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again. A
 // segment to which nothing was done since it was opened is in order, and costs no sync.
 func (s *Segment) Seal() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.finishLocked(); err != nil {
@@ -83,13 +91,16 @@ func (s *Segment) finishLocked() error {
 	if !s.unfinishedLocked() {
 		return nil
 	}
+	if err := s.rewriteLocked(); err != nil {
+		return err
+	}
 	last := *s.view.Load()
 	last.addTime()
 	s.view.Store(&last)
 	if err := s.flushIndexesLocked(); err != nil {
 		return err
 	}
-	for _, file := range []vfs.File{s.data, s.offsets.file, s.times.file} {
+	for _, file := range s.files() {
 		if err := file.Sync(); err != nil {
 			return s.breakLocked(err)
 		}
@@ -110,11 +121,11 @@ func (s *Segment) Unfinished() bool {
 	return s.unfinishedLocked()
 }
 
-// unfinishedLocked tells whether Open would miss something: data, a name or index entries that are not synced, entries that are
+// unfinishedLocked tells whether Open would miss something, or take something for durable that is not: data, a name or index entries that are not synced, entries that are
 // in memory only, or the largest timestamp, which the last entry of the time index is to tell.
 func (s *Segment) unfinishedLocked() bool {
 	v := s.view.Load()
-	return s.mu.written || s.mu.indexed || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
+	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
 }
 
 // SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made from.
@@ -143,18 +154,43 @@ func (s *Segment) statLocked() error {
 
 // Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The directory is not synced:
 // who swaps segments renames several. After an error some files may have the new name; the same Rename again ends it.
+//
+// The files are open over it, so that a reader beside it finds them. Under their final name they may be closed and opened again; under
+// another one they stay open, as the next segment that is replaced or deleted may take that name before the last reader is gone.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, file := range s.files() {
+		if err := file.Keep(); err != nil {
+			return fmt.Errorf("rename segment %d: %w", s.base, err)
+		}
+	}
 	if err := RenameFiles(s.fsys, s.dir, s.base, s.mu.suffix, suffix); err != nil {
 		return err
 	}
 	s.mu.suffix = suffix
+	if suffix == "" {
+		s.data.Release(s.pathLocked(LogExtension))
+		s.offsets.file.Release(s.pathLocked(IndexExtension))
+		s.times.file.Release(s.pathLocked(TimeIndexExtension))
+	}
 	return nil
 }
 
-// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be called; reads go on until then.
-// The directory is not synced.
+// files are the three files, the data first.
+func (s *Segment) files() [3]*vfs.Handle {
+	return [3]*vfs.Handle{s.data, s.offsets.file, s.times.file}
+}
+
+// Freeze says that the directory is about to be another one's: no file is opened under its name any more. Who has pinned one reads on.
+func (s *Segment) Freeze() {
+	for _, file := range s.files() {
+		file.Freeze()
+	}
+}
+
+// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be called; reads of files that are open
+// go on until then. The directory is not synced.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,6 +200,8 @@ func (s *Segment) Remove() error {
 
 // Close makes everything durable that is not, and closes the files. A broken or removed segment is only closed.
 func (s *Segment) Close() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -177,7 +215,7 @@ func (s *Segment) Close() error {
 }
 
 // closeAll closes all files that are open, also when one fails.
-func closeAll(files ...vfs.File) error {
+func closeAll(files ...*vfs.Handle) error {
 	var failed []error
 	for _, file := range files {
 		if file != nil {

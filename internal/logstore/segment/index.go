@@ -72,17 +72,17 @@ func (e entries[E]) with(entry E) entries[E] {
 // index is an index file, and how its entries are laid out. It holds no count: which entries there are is the view's to say,
 // so that readers and the appender need not agree.
 type index[E any] struct {
-	file       vfs.File
+	file       *vfs.Handle
 	entryBytes int
 	parse      func([]byte) E
 	append     func([]byte, E) []byte
 }
 
-func offsetIndex(file vfs.File) index[OffsetEntry] {
+func offsetIndex(file *vfs.Handle) index[OffsetEntry] {
 	return index[OffsetEntry]{file, OffsetEntryBytes, ParseOffsetEntry, appendOffsetEntry}
 }
 
-func timeIndex(file vfs.File) index[TimeEntry] {
+func timeIndex(file *vfs.Handle) index[TimeEntry] {
 	return index[TimeEntry]{file, TimeEntryBytes, ParseTimeEntry, appendTimeEntry}
 }
 

@@ -177,7 +177,9 @@ func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	opened := &Segment{fsys: mem, data: file}
+	handle, err := vfs.NewHandles(mem, 0).OpenReadWrite(file.Name())
+	must(t, err)
+	opened := &Segment{fsys: mem, data: handle}
 	scanned := 0
 	err = opened.scan(64<<20, 0, func(int64, record.Batch) error { scanned++; return nil })
 	if !errors.Is(err, record.ErrCorrupt) || scanned != 1 {

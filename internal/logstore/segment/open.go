@@ -22,9 +22,9 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 	s.mu.suffix = suffix
 	for _, target := range []struct {
 		extension string
-		file      *vfs.File
+		file      **vfs.Handle
 	}{{LogExtension, &s.data}, {IndexExtension, &s.offsets.file}, {TimeIndexExtension, &s.times.file}} {
-		file, err := fsys.Create(s.pathLocked(target.extension))
+		file, err := s.cfg.Handles.Create(s.pathLocked(target.extension))
 		if err != nil {
 			return nil, fmt.Errorf("create segment %d: %w", base, errors.Join(err, s.abandon(), RemoveFiles(fsys, dir, base, suffix)))
 		}
@@ -40,6 +40,9 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 
 // newSegment returns a segment without files or a view.
 func newSegment(fsys vfs.FS, dir string, base int64, cfg Config) *Segment {
+	if cfg.Handles == nil {
+		cfg.Handles = vfs.NewHandles(fsys, 0)
+	}
 	return &Segment{fsys: fsys, dir: dir, base: base, cfg: cfg.withDefaults(), offsets: offsetIndex(nil), times: timeIndex(nil)}
 }
 
@@ -78,7 +81,7 @@ func (s *Segment) open() error {
 
 // openData opens the data file for writing too: nobody knows yet whether the segment is the active one.
 func (s *Segment) openData() (size int64, err error) {
-	if s.data, err = s.fsys.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
+	if s.data, err = s.cfg.Handles.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
 	}
 	return s.data.Size()
@@ -96,15 +99,12 @@ func (s *Segment) openIndexes() error {
 }
 
 // openIndex opens one index file; a missing one is errIndex.
-func (s *Segment) openIndex(extension string) (vfs.File, error) {
-	file, err := s.fsys.OpenReadWrite(s.pathLocked(extension))
+func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
+	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(extension))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errIndex, err)
 	}
-	if err != nil {
-		return nil, err // not the file: a nil of its type would not be a nil vfs.File
-	}
-	return file, nil
+	return file, err
 }
 
 // loadView makes the view from the index files and the headers behind the last index entry. It fails with errIndex when
@@ -260,9 +260,9 @@ func (s *Segment) emptyIndexes(v view) error {
 	s.offsets.file, s.times.file = nil, nil
 	for _, target := range []struct {
 		extension string
-		file      *vfs.File
+		file      **vfs.Handle
 	}{{IndexExtension, &s.offsets.file}, {TimeIndexExtension, &s.times.file}} {
-		file, err := s.fsys.Create(s.pathLocked(target.extension))
+		file, err := s.cfg.Handles.Create(s.pathLocked(target.extension))
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,10 @@ type Recovered struct {
 
 // Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
 // first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. What it returns is durable, but on a full
-// disk, where the indexes wait in memory: Unfinished tells.
+// disk, where indexes wait in memory, and a tail for room to be written again: Unfinished tells.
+//
+// Batches that end at or below Config.Synced were known to be on the disk; what lies behind is written again before it is synced, as it may
+// be in the page cache only (unproven).
 // An error of the disk or of visit is returned, and cuts nothing.
 func Recover(fsys vfs.FS, dir string, base int64, cfg Config, visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -36,7 +39,15 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	v := emptyView(s.base)
-	found, err := s.checkBatches(&v, size, visit)
+	found, err := s.checkBatches(&v, size, func(b record.Batch) error {
+		if b.NextOffset() <= s.cfg.Synced {
+			s.mu.unproven.from = v.size + int64(len(b))
+		}
+		if visit == nil {
+			return nil
+		}
+		return visit(b)
+	})
 	if err != nil {
 		return Recovered{}, err
 	}
@@ -46,9 +57,14 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		}
 	}
 	// The data first: a batch that was read from the page cache may never have reached the disk.
+	s.mu.unproven.to = v.size
+	if err := s.rewriteLocked(); err != nil && !isFull(err) {
+		return Recovered{}, err
+	}
 	if err := s.data.Sync(); err != nil {
 		return Recovered{}, err
 	}
+	s.mu.written = false
 	if err := s.writeIndexes(v); err != nil {
 		return Recovered{}, err
 	}
@@ -66,10 +82,8 @@ func (s *Segment) checkBatches(v *view, size int64, visit func(record.Batch) err
 		if err := v.check(b, len(b)); err != nil {
 			return err
 		}
-		if visit != nil {
-			if visitFailed = visit(b); visitFailed != nil {
-				return errStop
-			}
+		if visitFailed = visit(b); visitFailed != nil {
+			return errStop
 		}
 		v.add(b, len(b), s.cfg.IndexIntervalBytes)
 		found.Batches++

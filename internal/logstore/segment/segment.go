@@ -29,6 +29,10 @@ var (
 type Config struct {
 	IndexIntervalBytes int // an index entry is written once more than this many bytes follow the last; default 4096
 	IndexBytesMax      int // largest index file; default 10 MiB
+	// Synced is what Recover knows to be on the disk: offsets below it; default: none.
+	Synced int64
+	// Handles is where the files are opened, and which of them stay open; default: all of them.
+	Handles *vfs.Handles
 }
 
 func (c Config) withDefaults() Config {
@@ -48,14 +52,18 @@ type Segment struct {
 	base int64
 	cfg  Config
 
-	// Open until Close, under whatever name: a rename or a removal does not disturb readers.
-	data    vfs.File
+	// Opened when they are used; a rename does not disturb readers (Rename).
+	data    *vfs.Handle
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
 
 	// view is what readers go by; stored under mu only, after the bytes it tells of are in the files.
 	view    atomic.Pointer[view]
 	modTime atomic.Pointer[time.Time]
+
+	// syncing is held over a sync of the files, before mu. The kernel reports a failed write to one of the syncs that wait for it; a
+	// second one beside it would be told that all is well.
+	syncing sync.Mutex
 
 	// mu is held by whoever changes the files; see doc.go.
 	mu struct {
@@ -65,8 +73,10 @@ type Segment struct {
 		written bool   // something was written, or the time set, that was not synced
 		indexed bool   // an index file was changed and not synced; Sync leaves it so
 		sealed  bool   // Append fails; Truncate takes it back
-		removed bool   // Close makes nothing durable any more
-		broken  error  // not nil: the files are not what the view says
+		// unproven has to be written again before a sync proves anything.
+		unproven unproven
+		removed  bool  // Close makes nothing durable any more
+		broken   error // not nil: the files are not what the view says
 	}
 }
 
@@ -94,8 +104,8 @@ func (s *Segment) FirstTimestamp() (ms int64, ok bool) {
 // ModTime returns when the data file was last changed, as of when it was opened, sealed, or given a time by SetModTime.
 func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
 
-// File returns the data file, for reads of ranges below SizeBytes; it stays open until Close.
-func (s *Segment) File() vfs.File { return s.data }
+// File returns the data file, for reads of ranges below SizeBytes. Whoever needs the operating system's file pins it.
+func (s *Segment) File() *vfs.Handle { return s.data }
 
 // Fits tells whether a batch, offsets set, can be appended without overflowing an index, the 31-bit relative offset or the
 // 31-bit position. It is conservative: the batch may need no index entry. One entry of

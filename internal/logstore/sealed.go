@@ -1,0 +1,133 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// segmentsFile sums up every segment of every log that Close closed in order, so that the next start opens none of them. Ours, not
+// Kafka's (docs/format/checkpoints.md).
+const segmentsFile = "segment-checkpoint"
+
+// summaries are the segments of the logs, ascending by base.
+type summaries map[PartitionID][]segment.Summary
+
+// segmentFields is the number of fields in a line.
+const segmentFields = 15
+
+// encode writes the file, sorted, so that equal content is equal bytes.
+func (all summaries) encode() []byte {
+	ids := make([]PartitionID, 0, len(all))
+	for id := range all {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, comparePartitions)
+	var lines []string
+	for _, id := range ids {
+		for _, sum := range all[id] {
+			line := fmt.Sprintf("%s %d %d %d %d %d %d %d %d", id.Topic, id.Index, sum.Base, sum.Next, sum.FirstTimestamp,
+				sum.MaxTimestamp, sum.MaxTimestampOffset, sum.LastIndexed.Relative, sum.LastIndexed.Position)
+			for _, file := range sum.Files {
+				line += fmt.Sprintf(" %d %d", file.SizeBytes, file.ModTime.UnixNano())
+			}
+			lines = append(lines, line)
+		}
+	}
+	return encodeCheckpoint(lines)
+}
+
+// decodeSummaries reads the file. One bad line fails all of it: a start without it is slow and right.
+func decodeSummaries(content []byte) (summaries, error) {
+	lines, err := decodeCheckpoint(content)
+	if err != nil {
+		return nil, err
+	}
+	all := summaries{}
+	for _, line := range lines {
+		if len(line) != segmentFields {
+			return nil, fmt.Errorf("%w: %d fields in a line, want %d", errCheckpoint, len(line), segmentFields)
+		}
+		var numbers [segmentFields - 1]int64
+		for i, field := range line[1:] {
+			bits := 64
+			if i == 0 || i == 6 || i == 7 { // the partition, and an index entry, are 32 bits wide
+				bits = 32
+			}
+			if numbers[i], err = strconv.ParseInt(field, 10, bits); err != nil {
+				return nil, fmt.Errorf("%w: number %q", errCheckpoint, field)
+			}
+		}
+		if numbers[0] < 0 || numbers[1] < 0 {
+			return nil, fmt.Errorf("%w: partition %d, base %d", errCheckpoint, numbers[0], numbers[1])
+		}
+		id := PartitionID{Topic: line[0], Index: int32(numbers[0])}
+		sum := segment.Summary{
+			Base: numbers[1], Next: numbers[2], FirstTimestamp: numbers[3], MaxTimestamp: numbers[4], MaxTimestampOffset: numbers[5],
+			LastIndexed: segment.OffsetEntry{Relative: int32(numbers[6]), Position: int32(numbers[7])},
+		}
+		for i := range sum.Files {
+			sum.Files[i] = segment.FileState{SizeBytes: numbers[8+2*i], ModTime: time.Unix(0, numbers[9+2*i])}
+		}
+		all[id] = append(all[id], sum)
+	}
+	return all, nil
+}
+
+// loadSummaries reads the file after a clean stop; anything wrong with it only makes the start slower.
+func (s *Store) loadSummaries() summaries {
+	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, segmentsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var all summaries
+	if err == nil {
+		all, err = decodeSummaries(content)
+	}
+	if err != nil {
+		s.opts.Logger.Warn("checkpoint unreadable", "file", segmentsFile, "error", err)
+	}
+	return all
+}
+
+// saveSummaries writes the file, once all logs are closed. The marker of a clean stop comes after it.
+func (s *Store) saveSummaries(all summaries) error {
+	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, segmentsFile), all.encode()); err != nil {
+		return fmt.Errorf("write %s: %w", segmentsFile, err)
+	}
+	return nil
+}
+
+// summarize sums up what is sealed. A segment that cannot be summed up is opened the long way.
+func summarize(handles []*handle) []segment.Summary {
+	var all []segment.Summary
+	for _, h := range handles {
+		if sum, ok, err := h.Summary(); ok && err == nil {
+			all = append(all, sum)
+		}
+	}
+	return all
+}
+
+// openSegment opens a segment that was closed in order or lies below the recovery point: by its summary, if there is one and nobody
+// has touched the files since, else by reading the ends of its files.
+func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
+	i, found := slices.BinarySearchFunc(r.summaries, base, func(sum segment.Summary, base int64) int {
+		return int(max(-1, min(1, sum.Base-base)))
+	})
+	if found {
+		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.summaries[i], r.log.env.segments)
+		if !errors.Is(err, segment.ErrOtherFiles) {
+			return s, err
+		}
+		r.log.env.logger.Debug("segment changed since it was summed up", "partition", r.log.id, "segment", base)
+	}
+	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)
+}

@@ -1,0 +1,223 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// openingDisk notes which files are opened.
+type openingDisk struct {
+	vfs.FS
+	mu     sync.Mutex
+	opened []string
+}
+
+func (d *openingDisk) note(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opened = append(d.opened, filepath.Base(name))
+}
+
+func (d *openingDisk) Open(name string) (vfs.File, error) {
+	d.note(name)
+	return d.FS.Open(name)
+}
+
+func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
+	d.note(name)
+	return d.FS.OpenReadWrite(name)
+}
+
+// A clean start opens no data file and no index: checkpoints tell it everything, and reads and appends go on from there.
+func TestACleanStartReadsCheckpointsOnly(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	if err := log.Lead(1); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, 55)
+	before := log.Stats()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	disk := &openingDisk{FS: mem}
+	store = openStore(t, disk)
+	log = createLog(t, store, settings(nil))
+	if len(disk.opened) > 0 {
+		t.Errorf("opened %v", disk.opened)
+	}
+	if after := log.Stats(); after != before || store.handles.Open() != 0 {
+		t.Errorf("%+v, was %+v; %d files are open", after, before, store.handles.Open())
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 55)) {
+		t.Errorf("read %v", got)
+	}
+	fill(t, log, 25)
+	if at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil || !ok || at.Offset != 0 {
+		t.Errorf("lookup: %+v, %t, %v", at, ok, err)
+	}
+	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 80)) {
+		t.Errorf("appended: read %v", got)
+	}
+	crashed := createLog(t, openStore(t, mem.CrashClonePartly(3)), settings(nil))
+	if got := readKeys(t, crashed, 0); len(got) < 55 || !slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
+		t.Errorf("after a crash: read %v", got)
+	}
+}
+
+// Files that somebody touched after the stop are opened the long way, and so is everything when the summary is gone or damaged.
+func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
+	for name, touch := range map[string]func(*vfs.Mem) error{
+		"an index is gone": func(m *vfs.Mem) error { return m.Remove(dataDir + "/tickets-0/00000000000000000010.index") },
+		"another time": func(m *vfs.Mem) error {
+			return m.Chtimes(dataDir+"/tickets-0/00000000000000000010.log", time.Unix(5, 0))
+		},
+		"another size": func(m *vfs.Mem) error {
+			return vfs.WriteFileAtomic(m, dataDir+"/tickets-0/00000000000000000020.timeindex", make([]byte, 5))
+		},
+		"no summary":      func(m *vfs.Mem) error { return m.Remove(dataDir + "/" + segmentsFile) },
+		"another version": func(m *vfs.Mem) error { return vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte("9\n0\n")) },
+		"a wrong end": func(m *vfs.Mem) error {
+			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
+			changed := strings.Replace(string(content), "tickets 0 10 20", "tickets 0 10 10", 1)
+			return errors.Join(err, vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+		},
+	} {
+		mem := stopped(t, true)
+		if err := touch(mem); err != nil {
+			t.Fatal(name, err)
+		}
+		log := createLog(t, openStore(t, mem), settings(nil))
+		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 60)) {
+			t.Errorf("%s: read %v", name, got)
+		}
+	}
+}
+
+func FuzzDecodeSummaries(f *testing.F) {
+	f.Add([]byte("0\n1\nt 0 0 5 1 2 4 0 0 100 7 0 7 12 7\n"))
+	f.Add([]byte("0\n1\nt 0 0 5 1 2 4 0 0 100 7 0 7 12\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		all, err := decodeSummaries(content)
+		if err != nil {
+			return
+		}
+		again, err := decodeSummaries(all.encode())
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
+			t.Errorf("%v, %v", again, err)
+		}
+	})
+}
+
+// A sync fails, the kernel drops what it could not write, and the process starts again on the same boot: the page cache still has the
+// records. What recovery vouches for then has to be on the disk, though every sync of it succeeds without writing anything.
+func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	store := openStore(t, fault)
+	signal := settledSignal(store)
+	log := createLog(t, store, settings(fsync))
+	for range 13 { // the second segment too
+		fill(t, log, 1)
+		awaitSafe(t, log, signal)
+	}
+	store.tick(epoch0, false)
+	fault.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log"})
+	for range 4 {
+		if _, err := log.Append(keyed(t, fmt.Sprintf("k%d", log.LogEnd())), epoch0); err != nil {
+			break // stopped by then
+		}
+	}
+	awaitSafe(t, log, signal)
+	end := log.LogEnd()
+	if log.Fault() == nil || end < 14 {
+		t.Fatalf("the log goes on at %d", end)
+	}
+	_ = store.Close() // it says why
+	fault.Clear()
+	if err := mem.LoseUnsynced(log.dir + "/00000000000000000010.log"); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		again := createLog(t, openStoreOnce(t, mem), settings(fsync))
+		if got := readKeys(t, again, 0); again.SafeEnd() != end || !slices.Equal(got, expectKeys(0, end)) {
+			t.Fatalf("start %d: %d of %d is safe; read %v", round, again.SafeEnd(), end, got)
+		}
+		mem = mem.CrashClone()
+	}
+}
+
+// openStoreOnce opens a store of which a crash is taken: it is closed by nobody, so that its disk stays as it is.
+func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
+	t.Helper()
+	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// No room to write the tail again: the log opens, does not vouch for it, and does so once there is room.
+func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
+	mem := vfs.NewMem()
+	log := createLog(t, openStore(t, mem), settings(fsync))
+	fill(t, log, 5)
+	mem = mem.CrashClonePartly(2)
+	fault := vfs.NewFault(mem)
+	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
+	store := openStore(t, fault)
+	log = createLog(t, store, settings(fsync))
+	end := log.LogEnd()
+	if log.SafeEnd() > 0 {
+		t.Errorf("%d of %d is called safe", log.SafeEnd(), end)
+	}
+	store.tick(epoch0, false)
+	if log.Fault() != nil || log.SafeEnd() > 0 {
+		t.Errorf("a tick on the full disk: %v, %d is safe", log.Fault(), log.SafeEnd())
+	}
+	fault.Clear()
+	store.tick(epoch0, false)
+	if log.SafeEnd() != end {
+		t.Errorf("with room: %d of %d is safe", log.SafeEnd(), end)
+	}
+	if crashed := createLog(t, openStore(t, mem.CrashClone()), settings(fsync)); crashed.LogEnd() != end {
+		t.Errorf("after a crash the log ends at %d, want %d", crashed.LogEnd(), end)
+	}
+}
+
+// Any number of logs are made with as many checkpoint writes as one.
+func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
+	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
+	store := openStore(t, trace)
+	trace.Take()
+	var wanted []Wanted
+	for i := range int32(50) {
+		wanted = append(wanted, Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
+	}
+	made := store.CreateAll(append(wanted, Wanted{ID: PartitionID{"many", 50}, Topic: topicOne, Settings: settings(nil)}))
+	for i, m := range made {
+		if m.Err != nil || m.Log.ID() != (PartitionID{"many", int32(i)}) {
+			t.Errorf("%d: %v", i, m.Err)
+		}
+	}
+	lines := trace.Take()
+	written := strings.Count(lines, "-> "+recoveryPointFile)
+	listed := strings.LastIndex(lines, "-> "+recoveryPointFile)
+	if last := strings.LastIndex(lines, partitionFile); written != 1 || listed < last {
+		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written, listed, last)
+	}
+	if again := store.CreateAll(wanted); again[7].Log != made[7].Log || trace.Take() != "" {
+		t.Error("made again")
+	}
+}

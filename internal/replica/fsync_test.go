@@ -1,0 +1,108 @@
+package replica
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// slowDisk holds syncs of data files back until they are let through, and then fails them if it is told to.
+type slowDisk struct {
+	vfs.FS
+	gate chan error // nil: syncs pass
+}
+
+func (d *slowDisk) Create(name string) (vfs.File, error) {
+	file, err := d.FS.Create(name)
+	if err != nil || filepath.Ext(name) != ".log" {
+		return file, err
+	}
+	return &slowFile{file, d}, nil
+}
+
+type slowFile struct {
+	vfs.File
+	disk *slowDisk
+}
+
+func (f *slowFile) Sync() error {
+	if f.disk.gate != nil {
+		if err, open := <-f.disk.gate; open && err != nil {
+			return err
+		}
+	}
+	return f.File.Sync()
+}
+
+var errDisk = errors.New("the disk is gone")
+
+// Under Fsync acks 1 and acks all wait for the sync, in the purgatory and without a lock; acks 0 waits for nothing; consumers do not
+// see what is not on the disk; and a sync that fails is an error of the disk to all who wait.
+func TestFsyncMakesProducersWaitForTheDisk(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
+	}
+}
+
+func testFsync(t *testing.T, fails bool) {
+	disk := &slowDisk{FS: vfs.NewMem()}
+	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
+	if err := disk.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	// No background flush: it would wait for the sync that is held, and hold the bubble's clock with it.
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.store = store
+	b.Set = NewSet(Options{NodeID: self, Store: store, Cluster: "ours"})
+	b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.Fsync = true })
+	b.apply()
+	disk.gate = make(chan error)
+	results := make(chan ProduceResult, 2)
+	for _, acks := range []int16{1, AcksAll} {
+		go func() {
+			results <- b.Produce(t.Context(), acks, time.Hour, []ProducePartition{{id("a", 0), batch(t, "x")}})[0]
+		}()
+	}
+	if result := b.Produce(t.Context(), 0, time.Hour, []ProducePartition{{id("a", 0), batch(t, "y")}})[0]; result.Err != nil {
+		t.Errorf("acks 0: %v", result.Err)
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	log, err := b.Leader(id("a", 0), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 0 || log.HighWatermark() != 0 || log.LogEnd() != 3 {
+		t.Errorf("before the sync: %d answers, high watermark %d, end %d", len(results), log.HighWatermark(), log.LogEnd())
+	}
+	if fails {
+		disk.gate <- errDisk
+	}
+	close(disk.gate)
+	for range 2 {
+		switch result := <-results; {
+		case fails && !errors.Is(result.Err, logstore.ErrStorage):
+			t.Errorf("the sync failed: %v", result.Err)
+		case !fails && result.Err != nil:
+			t.Error(result.Err)
+		}
+	}
+	synctest.Wait()
+	if want := int64(3); !fails && log.HighWatermark() != want || fails && log.HighWatermark() != 0 {
+		t.Errorf("fails %t: high watermark %d", fails, log.HighWatermark())
+	}
+	b.Close()
+	if err := b.store.Close(); (err != nil) != fails {
+		t.Errorf("fails %t: close: %v", fails, err)
+	}
+}
