@@ -288,7 +288,9 @@ func (r *recovery) settleEnd() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	return nil
+	// Its name is durable before any append. Were the name of the first segment lost in a crash and that of the second kept, nothing
+	// would tell that the log once began below: recovery finds gaps between segments only (ADR 0015, 0070).
+	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
 // install puts what was found into the log, each offset cut to what the log bears out (docs/format/checkpoints.md).
