@@ -106,7 +106,7 @@ func TestBadSettingsNameTheirField(t *testing.T) {
 		`{segment: {maxAge: 0s}}`:                `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
 		`{maxMessageSize: 4Gi}`:                  `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
 		`{retention: {size: 10E}}`:               `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
-		`{durability: Always}`:                   `spec.durability: Unsupported value: "Always": supported values: "Fsync", "Replicated"`,
+		`{durability: Always}`:                   `spec.durability: Unsupported value: "Always": supported values: "Replicated", "Fsync"`,
 		`{timestampType: Now}`:                   `spec.timestampType: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`,
 	} {
 		_, err := ResolveSettings(settingsOf(t, text), nil)
