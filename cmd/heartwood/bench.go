@@ -10,6 +10,6 @@ func benchCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchPurgatoryCommand())
+	cmd.AddCommand(benchAppendCommand(), benchPurgatoryCommand())
 	return cmd
 }

@@ -37,6 +37,10 @@ func TestExitCodes(t *testing.T) {
 		{"bench of something else", []string{"bench", "sundial"}, 2, `unknown command or argument "sundial"`},
 		{"bench purgatory", []string{"bench", "purgatory", "--requests", "100", "--timeout", "20ms", "--json"}, 0, `"requests":100,`},
 		{"every wrong flag of bench purgatory", []string{"bench", "purgatory", "--keys", "0", "--pct75", "1ms"}, 2, "for --keys: give 1 to --of-keys"},
+		{"bench of an unknown codec", []string{"bench", "append", "--codec", "brotli"}, 2, `unknown codec "brotli": must be one of none, gzip`},
+		{"bench of a level out of range", []string{"bench", "append", "--codec", "gzip", "--level", "10"}, 2, "gzip level 10: must be 1 to 9"},
+		{"bench of a level without a codec", []string{"bench", "append", "--level", "1"}, 2, "none takes no level"},
+		{"bench of records beyond their batch", []string{"bench", "append", "--batch-bytes", "100"}, 2, "record bytes 1000: must be 40 to the batch bytes, 100"},
 		{"manifest that is not there", []string{"dev", "-f", "no/such/file.yaml"}, 2, "no/such/file.yaml"},
 	}
 	for _, test := range tests {

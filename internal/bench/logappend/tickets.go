@@ -1,0 +1,119 @@
+package logappend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// tickets makes records as a help desk's change stream has them: JSON with the same fields each time, ids, times and addresses that
+// differ, and text in ordinary words. zstd makes a
+// quarter of its size of a megabyte of them, as it does of real ones.
+type tickets struct {
+	random *rand.Rand
+	common *rand.Zipf // a few words and people come often, most seldom
+	now    int64      // ms; of the next record
+	id     int64
+}
+
+func newTickets(seed uint64) *tickets {
+	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
+	return &tickets{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)), now: 1_700_000_000_000, id: 10_000_000}
+}
+
+// next returns a record whose key and value have size bytes together; its text is cut or drawn out to fit.
+func (t *tickets) next(size int) (key, value []byte, timestampMs int64) {
+	t.now += t.random.Int64N(40)
+	t.id += 1 + t.random.Int64N(3)
+	id := t.id
+	if t.random.IntN(3) == 0 { // an update of one that was there before
+		id -= t.random.Int64N(5000)
+	}
+	key = fmt.Appendf(nil, "ticket:%d", id)
+	if room := size - len(key); room < 400 {
+		value = t.event(room)
+	} else {
+		value = t.ticket(id, room)
+	}
+	return key, value, t.now
+}
+
+// letters returns a record without a key: random capital letters.
+func (t *tickets) letters(size int) (value []byte, timestampMs int64) {
+	value = make([]byte, size)
+	for i := range value {
+		value[i] = byte('A' + t.random.IntN(26))
+	}
+	return value, t.now
+}
+
+// event is a short record: what changed.
+func (t *tickets) event(size int) []byte {
+	head := fmt.Sprintf(`{"at":%d,"by":%d,"set":"%s","to":"`, t.now, 400_000+t.common.Uint64(), pick(t.random, fields))
+	return t.fill([]byte(head), `"}`, size)
+}
+
+// ticket is a whole ticket.
+func (t *tickets) ticket(id int64, size int) []byte {
+	first, last := t.name(), t.name()
+	head := fmt.Appendf(nil, `{"id":%d,"url":"https://%s.example.com/api/v2/tickets/%d.json","external_id":"%016x","created_at":"%s",`+
+		`"updated_at":"%s","type":"%s","priority":"%s","status":"%s","requester":{"id":%d,"name":"%s %s","email":"%s.%s@%s.example",`+
+		`"locale":"%s"},"assignee_id":%d,"group_id":%d,"tags":["%s","%s","%s"],"via":{"channel":"%s","source":{"from":{"address":`+
+		`"%s@%s.example"},"rel":null}},"custom_fields":[{"id":%d,"value":"%s"},{"id":%d,"value":%d},{"id":%d,"value":null}],`+
+		`"satisfaction_rating":{"score":"%s"},"has_incidents":%t,"is_public":%t,"subject":"%s","description":"`,
+		id, t.word(), id, t.random.Uint64(), t.time(t.now-t.random.Int64N(1e9)), t.time(t.now), pick(t.random, kinds),
+		pick(t.random, priorities), pick(t.random, states), 100_000_000+t.random.Int64N(1e7), first, last, strings.ToLower(first),
+		strings.ToLower(last), t.word(), pick(t.random, locales), 400_000+t.common.Uint64(), 7000+t.random.IntN(40), t.word(), t.word(),
+		t.word(), pick(t.random, channels), strings.ToLower(t.name()), t.word(), 360_000_001, t.word(), 360_000_002,
+		t.random.IntN(100_000), 360_000_003, pick(t.random, scores), t.random.IntN(9) == 0, t.random.IntN(3) > 0, t.sentence(5))
+	return t.fill(head, `"}`, size)
+}
+
+// fill puts sentences behind head until, with tail, size bytes are there, and cuts what is too much: inside the text as a rule, and
+// anywhere in a record that is too small for more.
+func (t *tickets) fill(head []byte, tail string, size int) []byte {
+	for len(head) < size {
+		if t.random.IntN(6) == 0 {
+			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8), t.random.Uint32())
+		}
+		if t.random.IntN(5) < 2 { // what people, and templates, write again and again
+			head = append(head, phrases[t.common.Uint64()%uint64(len(phrases))]...)
+		} else {
+			head = append(head, t.sentence(4+t.random.IntN(12))...)
+		}
+		head = append(head, ". "...)
+	}
+	return append(head[:max(0, size-len(tail))], tail...)
+}
+
+// sentence is n words.
+func (t *tickets) sentence(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(t.word())
+	}
+	return b.String()
+}
+
+func (t *tickets) word() string { return words[t.common.Uint64()] }
+
+// name is made of syllables, so that there are many.
+func (t *tickets) name() string {
+	var b strings.Builder
+	for range 2 + t.random.IntN(2) {
+		b.WriteString(pick(t.random, syllables))
+	}
+	name := b.String()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// time is ms as RFC 3339 has it, near enough: days of a month that has thirty.
+func (t *tickets) time(ms int64) string {
+	s := ms / 1000
+	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", s/2_592_000%12+1, s/86_400%30+1, s/3600%24, s/60%60, s%60)
+}
+
+func pick(random *rand.Rand, of []string) string { return of[random.IntN(len(of))] }

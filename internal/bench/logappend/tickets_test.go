@@ -1,0 +1,58 @@
+package logappend
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+func TestTicketsAreJSONOfTheirSize(t *testing.T) {
+	for _, size := range []int{recordBytesMin, 100, 300, 500, 1000, 5000} {
+		made := newTickets(1)
+		for i := range 200 {
+			key, value, at := made.next(size)
+			if len(key)+len(value) != size || at <= 0 {
+				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at, size)
+			}
+			// Records too small for their fields are cut, and those that are just large enough for a ticket may be.
+			if size >= 1000 || size == 300 {
+				if !json.Valid(value) {
+					t.Fatalf("record %d of %d bytes is no JSON: %s", i, size, value)
+				}
+			}
+		}
+	}
+}
+
+func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
+	a, b, c := newTickets(7), newTickets(7), newTickets(8)
+	same, other := true, false
+	for range 50 {
+		_, av, _ := a.next(1000)
+		_, bv, _ := b.next(1000)
+		_, cv, _ := c.next(1000)
+		same, other = same && bytes.Equal(av, bv), other || !bytes.Equal(av, cv)
+	}
+	if !same || !other {
+		t.Errorf("same seed, same tickets: %t; other seed, others: %t", same, other)
+	}
+}
+
+// TestTicketsCompressAsRealOnes: about 4:1 with zstd in batches of 1 MB, which is what the project's yardsticks assume.
+func TestTicketsCompressAsRealOnes(t *testing.T) {
+	made := newTickets(1)
+	var all []byte
+	for len(all) < 1<<20 {
+		_, value, _ := made.next(5000)
+		all = append(all, value...)
+	}
+	packed, err := compress.Compress(nil, all, compress.Zstd, compress.LevelDefault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ratio := float64(len(all)) / float64(len(packed)); ratio < 3.3 || ratio > 4.7 {
+		t.Errorf("ratio %.2f", ratio)
+	}
+}
