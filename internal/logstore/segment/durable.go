@@ -60,12 +60,13 @@ func (s *Segment) Broken() error {
 // flushIndexesLocked writes the index entries that are in memory only.
 func (s *Segment) flushIndexesLocked() error {
 	next := *s.view.Load()
-	s.mu.indexed = s.mu.indexed || len(next.offsets.tail)+len(next.times.tail) > 0
-	var failed [2]error
+	s.mu.indexed = s.mu.indexed || next.unwritten() > 0
+	var failed [3]error
 	next.offsets, failed[0] = s.offsets.flush(next.offsets)
 	next.times, failed[1] = s.times.flush(next.times)
+	next.aborted, failed[2] = s.flushAbortedLocked(next.aborted)
 	s.view.Store(&next)
-	return errors.Join(failed[0], failed[1])
+	return errors.Join(failed[:]...)
 }
 
 // Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again. A
@@ -100,7 +101,7 @@ func (s *Segment) finishLocked() error {
 	if err := s.flushIndexesLocked(); err != nil {
 		return err
 	}
-	for _, file := range s.files() {
+	for _, file := range s.filesLocked() {
 		if err := file.Sync(); err != nil {
 			return s.breakLocked(err)
 		}
@@ -125,7 +126,7 @@ func (s *Segment) Unfinished() bool {
 // in memory only, or the largest timestamp, which the last entry of the time index is to tell.
 func (s *Segment) unfinishedLocked() bool {
 	v := s.view.Load()
-	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named || len(v.offsets.tail)+len(v.times.tail) > 0 || v.maxTimestamp > v.lastTime()
+	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named || v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
 // SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made from.
@@ -160,7 +161,7 @@ func (s *Segment) statLocked() error {
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, file := range s.files() {
+	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
 			return fmt.Errorf("rename segment %d: %w", s.base, err)
 		}
@@ -173,18 +174,27 @@ func (s *Segment) Rename(suffix string) error {
 		s.data.Release(s.pathLocked(LogExtension))
 		s.offsets.file.Release(s.pathLocked(IndexExtension))
 		s.times.file.Release(s.pathLocked(TimeIndexExtension))
+		if s.txns.file != nil {
+			s.txns.file.Release(s.pathLocked(TxnIndexExtension))
+		}
 	}
 	return nil
 }
 
-// files are the three files, the data first.
-func (s *Segment) files() [3]*vfs.Handle {
-	return [3]*vfs.Handle{s.data, s.offsets.file, s.times.file}
+// filesLocked are the files that the segment has, the data first.
+func (s *Segment) filesLocked() []*vfs.Handle {
+	files := []*vfs.Handle{s.data, s.offsets.file, s.times.file}
+	if s.txns.file != nil {
+		files = append(files, s.txns.file)
+	}
+	return files
 }
 
 // Freeze says that the directory is about to be another one's: no file is opened under its name any more. Who has pinned one reads on.
 func (s *Segment) Freeze() {
-	for _, file := range s.files() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, file := range s.filesLocked() {
 		file.Freeze()
 	}
 }
@@ -208,7 +218,7 @@ func (s *Segment) Close() error {
 	if s.mu.broken == nil && !s.mu.removed {
 		err = s.finishLocked()
 	}
-	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file)); err != nil {
+	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file, s.txns.file)); err != nil {
 		return fmt.Errorf("close segment %d: %w", s.base, err)
 	}
 	return nil

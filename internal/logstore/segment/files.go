@@ -18,7 +18,7 @@ const (
 	TimeIndexExtension = ".timeindex"
 )
 
-var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension}
+var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
 // nameDigits is the length of the base offset in a file's name.
 const nameDigits = 20

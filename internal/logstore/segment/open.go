@@ -43,11 +43,14 @@ func newSegment(fsys vfs.FS, dir string, base int64, cfg Config) *Segment {
 	if cfg.Handles == nil {
 		cfg.Handles = vfs.NewHandles(fsys, 0)
 	}
-	return &Segment{fsys: fsys, dir: dir, base: base, cfg: cfg.withDefaults(), offsets: offsetIndex(nil), times: timeIndex(nil)}
+	return &Segment{fsys: fsys, dir: dir, base: base, cfg: cfg.withDefaults(), offsets: offsetIndex(nil), times: timeIndex(nil),
+		txns: txnIndex(nil)}
 }
 
 // abandon closes the files of a segment that could not be made or opened.
-func (s *Segment) abandon() error { return closeAll(s.data, s.offsets.file, s.times.file) }
+func (s *Segment) abandon() error {
+	return closeAll(s.data, s.offsets.file, s.times.file, s.txns.file)
+}
 
 // Open opens a segment that was closed in order or sealed; missing or wrong index files are rebuilt. It reads the ends of the
 // files only. Data that is no row of batches is an error that wraps record.ErrCorrupt: then Recover is due.
@@ -75,6 +78,11 @@ func (s *Segment) open() error {
 	if err != nil {
 		return err
 	}
+	v := *s.view.Load()
+	if err := s.openTxnIndex(&v); err != nil {
+		return err
+	}
+	s.view.Store(&v)
 	s.mu.named = !s.mu.indexed // the files were there, or emptyIndexes made them
 	return s.statLocked()
 }

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/record"
@@ -17,8 +18,8 @@ type Recovered struct {
 }
 
 // Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
-// first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. What it returns is durable, but on a full
-// disk, where indexes wait in memory, and a tail for room to be written again: Unfinished tells.
+// first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. The transaction index is empty then: it is the
+// log's to make anew (ResetAborted). What it returns is durable, but on a full disk, where indexes wait in memory, and a tail for room to be written again: Unfinished tells.
 //
 // Batches that end at or below Config.Synced were known to be on the disk; what lies behind is written again before it is synced, as it may
 // be in the page cache only (unproven).
@@ -65,6 +66,11 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
+	// The removal is synced with the names of the other indexes.
+	err = s.fsys.Remove(s.pathLocked(TxnIndexExtension))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Recovered{}, err
+	}
 	if err := s.writeIndexes(v); err != nil {
 		return Recovered{}, err
 	}

@@ -45,7 +45,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Segment is one segment: <base>.log with its .index and .timeindex. One goroutine appends; any number read beside it.
+// Segment is one segment: <base>.log with its .index and .timeindex, and a .txnindex if transactions that end in it were aborted.
+// One goroutine appends; any number read beside it.
 type Segment struct {
 	fsys vfs.FS
 	dir  string
@@ -56,6 +57,7 @@ type Segment struct {
 	data    *vfs.Handle
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
+	txns    index[AbortedTxn] // its file is nil until there is an entry to write; it is set under mu, before a view that needs it
 
 	// view is what readers go by; stored under mu only, after the bytes it tells of are in the files.
 	view    atomic.Pointer[view]
@@ -64,6 +66,8 @@ type Segment struct {
 	// syncing is held over a sync of the files, before mu. The kernel reports a failed write to one of the syncs that wait for it; a
 	// second one beside it would be told that all is well.
 	syncing sync.Mutex
+
+	txnDamage error // what Open found wrong with the transaction index; see TxnIndexDamaged
 
 	// mu is held by whoever changes the files; see doc.go.
 	mu struct {

@@ -30,11 +30,12 @@ type FileState struct {
 	ModTime   time.Time
 }
 
-// Summary sums a segment up; ok is false unless all of it is in its files, and durable.
+// Summary sums a segment up; ok is false unless all of it is in its files, and durable. It is false too if there is a transaction
+// index, each entry of which is looked at when the segment is opened.
 func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.broken != nil || s.mu.suffix != "" || s.unfinishedLocked() {
+	if s.mu.broken != nil || s.mu.suffix != "" || s.unfinishedLocked() || s.txns.file != nil {
 		return Summary{}, false, nil
 	}
 	v := s.view.Load()
@@ -53,7 +54,7 @@ func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 
 // states asks the filesystem for the size and the time of each file.
 func (s *Segment) states() (states [3]FileState, err error) {
-	for i, extension := range extensions {
+	for i, extension := range extensions[:len(states)] {
 		info, err := s.fsys.Stat(filepath.Join(s.dir, Name(s.base, extension, "")))
 		if err != nil {
 			return states, err

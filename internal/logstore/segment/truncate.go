@@ -42,6 +42,11 @@ func (s *Segment) cutLocked(before *view, position, offset int64) error {
 	if err := s.times.trim(after.times); err != nil {
 		return err
 	}
+	if s.txns.file != nil {
+		if err := s.txns.trim(after.aborted); err != nil {
+			return err
+		}
+	}
 	return s.data.Truncate(position)
 }
 
@@ -60,6 +65,9 @@ func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) 
 		return after, err
 	}
 	if after.times, err = s.times.first(before.times, n); err != nil {
+		return after, err
+	}
+	if after.aborted, err = s.cutAbortedLocked(before.aborted, offset); err != nil {
 		return after, err
 	}
 	err = s.loadTail(&after, position)

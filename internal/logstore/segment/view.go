@@ -29,6 +29,8 @@ type view struct {
 
 	offsets entries[OffsetEntry]
 	times   entries[TimeEntry]
+	// aborted are told by the log, which knows where transactions begin; add does not make them.
+	aborted entries[AbortedTxn]
 }
 
 func emptyView(base int64) view {
@@ -78,6 +80,9 @@ func (v *view) addTime() {
 		v.times = v.times.with(TimeEntry{Timestamp: v.maxTimestamp, Relative: int32(v.maxTimestampOffset - v.base)})
 	}
 }
+
+// unwritten is how many index entries are in memory only.
+func (v *view) unwritten() int { return len(v.offsets.tail) + len(v.times.tail) + len(v.aborted.tail) }
 
 func (v *view) lastTime() int64 {
 	if v.times.count() == 0 {
