@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
@@ -67,6 +68,10 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	}
 	if p.version < 7 && len(part.records) >= record.HeaderBytes && record.Batch(part.records).Codec() == compress.Zstd {
 		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
+	}
+	if b := record.Batch(part.records); len(b) >= record.HeaderBytes && b.Transactional() && !b.Control() {
+		// The log could take it; but nobody would ever end the transaction.
+		return fmt.Errorf("%w: transactions are not supported yet", logstore.ErrInvalidTxnState)
 	}
 	return nil
 }

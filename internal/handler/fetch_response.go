@@ -83,7 +83,7 @@ func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed b
 	if e.version >= 5 {
 		e.out = kbin.AppendInt64(e.out, start)
 	}
-	e.nullableArrayLen(0, !committed) // aborted transactions: there are none as yet
+	e.aborted(r.Data, committed)
 	if e.version >= 11 {
 		e.out = kbin.AppendInt32(e.out, -1) // preferred read replica: the leader
 	}
@@ -96,6 +96,20 @@ func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed b
 		e.holes = append(e.holes, hole{len(e.out), r.Data})
 	}
 	e.tags()
+}
+
+// aborted writes the aborted transactions whose records the client must leave out; null for one that reads all (KIP-98).
+func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
+	if data == nil || !committed {
+		e.nullableArrayLen(0, !committed)
+		return
+	}
+	e.nullableArrayLen(len(data.Aborted), false)
+	for _, a := range data.Aborted {
+		e.out = kbin.AppendInt64(e.out, a.ProducerID)
+		e.out = kbin.AppendInt64(e.out, a.FirstOffset)
+		e.tags()
+	}
 }
 
 // reply cuts what was written at the holes. It is called last: chunks alias out, which appending could move. The slices are

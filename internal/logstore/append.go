@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,16 +17,21 @@ type Appended struct {
 	Duplicate     bool // the batch was there already, at these offsets; nothing was appended
 }
 
-// Append validates one produced batch (record.Validate), checks its producer's sequence, assigns offsets and appends it.
-// It may write into batch. After a failure nothing was appended.
+// Append is AppendVerified of a batch that nobody vouches for.
+func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
+	return l.AppendVerified(batch, Verified{}, now)
+}
+
+// AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and transaction, assigns offsets and
+// appends it. It may write into batch. After a failure nothing was appended.
 //
 // It fails with an error of record.Validate, with ErrBatchTooLarge, ErrInvalidTxnState, ErrInvalidProducerEpoch or
 // ErrOutOfOrderSequence, which are the client's doing; with ErrStorage when the disk fails: then Fault tells whether the log
 // has stopped, or the same batch may succeed later; and with ErrClosed.
 //
-// The batch is in the page cache when Append returns, not on disk. SafeEnd tells when this replica may vouch for it: at once, or
-// under durability Fsync after a sync, which Append has asked for and does not wait for.
-func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
+// The batch is in the page cache when it returns, not on disk. SafeEnd tells when this replica may vouch for it: at once, or
+// under durability Fsync after a sync, which was asked for and is not waited for.
+func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
 	// Once: all checks of one batch go by the same settings, also when Configure runs beside.
 	config := l.config.Load()
 	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
@@ -37,15 +43,18 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	}
 	defer valid.Release()
 	b := valid.Parts()
-	switch {
-	case b.Transactional() || b.Control():
-		return Appended{}, fmt.Errorf("%w: transactions are not supported yet", ErrInvalidTxnState)
-	// Behind Validate, which may have recompressed the batch to another size.
-	case int64(b.SizeBytes()) > config.settings.SegmentBytes:
+	if int64(b.SizeBytes()) > config.settings.SegmentBytes { // behind Validate, which may have recompressed the batch to another size
 		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, b.SizeBytes(), config.settings.SegmentBytes)
 	}
 
-	duplicate, err := l.place(b, config, now)
+	var duplicate *producerBatch
+	err = l.appending(now, func() error {
+		var err error
+		if duplicate, err = l.mu.producers.check(b.Batch, verified); err != nil || duplicate != nil {
+			return err // what a producerBatch says never changes, so it may be read behind the lock
+		}
+		return l.writeLocked(b, config, now)
+	})
 	switch {
 	case err != nil:
 		return Appended{}, err
@@ -58,23 +67,21 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// place appends a valid batch, or finds the duplicate of it that is in the log. It logs the beginning and the end of a time in
-// which the disk takes no appends: the client sees each failure, and whoever has to make space shall see that there is one.
-func (l *Log) place(b record.Parts, config *config, now time.Time) (duplicate *producerBatch, err error) {
+// appending does an append under Log.mu, on a log that takes any. It logs the beginning and the end of a time in which the disk takes
+// none: the client sees each failure, and whoever has to make space shall see that there is one.
+func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
 		defer l.mu.Unlock()
-		return nil, l.mu.stopped
+		return l.mu.stopped
 	}
-	if duplicate, err = l.mu.producers.check(b.Batch); err != nil || duplicate != nil {
-		defer l.mu.Unlock()
-		return duplicate, err // what a producerBatch says never changes, so it may be read behind the lock
-	}
-	err = l.writeLocked(b, config, now)
+	end := l.logEnd.Load()
+	err = write()
 	begins, ends, failed := false, false, 0
-	if err == nil {
+	switch {
+	case err == nil && l.logEnd.Load() > end: // a duplicate says nothing of the disk
 		failed, ends = l.mu.appends.succeed()
-	} else if l.mu.stopped == nil {
+	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
 		begins = l.mu.appends.fail(now)
 	}
 	l.mu.Unlock()
@@ -84,7 +91,7 @@ func (l *Log) place(b record.Parts, config *config, now time.Time) (duplicate *p
 	case ends:
 		l.env.logger.Info("appends succeed again", "partition", l.id, "failed", failed)
 	}
-	return nil, err
+	return err
 }
 
 // answer fills in what a response tells of a batch; timestamp counts only where the topic stamps its own.
@@ -96,11 +103,16 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	return appended
 }
 
-// writeLocked gives the batch its place and writes it there. State follows the file: it changes only once the write succeeded.
-// Log.mu is held; logEnd comes last, for readers without the lock go by it.
+// writeLocked gives the batch its place, as the leader does, and writes it there. Log.mu is held.
 func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	b.SetBaseOffset(l.logEnd.Load())
 	b.SetLeaderEpoch(l.mu.leaderEpoch)
+	return l.writeAtLocked(b, config, now)
+}
+
+// writeAtLocked writes a batch that has its place. State follows the file: it changes only once the write succeeded, and what
+// changes then cannot fail. Log.mu is held; logEnd comes last, for readers without the lock go by it.
+func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
 	active := l.list.Load().active()
 	if rollBefore(active.Segment, b, config) {
 		if err := l.rollLocked(); err != nil {
@@ -111,7 +123,16 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)
 	}
-	l.mu.producers.update(b.Batch, now)
+	ended, err := l.mu.producers.update(b.Batch, now)
+	if err == nil && ended != nil && ended.aborted {
+		err = active.AddAborted(ended.AbortedTxn)
+	}
+	if err != nil {
+		// Neither can be: the marker was checked before, and entries ascend as offsets do. But the batch is in the file by now.
+		l.failLocked(err)
+		return l.mu.stopped
+	}
+	l.settleStableLocked(ended)
 	if l.mu.firstAppend.IsZero() {
 		l.mu.firstAppend = now
 	}

@@ -70,7 +70,7 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 			time.Sleep(time.Until(began.Add(step.at)))
 			synctest.Wait()
 			log.mu.Lock()
-			known := len(log.mu.producers)
+			known := log.mu.producers.count()
 			log.mu.Unlock()
 			if !slices.Equal(bases(log), step.segments) || known != step.producers || log.LogStart() != step.logStart {
 				t.Errorf("after %v: segments %v, %d producers, log start %d", step.at, bases(log), known, log.LogStart())

@@ -8,8 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Why bytes above the bound cannot be cleaned now: label values of heartwood_log_blocked_bytes. blockedTransaction is always
-// 0 as long as there are no transactions; the series is there so that dashboards need not change.
+// Why bytes above the bound cannot be cleaned now: label values of heartwood_log_blocked_bytes.
 const (
 	blockedActive       = "active_segment"
 	blockedMinLag       = "min_lag"
@@ -51,6 +50,7 @@ func (l *Log) cleanView(now time.Time) cleanView {
 type cleanFacts struct {
 	logStart   int64
 	lastStable int64 // nothing above is cleaned: it may yet be undone (I2)
+	replicated int64 // the high watermark: what lies between is held back by a transaction
 	durable    int64 // Log.durable: nothing above is cleaned
 	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
 	horizon    int64 // ms, horizonNone or horizonUnknown
@@ -68,6 +68,7 @@ func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 	return list, cleanFacts{
 		logStart:   logStart,
 		lastStable: l.LastStable(),
+		replicated: l.HighWatermark(),
 		durable:    l.durable.Load(),
 		firstDirty: firstDirtyWithin(l.firstDirty.Load(), logStart, l.logEnd.Load()),
 		horizon:    l.horizon.Load(),
@@ -176,8 +177,10 @@ func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings 
 	end := handles[i+1].Base()
 	lag := settings.MinLag
 	switch {
-	case end > facts.lastStable:
+	case end > facts.replicated:
 		return blockedUnreplicated
+	case end > facts.lastStable:
+		return blockedTransaction
 	case end > facts.durable:
 		return blockedActive // rolled a moment ago, and not sealed yet
 	case dirty && lag > 0 && handles[i].newest() > now.Add(-lag).UnixMilli():

@@ -18,9 +18,8 @@ const (
 	deletedSuffix = ".deleted"
 )
 
-// indexKinds belong to a .log file and can be made from it; they are renamed and removed with it. Kafka's transaction index is
-// among them: we do not write it, but a directory may come from Kafka.
-var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, ".txnindex"}
+// indexKinds belong to a .log file and can be made from the log; they are renamed and removed with it.
+var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension}
 
 // segmentFile is a name taken apart.
 type segmentFile struct {

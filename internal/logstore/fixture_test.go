@@ -63,6 +63,7 @@ type sent struct {
 	timestamp time.Time // default epoch0
 	keys      []string
 	value     string
+	txn       bool
 }
 
 func (s sent) bytes(t testing.TB) []byte {
@@ -70,6 +71,7 @@ func (s sent) bytes(t testing.TB) []byte {
 	id := record.Identity{LastOffsetDelta: int32(len(s.keys) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
 	if s.producer != 0 {
 		id.ProducerID, id.ProducerEpoch, id.BaseSequence = s.producer, s.epoch, s.sequence
+		id.Transactional = s.txn
 	}
 	if s.timestamp.IsZero() {
 		s.timestamp = epoch0

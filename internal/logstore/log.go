@@ -22,7 +22,7 @@ var (
 	ErrBatchTooLarge        = errors.New("batch larger than a segment")  // Append: a batch never spans two segments
 	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")       // Append: the producer has a later epoch (KIP-98)
 	ErrOutOfOrderSequence   = errors.New("out of order sequence number") // Append: a batch before it is missing (KIP-98)
-	ErrInvalidTxnState      = errors.New("invalid transaction state")    // Append: transactional or control batches
+	ErrInvalidTxnState      = errors.New("invalid transaction state")    // Append: a transaction nobody vouches for, or a write outside of one
 	ErrFencedLeaderEpoch    = errors.New("fenced leader epoch")          // Lead: a later leader was here
 	ErrStorage              = errors.New("storage error")                // the disk failed; wrapped with what failed
 	ErrClosed               = errors.New("log is closed")                // by Store.Close or Store.Release
@@ -45,8 +45,9 @@ type Log struct {
 
 	// logStart never falls. It is stored before a list that lacks what lies below it (dropFront).
 	logStart atomic.Int64
-	// highWatermark never falls either: logStart <= highWatermark <= logEnd at every moment.
+	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under stable, and falls only by a truncation.
 	highWatermark atomic.Int64
+	stable        stability
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
 	logEnd atomic.Int64
 	// synced <= logEnd is the end of what is on the disk. It rises only, but for a cut (cutLocked).
@@ -237,23 +238,19 @@ func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
 // HighWatermark is the end of what consumers may see.
 func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 
-// LastStable is the end of what consumers that read committed data may see: the high watermark, as there are no transactions.
-func (l *Log) LastStable() int64 { return l.highWatermark.Load() }
-
 // AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved. It
 // never moves down, so callers that overtake each other do no harm.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
-	// LogEnd never falls, so the bound holds after it was read.
+	// Under the lock that a truncation takes: the bound holds until the offset is stored.
+	l.stable.Lock()
+	defer l.stable.Unlock()
 	offset = min(offset, l.logEnd.Load())
-	for {
-		old := l.highWatermark.Load()
-		if offset <= old {
-			return false
-		}
-		if l.highWatermark.CompareAndSwap(old, offset) {
-			return true
-		}
+	if offset <= l.highWatermark.Load() {
+		return false
 	}
+	l.highWatermark.Store(offset)
+	l.stable.forget(offset)
+	return true
 }
 
 // Stats is a log's state, for metrics and reports. Invariant: LogStart <= LastStable <= HighWatermark <= LogEnd.

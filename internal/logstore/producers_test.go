@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -39,6 +38,14 @@ func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 	return batch
 }
 
+// updateWith takes a batch of data into the state.
+func updateWith(t testing.TB, known *producers, b record.Batch) {
+	t.Helper()
+	if ended, err := known.update(b, epoch0); ended != nil || err != nil {
+		t.Fatalf("data ended %+v, %v", ended, err)
+	}
+}
+
 func TestProducerRules(t *testing.T) {
 	const last = math.MaxInt32
 	for _, test := range []struct {
@@ -69,7 +76,7 @@ func TestProducerRules(t *testing.T) {
 			offset := int64(100)
 			for i, s := range test.steps {
 				b := s.batchAt(t, offset)
-				duplicate, err := known.check(b)
+				duplicate, err := known.check(b, Verified{})
 				if duplicate != nil {
 					err = errDuplicate
 				}
@@ -77,7 +84,7 @@ func TestProducerRules(t *testing.T) {
 					t.Fatalf("step %d: %v, want %v", i, err, s.want)
 				}
 				if err == nil {
-					known.update(b, epoch0)
+					updateWith(t, &known, b)
 					offset = b.NextOffset()
 				}
 			}
@@ -88,16 +95,16 @@ func TestProducerRules(t *testing.T) {
 func TestBatchesWithoutProducerAreNotChecked(t *testing.T) {
 	known := producers{}
 	b := record.Batch(keyed(t, "k"))
-	known.update(b, epoch0)
-	if duplicate, err := known.check(b); duplicate != nil || err != nil || len(known) != 0 {
+	updateWith(t, &known, b)
+	if duplicate, err := known.check(b, Verified{}); duplicate != nil || err != nil || known.count() != 0 {
 		t.Errorf("%v, %v, %v", duplicate, err, known)
 	}
 }
 
 func TestADuplicateTellsItsOldOffsets(t *testing.T) {
 	known := producers{}
-	known.update(step{0, 0, 3, nil}.batchAt(t, 40), epoch0)
-	duplicate, err := known.check(step{0, 0, 3, nil}.batchAt(t, 0))
+	updateWith(t, &known, step{0, 0, 3, nil}.batchAt(t, 40))
+	duplicate, err := known.check(step{0, 0, 3, nil}.batchAt(t, 0), Verified{})
 	if err != nil || duplicate == nil || duplicate.lastOffset != 42 || duplicate.offsetDelta != 2 {
 		t.Errorf("%+v, %v", duplicate, err)
 	}
@@ -105,13 +112,13 @@ func TestADuplicateTellsItsOldOffsets(t *testing.T) {
 
 func TestProducersExpireAfterADay(t *testing.T) {
 	known := producers{}
-	known.update(step{0, 0, 1, nil}.batchAt(t, 0), epoch0)
+	updateWith(t, &known, step{0, 0, 1, nil}.batchAt(t, 0))
 	known.expire(epoch0.Add(producerExpiry - time.Millisecond))
-	if len(known) != 1 {
+	if known.count() != 1 {
 		t.Fatal("expired a millisecond too early")
 	}
 	known.expire(epoch0.Add(producerExpiry))
-	if len(known) != 0 {
+	if known.count() != 0 {
 		t.Fatal("not expired")
 	}
 }
@@ -119,8 +126,8 @@ func TestProducersExpireAfterADay(t *testing.T) {
 // KAFKA-8335, reference I27: what stays for a producer is told by offset, for sequences come twice.
 func TestLastOffsetsAreOffsets(t *testing.T) {
 	known := producers{}
-	known.update(step{0, 0, 5, nil}.batchAt(t, 10), epoch0)
-	known.update(step{1, 0, 1, nil}.batchAt(t, 20), epoch0)
+	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
+	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
 	if got := known.lastOffsets(); !reflect.DeepEqual(got, map[int64]int64{9: 20}) {
 		t.Errorf("%v", got)
 	}
@@ -132,7 +139,8 @@ func TestProducersFollowTheModel(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	const start = math.MaxInt32 - 40 // soon to wrap
-	known, next, offset := producers{}, int64(start), int64(0)
+	var known producers
+	next, offset := int64(start), int64(0)
 	var history []step
 	for i := range 2000 {
 		s := step{sequence: int32((next + random.Int64N(5) - 2) & math.MaxInt32), count: 1 + random.Int32N(4)}
@@ -141,7 +149,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 			s = history[len(history)-1-random.IntN(min(5, len(history)))]
 		}
 		b := s.batchAt(t, offset)
-		duplicate, err := known.check(b)
+		duplicate, err := known.check(b, Verified{})
 		fits := len(history) == 0 || int64(s.sequence) == next&math.MaxInt32
 		switch {
 		case duplicate != nil:
@@ -153,7 +161,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 		case fits != (err == nil):
 			t.Fatalf("step %d: %+v after %d: %v", i, s, next, err)
 		case err == nil:
-			known.update(b, epoch0)
+			updateWith(t, &known, b)
 			history = append(history, s)
 			next = int64(s.sequence) + int64(s.count)
 			offset = b.NextOffset()
@@ -175,7 +183,7 @@ func recent(history []step, s step) bool {
 
 func TestProducerSnapshotComesBack(t *testing.T) {
 	known := producers{}
-	known.update(step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70), epoch0)
+	updateWith(t, &known, step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70))
 	content := known.encode()
 	if len(content) != snapshotHeaderBytes+snapshotEntryBytes {
 		t.Errorf("%d bytes", len(content))
@@ -184,17 +192,17 @@ func TestProducerSnapshotComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &producer{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, batches: []producerBatch{{
+	want := &producer{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: noTxn, batches: []producerBatch{{
 		firstSequence: math.MaxInt32 - 1, lastSequence: 2, lastOffset: 74, offsetDelta: 4, timestamp: epoch0.UnixMilli(),
 	}}}
-	if !reflect.DeepEqual(back[9], want) {
-		t.Errorf("%+v, want %+v", back[9], want)
+	if !reflect.DeepEqual(back.get(9), want) {
+		t.Errorf("%+v, want %+v", back.get(9), want)
 	}
 }
 
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	known := producers{}
-	known.update(step{}.batchAt(t, 0), epoch0)
+	updateWith(t, &known, step{}.batchAt(t, 0))
 	good := known.encode()
 	for i := range good {
 		bad := append([]byte{}, good...)
@@ -214,7 +222,7 @@ func FuzzDecodeProducers(f *testing.F) {
 	known := producers{}
 	f.Add(known.encode())
 	for i := range int16(3) {
-		known.update(step{epoch: i}.batchAt(f, int64(i)), epoch0)
+		updateWith(f, &known, step{epoch: i}.batchAt(f, int64(i)))
 		f.Add(known.encode())
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -223,7 +231,7 @@ func FuzzDecodeProducers(f *testing.F) {
 			return
 		}
 		again, err := decodeProducers(ps.encode())
-		if err != nil || fmt.Sprint(len(again)) != fmt.Sprint(len(ps)) {
+		if err != nil || again.count() != ps.count() {
 			t.Errorf("does not come back: %v", err)
 		}
 	})

@@ -1,11 +1,11 @@
 package logstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"slices"
 )
 
@@ -24,9 +24,9 @@ var (
 
 // encode writes the snapshot file. Of each producer only the last batch is kept, as Kafka does: after a restart a repeat of an
 // older one is refused as out of order instead of being known for a duplicate.
-func (ps producers) encode() []byte {
-	ids := make([]int64, 0, len(ps))
-	for id := range ps {
+func (ps *producers) encode() []byte {
+	ids := make([]int64, 0, ps.count())
+	for id := range ps.byID {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
@@ -35,7 +35,7 @@ func (ps producers) encode() []byte {
 	out = binary.BigEndian.AppendUint32(out, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(len(ids)))
 	for _, id := range ids {
-		out = ps[id].appendEntry(out, id)
+		out = ps.get(id).appendEntry(out, id)
 	}
 	binary.BigEndian.PutUint32(out[2:], crc32.Checksum(out[6:], castagnoli))
 	return out
@@ -55,12 +55,12 @@ func (p *producer) appendEntry(out []byte, id int64) []byte {
 	// Kafka expires a producer by this field; so it holds when we saw it, not the batch's own timestamp, which is the client's.
 	out = binary.BigEndian.AppendUint64(out, uint64(p.lastSeen))
 	out = binary.BigEndian.AppendUint32(out, uint32(p.coordinatorEpoch))
-	return binary.BigEndian.AppendUint64(out, math.MaxUint64) // -1: no transaction is open
+	return binary.BigEndian.AppendUint64(out, uint64(p.txnFirst))
 }
 
 // decodeProducers reads a snapshot file. Its size was checked against count before anything was made: a count alone could ask for
 // any amount of memory.
-func decodeProducers(content []byte) (producers, error) {
+func decodeProducers(content []byte) (*producers, error) {
 	if len(content) < snapshotHeaderBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
 	}
@@ -75,25 +75,31 @@ func decodeProducers(content []byte) (producers, error) {
 	if int64(len(entries)) != count*snapshotEntryBytes {
 		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
 	}
-	ps := make(producers, count)
+	ps := &producers{byID: make(map[int64]*producer, count)}
 	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
 		id, p := decodeProducer(entries)
 		if id < 0 {
 			return nil, fmt.Errorf("%w: producer id %d", errSnapshot, id)
 		}
-		ps[id] = p
+		if ps.byID[id] = p; p.txnFirst != noTxn {
+			ps.open = append(ps.open, openTxn{id, p.txnFirst})
+		}
 	}
+	if len(ps.byID) != int(count) {
+		return nil, fmt.Errorf("%w: a producer stands twice", errSnapshot)
+	}
+	slices.SortFunc(ps.open, func(a, b openTxn) int { return cmp.Compare(a.first, b.first) })
 	return ps, nil
 }
 
-// decodeProducer reads one entry, of which the last field (where the open transaction begins) is passed over. A producer
-// without a last batch has written only a marker in its epoch.
+// decodeProducer reads one entry. A producer without a last batch has written only a marker in its epoch.
 func decodeProducer(entry []byte) (id int64, p *producer) {
 	be := binary.BigEndian
 	p = &producer{
 		epoch:            int16(be.Uint16(entry[8:])),
 		lastSeen:         int64(be.Uint64(entry[26:])),
 		coordinatorEpoch: int32(be.Uint32(entry[34:])),
+		txnFirst:         max(int64(be.Uint64(entry[38:])), noTxn),
 	}
 	last := producerBatch{
 		lastSequence: int32(be.Uint32(entry[10:])),

@@ -20,6 +20,9 @@ type Slice struct {
 	Stable    int64
 	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it, or its file ended.
 	More bool
+	// Aborted are the aborted transactions that a reader of the slice must leave out, when it was read by ReadCommitted: of each
+	// producer's transactional batches from FirstOffset up to LastOffset, which is the marker. Some may have no batch in the slice.
+	Aborted []segment.AbortedTxn
 
 	held *handle
 }
@@ -48,6 +51,55 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
+	return l.readFrom(list, offset, limit, bytesMax, wholeFirst)
+}
+
+// ReadCommitted is Read for consumers of committed data (read_committed): below the last stable offset, and with the transactions
+// that were aborted.
+func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	// Before the list, as in Read: then the list holds the markers of what is decided below the limit.
+	limit = min(limit, l.LastStable())
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	slice, err := l.readFrom(list, offset, limit, bytesMax, wholeFirst)
+	if err != nil || slice.Length == 0 {
+		return slice, err
+	}
+	if err := slice.findAborted(list, offset, limit); err != nil {
+		slice.Release()
+		return nil, fmt.Errorf("%w: read at offset %d: %w", ErrStorage, offset, err)
+	}
+	return slice, nil
+}
+
+// findAborted gathers the aborted transactions that overlap [offset, end of the slice), from the offset's segment on up to the first
+// entry by which all of that was decided (Kafka's collectAbortedTransactions).
+func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
+	// The end is where the next batch begins, or the segment ends. That more may have been appended meanwhile makes it no lower.
+	end := s.held.NextOffset()
+	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
+	case err == nil:
+		end = next.BaseOffset()
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	end = min(end, limit)
+	for _, h := range list.handles[list.floor(offset):] {
+		complete, err := h.Aborted(offset, end, func(a segment.AbortedTxn) { s.Aborted = append(s.Aborted, a) })
+		if complete || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFrom is Read on a list that the caller holds; limit is at most the log end as it was before.
+func (l *Log) readFrom(list *segmentList, offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	// Again, with the list in hand: a truncation lowers the log end before it shows the list it leaves (truncate.go).
+	limit = min(limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, slice.LogStart, limit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type recovery struct {
 	handles   []*handle // what is open so far, ascending; published by install
 	known     int64     // producers held the state as of this offset before the scan: what lies below is in it already
 	producers producers
+	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
 }
@@ -34,6 +36,7 @@ type recovery struct {
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	l := &Log{id: id, dir: dir, env: env}
+	l.stable.undecided = math.MaxInt64
 	l.topic.Store(&topic)
 	l.config.Store(config)
 	return l
@@ -80,6 +83,9 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	if err := r.scan(bases[scanFrom:]); err != nil {
+		return err
+	}
+	if err := r.mendTxnIndexes(); err != nil {
 		return err
 	}
 	if err := r.settleEnd(); err != nil {
@@ -146,9 +152,8 @@ func (r *recovery) replay(toScan []int64) error {
 	}
 	r.known = from
 	for i, h := range r.handles {
+		// However old the segment is: a transaction may have been open ever since.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
-		// What is older than the expiry of producers says nothing that still counts.
-		needed = needed && r.now.Sub(h.ModTime()) < producerExpiry
 		if !needed && r.onDisk != nil {
 			continue
 		}
@@ -182,7 +187,9 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 		}
 		if header.BaseOffset() >= from {
 			// The file's time is not before the batch was written. Rather remember a producer too long than too short.
-			r.producers.update(header.Batch, h.ModTime())
+			if err := r.producers.replay(h, header, h.ModTime()); err != nil {
+				return err
+			}
 		}
 		position += int64(header.SizeBytes)
 	}
@@ -191,7 +198,6 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset. Later ones are removed: they
 // tell of what the scan may cut off, and the next flush writes new ones.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
-	r.producers = producers{}
 	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
 	if err != nil {
 		return 0, err
@@ -207,7 +213,7 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 				return 0, fmt.Errorf("read producer snapshot: %w", err)
 			}
 			if ps, err := decodeProducers(content); err == nil {
-				r.producers = ps
+				r.producers = *ps
 				return f.base, nil
 			}
 			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file", f.name)
@@ -231,11 +237,15 @@ func (r *recovery) scan(bases []int64) error {
 		if end := r.end(); i > 0 && base != end && (base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
 			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
 		}
+		r.aborted = nil
 		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
 		if err != nil {
 			return err
 		}
 		r.handles = append(r.handles, r.log.handleOf(s))
+		if err := s.ResetAborted(r.aborted); err != nil {
+			return err
+		}
 		if found.TruncatedBytes > 0 {
 			r.log.env.logger.Warn("log cut at the first bad batch", "partition", r.log.id, "segment", base,
 				"offset", s.NextOffset(), "bytes", found.TruncatedBytes, "cause", found.Cause)
@@ -249,10 +259,14 @@ func (r *recovery) scan(bases []int64) error {
 // back, and the producer's next batch would be refused as out of order.
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
-	if b.BaseOffset() >= r.known {
-		r.producers.update(b, r.now)
+	if b.BaseOffset() < r.known {
+		return nil
 	}
-	return nil
+	ended, err := r.producers.update(b, r.now)
+	if ended != nil && ended.aborted {
+		r.aborted = append(r.aborted, ended.AbortedTxn)
+	}
+	return err
 }
 
 // drop deletes segments behind the end of the log. Their offsets will be given to other records, so they cannot stay.
@@ -316,6 +330,7 @@ func (r *recovery) install() error {
 	l.mu.leaderEpoch = epochs.latest()
 	r.producers.expire(r.now)
 	l.mu.producers = r.producers
+	l.settleStableLocked(nil)
 	l.firstDirty.Store(r.saved.firstDirty)
 	l.horizon.Store(r.saved.horizon)
 	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a full disk wait for a flush that

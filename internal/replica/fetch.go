@@ -109,7 +109,11 @@ func (s *Set) readPartition(want FetchPartition, committed, wholeFirst bool) (Fe
 		return result, position{}
 	}
 	limit := p.limit(committed)
-	data, err := p.log.Read(p.readable(want.Offset, limit), limit, want.BytesMax, wholeFirst)
+	read := p.log.Read
+	if committed {
+		read = p.log.ReadCommitted
+	}
+	data, err := read(p.readable(want.Offset, limit), limit, want.BytesMax, wholeFirst)
 	switch {
 	case errors.Is(err, logstore.ErrClosed):
 		result.Err = closedError(p, r)

@@ -166,7 +166,7 @@ func (s *Segment) Rename(suffix string) error {
 			return fmt.Errorf("rename segment %d: %w", s.base, err)
 		}
 	}
-	if err := RenameFiles(s.fsys, s.dir, s.base, s.mu.suffix, suffix); err != nil {
+	if err := s.renameFiles(s.mu.suffix, suffix); err != nil {
 		return err
 	}
 	s.mu.suffix = suffix
@@ -199,13 +199,21 @@ func (s *Segment) Freeze() {
 	}
 }
 
+// extensions are those of the files that the segment has.
+func (s *Segment) extensions() []string {
+	if s.txns.file == nil {
+		return extensions[:len(extensions)-1]
+	}
+	return extensions
+}
+
 // Remove deletes all files of the segment; they must not be open elsewhere. Close must still be called; reads of files that are open
 // go on until then. The directory is not synced.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.removed = true
-	return RemoveFiles(s.fsys, s.dir, s.base, s.mu.suffix)
+	return removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, s.extensions())
 }
 
 // Close makes everything durable that is not, and closes the files. A broken or removed segment is only closed.

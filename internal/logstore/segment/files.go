@@ -18,6 +18,7 @@ const (
 	TimeIndexExtension = ".timeindex"
 )
 
+// extensions end with the one that only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
 // nameDigits is the length of the base offset in a file's name.
@@ -40,6 +41,10 @@ func ParseName(name string) (base int64, rest string, ok bool) {
 // RemoveFiles deletes all files of the segment with that base and suffix, whether they are open or not and whether all are
 // there or not. The directory is not synced.
 func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
+	return removeFiles(fsys, dir, base, suffix, extensions)
+}
+
+func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions []string) error {
 	for _, extension := range extensions {
 		name := filepath.Join(dir, Name(base, extension, suffix))
 		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,12 +54,12 @@ func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return nil
 }
 
-// RenameFiles gives the files of a segment another suffix. It ends what an earlier call began: a file that is not there
+// renameFiles gives the files of a segment another suffix. It ends what an earlier call began: a file that is not there
 // under the old name is passed over. The directory is not synced.
-func RenameFiles(fsys vfs.FS, dir string, base int64, from, to string) error {
-	for _, extension := range extensions {
-		oldName := filepath.Join(dir, Name(base, extension, from))
-		err := fsys.Rename(oldName, filepath.Join(dir, Name(base, extension, to)))
+func (s *Segment) renameFiles(from, to string) error {
+	for _, extension := range s.extensions() {
+		oldName := filepath.Join(s.dir, Name(s.base, extension, from))
+		err := s.fsys.Rename(oldName, filepath.Join(s.dir, Name(s.base, extension, to)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rename segment file: %w", err)
 		}

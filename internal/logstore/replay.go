@@ -1,0 +1,128 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// replay takes in a batch of which only the header was read. Of a control batch it reads the rest: what it ended stands in its record.
+func (ps *producers) replay(h *handle, header segment.Header, seen time.Time) error {
+	_, err := ps.replayed(h, header, seen)
+	return err
+}
+
+func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) (ended *endedTxn, err error) {
+	batch := header.Batch
+	if batch.Control() && batch.ProducerID() >= 0 {
+		if header.SizeBytes > controlBytesMax {
+			return nil, fmt.Errorf("control batch at offset %d has %d bytes", batch.BaseOffset(), header.SizeBytes)
+		}
+		if batch, err = readBatch(h, header); err != nil {
+			return nil, err
+		}
+	}
+	return ps.update(batch, seen)
+}
+
+// controlBytesMax is how large a control batch may be that is read into memory; they have some eighty bytes.
+const controlBytesMax = 1 << 20
+
+// eachHeader visits the headers of a segment from a position on, up to the first that is not wanted.
+func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn bool, err error)) error {
+	for {
+		header, err := h.HeaderAt(position)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if goOn, err := visit(header); err != nil || !goOn {
+			return err
+		}
+		position += int64(header.SizeBytes)
+	}
+}
+
+// stateAt makes the producer state as of an offset at which a batch begins, or the log ends: from the newest usable snapshot that is
+// not above it, and the batches behind that. aborted are the transactions that were ended by an abort on the way, with a marker at
+// or above since. It reads what lies below the offset only.
+func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, aborted []segment.AbortedTxn, err error) {
+	from, state, err := newestSnapshot(l, min(offset, since))
+	if err != nil {
+		return state, nil, err
+	}
+	for i, h := range handles {
+		if h.Base() >= offset || i+1 < len(handles) && handles[i+1].Base() <= from {
+			continue
+		}
+		position, err := h.Position(from)
+		if err != nil {
+			return state, nil, err
+		}
+		err = h.eachHeader(position, func(header segment.Header) (bool, error) {
+			if header.BaseOffset() >= offset {
+				return false, nil
+			}
+			if header.BaseOffset() < from {
+				return true, nil // the snapshot holds it
+			}
+			ended, err := state.replayed(h, header, h.ModTime())
+			if ended != nil && ended.aborted && ended.LastOffset >= since {
+				aborted = append(aborted, ended.AbortedTxn)
+			}
+			return true, err
+		})
+		if err != nil {
+			return state, nil, fmt.Errorf("replay segment %d: %w", h.Base(), err)
+		}
+	}
+	return state, aborted, nil
+}
+
+// newestSnapshot loads the newest usable producer snapshot at or below limit; from is its offset, 0 if there is none. No file is
+// changed.
+func newestSnapshot(l *Log, limit int64) (from int64, state producers, err error) {
+	files, err := listSegmentFiles(l.env.fs, l.dir)
+	if err != nil {
+		return 0, producers{}, err
+	}
+	for _, f := range slices.Backward(files) {
+		if f.kind != snapshotSuffix || f.suffix != "" || f.base > limit {
+			continue
+		}
+		content, err := l.env.fs.ReadFile(filepath.Join(l.dir, f.name))
+		if err != nil {
+			return 0, producers{}, fmt.Errorf("read producer snapshot: %w", err)
+		}
+		if ps, err := decodeProducers(content); err == nil {
+			return f.base, *ps, nil
+		}
+	}
+	return 0, producers{}, nil
+}
+
+// mendTxnIndexes makes the transaction indexes anew that Open found damaged. Only recovery does it: it has the log to itself.
+func (r *recovery) mendTxnIndexes() error {
+	for i, h := range r.handles {
+		damage := h.TxnIndexDamaged()
+		if damage == nil {
+			continue
+		}
+		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id, "segment", h.Base(), "cause", damage)
+		_, aborted, err := stateAt(r.log, r.handles[:i+1], h.NextOffset(), h.Base())
+		if err == nil {
+			err = h.ResetAborted(aborted)
+		}
+		if err != nil {
+			return fmt.Errorf("mend the transaction index of segment %d: %w", h.Base(), err)
+		}
+	}
+	return nil
+}
