@@ -1,0 +1,63 @@
+package logstore
+
+import (
+	"fmt"
+)
+
+// DeleteBefore gives up all records below an offset (DeleteRecords, KIP-107; a follower whose leader did): the log start moves there,
+// for good, and segments that lie wholly below are deleted whatever the topic's policy (KAFKA-7400). The log start is on disk when it
+// returns. An offset at or below the log start changes nothing.
+//
+// It fails with ErrOffsetOutOfRange above the high watermark, for what is not replicated must not be given up; with ErrStorage when
+// the disk fails, and then the log start has moved in memory and is written with the next checkpoints; with ErrClosed.
+//
+// The order: the log start in memory, so that nobody reads what goes; the epochs that ended below; the segments; the checkpoints. After
+// a crash in between the log begins at the older log start or at the first segment that is left, the later of the two.
+func (l *Log) DeleteBefore(offset int64) error {
+	moved, err := l.deleteBefore(offset)
+	if err != nil || !moved {
+		return err
+	}
+	// No lock is held: it asks every log for its offsets. It also writes the first dirty offset, which the log start may have passed.
+	if within := firstDirtyWithin(l.firstDirty.Load(), l.LogStart(), l.LogEnd()); within != l.firstDirty.Load() {
+		l.firstDirty.Store(within) // reference I3
+	}
+	if err := l.env.saveFirstDirty(); err != nil {
+		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
+	}
+	return nil
+}
+
+// deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, so that segments go one after the other.
+func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	handles, stopped := l.currentLocked(), l.mu.stopped
+	l.mu.Unlock()
+	switch {
+	case stopped != nil:
+		return false, stopped
+	case offset > l.highWatermark.Load():
+		return false, fmt.Errorf("%w: delete before %d, the high watermark is %d", ErrOffsetOutOfRange, offset, l.highWatermark.Load())
+	case offset <= l.logStart.Load():
+		return false, nil
+	}
+	l.mu.Lock()
+	l.logStart.Store(offset)
+	if epochs := l.epochs.Load().truncateFront(offset); len(epochs) != len(*l.epochs.Load()) {
+		err = l.saveEpochs(epochs)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return true, err
+	}
+	count := 0
+	for count+1 < len(handles) && handles[count+1].Base() <= offset {
+		count++
+	}
+	if count == 0 {
+		return true, nil
+	}
+	return true, l.deleteFront(handles, count)
+}

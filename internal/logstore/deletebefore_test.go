@@ -1,0 +1,92 @@
+package logstore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// KAFKA-7400: with any policy; the deletion is there after a crash, and so is what was not deleted.
+func TestDeleteBeforeGivesUpSegments(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		mem := vfs.NewMem()
+		store := openStore(t, mem)
+		config := settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = compact, !compact })
+		log := createLog(t, store, config)
+		fill(t, log, 50)
+		store.tick(epoch0, false)
+		for _, offset := range []int64{0, 5, 25, 25, 20, 40, 47, 50} {
+			start := max(offset, log.LogStart())
+			if err := log.DeleteBefore(offset); err != nil {
+				t.Fatal(err)
+			}
+			if log.LogStart() != start || log.LogEnd() != 50 || log.LastStable() != 50 {
+				t.Fatalf("delete before %d: [%d, %d)", offset, log.LogStart(), log.LogEnd())
+			}
+			if first := bases(log)[0]; first > start || first+10 <= start && len(bases(log)) > 1 {
+				t.Errorf("delete before %d: segments %v", offset, bases(log))
+			}
+			again := createLog(t, openStore(t, mem.CrashClone()), config)
+			if got := readKeys(t, again, again.LogStart()); again.LogStart() != start || !slices.Equal(got, expectKeys(start, 50)) {
+				t.Fatalf("delete before %d, after a crash: from %d read %v", offset, again.LogStart(), got)
+			}
+		}
+		// The log goes on where it ended, though the log start lies above the active segment's base (KAFKA-8764).
+		fill(t, log, 3)
+		if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 53)) {
+			t.Errorf("read %v", got)
+		}
+	}
+}
+
+func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
+	_, _, log := newLogForTest(t)
+	for range 5 {
+		if _, err := log.Append(keyed(t, "k"), epoch0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.AdvanceHighWatermark(3)
+	if err := log.DeleteBefore(4); !errors.Is(err, ErrOffsetOutOfRange) || log.LogStart() != 0 {
+		t.Errorf("%v, log start %d", err, log.LogStart())
+	}
+	if err := log.DeleteBefore(3); err != nil || log.LogStart() != 3 {
+		t.Errorf("%v, log start %d", err, log.LogStart())
+	}
+}
+
+// An open transaction whose beginning was deleted holds the last stable offset no lower than the log start.
+func TestDeleteBeforePassesAnOpenTransaction(t *testing.T) {
+	_, _, log := newLogForTest(t)
+	inTxn(t, log, 7, 0, "a")
+	fill(t, log, 20)
+	if err := log.DeleteBefore(15); err != nil {
+		t.Fatal(err)
+	}
+	if log.LastStable() != 15 {
+		t.Errorf("last stable offset %d", log.LastStable())
+	}
+	endTxn(t, log, 7, false)
+	if log.LastStable() != 22 {
+		t.Errorf("last stable offset %d", log.LastStable())
+	}
+}
+
+// Reference I3: a first dirty offset below the log start is reset, and the reset is on disk.
+func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 50)
+	store.tick(epoch0, false)
+	if err := errors.Join(log.setFirstDirty(10), log.DeleteBefore(25)); err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if got := again.firstDirty.Load(); got != 25 {
+		t.Errorf("first dirty offset %d", got)
+	}
+}

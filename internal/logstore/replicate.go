@@ -1,0 +1,101 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// ErrUnexpectedOffset is what AppendReplicated fails with when a batch does not lie at or above the log end.
+var ErrUnexpectedOffset = errors.New("unexpected append offset")
+
+// AppendReplicated appends batches as the leader has them: one or more whole ones, whose bytes stay as they are. Their offsets ascend
+// from the log end on, with gaps where the leader's log was cleaned. They are checked for length and checksum and not for what a topic
+// asks of its producers: the leader did that, by the settings of then.
+//
+// Leader epochs are the batches' own, and are made durable before the first batch of each (as by Lead). It fails with ErrCorrupt (of
+// package record) and ErrUnexpectedOffset for batches that are none, and as Append does when the disk fails. What was appended before
+// the failure stays: LogEnd tells how far it got.
+func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
+	config := l.config.Load()
+	defer l.appended(config) // asks for the sync of what got in, also when the rest did not
+	for len(batches) > 0 {
+		b, rest, err := record.Next(batches)
+		if err != nil {
+			return fmt.Errorf("%w: %w", record.ErrCorrupt, err)
+		}
+		if err := checkReplicated(b); err != nil {
+			return err
+		}
+		if err := l.appending(now, func() error { return l.followLocked(b, config, now) }); err != nil {
+			return err
+		}
+		l.unsynced.Add(int64(len(b)))
+		batches = rest
+	}
+	return nil
+}
+
+// checkReplicated checks a batch by itself, outside the lock. A marker is read here, because it must not turn out to be none once it
+// is in the log.
+func checkReplicated(b record.Batch) error {
+	if err := b.CheckCRC(); err != nil {
+		return err
+	}
+	if b.BaseOffset() < 0 || b.LastOffset() < b.BaseOffset() {
+		return fmt.Errorf("%w: offsets %d to %d", record.ErrCorrupt, b.BaseOffset(), b.LastOffset())
+	}
+	_, _, err := b.Marker()
+	return err
+}
+
+// followLocked appends a batch at its own offsets. Log.mu is held.
+//
+// A segment that is rolled begins at the log end and not at the batch, though there may be a gap between: above the recovery point
+// segments join without one, and recovery takes a gap for lost data (ADR 0015).
+func (l *Log) followLocked(b record.Batch, config *config, now time.Time) error {
+	if end := l.logEnd.Load(); b.BaseOffset() < end {
+		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset, b.BaseOffset(), end)
+	}
+	active := l.list.Load().active()
+	if b.LastOffset()-l.logEnd.Load() > math.MaxInt32 || active.SizeBytes() == 0 && !active.Fits(record.Whole(b)) {
+		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment", ErrUnexpectedOffset, b.BaseOffset(), active.Base())
+	}
+	if epoch := b.LeaderEpoch(); epoch > l.mu.leaderEpoch {
+		if err := l.saveEpochs(l.epochs.Load().assign(epoch, b.BaseOffset())); err != nil {
+			return err
+		}
+		l.mu.leaderEpoch = epoch
+	}
+	return l.writeAtLocked(record.Whole(b), config, now)
+}
+
+// EndOffsetFor answers a replica that asks how far a leader epoch goes here (OffsetForLeaderEpoch, KIP-101, KIP-279): the largest
+// epoch that is not above it, and where that one ends. Both are -1 if nothing is known: the epoch is none, or later than all. For one
+// below all that is known it is the epoch itself, which ends where the first one that is known begins.
+func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
+	// The end first: an epoch that begins meanwhile begins at or above it.
+	logEnd := l.logEnd.Load()
+	return l.epochs.Load().endOf(epoch, logEnd)
+}
+
+// endOf is Log.EndOffsetFor.
+func (c epochCache) endOf(epoch int32, logEnd int64) (found int32, end int64) {
+	if epoch < 0 || epoch > c.latest() {
+		return -1, -1
+	}
+	if epoch == c.latest() {
+		return epoch, logEnd
+	}
+	next := 0
+	for c[next].epoch <= epoch { // ends: the latest is above
+		next++
+	}
+	if next == 0 {
+		return epoch, c[0].start
+	}
+	return c[next-1].epoch, c[next].start
+}

@@ -1,0 +1,155 @@
+package logstore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// bytesOf reads all batches of a log as they lie there.
+func bytesOf(t testing.TB, log *Log) []byte {
+	t.Helper()
+	var all []byte
+	for offset := log.LogStart(); offset < log.LogEnd(); {
+		slice, err := log.Read(offset, log.LogEnd(), 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batchesOf(t, slice) {
+			all = append(all, b...)
+			offset = b.NextOffset()
+		}
+		slice.Release()
+	}
+	return all
+}
+
+// A follower that gets all of the leader's batches has its log: bytes, epochs, producers, transactions.
+func TestAFollowerHasTheLeadersLog(t *testing.T) {
+	leaderDisk := vfs.NewMem()
+	_, leader, want := txnLog(t, leaderDisk)
+	if err := leader.Lead(3); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, leader, 4)
+	if err := leader.Lead(6); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, leader, 30)
+	sentBytes := bytesOf(t, leader)
+
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	if err := log.AppendReplicated(slices.Clone(sentBytes), epoch0); err != nil {
+		t.Fatal(err)
+	}
+	check := func(stage string) {
+		t.Helper()
+		log.AdvanceHighWatermark(log.LogEnd())
+		if !slices.Equal(bytesOf(t, log), sentBytes) {
+			t.Fatalf("%s: other bytes", stage)
+		}
+		if log.LastStable() != leader.LastStable() || log.LeaderEpoch() != 6 || !log.HasOpenTransaction(9, 0) {
+			t.Fatalf("%s: last stable offset %d, epoch %d", stage, log.LastStable(), log.LeaderEpoch())
+		}
+		for epoch := int32(-1); epoch < 9; epoch++ {
+			found, end := log.EndOffsetFor(epoch)
+			wantFound, wantEnd := leader.EndOffsetFor(epoch)
+			if found != wantFound || end != wantEnd {
+				t.Errorf("%s: epoch %d is %d until %d, want %d until %d", stage, epoch, found, end, wantFound, wantEnd)
+			}
+		}
+		expectCommitted(t, stage, log, want)
+	}
+	check("appended")
+	store.tick(epoch0, false)
+	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	check("after a crash")
+}
+
+// A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap between them for lost data.
+func TestReplicatedGapsSurviveACrash(t *testing.T) {
+	for seed := range uint64(40) {
+		mem := vfs.NewMem()
+		store := openStore(t, mem)
+		log := createLog(t, store, settings(nil))
+		offset := int64(0)
+		var wanted []int64
+		for i := range int64(60) {
+			offset += 1 + i%4*50
+			b := record.Batch(keyed(t, "k"))
+			b.SetBaseOffset(offset)
+			b.SetLeaderEpoch(2)
+			if err := log.AppendReplicated(b, epoch0); err != nil {
+				t.Fatal(err)
+			}
+			wanted = append(wanted, offset)
+			offset++
+		}
+		if len(bases(log)) < 4 {
+			t.Fatalf("segments %v", bases(log))
+		}
+		store.tick(epoch0, false)
+		log = createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
+		var got []int64
+		for rest := bytesOf(t, log); len(rest) > 0; {
+			var b record.Batch
+			b, rest, _ = record.Next(rest)
+			got = append(got, b.BaseOffset())
+		}
+		if !slices.Equal(got, wanted) {
+			t.Fatalf("seed %d: %v, want %v", seed, got, wanted)
+		}
+	}
+}
+
+func TestWhatCannotBeReplicated(t *testing.T) {
+	_, _, log := newLogForTest(t)
+	fill(t, log, 5)
+	at := func(offset int64, change func([]byte)) []byte {
+		b := record.Batch(keyed(t, "a", "b"))
+		b.SetBaseOffset(offset)
+		if change != nil {
+			change(b)
+		}
+		return b
+	}
+	for name, test := range map[string]struct {
+		batches []byte
+		want    error
+	}{
+		"below the end":       {at(4, nil), ErrUnexpectedOffset},
+		"a wrong checksum":    {at(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
+		"half a batch":        {at(5, nil)[:40], record.ErrCorrupt},
+		"no batch":            {make([]byte, 80), record.ErrCorrupt},
+		"beyond one segment":  {at(1<<40, nil), ErrUnexpectedOffset},
+		"the second is wrong": {slices.Concat(at(5, nil), at(6, nil)), ErrUnexpectedOffset},
+	} {
+		if err := log.AppendReplicated(test.batches, epoch0); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+		if log.Fault() != nil {
+			t.Fatalf("%s: the log stopped: %v", name, log.Fault())
+		}
+	}
+}
+
+// KIP-101, KIP-279: the answers of Kafka's LeaderEpochFileCache.
+func TestEndOffsetsOfEpochs(t *testing.T) {
+	c := epochCache{{2, 10}, {4, 30}, {7, 50}}
+	for _, test := range []struct {
+		epoch, found int32
+		end          int64
+	}{{-1, -1, -1}, {0, 0, 10}, {1, 1, 10}, {2, 2, 30}, {3, 2, 30}, {4, 4, 50}, {6, 4, 50}, {7, 7, 90}, {8, -1, -1}} {
+		if found, end := c.endOf(test.epoch, 90); found != test.found || end != test.end {
+			t.Errorf("epoch %d: %d until %d, want %d until %d", test.epoch, found, end, test.found, test.end)
+		}
+	}
+	if found, end := (epochCache{}).endOf(0, 90); found != -1 || end != -1 {
+		t.Errorf("without any: %d until %d", found, end)
+	}
+}
