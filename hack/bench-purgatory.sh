@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs `heartwood bench purgatory` for docs/bench/purgatory.md, writes the picture beside it and prints the tables: on a machine
+# that does nothing else, about 15 minutes a repetition. To stand beside Kafka, KAFKA names a file with a line
+#   case<TAB>target rate<TAB>repetition<TAB>elapsed ms<TAB>asked rate<TAB>achieved rate<TAB>CPU ms
+# for each run of its TestPurgatoryPerformance with the same requests, timeout, sizes and percentiles.
+#
+# REPS=3 REQUESTS=1000000 RATES="25000 40000 105000 400000 1000000 0" KINDS="baseline purgatory afterfunc heap purge"
+set -euo pipefail
+cd "$(dirname "$0")/.."
+results=${RESULTS:-$(mktemp)}
+: > "$results"
+CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood
+for _ in $(seq "${REPS:-3}"); do # the kinds take turns, so that a slow minute of the machine hits all of them
+  for rate in ${RATES:-25000 40000 105000 400000 1000000 0}; do
+    for kind in ${KINDS:-baseline purgatory afterfunc heap purge}; do
+      for case in low:20ms:60ms high:200ms:400ms; do
+        IFS=: read -r name pct50 pct75 <<< "$case"
+        line=$(bin/heartwood bench purgatory --kind "$kind" --requests "${REQUESTS:-1000000}" --rate "$rate" --timeout 200ms \
+          --pct50 "$pct50" --pct75 "$pct75" --size 100 --keys 3 --of-keys 100 --json)
+        echo "{\"case\":\"$name\",${line#\{}" | tee -a "$results" >&2
+      done
+    done
+  done
+done
+go run ./hack/benchplot -results "$results" -kafka "${KAFKA:-}" -svg docs/bench/purgatory.svg
