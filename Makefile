@@ -38,6 +38,11 @@ test: build ## Run all tests but e2e and compat: units, layers, envtest, and the
 race: ## Run the race detector over the packages that have goroutines.
 	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" go test -race $(racy)
 
+CRASHPOINTS ?= 10000
+.PHONY: crash
+crash: ## Cut the power CRASHPOINTS (10000) times at random moments of random work on a store, and compare with a model; prints its seeds.
+	go test ./internal/logstore -run '^TestCrashes$$' -count=1 -v -timeout 20m -crash.points=$(CRASHPOINTS) -crash.time=12m
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	hack/fuzz.sh $(FUZZTIME)

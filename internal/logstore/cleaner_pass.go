@@ -91,6 +91,11 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 	if len(view.Segments) == 0 {
 		return clean.Stats{CleanedTo: view.FirstDirty}, nil // closed, or cut down meanwhile
 	}
+	// Of each producer the pass keeps the last batch as of the view. A crash must not take that one, and leave the producer's last
+	// batch one that the pass has removed: its repetition would be appended once more.
+	if err := log.flush(); err != nil {
+		return clean.Stats{CleanedTo: view.FirstDirty}, err
+	}
 	stats, err := clean.Run(ctx, clean.Job{
 		Segments: view.Segments, FirstDirty: view.FirstDirty, Bound: view.Bound, Producers: view.Producers,
 		Now: now, TombstoneRetention: seen.settings.TombstoneRetention,

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// snapshotsKept is how many producer snapshots a log keeps: the newest, and one more in case a crash cuts the log below it.
+// snapshotsKept is how many producer snapshots a log keeps of those that a start may load: the newest, and one more in case it is
+// damaged. Those above are kept until the recovery point on disk is past them: until then a start scans from below them.
 const snapshotsKept = 2
 
 // flush makes durable what was appended before it began, and moves the recovery point there. A failed sync stops the log: the
@@ -37,7 +38,7 @@ func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
 	handles := l.currentLocked()
-	end, rolled := l.logEnd.Load(), slices.Clone(l.mu.unsealed)
+	end, rolled, checkpointed := l.logEnd.Load(), slices.Clone(l.mu.unsealed), l.mu.checkpointed
 	done := handles == nil || end == l.mu.recoveryPoint && len(rolled) == 0
 	l.mu.Unlock()
 	if done {
@@ -54,7 +55,7 @@ func (l *Log) flushMaintained() error {
 		return l.syncFailed(active, err)
 	}
 	if len(rolled) > 0 {
-		if err := pruneSnapshots(l.env.fs, l.dir); err != nil {
+		if err := pruneSnapshots(l.env.fs, l.dir, scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
 		}
 	}
@@ -166,14 +167,25 @@ func (l *Log) sealActive() error {
 	return nil
 }
 
-// pruneSnapshots removes producer snapshots but the newest. The state at an offset does not depend on segments, so cleaning
-// and retention need not know of snapshots.
-func pruneSnapshots(fsys vfs.FS, dir string) error {
+// scannedFrom is where the scan after a crash begins: the base of the segment that holds the recovery point on disk.
+func scannedFrom(handles []*handle, checkpointed int64) int64 {
+	from := handles[0].Base()
+	for _, h := range handles {
+		if h.Base() <= checkpointed {
+			from = h.Base()
+		}
+	}
+	return from
+}
+
+// pruneSnapshots removes producer snapshots but those above limit and the newest at or below it. The state at an offset does not
+// depend on segments, so cleaning and retention need not know of snapshots.
+func pruneSnapshots(fsys vfs.FS, dir string, limit int64) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
-	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.kind != snapshotSuffix })
+	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
 	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)], func(segmentFile) bool { return true })
 	return err
 }

@@ -108,6 +108,7 @@ func (s *Store) load() (err error) {
 		s.openLog(id, start{saved: known, clean: clean, sealed: sealed[id]})
 	})
 	if !clean {
+		s.saveCut()
 		return nil
 	}
 	// Gone for good before the first append, and only now: a start that is cut off may begin again as a clean one.
@@ -115,6 +116,15 @@ func (s *Store) load() (err error) {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
 	return s.opts.FS.SyncDir(s.opts.Dir)
+}
+
+// saveCut writes the checkpoints anew after an unclean stop, before the first append. An offset in them that recovery had to cut, as the
+// log ends below it, would else count again should the next crash come soon: a high watermark above what was ever replicated.
+// A disk that is full is no reason not to start.
+func (s *Store) saveCut() {
+	if err := s.save(); err != nil {
+		s.opts.Logger.Warn("write the checkpoints after recovery; the next flush tries again", "error", err)
+	}
 }
 
 // partitions lists the partitions' directories, and notes those that are to be deleted.

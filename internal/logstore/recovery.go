@@ -8,11 +8,13 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and the ends of index files;
@@ -27,6 +29,7 @@ type recovery struct {
 
 	handles   []*handle // what is open so far, ascending; published by install
 	known     int64     // producers held the state as of this offset before the scan: what lies below is in it already
+	atActive  []byte    // the snapshot as of the base of the last segment that was scanned; nil if none was
 	producers producers
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
@@ -89,6 +92,9 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	if err := r.settleEnd(); err != nil {
+		return err
+	}
+	if err := r.keepSnapshot(); err != nil {
 		return err
 	}
 	return r.install()
@@ -238,6 +244,7 @@ func (r *recovery) scan(bases []int64) error {
 			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
 		}
 		r.aborted = nil
+		r.atActive = r.producers.encode()
 		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
 		if err != nil {
 			return err
@@ -283,6 +290,23 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
+// keepSnapshot writes the producer state at the beginning of the active segment, if the scan passed it. Snapshots above the beginning of
+// the scan are gone (loadSnapshot), and the segments that the state was made from may go too, by retention, before a roll writes one.
+// On a full disk the log opens without.
+func (r *recovery) keepSnapshot() error {
+	active := r.handles[len(r.handles)-1].Base()
+	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 {
+		return nil
+	}
+	name := filepath.Join(r.log.dir, segment.Name(active, snapshotSuffix, ""))
+	err := vfs.WriteFileAtomic(r.log.env.fs, name, r.atActive)
+	if errors.Is(err, syscall.ENOSPC) {
+		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error", err)
+		return nil
+	}
+	return err
+}
+
 // settleEnd sees to it that there is an active segment, and that the log does not end below its start: records below it were given
 // up, and what is appended next must not get an offset that consumers have passed.
 func (r *recovery) settleEnd() error {
@@ -302,6 +326,7 @@ func (r *recovery) settleEnd() error {
 		return err
 	}
 	r.handles = []*handle{active}
+	r.atActive = r.producers.encode() // what was scanned lies below
 	// Its name is durable before any append. Were the name of the first segment lost in a crash and that of the second kept, nothing
 	// would tell that the log once began below: recovery finds gaps between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
@@ -319,7 +344,8 @@ func (r *recovery) install() error {
 	}
 	epochs := r.epochs.truncateEnd(end).truncateFront(start)
 	l.epochs.Store(&epochs)
-	if len(epochs) > 0 && !slices.Equal(epochs, r.onDisk) {
+	// Also when none is left: an epoch that began above the end would come back, and claim what is appended there now.
+	if !slices.Equal(epochs, r.onDisk) {
 		if err := l.saveEpochs(epochs); err != nil {
 			return err
 		}

@@ -1,0 +1,165 @@
+package logstore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// failTB is what helpers that want a testing.TB get: they fail by a panic, which runPlan catches.
+type failTB struct{ testing.TB }
+
+func (failTB) Helper()           {}
+func (failTB) Fatal(args ...any) { panic(crashFailure{sprint("%v", args)}) }
+func (failTB) Fatalf(format string, args ...any) {
+	panic(crashFailure{sprint(format, args...)})
+}
+
+// checkAll compares a store that was opened with the models, after a crash or a stop in order, and lets the models take over what
+// they find: from here on that is what was promised.
+func (w *workload) checkAll() {
+	for id, err := range w.store.Offline() {
+		w.failf("%s is offline: %v", id, err)
+	}
+	names, err := leftovers(w.disk.mem)
+	w.must(err, "list the partitions")
+	if len(names) > 0 {
+		w.failf("left behind by the start: %v", names)
+	}
+	for _, p := range w.models {
+		w.checkPresence(p)
+		if p.where != present {
+			continue
+		}
+		log := w.store.Log(p.id)
+		w.checkLog(p, log)
+		if topic := log.TopicID(); topic != p.topic && topic != (TopicID{}) && p.next == p.where {
+			w.failf("%s is of topic %v, was %v", p.id, topic, p.topic)
+		}
+		w.take(p, log)
+		// As the broker does at its start.
+		topic := p.topic
+		if known := log.TopicID(); known != (TopicID{}) {
+			topic = known
+		}
+		again, err := w.store.Create(p.id, topic, p.settings, p.retain)
+		if err != nil || again != log {
+			w.failf("create %s again: %v", p.id, err)
+		}
+	}
+}
+
+// checkPresence finds out whether an operation that was cut off came to its end.
+func (w *workload) checkPresence(p *promised) {
+	found := w.store.Log(p.id) != nil
+	switch {
+	case found && (p.where == present || p.next == present):
+		p.where = present
+	case !found && (p.where != present || p.next != present):
+		if p.where == present {
+			p.where = p.next
+		}
+	case found:
+		w.failf("%s is there, though it was released", p.id)
+	default:
+		w.failf("%s is gone", p.id)
+	}
+	p.next = p.where
+}
+
+// checkLog compares a log with what must and may be in it.
+func (w *workload) checkLog(p *promised, log *Log) {
+	start, end := log.LogStart(), log.LogEnd()
+	switch {
+	case end < p.synced:
+		w.failf("%s ends at %d, and %d was synced", p.id, end, p.synced)
+	case end > p.end() || !p.boundary(end):
+		w.failf("%s ends at %d, which is no end of a batch up to %d", p.id, end, p.end())
+	case start < p.start || start > max(p.startMax, p.start):
+		w.failf("%s begins at %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
+	}
+	if hw := log.HighWatermark(); hw < min(p.highWatermark, end) || hw > max(p.highWatermarkM, start) || hw > end || hw < start {
+		w.failf("high watermark of %s is %d, not in [%d, %d], log [%d, %d)", p.id, hw, p.highWatermark, p.highWatermarkM, start, end)
+	}
+	if dirty := log.firstDirty.Load(); dirty > p.cleanable {
+		w.failf("%s is clean up to %d: no pass went above %d", p.id, dirty, p.cleanable)
+	}
+	read := w.readAll(log)
+	if why := p.missing(read, start, end); why != "" {
+		w.failf("%s, log [%d, %d): %s", p.id, start, end, why)
+	}
+	w.checkEpochs(p, log, read)
+	for _, b := range p.latest(end) {
+		w.wantDuplicate(log, b)
+	}
+	if log.LogEnd() != end {
+		w.failf("%s took a batch that it had", p.id)
+	}
+}
+
+func (w *workload) checkEpochs(p *promised, log *Log, read []modelRecord) {
+	for _, r := range read {
+		if epoch := log.EpochAt(r.offset); epoch != r.epoch {
+			w.failf("%s: the epoch at %d is %d, the batch has %d", p.id, r.offset, epoch, r.epoch)
+		}
+	}
+	got, want := log.LeaderEpoch(), p.leaderEpoch(log.LogEnd())
+	before := *p
+	if p.leading {
+		before.epochs = p.epochs[:len(p.epochs)-1]
+	}
+	if got != want && got != before.leaderEpoch(log.LogEnd()) {
+		w.failf("%s: leader epoch is %d, want %d", p.id, got, want)
+	}
+}
+
+// take makes what was found the promise.
+func (w *workload) take(p *promised, log *Log) {
+	end := log.LogEnd()
+	p.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.base >= end })
+	if len(p.batches) == 0 {
+		p.first = end
+	}
+	latest := log.LeaderEpoch()
+	p.epochs = slices.DeleteFunc(slices.Clone(p.epochs), func(e epochEntry) bool { return e.start > end || e.epoch > latest })
+	p.leading, p.synced = false, end
+	p.start, p.startMax = log.LogStart(), log.LogStart()
+	p.highWatermark, p.highWatermarkM = min(p.highWatermark, end), log.HighWatermark()
+}
+
+// readAll reads a log from its start to its end, as a consumer does.
+func (w *workload) readAll(log *Log) (records []modelRecord) {
+	offset, end := log.LogStart(), log.LogEnd()
+	for offset < end {
+		slice, err := log.Read(offset, end, 3000, true)
+		w.must(err, sprint("read %s at %d", log.ID(), offset))
+		if slice.Length == 0 {
+			slice.Release()
+			return records // nothing is left up to the end: the last batches were cleaned away
+		}
+		for _, b := range batchesOf(failTB{}, slice) {
+			if b.NextOffset() <= offset {
+				w.failf("%s: a read at %d gave [%d, %d]", log.ID(), offset, b.BaseOffset(), b.LastOffset())
+			}
+			err := b.Records(1<<20, func(r *record.Record) error {
+				if r.Offset >= offset {
+					records = append(records, modelRecord{r.Offset, string(r.Key), string(r.Value), r.Timestamp, b.LeaderEpoch()})
+				}
+				return nil
+			})
+			w.must(err, "records")
+			offset = b.NextOffset()
+		}
+		slice.Release()
+	}
+	return records
+}
+
+// verifyClosed closes the store and looks for leftovers; whoever opens it next finds it in order.
+func (w *workload) verifyClosed() {
+	if err := w.store.Close(); err != nil && !errors.Is(err, ErrClosed) {
+		w.failf("close: %v", err)
+	}
+}

@@ -1,0 +1,122 @@
+package logstore
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+var (
+	crashSeed   = flag.Uint64("crash.seed", 0, "run the crash test with this seed only")
+	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
+	crashTime   = flag.Duration("crash.time", 10*time.Minute, "begin no new run of the crash test after this time")
+)
+
+const (
+	crashPartitions = 3
+	crashActs       = 40 // of a run before any crash
+	crashActsMore   = 12 // behind each crash
+)
+
+// Random work on a store of several partitions, with a power cut at random moments of it. After each the store is opened (with more
+// cuts on the way), compared with the model (crash_model_test.go), worked on, and cut again, up to three times in a row.
+//
+// The last line of a failure is the command that repeats it. Logs are opened side by side, so a cut within a start may fall on another
+// moment then: a second try may be needed. make crash takes ten thousand cuts and more.
+func TestCrashes(t *testing.T) {
+	began, points, runs := time.Now(), 0, 0
+	seed := uint64(began.UnixNano())
+	if *crashSeed != 0 {
+		seed = *crashSeed
+	}
+	for ; points < *crashPoints && time.Since(began) < *crashTime; seed++ {
+		taken, err := runPlan(t, newPlan(seed, crashActs), seed)
+		points, runs = points+taken, runs+1
+		if err != nil {
+			t.Fatalf("%v\nrepeat: go test ./internal/logstore -run 'TestCrashes$' -crash.seed=%d", err, seed)
+		}
+		if *crashSeed != 0 {
+			break
+		}
+	}
+	t.Logf("%d crashes in %d runs, %s, last seed %d", points, runs, time.Since(began).Round(time.Millisecond), seed)
+}
+
+// newPlan makes the acts of a run.
+func newPlan(seed uint64, n int) []act {
+	random := rand.New(rand.NewPCG(seed, 0))
+	plan := make([]act, n)
+	for i := range plan {
+		plan[i] = act{partition: random.IntN(crashPartitions), seed: random.Uint64()}
+	}
+	return plan
+}
+
+// runPlan runs a plan on an empty disk, and then follows each crash it took. It returns how many there were in all.
+func runPlan(t *testing.T, plan []act, seed uint64) (points int, err error) {
+	// In a bubble: a log takes the time from the clock when it is opened, and must not find its producers expired.
+	synctest.Test(t, func(*testing.T) {
+		chance := rand.New(rand.NewPCG(seed, 2))
+		models := make([]*promised, crashPartitions)
+		for i := range models {
+			models[i] = &promised{id: PartitionID{Topic: "tickets", Index: int32(i)}}
+		}
+		points, err = followCrash(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"}, plan, chance, 0)
+	})
+	return points, err
+}
+
+// followCrash opens what a crash left, checks it, goes on with a plan, and follows the crashes of that, in depth.
+func followCrash(point crashPoint, plan []act, chance *rand.Rand, depth int) (points int, err error) {
+	w := &workload{models: point.models, chance: chance, oneIn: []int{50, 60, 80, 1 << 30}[depth]}
+	w.disk = newCrashDisk(point.mem, w.moment)
+	if err := w.run(plan); err != nil {
+		return 0, fmt.Errorf("%w\nafter a crash at %s", err, w.story(point))
+	}
+	points = len(w.crashes)
+	for _, next := range w.crashes {
+		more, err := followCrash(next, newPlan(chance.Uint64(), crashActsMore), chance, depth+1)
+		points += more
+		if err != nil {
+			return points, fmt.Errorf("%w\nbefore it: crash at %s", err, w.story(point))
+		}
+	}
+	return points, nil
+}
+
+// story tells what was done since a crash.
+func (w *workload) story(since crashPoint) string {
+	return since.at + "; then: " + strings.Join(w.trace, ", ")
+}
+
+// run opens the store, checks it, and acts. A failed check is the error; the store is closed in any case.
+func (w *workload) run(plan []act) (err error) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			found, ok := failure.(crashFailure)
+			if !ok {
+				panic(failure)
+			}
+			err = fmt.Errorf("%s", found.text)
+			w.disk.moment = func(string, string) {}
+			w.disk.turn.TryLock()
+			w.disk.turn.Unlock()
+			if w.store != nil {
+				_ = w.store.Close()
+			}
+		}
+	}()
+	w.open()
+	w.checkAll()
+	for _, a := range plan {
+		w.do(a)
+	}
+	w.verifyClosed()
+	return nil
+}

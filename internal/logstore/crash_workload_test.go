@@ -1,0 +1,320 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// workload acts on a store of a few partitions, and keeps the model of each up to date. Its disk takes crashes at moments that chance
+// picks. A mismatch is a panic of crashFailure, which runPlan turns into an error.
+type workload struct {
+	disk   *crashDisk
+	random *rand.Rand // what the operation under way is to do
+	store  *Store
+	models []*promised
+
+	chance  *rand.Rand // which moments become crashes
+	oneIn   int        // so many moments for one crash
+	crashes []crashPoint
+	moments int
+	trace   []string // what was done, for the report
+
+	mu sync.Mutex // guards chance, crashes and moments: logs are opened side by side
+}
+
+// crashPoint is the disk after a crash, and what must and may be on it.
+type crashPoint struct {
+	mem    *vfs.Mem
+	models []*promised
+	at     string
+}
+
+// crashFailure is what a check panics with.
+type crashFailure struct{ text string }
+
+func (w *workload) failf(format string, args ...any) {
+	panic(crashFailure{fmt.Sprintf(format, args...)})
+}
+
+func (w *workload) must(err error, what string) {
+	if err != nil {
+		w.failf("%s: %v", what, err)
+	}
+}
+
+func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+// operation is something a workload does. weight is how often, in proportion.
+type operation struct {
+	name   string
+	weight int
+	run    func(w *workload, p *promised, log *Log)
+	when   presence // the partition it wants
+}
+
+// operations is where a new durable operation is added.
+var operations = []operation{
+	{"append", 60, (*workload).append, present},
+	{"append again", 4, (*workload).appendAgain, present},
+	{"flush", 6, (*workload).flush, present},
+	{"roll", 3, (*workload).roll, present},
+	{"lead", 4, (*workload).lead, present},
+	{"configure", 2, (*workload).configure, present},
+	{"clean", 12, (*workload).clean, present},
+	{"tick", 10, func(w *workload, _ *promised, _ *Log) { w.tick(false) }, present},
+	{"retention", 5, func(w *workload, _ *promised, _ *Log) { w.tick(true) }, present},
+	{"restart", 2, func(w *workload, _ *promised, _ *Log) { w.restart() }, present},
+	{"release", 4, (*workload).release, present},
+	{"create", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, absent},
+	{"take up", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, aside},
+}
+
+// act is one operation of a plan: its random choices are its own, so that a plan stays what it is when others are left out.
+type act struct {
+	partition int
+	seed      uint64
+}
+
+// do picks an operation that the partition's state allows, and runs it.
+func (w *workload) do(a act) {
+	time.Sleep(time.Second) // of the bubble: clocks move
+	w.random = rand.New(rand.NewPCG(a.seed, 1))
+	p := w.models[a.partition%len(w.models)]
+	sum := 0
+	for _, o := range operations {
+		if o.when == p.where {
+			sum += o.weight
+		}
+	}
+	n := w.random.IntN(sum)
+	for _, o := range operations {
+		if o.when != p.where {
+			continue
+		}
+		if n -= o.weight; n < 0 {
+			w.trace = append(w.trace, o.name+" "+p.id.String())
+			w.disk.turn.Lock()
+			o.run(w, p, w.store.Log(p.id))
+			w.disk.turn.Unlock()
+			break
+		}
+	}
+	synctest.Wait() // for directories to be deleted
+	w.moment("idle", "")
+}
+
+// moment may be the end: then the disk is cloned as a power cut would leave it, with what must be on it.
+func (w *workload) moment(what, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.moments++
+	if w.chance.IntN(w.oneIn) != 0 {
+		return
+	}
+	at := fmt.Sprintf("%s %s (moment %d, act %d)", what, name, w.moments, len(w.trace))
+	point := crashPoint{mem: crashed(w.disk.mem, w.chance), at: at}
+	for _, p := range w.models {
+		point.models = append(point.models, p.clone())
+	}
+	w.crashes = append(w.crashes, point)
+}
+
+// open opens the store on the workload's disk.
+func (w *workload) open() {
+	store, err := Open(Options{FS: w.disk, Dir: dataDir, Logger: quiet(), FlushInterval: 1000 * time.Hour})
+	w.must(err, "open")
+	w.store = store
+}
+
+var crashKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
+
+func (w *workload) append(p *promised, log *Log) {
+	for range 1 + w.random.IntN(12) {
+		w.appendOne(p, log)
+	}
+	if w.random.IntN(4) > 0 {
+		p.highWatermarkM = p.end()
+		log.AdvanceHighWatermark(p.end())
+	}
+}
+
+// appendOne appends a batch of a few records, of an idempotent producer mostly, now and then in a new epoch of it.
+func (w *workload) appendOne(p *promised, log *Log) {
+	s := sent{timestamp: time.Now(), value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
+	for range 1 + w.random.IntN(5) {
+		s.keys = append(s.keys, crashKeys[w.random.IntN(len(crashKeys))])
+	}
+	a := appended{base: p.end(), epoch: p.leaderEpoch(p.end()), sent: s, nulls: w.random.IntN(12) == 0}
+	if producer := int64(w.random.IntN(4)); producer > 0 && !a.nulls {
+		a.sent.producer = producer
+		if before, ok := p.latest(p.end())[producer]; ok {
+			a.sent.epoch = before.sent.epoch
+			a.sent.sequence = before.sent.sequence + int32(len(before.sent.keys))
+			if w.random.IntN(20) == 0 {
+				a.sent.epoch, a.sent.sequence = a.sent.epoch+1, 0
+			}
+		}
+	}
+	if a.nulls {
+		a.wire = a.sent.withoutValue(failTB{})
+	} else {
+		a.wire = a.sent.bytes(failTB{})
+	}
+	p.batches = append(p.batches, a)
+	got, err := log.Append(append([]byte{}, a.wire...), time.Now())
+	w.must(err, "append")
+	if got.BaseOffset != a.base || got.LastOffset != a.last() || got.Duplicate {
+		w.failf("append at %d gave %+v", a.base, got)
+	}
+}
+
+// appendAgain sends one of the last batches again.
+func (w *workload) appendAgain(p *promised, log *Log) {
+	for _, b := range p.latest(p.end()) {
+		w.wantDuplicate(log, b)
+	}
+}
+
+func (w *workload) wantDuplicate(log *Log, b appended) {
+	got, err := log.Append(append([]byte{}, b.wire...), time.Now())
+	if err != nil || !got.Duplicate || got.BaseOffset != b.base {
+		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(), b.sent.producer, b.base, got, err)
+	}
+	gap := b.sent
+	gap.sequence += int32(len(gap.keys)) + 7
+	if _, err := log.Append(gap.bytes(failTB{}), time.Now()); !errors.Is(err, ErrOutOfOrderSequence) {
+		w.failf("%s: a gap in the sequence of producer %d: %v", log.ID(), b.sent.producer, err)
+	}
+}
+
+func (w *workload) flush(p *promised, log *Log) {
+	w.must(log.flush(), "flush")
+	p.synced = p.end()
+}
+
+func (w *workload) roll(_ *promised, log *Log) {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if handles := log.currentLocked(); handles[len(handles)-1].SizeBytes() > 0 {
+		w.must(log.rollLocked(), "roll")
+	}
+}
+
+func (w *workload) lead(p *promised, log *Log) {
+	e := epochEntry{p.leaderEpoch(p.end()) + 1 + int32(w.random.IntN(2)), p.end()}
+	p.epochs, p.leading = append(p.epochs, e), true
+	w.must(log.Lead(e.epoch), "lead")
+	p.leading = false
+}
+
+func (w *workload) configure(p *promised, log *Log) {
+	p.settings.SegmentBytes = int64(1000 + w.random.IntN(1500))
+	p.retain = w.random.IntN(2) == 0
+	log.Configure(p.settings, p.retain)
+}
+
+// clean runs one pass, as a worker of the cleaner would.
+func (w *workload) clean(p *promised, log *Log) {
+	if !p.settings.Compact {
+		return
+	}
+	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at once.
+	p.cleanable = max(p.cleanable, log.saved().recoveryPoint)
+	c := &Cleaner{store: w.store, limiter: rate.NewLimiter(rate.Inf, 0)}
+	c.mu.opts = CleanerOptions{Logger: quiet()}.withDefaults()
+	seen := look{log: log, config: log.config.Load(), settings: log.Settings()}
+	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen, 1<<20)
+	w.must(err, "clean")
+	if dirty := log.firstDirty.Load(); dirty > p.end() {
+		w.failf("%s is clean up to %d, beyond its end %d", p.id, dirty, p.end())
+	}
+}
+
+// tick is what the store's goroutine does each second, and each minute with retention.
+func (w *workload) tick(retention bool) {
+	for _, p := range w.models {
+		p.startMax = max(p.startMax, p.highWatermarkM)
+	}
+	w.store.tick(time.Now(), retention)
+	for _, p := range w.models {
+		if log := w.store.Log(p.id); log != nil {
+			if err := log.Fault(); err != nil {
+				w.failf("%s stopped: %v", p.id, err)
+			}
+			p.settle(log)
+		}
+	}
+}
+
+// settle takes over what is durable behind a flush and a save.
+func (p *promised) settle(log *Log) {
+	p.synced = p.end()
+	p.start, p.startMax = log.LogStart(), log.LogStart()
+	p.highWatermark, p.highWatermarkM = log.HighWatermark(), log.HighWatermark()
+}
+
+func (w *workload) restart() {
+	w.must(w.store.Close(), "close")
+	for _, p := range w.models {
+		if log := w.store.Log(p.id); log != nil {
+			p.settle(log)
+		}
+	}
+	w.open()
+	w.checkAll()
+}
+
+func (w *workload) release(p *promised, _ *Log) {
+	retain := w.random.IntN(3) > 0
+	p.next = absent
+	if retain {
+		p.next = aside
+	}
+	log := w.store.Log(p.id)
+	w.must(w.store.Release(p.id, retain), "release")
+	p.where = p.next
+	p.settle(log)
+	if w.store.Log(p.id) != nil {
+		w.failf("%s is there after its release", p.id)
+	}
+}
+
+// create makes a partition, or takes up the one that was put aside; each has another topic id than the one before.
+func (w *workload) create(p *promised) {
+	p.topic[0]++
+	p.next = present
+	if p.where == absent {
+		*p = promised{id: p.id, topic: p.topic, next: present}
+		p.settings = compactedOrNot(w.random)
+		p.retain = w.random.IntN(2) == 0
+	}
+	log, err := w.store.Create(p.id, p.topic, p.settings, p.retain)
+	w.must(err, "create")
+	p.where = present
+	w.checkLog(p, log)
+	w.take(p, log)
+}
+
+// compactedOrNot are settings of small segments, with retention or cleaning or both.
+func compactedOrNot(random *rand.Rand) topicconfig.Settings {
+	return settings(func(s *topicconfig.Settings) {
+		s.SegmentBytes = int64(1000 + random.IntN(1500))
+		s.KeepCodec = true
+		kind := random.IntN(4)
+		s.Compact, s.Delete = kind > 0, kind < 2
+		if s.Delete {
+			s.RetentionBytes = 3000
+		}
+		s.MinDirtyPercent, s.TombstoneRetention = 0, time.Duration(random.IntN(20))*time.Second
+	})
+}
