@@ -35,13 +35,14 @@ type shape struct {
 	keys        int // distinct ones; few make hot keys
 	valueMax    int
 	plain       bool // no transactions, no null keys, no empty batches
-	opaqueAbove int  // bytes a batch may decompress to; 0: no matter
+	salt        uint64
+	opaqueAbove int // bytes a batch may decompress to; 0: no matter
 }
 
 func newWorld(t testing.TB, fsys vfs.FS, seed uint64, s shape) *world {
 	t.Helper()
 	w := &world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), fsys: fsys}
-	binary.LittleEndian.PutUint64(w.salt[:], seed)
+	binary.LittleEndian.PutUint64(w.salt[:], s.salt)
 	var err error
 	w.segment, err = segment.Create(fsys, "/", s.base, "", segment.Config{})
 	w.must(err)

@@ -34,3 +34,94 @@ func TestSidecarEqualsModel(t *testing.T) {
 		}
 	}
 }
+
+// A log of single-record batches, of one batch, of one key, and of nothing: the ends of what the model draws from.
+func TestSidecarOfExtremes(t *testing.T) {
+	for name, s := range map[string]shape{
+		"empty":         {batches: 0},
+		"one record":    {batches: 1, recordsMax: 1, keys: 1, plain: true},
+		"one key":       {batches: 60, recordsMax: 100, keys: 1, valueMax: 3, plain: true},
+		"single":        {batches: 700, recordsMax: 1, keys: 50, valueMax: 3},
+		"large batch":   {batches: 1, recordsMax: 20_000, keys: 20_000, plain: true},
+		"top of offset": {base: 1<<62 + 5, batches: 10, recordsMax: 10, keys: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := rand.Uint64()
+			for _, fit := range []int{0, 7} {
+				w := newWorld(t, vfs.NewMem(), seed, s)
+				w.check(w.scan(0, fit))
+			}
+		})
+	}
+}
+
+// What the leader collects while it validates must be what a scan finds.
+func TestAppendedSpoolEqualsScan(t *testing.T) {
+	for _, seed := range seeds(5) {
+		w := newWorld(t, vfs.NewMem(), seed, shape{batches: 80, recordsMax: 40, keys: 500, valueMax: 20})
+		w.check(w.scan(0, 0))
+		scanned, err := w.fsys.ReadFile(w.name())
+		w.must(err)
+		spool := w.spool()
+		for _, b := range w.batches {
+			w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
+		}
+		w.build(spool, 0)
+		appended, err := w.fsys.ReadFile(w.name())
+		w.must(err)
+		if string(appended) != string(scanned) {
+			t.Errorf("seed %d: the two ways give other bytes", seed)
+		}
+	}
+}
+
+// An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of a log are superseded.
+func TestSampleOfSlices(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
+	r := w.scan(0, 0)
+	superseded := func(span Range) (entries, dead int) {
+		var last Hash
+		for e := r.Entries(span); e.Next(); entries++ {
+			if entries > 0 && e.Entry().Hash == last {
+				dead++
+			}
+			last = e.Entry().Hash
+		}
+		return entries, dead
+	}
+	all, dead := superseded(Everything)
+	sample, sampledDead := superseded(Slice(0, 16)) // as wide a sample of this small log as 1/128 is of a large one
+	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)
+	if estimate < truth-0.1 || estimate > truth+0.1 {
+		t.Errorf("seed %d: %.3f of %d sampled entries are superseded, of all %d: %.3f", w.seed, estimate, sample, all, truth)
+	}
+}
+
+// A spool holds some KiB whatever it is given, and what it is given last is not lost.
+func TestSpoolMemoryIsBounded(t *testing.T) {
+	w := &world{t: t, fsys: vfs.NewMem()}
+	spool := NewSpool(w.fsys, "/spool", 0, w.salt)
+	records := make([]KeyedRecord, 100_000)
+	for i := range records {
+		records[i] = KeyedRecord{Record: Record{BodyBytes: i}, Hash: w.salt.Hasher().Hash([]byte{byte(i), byte(i >> 8), byte(i >> 16)})}
+	}
+	w.must(spool.Append(Batch{SizeBytes: 61, LastOffset: int64(len(records) - 1), Records: len(records)}, records))
+	if held := cap(spool.item) + cap(spool.pages.payload); held > 3*spoolPageBytes {
+		t.Errorf("%d bytes are held", held)
+	}
+	n := 0
+	w.must(spool.each(nil, func(Batch) error { return nil }, func(_ Batch, ordinal uint32, r *KeyedRecord) error {
+		if *r != records[ordinal] {
+			t.Fatalf("record %d is %+v", ordinal, r)
+		}
+		n++
+		return nil
+	}))
+	if n != len(records) {
+		t.Errorf("%d records come back", n)
+	}
+	w.must(spool.Discard())
+	if _, err := w.fsys.Stat("/spool"); err == nil {
+		t.Error("a discarded spool is still there")
+	}
+}

@@ -1,0 +1,252 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// readAll reads everything a sidecar has, and returns the first error.
+func readAll(fsys vfs.FS, name string, want Expect) error {
+	r, err := Open(fsys, name, want)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	batches := r.Batches()
+	for batches.Next() {
+	}
+	records := r.Records()
+	for records.Next() {
+	}
+	entries := r.Entries(Everything)
+	for entries.Next() {
+	}
+	return errors.Join(batches.Err(), records.Err(), entries.Err())
+}
+
+func (w *world) replace(content []byte) {
+	w.t.Helper()
+	file, err := w.fsys.Create(w.name())
+	w.must(err)
+	_, err = file.WriteAt(content, 0)
+	w.must(err)
+	w.must(file.Close())
+}
+
+func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: w.salt.ID()} }
+
+// Every single byte of the file counts, in the header and in each section.
+func TestEveryDamagedByteIsFound(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
+	w.scan(0, 0)
+	content, err := w.fsys.ReadFile(w.name())
+	w.must(err)
+	for i := range content {
+		damaged := append([]byte(nil), content...)
+		damaged[i] ^= 1 << w.random.IntN(8)
+		w.replace(damaged)
+		if err := readAll(w.fsys, w.name(), w.expect()); !Unusable(err) {
+			t.Errorf("seed %d: byte %d of %d damaged: %v", w.seed, i, len(content), err)
+		}
+	}
+}
+
+// What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file that was here before.
+func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
+	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), s)
+	r := w.scan(0, 0)
+	content, err := w.fsys.ReadFile(w.name())
+	w.must(err)
+	s.salt = 4 // other data, of the same shape
+	other := newWorld(t, vfs.NewMem(), w.seed, s)
+	other.scan(0, 0)
+	stale, err := other.fsys.ReadFile(other.name())
+	w.must(err)
+
+	for of := batchesSection; of <= bucketsSection; of++ {
+		where := r.header.place(of)
+		begin, end := where.begin, where.begin+where.bytes
+		size := int64(map[section]int{entriesSection: 500, bucketsSection: bucketPageBytes + checksumBytes}[of])
+		if size == 0 {
+			size = streamPageBytes + checksumBytes
+		}
+		if where.bytes < 2*size && of != recordsSection {
+			t.Fatalf("section %d has %d bytes: too few for this test", of, where.bytes)
+		}
+		for name, damage := range map[string]func(c []byte) []byte{
+			"zeros":      func(c []byte) []byte { clear(c[begin : begin+min(size, where.bytes)]); return c },
+			"end zeroed": func(c []byte) []byte { clear(c[end-20 : end]); return c },
+			"cut off":    func(c []byte) []byte { return c[:end-1] },
+			"shifted":    func(c []byte) []byte { return append(c[:begin:begin], append([]byte{0}, c[begin:]...)...) },
+			"of other data": func(c []byte) []byte {
+				copy(c[begin:min(begin+size, end)], stale[begin:])
+				return c
+			},
+			"swapped": func(c []byte) []byte {
+				if where.bytes < 2*size {
+					clear(c[begin : begin+1])
+					return c
+				}
+				first := append([]byte(nil), c[begin:begin+size]...)
+				copy(c[begin:], c[begin+size:begin+2*size])
+				copy(c[begin+size:], first)
+				return c
+			},
+		} {
+			t.Run(fmt.Sprintf("section %d %s", of, name), func(t *testing.T) {
+				w.replace(damage(append([]byte(nil), content...)))
+				if err := readAll(w.fsys, w.name(), w.expect()); !Unusable(err) {
+					t.Errorf("seed %d: %v", w.seed, err)
+				}
+			})
+		}
+	}
+}
+
+// A damaged part does not keep another from being read, and what is read of it before the damage is right.
+func TestDamageElsewhereIsNotMet(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
+	r := w.scan(0, 0)
+	content, err := w.fsys.ReadFile(w.name())
+	w.must(err)
+	content[r.header.place(recordsSection).begin]++
+	w.replace(content)
+	w.checkEntries(w.open())
+	w.check(w.scan(0, 0)) // and made anew, all is well
+}
+
+// A sidecar of other data, of another salt or of another version is refused before anything of it is believed.
+func TestStaleSidecarsAreRefused(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	r := w.scan(0, 0)
+	right := Expect{Identity: r.Identity(), SaltID: w.salt.ID()}
+	w.must(readAll(w.fsys, w.name(), right))
+	for name, spoil := range map[string]func(e *Expect){
+		"base":   func(e *Expect) { e.Base++ },
+		"size":   func(e *Expect) { e.LogBytes-- },
+		"digest": func(e *Expect) { e.Digest++ },
+		"salt":   func(e *Expect) { e.SaltID++ },
+	} {
+		want := right
+		spoil(&want)
+		if _, err := Open(w.fsys, w.name(), want); !errors.Is(err, ErrStale) {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	content, err := w.fsys.ReadFile(w.name())
+	w.must(err)
+	for _, at := range []int{7, 8} { // version, hash
+		newer := append([]byte(nil), content...)
+		newer[at]++
+		sum := crc32.Checksum(newer[:headerCRCAt], castagnoli)
+		newer[headerCRCAt], newer[headerCRCAt+1] = byte(sum>>24), byte(sum>>16)
+		newer[headerCRCAt+2], newer[headerCRCAt+3] = byte(sum>>8), byte(sum)
+		w.replace(newer)
+		if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, ErrStale) {
+			t.Errorf("byte %d of another version: %v", at, err)
+		}
+	}
+	w.must(w.fsys.Remove(w.name()))
+	if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, fs.ErrNotExist) || Unusable(err) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+// After a start the digest is not known: then a few batches of the data itself tell whether the sidecar is theirs.
+func TestVerifyFindsAnotherGeneration(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
+	r := w.scan(0, 0)
+	w.must(r.Verify(w.segment.File()))
+	for _, number := range []int{0, 29, 4, 12} { // the first, the last, and two of the others (number*29/7)
+		b := w.batches[number]
+		var crc [4]byte
+		_, err := w.segment.File().ReadAt(crc[:], b.Position+batchCRCAt)
+		w.must(err)
+		changed := [4]byte{crc[0] ^ 1, crc[1], crc[2], crc[3]}
+		_, err = w.segment.File().WriteAt(changed[:], b.Position+batchCRCAt)
+		w.must(err)
+		if err := r.Verify(w.segment.File()); !errors.Is(err, ErrStale) {
+			t.Errorf("batch %d changed: %v", number, err)
+		}
+		_, err = w.segment.File().WriteAt(crc[:], b.Position+batchCRCAt)
+		w.must(err)
+	}
+	if err := r.Verify(shorter{}); !errors.Is(err, ErrStale) {
+		t.Errorf("no data: %v", err)
+	}
+}
+
+// shorter is a data file that ends at once.
+type shorter struct{}
+
+func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no such bytes") }
+
+// A spool that tells of other data than the segment's makes no sidecar.
+func TestBuildRefusesAnotherSegment(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	build := func(spool *Spool, want Identity) error {
+		_, err := Build(t.Context(), w.fsys, spool, want, w.name(), Options{})
+		return err
+	}
+	spool := w.spool()
+	for _, b := range w.batches[:9] {
+		w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
+	}
+	if err := build(spool, w.identity()); !errors.Is(err, ErrMismatch) {
+		t.Errorf("a batch is missing: %v", err)
+	}
+	last := w.batches[9]
+	records := w.records[last.FirstOrdinal:]
+	w.must(spool.Append(last, records))
+	other := spool.Identity()
+	other.Digest++
+	if err := build(spool, other); !errors.Is(err, ErrMismatch) {
+		t.Errorf("another digest: %v", err)
+	}
+	for name, spoil := range map[string]func(b *Batch){
+		"position": func(b *Batch) { b.Position++ },
+		"offset":   func(b *Batch) { b.BaseOffset, b.LastOffset = b.BaseOffset-1, b.LastOffset-1 },
+		"count":    func(b *Batch) { b.Records++ },
+		"size":     func(b *Batch) { b.SizeBytes = 60 },
+	} {
+		next := Batch{Position: spool.NextPosition(), SizeBytes: 61, BaseOffset: last.LastOffset + 1, LastOffset: last.LastOffset + 1}
+		next.Records = 1
+		spoil(&next)
+		failing := w.spool()
+		for _, b := range w.batches {
+			w.must(failing.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
+		}
+		if err := failing.Append(next, make([]KeyedRecord, 1)); !errors.Is(err, ErrMismatch) {
+			t.Errorf("a batch with a wrong %s: %v", name, err)
+		}
+		if err := build(failing, w.identity()); !errors.Is(err, ErrMismatch) {
+			t.Errorf("after a batch with a wrong %s: %v", name, err)
+		}
+	}
+	w.must(build(spool, w.identity()))
+	w.must(spool.Discard())
+	if err := build(spool, w.identity()); err == nil {
+		t.Error("a discarded spool made a sidecar")
+	}
+}
+
+// More records than ordinals: refused in words, not cut short.
+func TestTooManyRecordsAreRefused(t *testing.T) {
+	before := startOf(0)
+	before.ordinal = RecordsMax - 10
+	b := Batch{SizeBytes: 61, LastOffset: 99, Records: 10, FirstOrdinal: RecordsMax - 10}
+	if err := before.check(b); !errors.Is(err, ErrTooManyRecords) {
+		t.Errorf("%v", err)
+	}
+	b.Records = 9
+	if err := before.check(b); err != nil {
+		t.Errorf("the last ordinals: %v", err)
+	}
+}

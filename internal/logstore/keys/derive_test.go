@@ -1,0 +1,162 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// cleaned is an output segment: batches and records of several sources, less what was removed.
+type cleaned struct {
+	world
+	derivation *Derivation
+	sources    []Source
+}
+
+// clean lets random records of the sources go, and keeps for the model what stays. Only directories of segments are needed: nothing
+// of the data is read.
+func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
+	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)), fsys: sources[0].fsys, salt: sources[0].salt}}
+	base := sources[0].segment.Base()
+	c.derivation = NewDerivation(c.fsys, "/output.spool", base, c.salt)
+	position := int64(0)
+	for _, source := range sources {
+		reader := source.open()
+		removed := map[uint32]bool{}
+		share := c.random.IntN(4) // none, some, most: of each source its own
+		for _, b := range source.batches {
+			first := len(c.records)
+			b.Position, b.FirstOrdinal = position, uint32(first)
+			for i, r := range source.records[source.ordinal(b):][:b.Records] {
+				if c.random.IntN(3) < share {
+					removed[source.ordinal(b)+uint32(i)] = true
+					continue
+				}
+				c.records = append(c.records, r)
+			}
+			if b.Records > 0 && len(c.records) == first && c.random.IntN(3) > 0 {
+				continue // the batch goes with its last record; sometimes it stays, empty
+			}
+			b.Records, b.BodyBytes = len(c.records)-first, 0
+			for _, r := range c.records[first:] {
+				b.BodyBytes += int64(r.BodyBytes)
+			}
+			b.CRC, b.SizeBytes = c.random.Uint32(), 61+c.random.IntN(1000)
+			position += int64(b.SizeBytes)
+			c.batches = append(c.batches, b)
+			appended := b
+			appended.BodyBytes = -5 // worked out, whatever the caller says
+			if got := c.derivation.NextPosition(); got != b.Position {
+				t.Fatalf("seed %d: next position %d, want %d", seed, got, b.Position)
+			}
+			appended.FirstOrdinal = 77
+			c.must(c.derivation.Append(appended))
+		}
+		c.sources = append(c.sources, Source{
+			Keys: reader, End: uint32(len(source.records)), Removed: func(ordinal uint32) bool { return removed[ordinal] },
+		})
+	}
+	return c
+}
+
+// ordinal is the first of a batch in its own segment.
+func (w *world) ordinal(b Batch) uint32 {
+	for _, known := range w.batches {
+		if known.BaseOffset == b.BaseOffset && known.LastOffset == b.LastOffset {
+			return known.FirstOrdinal
+		}
+	}
+	w.t.Fatalf("no batch at offset %d", b.BaseOffset)
+	return 0
+}
+
+func (c *cleaned) finish() *Reader {
+	c.t.Helper()
+	_, err := c.derivation.Finish(context.Background(), c.sources, "/output.keys", Options{})
+	c.must(err)
+	c.must(c.derivation.Close())
+	identity := c.derivation.spool.Identity()
+	r, err := Open(c.fsys, "/output.keys", Expect{Identity: identity, SaltID: c.salt.ID()})
+	c.must(err)
+	c.t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func neighbours(t testing.TB, seed uint64, count int) (all []*world) {
+	fsys := vfs.NewMem()
+	base := int64(0)
+	for i := range count {
+		w := newWorld(t, fsys, seed+uint64(i), shape{base: base, batches: 20, recordsMax: 30, keys: 300, valueMax: 5, salt: 9})
+		base = w.segment.NextOffset()
+		w.scan(0, 0)
+		all = append(all, w)
+	}
+	return all
+}
+
+func TestDerivedSidecarEqualsModel(t *testing.T) {
+	for _, seed := range seeds(20) {
+		c := clean(t, seed, neighbours(t, seed, 1+int(seed%4))...)
+		c.check(c.finish())
+	}
+}
+
+// One source may go into two outputs: where the first one rolled, in the middle of a word of bits.
+func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
+	for _, seed := range seeds(5) {
+		source := neighbours(t, seed, 1)[0]
+		reader := source.open()
+		for _, part := range []struct{ from, to int }{{0, 7}, {7, 20}} {
+			batches := source.batches[part.from:part.to]
+			first, end := batches[0].FirstOrdinal, uint32(len(source.records))
+			if part.to < len(source.batches) {
+				end = source.batches[part.to].FirstOrdinal
+			}
+			c := &cleaned{world: world{t: t, seed: seed, random: source.random, fsys: source.fsys, salt: source.salt}}
+			c.derivation = NewDerivation(c.fsys, "/output.spool", batches[0].BaseOffset, c.salt)
+			c.sources = []Source{{Keys: reader, First: first, End: end}}
+			c.records = source.records[first:end]
+			for _, b := range batches {
+				b.Position, b.FirstOrdinal = c.derivation.NextPosition(), b.FirstOrdinal-first
+				c.batches = append(c.batches, b)
+				c.must(c.derivation.Append(b))
+			}
+			c.check(c.finish())
+		}
+	}
+}
+
+// Sources that do not tell of the same records as the batches give no sidecar at all.
+func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
+	for name, spoil := range map[string]func(c *cleaned){
+		"one more removed": func(c *cleaned) {
+			removed := c.sources[0].Removed
+			done := false
+			c.sources[0].Removed = func(ordinal uint32) bool {
+				if !done && !removed(ordinal) {
+					done = true
+					return true
+				}
+				return removed(ordinal)
+			}
+		},
+		"a source is missing": func(c *cleaned) { c.sources = c.sources[:1] },
+		"ordinals beyond":     func(c *cleaned) { c.sources[1].End++ },
+		"another salt":        func(c *cleaned) { c.derivation.spool.saltID++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clean(t, 11, neighbours(t, 11, 2)...)
+			spoil(c)
+			if _, err := c.derivation.Finish(t.Context(), c.sources, "/output.keys", Options{}); !errors.Is(err, ErrMismatch) {
+				t.Errorf("%v, want a mismatch", err)
+			}
+			if _, err := c.fsys.Stat("/output.keys"); err == nil {
+				t.Error("there is a sidecar all the same")
+			}
+			c.must(c.derivation.Close())
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package keys
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// A fuzzer never hits a checksum, so it is given what stands within: the numbers of the header and the payloads of the sections. The
+// test puts right checksums around them.
+
+// FuzzReader: whatever stands in a sidecar, reading it ends, with entries that ascend or with an error that says so.
+func FuzzReader(f *testing.F) {
+	w := newWorld(f, vfs.NewMem(), 5, shape{batches: 20, recordsMax: 8, keys: 30, valueMax: 3})
+	r := w.scan(0, 0)
+	content, err := w.fsys.ReadFile(w.name())
+	w.must(err)
+	var parts [sidecarSections][]byte
+	for of := batchesSection; of <= bucketsSection; of++ {
+		where := r.header.place(of)
+		parts[of-1] = content[where.begin : where.begin+where.bytes-checksumBytes] // one page each
+	}
+	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3])
+	f.Add(content[:headerCRCAt], parts[0], parts[1], []byte{}, parts[3])
+	f.Fuzz(func(t *testing.T, head, batches, records, entries, buckets []byte) {
+		fsys := vfs.NewMem()
+		want := assemble(t, fsys, head, batches, records, entries, buckets)
+		if err := readAll(fsys, "/fuzzed", want); err != nil && !Unusable(err) {
+			t.Errorf("an error that is not of the file: %v", err)
+		}
+		reader, err := Open(fsys, "/fuzzed", want)
+		if err != nil {
+			return
+		}
+		defer func() { _ = reader.Close() }()
+		ascending(t, reader, Everything)
+		ascending(t, reader, Slice(3, 7))
+		_ = reader.Verify(bytes.NewReader(batches))
+	})
+}
+
+// assemble writes a sidecar of these parts, with checksums that are right, and returns what it claims to be.
+func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
+	t.Helper()
+	fixed := make([]byte, headerBytes)
+	copy(fixed[8:headerCRCAt], head[min(len(head), 8):])
+	fixed[8] = hashSip24
+	copy(fixed, headerMagic)
+	digest := binary.BigEndian.Uint64(fixed[40:])
+	var body bytes.Buffer
+	for i, part := range parts {
+		capacity := []int{streamPageBytes, streamPageBytes, entryPageBytes, bucketPageBytes}[i]
+		pages := pageWriter{out: &body, digest: digest, section: section(i + 1), capacity: capacity}
+		if err := errors.Join(pages.write(part), pages.end()); err != nil {
+			t.Fatal(err)
+		}
+		binary.BigEndian.PutUint64(fixed[72+8*i:], uint64(pages.written))
+	}
+	binary.BigEndian.PutUint32(fixed[headerCRCAt:], crc32.Checksum(fixed[:headerCRCAt], castagnoli))
+	file, err := fsys.Create("/fuzzed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(append(fixed, body.Bytes()...), 0); err != nil {
+		t.Fatal(err)
+	}
+	big := binary.BigEndian
+	return Expect{
+		Identity: Identity{Base: int64(big.Uint64(fixed[24:])), LogBytes: int64(big.Uint64(fixed[32:]))}, SaltID: big.Uint64(fixed[16:]),
+	}
+}
+
+func ascending(t *testing.T, r *Reader, span Range) {
+	t.Helper()
+	// Within a page the order is the writer's, who checked it; the ends of pages are checked when they are read.
+	entries, n := r.Entries(span), 0
+	var last Hash
+	for {
+		page, err := entries.NextPage()
+		if err != nil {
+			return
+		}
+		if first := page.At(0).Hash; n > 0 && first.Less(last) {
+			t.Fatalf("%x behind %x", first, last)
+		}
+		last = page.At(page.Len() - 1).Hash
+		if n += page.Len(); n > r.Counts().Entries() {
+			t.Fatalf("more than %d entries", r.Counts().Entries())
+		}
+	}
+}
+
+// FuzzItem: a batch that was decoded can be encoded again, to an item that says the same.
+func FuzzItem(f *testing.F) {
+	w := newWorld(f, vfs.NewMem(), 6, shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
+	before := startOf(0)
+	for _, b := range w.batches {
+		f.Add(before.appendItem(nil, b))
+		before.advance(b)
+	}
+	f.Fuzz(func(t *testing.T, item []byte) {
+		before := startOf(0)
+		b, err := before.readItem(paged(item))
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		again, err := before.readItem(paged(before.appendItem(nil, b)))
+		if err != nil || again != b {
+			t.Errorf("%+v comes back as %+v, %v", b, again, err)
+		}
+	})
+}
+
+// paged is a stream in one page.
+func paged(payload []byte) *pageReader {
+	var out bytes.Buffer
+	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}
+	_ = errors.Join(pages.write(payload), pages.end())
+	return &pageReader{
+		file: bytes.NewReader(out.Bytes()), section: batchesSection, place: place{bytes: int64(out.Len())}, capacity: len(payload) + 1,
+	}
+}
+
+// FuzzSort holds the sort against the library's, also where hashes are not uniform.
+func FuzzSort(f *testing.F) {
+	f.Add(uint64(1), uint16(1000), byte(0))
+	f.Add(uint64(2), uint16(5000), byte(60))
+	f.Add(uint64(3), uint16(70), byte(64))
+	f.Fuzz(func(t *testing.T, seed uint64, count uint16, narrow byte) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		entries := make([]packed, count)
+		for i := range entries {
+			entries[i] = packed{random.Uint64() >> (narrow % 65), uint64(i)}
+		}
+		random.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+		want := append([]packed(nil), entries...)
+		sortSlow(want)
+		got := sortPacked(entries, make([]packed, count))
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("entry %d is %x, want %x", i, got[i], want[i])
+			}
+		}
+	})
+}
+
+func sortSlow(entries []packed) { slices.SortFunc(entries, compare) }
