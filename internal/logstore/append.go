@@ -37,6 +37,11 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
+	collected := l.takeCollector(config)
+	if collected != nil {
+		rules.Keys = collected.add
+		defer collected.release()
+	}
 	valid, err := record.Validate(batch, rules, now)
 	if err != nil {
 		return Appended{}, err
@@ -53,7 +58,13 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		if duplicate, err = l.mu.producers.check(b.Batch, verified); err != nil || duplicate != nil {
 			return err // what a producerBatch says never changes, so it may be read behind the lock
 		}
-		return l.writeLocked(b, config, now)
+		if err := l.writeLocked(b, config, now); err != nil {
+			return err
+		}
+		if collected != nil {
+			l.spoolLocked(b, collected.Records)
+		}
+		return nil
 	})
 	switch {
 	case err != nil:

@@ -51,7 +51,8 @@ func (o CleanerOptions) passMemoryBytes() int64 { return o.MemoryBytes / int64(m
 
 // Cleaner cleans the logs of a store in the background: it picks the dirtiest, one worker a log, and quarantines what fails.
 //
-// It has one goroutine that looks at the logs (cleaner_schedule.go), and one for each pass that runs (cleaner_pass.go).
+// It has one goroutine that looks at the logs (cleaner_schedule.go), one that makes key sidecars (cleaner_sidecars.go), and one for
+// each pass that runs (cleaner_pass.go).
 // Cleaner.mu guards all of its state; it is taken for moments only, and never with a lock of a Log or the Store held.
 type Cleaner struct {
 	store   *Store
@@ -81,6 +82,7 @@ func NewCleaner(store *Store, opts CleanerOptions) *Cleaner {
 	c.mu.logs = map[PartitionID]*cleanerState{}
 	c.Configure(opts)
 	c.done.Go(c.run)
+	c.done.Go(c.tendSidecars)
 	return c
 }
 

@@ -19,7 +19,7 @@ const (
 )
 
 // indexKinds belong to a .log file and can be made from the log; they are renamed and removed with it.
-var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension}
+var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, segment.KeysExtension}
 
 // segmentFile is a name taken apart.
 type segmentFile struct {

@@ -146,6 +146,7 @@ func (l *Log) close() error {
 	}
 	l.mu.Lock()
 	old := l.publishLocked(nil)
+	l.discardSpoolsLocked()
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -67,6 +68,7 @@ type Log struct {
 	durable atomic.Int64
 	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
 	quarantined atomic.Bool
+	sidecars    sidecars
 
 	// sealed sums up the segments as close left them, if it left them in order; Store.Close reads it after close.
 	sealed []segment.Summary
@@ -91,6 +93,9 @@ type Log struct {
 		recoveryPoint int64
 		checkpointed  int64
 		cuts          int // how often the end was cut off: a sync that began before one proves nothing
+		// spool has the keys of the active segment, nil if not all of them are known; spools those of rolled ones, oldest first.
+		spool  *keys.Spool
+		spools []rolledSpool
 	}
 }
 
@@ -172,8 +177,10 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	if old.settings == s && old.retain == retain || l.list.Load() == nil {
 		return // closed: the directory may not be this log's any more
 	}
-	l.config.Store(newConfig(s, retain))
-	l.appended(l.config.Load()) // what is there already counts by the new durability now
+	config := newConfig(s, retain)
+	l.prepareSidecars(config)
+	l.config.Store(config)
+	l.appended(config) // what is there already counts by the new durability now
 	if old.retain == retain {
 		return
 	}

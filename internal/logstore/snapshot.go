@@ -19,6 +19,8 @@ type handle struct {
 	refs   atomic.Int64
 	doomed atomic.Bool
 	logger *slog.Logger
+	// sidecar is what is known of the segment's key sidecar; see noted.
+	sidecar atomic.Pointer[sidecarNote]
 }
 
 // acquire adds a user. The caller holds a list that holds h, or h itself, so refs is not 0, but for a segment that was just

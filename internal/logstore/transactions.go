@@ -57,7 +57,11 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		if err := l.mu.producers.checkMarker(end); err != nil {
 			return err
 		}
-		return l.writeLocked(record.Whole(b), config, now)
+		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
+			return err
+		}
+		l.spoolMarkerLocked(b, config)
+		return nil
 	})
 	if err != nil {
 		return Appended{}, err

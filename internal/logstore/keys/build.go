@@ -15,7 +15,7 @@ import (
 //
 // The spool stays the caller's, to discard. The same spool, built again, gives the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string, opts Options) (Counts, error) {
-	b := build{fsys: fsys, name: name, spool: spool, spend: opts.spend(ctx), fit: opts.fit()}
+	b := build{fsys: fsys, name: name, spool: spool, spend: opts.spend(ctx), fit: opts.fit(), commit: opts.Commit}
 	if err := b.admit(want); err != nil {
 		return Counts{}, err
 	}
@@ -31,6 +31,8 @@ type build struct {
 	spend func(n int) error
 	fit   int // entries that are sorted in memory at once
 	file  *sidecarFile
+	// commit is Options.Commit.
+	commit func(publish func() error) error
 	// bodyBytes tells what a batch's records are together, where the spool does not know it; else nil.
 	bodyBytes func(Batch) (int64, error)
 }
@@ -58,6 +60,7 @@ func (b *build) run(rest func() error) (err error) {
 	if b.file, err = createSidecar(b.fsys, b.name, h, b.spend); err != nil {
 		return err
 	}
+	b.file.commit = b.commit
 	if err = b.batches(); err == nil {
 		err = rest()
 	}

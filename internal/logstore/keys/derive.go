@@ -47,7 +47,7 @@ type Source struct {
 // batches that do not agree give ErrMismatch, and a source that is damaged ErrCorrupt: then there is no sidecar, and a scan of the
 // output makes one.
 func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Counts, error) {
-	b := build{fsys: d.fsys, name: name, spool: d.spool, spend: opts.spend(ctx)}
+	b := build{fsys: d.fsys, name: name, spool: d.spool, spend: opts.spend(ctx), commit: opts.Commit}
 	if err := d.spool.Err(); err != nil {
 		return Counts{}, err
 	}

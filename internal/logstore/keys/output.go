@@ -53,6 +53,7 @@ type sidecarFile struct {
 	out    output
 	header header
 	pages  pageWriter
+	commit func(publish func() error) error
 }
 
 // createSidecar begins a file under its temporary name.
@@ -98,6 +99,14 @@ func (s *sidecarFile) publish() error {
 		return fmt.Errorf("close key sidecar: %w", err)
 	}
 	s.out.file = nil
+	if s.commit == nil {
+		return s.rename()
+	}
+	return s.commit(s.rename)
+}
+
+// rename gives the file its name, for good.
+func (s *sidecarFile) rename() error {
 	if err := s.fsys.Rename(s.name+vfs.TemporarySuffix, s.name); err != nil {
 		return fmt.Errorf("rename key sidecar into place: %w", err)
 	}
@@ -121,6 +130,9 @@ type Options struct {
 	// MemoryBytes is what may be held in memory while entries are sorted; default 64 MiB, and never less than 16 MiB, with which any
 	// number of records can be merged at once. What fits needs no temporary file.
 	MemoryBytes int64
+	// Commit is given the last step, which gives the file its name and syncs the directory, and decides whether it is done: the data
+	// file may have been replaced meanwhile. An error of it is returned as it is, and the file removed. Nil: it is done.
+	Commit func(publish func() error) error
 	// Spend is told of each n bytes that are read or written, before that happens, and waits when it goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
 }

@@ -4,14 +4,16 @@ import (
 	"errors"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // Extension is that of a sidecar's file, beside .log; SpoolExtension that of a spool, which belongs to the active segment and is
-// worth nothing once the process that wrote it is gone.
+// worth nothing once the process that wrote it is gone: so it ends like any temporary file, which a start removes.
 const (
-	Extension      = ".keys"
-	SpoolExtension = ".keys.spool"
+	Extension      = segment.KeysExtension
+	SpoolExtension = Extension + ".spool" + vfs.TemporarySuffix
 )
 
 // RecordsMax is how many records a segment may have and get a sidecar: an ordinal has 30 bits. One with more, which only a foreign

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"heartwood.dev/heartwood/internal/vfs"
@@ -16,10 +17,16 @@ const (
 	LogExtension       = ".log"
 	IndexExtension     = ".index"
 	TimeIndexExtension = ".timeindex"
+	// KeysExtension is that of the key sidecar (docs/format/keys.md). Others make and read it; here it only goes where its segment
+	// goes. A segment may have none.
+	KeysExtension = ".keys"
 )
 
 // extensions end with the one that only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
+
+// optionalExtensions are those of files that a segment may have; they are renamed and removed behind the others.
+var optionalExtensions = []string{KeysExtension}
 
 // nameDigits is the length of the base offset in a file's name.
 const nameDigits = 20
@@ -45,7 +52,7 @@ func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 }
 
 func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions []string) error {
-	for _, extension := range extensions {
+	for _, extension := range slices.Concat(extensions, optionalExtensions) {
 		name := filepath.Join(dir, Name(base, extension, suffix))
 		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove segment file: %w", err)
@@ -57,7 +64,7 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions 
 // renameFiles gives the files of a segment another suffix. It ends what an earlier call began: a file that is not there
 // under the old name is passed over. The directory is not synced.
 func (s *Segment) renameFiles(from, to string) error {
-	for _, extension := range s.extensions() {
+	for _, extension := range slices.Concat(s.extensions(), optionalExtensions) {
 		oldName := filepath.Join(s.dir, Name(s.base, extension, from))
 		err := s.fsys.Rename(oldName, filepath.Join(s.dir, Name(s.base, extension, to)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,326 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// sidecarNote is what is known of a segment's sidecar. It is immutable, behind handle.sidecar; nil: nobody has looked yet.
+type sidecarNote struct {
+	logBytes int64  // of the data file when the note was taken: a segment that was truncated since has another size
+	digest   uint64 // of the sidecar that is there; 0: there is none
+	records  int    // of the sidecar that is there, or was
+	retry    time.Time
+}
+
+// sidecarRetry is how long a segment whose sidecar could not be made is left alone.
+const sidecarRetry = time.Minute
+
+// noted returns what is known of the segment's sidecar, nil if nothing that still holds.
+func (h *handle) noted() *sidecarNote {
+	note := h.sidecar.Load()
+	if note == nil || note.logBytes != h.SizeBytes() {
+		return nil
+	}
+	return note
+}
+
+// sidecarName is where the sidecar of a segment of the log lies.
+func (l *Log) sidecarName(base int64) string {
+	return filepath.Join(l.dir, segment.Name(base, keys.Extension, ""))
+}
+
+// errNoKeys is returned for a segment whose keys cannot be had: the log is not compacted, or its salt cannot be read.
+var errNoKeys = errors.New("the log keeps no keys")
+
+// openKeys opens the sidecar of a sealed segment, for a pass of the cleaner, and makes it first where it is missing or cannot be used.
+// It fails with errSegmentsChanged if the segment is not the log's any more. The caller closes the reader, and calls trimSidecars
+// when the pass is over.
+func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts keys.Options) (*keys.Reader, error) {
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	i := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
+	if i < 0 {
+		return nil, errSegmentsChanged
+	}
+	h := list.handles[i]
+	reader, err := l.openSidecar(h)
+	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
+		return reader, err
+	}
+	if err := l.lockSidecars(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlockSidecars()
+	if reader, err = l.openSidecar(h); err == nil {
+		return reader, nil // somebody else made it meanwhile
+	}
+	if err := l.makeSidecar(ctx, h, opts); err != nil {
+		return nil, err
+	}
+	return l.openSidecar(h)
+}
+
+func (l *Log) lockSidecars(ctx context.Context) error {
+	select {
+	case l.sidecars.making <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Log) unlockSidecars() { <-l.sidecars.making }
+
+// openSidecar opens the sidecar of a segment. One of which nothing is known yet, as after a start, is held against the data first.
+func (l *Log) openSidecar(h *handle) (*keys.Reader, error) {
+	salt := l.sidecars.salt.Load()
+	if salt == nil {
+		return nil, errNoKeys
+	}
+	want := keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}, SaltID: salt.ID()}
+	note := h.noted()
+	if note != nil {
+		want.Digest = note.digest
+	}
+	reader, err := keys.Open(l.env.fs, l.sidecarName(h.Base()), want)
+	if err != nil {
+		return nil, err
+	}
+	if want.Digest == 0 {
+		if err := reader.Verify(h.File()); err != nil {
+			return nil, errors.Join(err, reader.Close())
+		}
+	}
+	h.sidecar.Store(&sidecarNote{logBytes: h.SizeBytes(), digest: reader.Identity().Digest, records: reader.Counts().Records})
+	return reader, nil
+}
+
+// makeSidecar makes the sidecar of a sealed segment, from its spool or by a scan. The right to make is held.
+func (l *Log) makeSidecar(ctx context.Context, h *handle, opts keys.Options) error {
+	if l.sidecars.salt.Load() == nil {
+		return errNoKeys
+	}
+	err := l.saveSalt()
+	if err != nil {
+		return err
+	}
+	spool := l.takeSpool(h)
+	if spool != nil {
+		if err = l.buildSidecar(ctx, h, spool, opts); errors.Is(err, keys.ErrMismatch) || keys.Unusable(err) {
+			l.env.logger.Warn("noted keys do not fit their segment: it is scanned", "partition", l.id, "segment", h.Base(), "error", err)
+			spool, err = nil, nil
+		}
+	}
+	if spool == nil && err == nil {
+		err = l.scanSidecar(ctx, h, opts)
+	}
+	if err != nil {
+		return fmt.Errorf("make the key sidecar of segment %d: %w", h.Base(), err)
+	}
+	return nil
+}
+
+// scanSidecar makes a sidecar from the data.
+func (l *Log) scanSidecar(ctx context.Context, h *handle, opts keys.Options) error {
+	salt := *l.sidecars.salt.Load()
+	name := filepath.Join(l.dir, segment.Name(h.Base(), keys.SpoolExtension, ""))
+	spool := keys.NewSpool(l.env.fs, name, h.Base(), salt)
+	scan := keys.ScanOptions{Read: func(n int) error {
+		l.sidecars.scannedBytes.Add(int64(n))
+		if err := ctx.Err(); err != nil || opts.Spend == nil {
+			return err
+		}
+		return opts.Spend(ctx, n)
+	}}
+	if err := keys.Scan(h.Segment, salt.Hasher(), spool, scan); err != nil {
+		l.discardSpool(spool, nil)
+		return err
+	}
+	return l.buildSidecar(ctx, h, spool, opts)
+}
+
+// buildSidecar makes a sidecar from a spool, which it ends. It appears only if its segment is still the log's, as Log.maintain decides.
+func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, opts keys.Options) error {
+	defer l.discardSpool(spool, nil)
+	opts.Commit = func(publish func() error) error {
+		l.maintain.Lock()
+		defer l.maintain.Unlock()
+		list := l.list.Load()
+		if list == nil || h.doomed.Load() || !slices.Contains(list.handles, h) || list.active() == h {
+			return errSegmentsChanged
+		}
+		return publish()
+	}
+	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
+	counts, err := keys.Build(ctx, l.env.fs, spool, identity, l.sidecarName(h.Base()), opts)
+	if err != nil {
+		return err
+	}
+	h.sidecar.Store(&sidecarNote{logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: counts.Records})
+	return nil
+}
+
+// tendSidecars brings one sidecar of the log to where it shall be: one that is missing is made, one that does not pay is removed. It
+// tells whether there may be more to do at once.
+func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts keys.Options) (more bool) {
+	settings := l.Settings()
+	if !settings.Compact {
+		if settings.Delete { // a log without either has not been told its settings yet
+			l.clearSidecars(ctx)
+		}
+		return false
+	}
+	l.sidecars.cleared.Store(false)
+	list := l.acquire()
+	if list == nil {
+		return false
+	}
+	defer list.release()
+	h, wanted := l.nextSidecar(list, now)
+	if h == nil || l.lockSidecars(ctx) != nil {
+		return false
+	}
+	defer l.unlockSidecars()
+	if !wanted {
+		l.removeSidecar(h)
+		return true
+	}
+	began := time.Now()
+	err := l.makeSidecar(ctx, h, opts)
+	switch {
+	case err == nil:
+		l.env.logger.Debug("key sidecar made", "partition", l.id, "segment", h.Base(), "took", time.Since(began))
+		return true
+	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed):
+		return false
+	}
+	l.env.logger.Warn("key sidecar cannot be made", "partition", l.id, "segment", h.Base(), "error", err)
+	h.sidecar.Store(&sidecarNote{logBytes: h.SizeBytes(), retry: now.Add(sidecarRetry)})
+	return true
+}
+
+// nextSidecar returns the first sealed segment whose sidecar is missing or does not pay, and which of both; nil if there is none.
+func (l *Log) nextSidecar(list *segmentList, now time.Time) (h *handle, wanted bool) {
+	durable := l.durable.Load()
+	for i, h := range list.handles[:len(list.handles)-1] {
+		if list.handles[i+1].Base() > durable {
+			break
+		}
+		if h.noted() == nil {
+			l.lookAtSidecar(h)
+		}
+		note := h.noted()
+		switch pays := keepsSidecar(h, note); {
+		case note == nil:
+		case note.digest == 0 && pays && now.After(note.retry):
+			return h, true
+		case note.digest != 0 && !pays:
+			return h, false
+		}
+	}
+	return nil, false
+}
+
+// lookAtSidecar notes whether a segment has a sidecar that can be used. An error of the disk leaves that open.
+func (l *Log) lookAtSidecar(h *handle) {
+	size := h.SizeBytes()
+	reader, err := l.openSidecar(h)
+	switch {
+	case err == nil:
+		_ = reader.Close() // it was only read
+	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
+		h.sidecar.Store(&sidecarNote{logBytes: size})
+		if keys.Unusable(err) {
+			l.env.logger.Info("key sidecar cannot be used: it is made anew", "partition", l.id, "segment", h.Base(), "error", err)
+		}
+	}
+}
+
+// sidecarRecordBytesMin is how large the records of a segment must be on disk, on average, for its sidecar to be kept (ADR 0081).
+const sidecarRecordBytesMin = 100
+
+// keepsSidecar tells whether the sidecar of a segment is kept, or only made for a pass: an entry has some 18 bytes, which is little
+// beside a record of a kilobyte, and half of one of forty bytes (reference F11). Without a sidecar the number of records is not known;
+// that of offsets bounds it.
+func keepsSidecar(h *handle, note *sidecarNote) bool {
+	records := h.NextOffset() - h.Base()
+	if note != nil && note.records > 0 {
+		records = int64(note.records)
+	}
+	return h.SizeBytes() >= sidecarRecordBytesMin*records
+}
+
+// removeSidecar removes a sidecar. The note keeps how many records there are, so that it is not made again.
+func (l *Log) removeSidecar(h *handle) {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	list := l.list.Load()
+	if list == nil || h.doomed.Load() || !slices.Contains(list.handles, h) {
+		return
+	}
+	if err := l.env.fs.Remove(l.sidecarName(h.Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.env.logger.Warn("remove a key sidecar", "partition", l.id, "segment", h.Base(), "error", err)
+	}
+	note := sidecarNote{logBytes: h.SizeBytes()}
+	if known := h.noted(); known != nil {
+		note.records = known.records
+	}
+	h.sidecar.Store(&note)
+}
+
+// trimSidecars removes what was made for a pass only. The pass is over; a reader that is still open reads on.
+func (l *Log) trimSidecars() {
+	list := l.acquire()
+	if list == nil {
+		return
+	}
+	defer list.release()
+	for _, h := range list.handles {
+		if note := h.noted(); note != nil && note.digest != 0 && !keepsSidecar(h, note) {
+			l.removeSidecar(h)
+		}
+	}
+}
+
+// clearSidecars removes all sidecars of a log that is not compacted, once. What a crash brings back is found at the next start.
+func (l *Log) clearSidecars(ctx context.Context) {
+	if l.sidecars.cleared.Load() || l.lockSidecars(ctx) != nil {
+		return
+	}
+	defer l.unlockSidecars()
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if l.list.Load() == nil {
+		return // closed: the directory may not be this log's any more
+	}
+	l.mu.Lock()
+	l.discardSpoolsLocked()
+	l.mu.Unlock()
+	entries, err := l.env.fs.ReadDir(l.dir)
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), keys.Extension) {
+			err = errors.Join(err, l.env.fs.Remove(filepath.Join(l.dir, entry.Name())))
+		}
+	}
+	if err != nil {
+		l.env.logger.Warn("remove key sidecars of a log that is not compacted", "partition", l.id, "error", err)
+		return
+	}
+	for _, h := range l.list.Load().handles {
+		h.sidecar.Store(nil)
+	}
+	l.sidecars.cleared.Store(true)
+}
