@@ -30,6 +30,9 @@ type sidecars struct {
 	// and no mutex because it is held over I/O and waits for the I/O budget, and those who wait must be able to give up.
 	making chan struct{}
 
+	// fault is why keys of a segment were not kept, until it is logged.
+	fault atomic.Pointer[error]
+
 	readBytes, writtenBytes atomic.Int64 // of sidecars and spools, by who makes them; what a pass reads it counts itself
 	scannedBytes            atomic.Int64 // of data files, to make sidecars
 }
@@ -147,13 +150,14 @@ func (l *Log) spoolMarkerLocked(b record.Batch, c *config) {
 	}
 }
 
-// discardSpool lets go of a spool. A gap is no news: batches that were replicated are not noted.
+// discardSpool lets go of a spool. cause is told to the next tendSidecars, which logs it: a log line must not be written under Log.mu,
+// which some callers hold. A gap is no news: batches that were replicated are not noted.
 func (l *Log) discardSpool(spool *keys.Spool, cause error) {
-	if cause != nil && !errors.Is(cause, keys.ErrMismatch) {
-		l.env.logger.Warn("keys of a segment are not kept: it will be scanned", "partition", l.id, "error", cause)
+	if errors.Is(cause, keys.ErrMismatch) {
+		cause = nil
 	}
-	if err := spool.Discard(); err != nil {
-		l.env.logger.Warn("remove a key spool", "partition", l.id, "error", err)
+	if err := errors.Join(cause, spool.Discard()); err != nil {
+		l.sidecars.fault.Store(&err)
 	}
 }
 

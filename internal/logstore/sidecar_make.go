@@ -176,6 +176,9 @@ func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, op
 // tendSidecars brings one sidecar of the log to where it shall be: one that is missing is made, one that does not pay is removed. It
 // tells whether there may be more to do at once.
 func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts keys.Options) (more bool) {
+	if fault := l.sidecars.fault.Swap(nil); fault != nil {
+		l.env.logger.Warn("keys of a segment are not kept: it will be scanned", "partition", l.id, "error", *fault)
+	}
 	settings := l.Settings()
 	if !settings.Compact {
 		if settings.Delete { // a log without either has not been told its settings yet
