@@ -86,6 +86,10 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 		defer l.mu.Unlock()
 		return l.mu.stopped
 	}
+	if l.mu.cut.isRunning() {
+		defer l.mu.Unlock()
+		return fmt.Errorf("%w: %w", ErrStorage, errTruncating)
+	}
 	end := l.logEnd.Load()
 	err = write()
 	begins, ends, failed := false, false, 0

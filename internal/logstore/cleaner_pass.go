@@ -105,7 +105,9 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
-		Replace:  log.replaceSegments,
+		Replace: func(sources, cleaned []*segment.Segment) error {
+			return log.replaceIn(view.Lineage, sources, cleaned)
+		},
 		Spend:    c.spend,
 		Compress: log.env.compress(siteClean),
 		Progress: func(p clean.Progress) {
@@ -121,7 +123,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 	if err != nil {
 		return stats, err
 	}
-	return stats, log.setCleaned(stats.CleanedTo, stats.NextHorizon)
+	return stats, log.setCleanedIn(view.Lineage, stats.CleanedTo, stats.NextHorizon)
 }
 
 // spanShare of the retention time is how much longer than that a record may stay, because it shares a segment with younger ones.

@@ -28,12 +28,14 @@ type cleanView struct {
 	Blocked     map[string]int64 // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
 	OldestDirty time.Time        // when the oldest dirty segment that could be cleaned was first written; zero if none
 	Producers   map[int64]int64  // active producer id -> last data offset: these batches stay, empty if need be (I25)
+	Lineage     int64            // of the log when the view was taken: see Log.lineage
 	Release     func()
 }
 
 // cleanView takes a view of the log for the cleaner. A first dirty offset that lies outside the log is reset, for good.
 func (l *Log) cleanView(now time.Time) cleanView {
 	l.resetFirstDirty()
+	lineage := l.lineage.Load() // before the list: a truncation in between makes the view old, and not look new
 	list, facts := l.cleanFacts()
 	if list == nil {
 		return cleanView{Release: func() {}}
@@ -42,7 +44,7 @@ func (l *Log) cleanView(now time.Time) cleanView {
 	l.mu.Lock()
 	view.Producers = l.mu.producers.lastOffsets()
 	l.mu.Unlock()
-	view.Release = list.release
+	view.Lineage, view.Release = lineage, list.release
 	return view
 }
 
@@ -116,12 +118,24 @@ const (
 // horizon, zero if there is none. The horizon is stored first, for the same reason for which writeCheckpoints writes it
 // first.
 func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
+	return l.setCleanedIn(l.lineage.Load(), firstDirty, horizon)
+}
+
+// setCleanedIn is setCleaned of a pass over an older log, maybe: if it was truncated since, errSegmentsChanged, and nothing is recorded.
+func (l *Log) setCleanedIn(lineage, firstDirty int64, horizon time.Time) error {
 	ms := int64(horizonNone)
 	if !horizon.IsZero() {
 		ms = horizon.UnixMilli()
 	}
+	l.mu.Lock() // a truncation changes lineage and first dirty offset under it
+	if l.lineage.Load() != lineage {
+		defer l.mu.Unlock()
+		return errSegmentsChanged
+	}
 	l.horizon.Store(ms)
-	return l.setFirstDirty(firstDirty)
+	l.firstDirty.Store(firstDirty)
+	l.mu.Unlock()
+	return l.env.saveFirstDirty()
 }
 
 // setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is that of writing

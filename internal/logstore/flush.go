@@ -12,7 +12,7 @@ import (
 )
 
 // snapshotsKept is how many producer snapshots a log keeps of those that a start may load: the newest, and one more in case it is
-// damaged. Those above are kept until the recovery point on disk is past them: until then a start scans from below them.
+// damaged. Those at the base of a segment are kept too, as in Kafka: a truncation makes its state from one. Those above are kept until the recovery point on disk is past them: until then a start scans from below them.
 const snapshotsKept = 2
 
 // flush makes durable what was appended before it began, and moves the recovery point there. A failed sync stops the log: the
@@ -55,7 +55,7 @@ func (l *Log) flushMaintained() error {
 		return l.syncFailed(active, err)
 	}
 	if len(rolled) > 0 {
-		if err := pruneSnapshots(l.env.fs, l.dir, scannedFrom(handles, checkpointed)); err != nil {
+		if err := pruneSnapshots(l.env.fs, l.dir, handles, scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
 		}
 	}
@@ -109,13 +109,13 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 func (l *Log) saved() saved {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return saved{
+	return l.mu.cut.apply(saved{
 		logStart:      l.logStart.Load(),
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
 		firstDirty:    l.firstDirty.Load(),
 		horizon:       l.horizon.Load(),
-	}
+	})
 }
 
 // close ends the log: what was appended is durable, the indexes and the producer state at the end are written, and the files are
@@ -179,14 +179,16 @@ func scannedFrom(handles []*handle, checkpointed int64) int64 {
 	return from
 }
 
-// pruneSnapshots removes producer snapshots but those above limit and the newest at or below it. The state at an offset does not
+// pruneSnapshots removes producer snapshots but those above limit, the newest at or below it, and those at the base of a segment. The state at an offset does not
 // depend on segments, so cleaning and retention need not know of snapshots.
-func pruneSnapshots(fsys vfs.FS, dir string, limit int64) error {
+func pruneSnapshots(fsys vfs.FS, dir string, handles []*handle, limit int64) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
 	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
-	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)], func(segmentFile) bool { return true })
+	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)], func(f segmentFile) bool {
+		return !slices.ContainsFunc(handles, func(h *handle) bool { return h.Base() == f.base })
+	})
 	return err
 }

@@ -73,6 +73,11 @@ type Log struct {
 	// sealed sums up the segments as close left them, if it left them in order; Store.Close reads it after close.
 	sealed []segment.Summary
 
+	// truncating is held over a truncation, before all other locks: one at a time.
+	truncating sync.Mutex
+	// lineage rises with each truncation: what was computed from the log before may not hold for the log behind it.
+	lineage atomic.Int64
+
 	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
 	maintain sync.Mutex
 
@@ -92,7 +97,8 @@ type Log struct {
 		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64
-		cuts          int // how often the end was cut off: a sync that began before one proves nothing
+		cuts          int         // how often the end was cut off: a sync that began before one proves nothing
+		cut           *pendingCut // the truncation that is under way; nil if none is
 		// spool has the keys of the active segment, nil if not all of them are known; spools those of rolled ones, oldest first.
 		spool  *keys.Spool
 		spools []rolledSpool

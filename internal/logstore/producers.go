@@ -93,6 +93,14 @@ func (ps *producers) firstOpen() (offset int64, ok bool) {
 	return ps.open[0].first, true
 }
 
+// undecided is firstOpen, or math.MaxInt64 if no transaction is open.
+func (ps *producers) undecided() int64 {
+	if first, open := ps.firstOpen(); open {
+		return first
+	}
+	return math.MaxInt64
+}
+
 // check tells what the rules say of a batch that is about to be appended: a duplicate (the batch that is there already), an
 // error, or neither. It changes nothing.
 //

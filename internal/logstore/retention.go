@@ -108,7 +108,7 @@ func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	handles := l.currentLocked()
-	if l.mu.stopped != nil || len(handles) == 0 {
+	if l.mu.stopped != nil || l.mu.cut.isRunning() || len(handles) == 0 {
 		return nil
 	}
 	active := handles[len(handles)-1]

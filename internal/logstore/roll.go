@@ -56,7 +56,7 @@ func (l *Log) rollLocked() error {
 func (l *Log) rollIdle(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil || l.mu.firstAppend.IsZero() || now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings()) {
+	if l.mu.stopped != nil || l.mu.cut.isRunning() || l.mu.firstAppend.IsZero() || now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings()) {
 		return nil
 	}
 	return l.rollLocked()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
@@ -21,6 +22,11 @@ type handle struct {
 	logger *slog.Logger
 	// sidecar is what is known of the segment's key sidecar; see noted.
 	sidecar atomic.Pointer[sidecarNote]
+
+	// before is the handle of the same segment that this one came after (succeed), which it holds a reference of; nil for most.
+	before *handle
+	// aloneC is closed when only its successor is left of a handle's users; nil until it has one.
+	aloneC atomic.Pointer[chan struct{}]
 }
 
 // acquire adds a user. The caller holds a list that holds h, or h itself, so refs is not 0, but for a segment that was just
@@ -30,7 +36,21 @@ func (h *handle) acquire() { h.refs.Add(1) }
 // release closes the files with the last user, so it may wait for the disk: never under Log.mu, unless others are known to
 // be left.
 func (h *handle) release() {
-	if h.refs.Add(-1) > 0 {
+	left := h.refs.Add(-1)
+	if left == 1 {
+		if alone := h.aloneC.Load(); alone != nil {
+			close(*alone) // once: with a successor nobody takes h any more who did not have it
+		}
+	}
+	if left > 0 {
+		return
+	}
+	if h.before != nil {
+		// The segment is its as well, and it is not used any more: it closes the files, now or when its own last reader is gone.
+		if h.doomed.Load() {
+			h.before.doomed.Store(true)
+		}
+		h.before.release()
 		return
 	}
 	// Nobody can take h any more: takers hold a list that holds h, or hold h itself.
@@ -41,6 +61,27 @@ func (h *handle) release() {
 	}
 	if err := h.Close(); err != nil {
 		h.logger.Warn("close a segment's files", "base", h.Base(), "error", err)
+	}
+}
+
+// succeed returns a second handle of the segment, to take the place of h in the next list. Who reads by h can then be told from those
+// who come later. A list holds h, and Log.maintain is held.
+func (h *handle) succeed() *handle {
+	h.acquire()
+	alone := make(chan struct{})
+	h.aloneC.Store(&alone)
+	return &handle{Segment: h.Segment, logger: h.logger, before: h}
+}
+
+// alone waits until nobody uses the handle before this one any more, which no list may hold by now; it tells whether that came about.
+func (h *handle) alone(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-*h.before.aloneC.Load():
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 

@@ -16,9 +16,19 @@ var errSegmentsChanged = errors.New("segments changed meanwhile")
 // crash (docs/format/swap.md). Sources must be neighbours of the current list; if they are not any more (retention took one),
 // it fails with errSegmentsChanged and changes nothing. Readers of the old files go on. It owns cleaned, also when it fails.
 func (l *Log) replaceSegments(sources, cleaned []*segment.Segment) error {
+	return l.replaceIn(l.lineage.Load(), sources, cleaned)
+}
+
+// replaceIn is replaceSegments of what was computed in a lineage: if the log was truncated since, the records that superseded others may
+// be gone, and it fails with errSegmentsChanged.
+func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	if err := l.checkSwap(sources, cleaned); err != nil {
+	err := l.checkSwap(sources, cleaned)
+	if err == nil && l.lineage.Load() != lineage {
+		err = errSegmentsChanged
+	}
+	if err != nil {
 		return errors.Join(err, discard(cleaned))
 	}
 	if err := l.commitSwap(sources, cleaned); err != nil {

@@ -26,6 +26,7 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 		return at, false, ErrClosed
 	}
 	defer list.release()
+	limit = min(limit, l.logEnd.Load()) // again, as in readFrom
 	logStart := l.LogStart()
 	for _, h := range list.handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {

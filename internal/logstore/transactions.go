@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -122,13 +121,9 @@ func (s *stability) below(highWatermark int64) int64 {
 // Log.mu is held, and logEnd is stored afterwards: so the high watermark cannot pass a transaction's first batch before undecided
 // tells of it.
 func (l *Log) settleStableLocked(ended *endedTxn) {
-	undecided := int64(math.MaxInt64)
-	if first, open := l.mu.producers.firstOpen(); open {
-		undecided = first
-	}
 	l.stable.Lock()
 	defer l.stable.Unlock()
-	l.stable.undecided = undecided
+	l.stable.undecided = l.mu.producers.undecided()
 	if ended != nil {
 		l.stable.end(ended.FirstOffset, ended.LastOffset, l.highWatermark.Load())
 	}

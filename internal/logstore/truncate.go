@@ -1,0 +1,386 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// errTruncating is wrapped by what an append fails with while the log is being cut. Who leads does not truncate, so nobody sees it
+// but a caller that does both.
+var errTruncating = errors.New("the log is being truncated")
+
+// truncateWait is how long a truncation waits for those who read the segment it has to cut, before it copies what stays instead.
+const truncateWait = time.Second
+
+// pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before any of it goes.
+type pendingCut struct {
+	offset     int64 // where the log will end
+	firstDirty int64 // the cleaner's offset is lowered at least to this
+	restart    bool  // the log will begin there too
+	running    bool  // files are being cut: no append, no roll
+}
+
+// TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader does not have (KIP-101). A batch
+// that holds the offset goes as a whole, so the log may end below it. At or above the log end nothing goes but the leader epochs that
+// begin there, at or below the log start the log begins anew (StartAt).
+//
+// Log end, high watermark and last stable offset fall, leader epochs, producers and transactions are as they were at the new end.
+// Readers that hold a Slice read on what they have. A pass of the cleaner that was under way replaces nothing any more.
+//
+// It fails with ErrStorage when the disk does; unless Fault tells that the log has stopped, nothing was cut. docs/format/truncate.md
+// has the order of operations.
+func (l *Log) TruncateTo(offset int64) error {
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
+	switch {
+	case offset >= l.logEnd.Load():
+		return l.truncateEpochs(offset)
+	case offset <= l.logStart.Load():
+		return l.restartAt(max(offset, 0))
+	}
+	return l.cut(pendingCut{offset: offset}, l.cutTo)
+}
+
+// StartAt gives up the whole log and begins anew at an offset, which may lie above or below what there was: what a follower does whose
+// leader's log begins above its end (KIP-107). Nothing is known of epochs and producers then. It fails as TruncateTo does.
+func (l *Log) StartAt(offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
+	}
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
+	return l.restartAt(offset)
+}
+
+func (l *Log) restartAt(offset int64) error {
+	return l.cut(pendingCut{offset: offset, firstDirty: offset, restart: true}, l.cutAll)
+}
+
+// cut announces the cut to the checkpoints and makes it. Log.truncating is held, and no other lock: the checkpoints are of all logs.
+//
+// The checkpoints first. Were the recovery point on disk above the cut when new records are appended behind it, a crash could take
+// some of them, and a start would not look.
+func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) error {
+	if err := l.announce(&pending); err != nil {
+		return err
+	}
+	err := l.env.saveFirstDirty()
+	if err != nil {
+		err = fmt.Errorf("%w: save checkpoints before a truncation: %w", ErrStorage, err)
+	} else {
+		err = l.cutAnnounced(pending, files)
+	}
+	l.mu.Lock()
+	l.mu.cut = nil
+	l.mu.Unlock()
+	return err
+}
+
+// announce makes saved tell of the log as it will be.
+func (l *Log) announce(pending *pendingCut) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil {
+		return l.mu.stopped
+	}
+	list := l.list.Load()
+	if !pending.restart {
+		pending.firstDirty = list.handles[list.floor(pending.offset)].Base() // the new active segment's (reference I35)
+	}
+	l.mu.cut = pending
+	return nil
+}
+
+// isRunning tells whether files are being cut.
+func (c *pendingCut) isRunning() bool { return c != nil && c.running }
+
+// apply returns what the checkpoints are to hold while the cut is under way.
+func (c *pendingCut) apply(s saved) saved {
+	if c == nil {
+		return s
+	}
+	s.recoveryPoint = min(s.recoveryPoint, c.offset)
+	s.highWatermark = min(s.highWatermark, c.offset)
+	s.firstDirty = min(s.firstDirty, c.firstDirty)
+	if c.restart {
+		s.logStart = c.offset
+	}
+	return s
+}
+
+// cutAnnounced makes the cut. Log.maintain keeps flush, retention and swaps away; appends are refused.
+func (l *Log) cutAnnounced(pending pendingCut, files func(pendingCut, []*handle) error) error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	if l.mu.stopped != nil {
+		defer l.mu.Unlock()
+		return l.mu.stopped
+	}
+	running := pending
+	running.running = true
+	l.mu.cut = &running
+	handles := l.currentLocked()
+	l.mu.Unlock()
+	return files(pending, handles)
+}
+
+// stopCut ends a log whose files may be ahead of what memory knows: only a start brings them together.
+func (l *Log) stopCut(cause error) error {
+	cause = fmt.Errorf("truncate: %w", cause)
+	l.fail(cause)
+	return fmt.Errorf("%w: %w", ErrStorage, cause)
+}
+
+// cutTo cuts within the log. The active segment is then the one that holds the offset.
+func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
+	at := (&segmentList{handles: handles}).floor(pending.offset)
+	end, err := endBelow(handles[at], pending.offset)
+	if err != nil {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+	}
+	// From what stays only, so it can be made before anything goes.
+	state, _, err := stateAt(l, handles[:at+1], end, end)
+	if err != nil {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+	}
+	// Its key sidecar tells of more than will be there. It would be found out, but need not be.
+	if err := l.env.fs.Remove(l.sidecarName(handles[at].Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+	}
+	if err := l.markCut(handles[at+1:], end); err != nil {
+		return l.stopCut(err)
+	}
+	fresh := handles[at].succeed()
+	l.showCut(end, state, handles, append(slices.Clone(handles[:at]), fresh))
+	if err := l.cutSegment(fresh, pending.offset); err != nil {
+		return l.stopCut(err)
+	}
+	if err := l.truncateEpochs(end); err != nil {
+		return l.stopCut(err)
+	}
+	return nil
+}
+
+// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off.
+func endBelow(h *handle, offset int64) (int64, error) {
+	position, err := h.Position(offset)
+	if err != nil || position == h.SizeBytes() {
+		return offset, err
+	}
+	header, err := h.HeaderAt(position)
+	if err != nil {
+		return 0, err
+	}
+	return min(offset, header.BaseOffset()), nil
+}
+
+// markCut marks segments as deleted, from the back, and removes producer snapshots above end, for good. A start that finds only a part
+// of it ends the log at the first segment that is missing: the recovery point on disk lies below.
+func (l *Log) markCut(handles []*handle, end int64) error {
+	for _, h := range slices.Backward(handles) {
+		if err := h.Rename(deletedSuffix); err != nil {
+			return err
+		}
+	}
+	files, err := listSegmentFiles(l.env.fs, l.dir)
+	if err != nil {
+		return err
+	}
+	_, err = removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > end })
+	if err != nil {
+		return err
+	}
+	return l.env.fs.SyncDir(l.dir)
+}
+
+// showCut makes memory the log that ends at end, with the producer state of there and the segments that stay. Offsets fall before the
+// list is shown: a reader that finds the new list reads below the new end (readFrom).
+func (l *Log) showCut(end int64, state producers, before, after []*handle) {
+	l.mu.Lock()
+	l.cutLocked(end)
+	l.lineage.Add(1)
+	active := after[len(after)-1]
+	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), func(u unsealed) bool { return u.segment.Base() >= active.Base() })
+	l.mu.producers = state
+	l.discardSpoolsLocked() // they have keys of what goes; whose segment stays is scanned
+	l.firstDirty.Store(min(l.firstDirty.Load(), active.Base()))
+	if end <= active.Base() {
+		l.mu.firstAppend = time.Time{}
+	}
+	l.lowerOffsets(min(l.logStart.Load(), end), end)
+	l.settleDurableLocked()
+	for _, h := range before {
+		if !slices.Contains(after, h) && h.Segment != active.Segment {
+			h.doomed.Store(true)
+		}
+	}
+	old := l.publishLocked(after)
+	l.mu.Unlock()
+	old.release()
+}
+
+// lowerOffsets moves all offsets so that the log is [start, end), and at no moment one passes another. Log.mu is held.
+func (l *Log) lowerOffsets(start, end int64) {
+	l.stable.Lock()
+	defer l.stable.Unlock()
+	if start < l.logStart.Load() {
+		l.logStart.Store(start)
+	}
+	if end > l.logEnd.Load() { // only when it begins anew
+		l.logEnd.Store(end)
+	}
+	l.highWatermark.Store(max(start, min(l.highWatermark.Load(), end)))
+	l.logEnd.Store(end)
+	l.logStart.Store(start)
+	l.stable.cut(&l.mu.producers, end)
+}
+
+// cut forgets what was decided above end: those transactions are open again, or gone. stability is locked.
+func (s *stability) cut(state *producers, end int64) {
+	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
+	s.undecided = state.undecided()
+}
+
+// cutSegment cuts the new active segment, and makes it durable: else records that are appended now could be followed by old ones after
+// a crash, whose offsets and checksums fit.
+//
+// The file is cut in place once nobody is left who reads it as it was. Who still does after truncateWait keeps the file, and the log
+// goes on with a copy of what stays: a slow consumer shall neither hold up the replica nor be sent other bytes than it was promised.
+func (l *Log) cutSegment(fresh *handle, offset int64) error {
+	position, err := fresh.Position(offset)
+	if err != nil {
+		return err
+	}
+	if position < fresh.SizeBytes() && !fresh.alone(truncateWait) {
+		return l.replaceByHead(fresh, offset)
+	}
+	if err := fresh.Truncate(offset); err != nil {
+		return err
+	}
+	return fresh.Sync()
+}
+
+// replaceByHead puts a copy of what lies below offset in the place of the active segment, as a swap (docs/format/swap.md).
+func (l *Log) replaceByHead(fresh *handle, offset int64) error {
+	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
+	if err != nil {
+		return err
+	}
+	copied := []*segment.Segment{head}
+	if err := copyHead(fresh.Segment, head, offset); err != nil {
+		return errors.Join(err, discard(copied))
+	}
+	if err := l.commitSwap([]*segment.Segment{fresh.Segment}, copied); err != nil {
+		return errors.Join(err, l.withdrawSwap(copied))
+	}
+	if err := l.finishSwap([]*segment.Segment{fresh.Segment}, copied); err != nil {
+		return errors.Join(err, closeSegments(copied))
+	}
+	if err := head.Truncate(offset); err != nil { // it cuts nothing, and makes the segment writable
+		return err
+	}
+	l.mu.Lock()
+	handles := l.currentLocked()
+	fresh.doomed.Store(true)
+	old := l.publishLocked(append(slices.Clone(handles[:len(handles)-1]), l.handleOf(head)))
+	l.mu.Unlock()
+	old.release()
+	return nil
+}
+
+var errHeadEnds = errors.New("the head ends here")
+
+// copyHead copies the batches that end below offset, with their aborted transactions, and seals the copy.
+func copyHead(from, to *segment.Segment, offset int64) error {
+	err := from.Scan(0, func(_ int64, b record.Batch) error {
+		if b.LastOffset() >= offset {
+			return errHeadEnds
+		}
+		return to.Append(b)
+	})
+	if err != nil && !errors.Is(err, errHeadEnds) {
+		return err
+	}
+	var failed error
+	_, err = from.Aborted(0, offset, func(a segment.AbortedTxn) {
+		if a.LastOffset < offset {
+			failed = errors.Join(failed, to.AddAborted(a))
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return to.Seal()
+}
+
+// cutAll gives up every segment and begins a new one. The old ones are marked before it is made, for it may have the name of one.
+func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
+	if err := l.markCut(handles, -1); err != nil {
+		return l.stopCut(err)
+	}
+	active, err := l.newSegment(pending.offset)
+	if err != nil {
+		return l.stopCut(err)
+	}
+	if err := active.Sync(); err != nil { // the name too
+		return l.stopCut(err)
+	}
+	l.mu.Lock()
+	err = l.saveEpochs(epochCache{})
+	l.mu.leaderEpoch = epochCache{}.latest()
+	l.mu.Unlock()
+	if err != nil {
+		return l.stopCut(errors.Join(err, active.Close()))
+	}
+	l.restartShown(pending.offset, handles, active)
+	return nil
+}
+
+// restartShown makes memory the empty log at offset.
+func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
+	l.mu.Lock()
+	l.cutLocked(offset)
+	l.lineage.Add(1)
+	l.mu.unsealed, l.mu.producers, l.mu.firstAppend = nil, producers{}, time.Time{}
+	l.discardSpoolsLocked()
+	l.mu.recoveryPoint = offset
+	l.synced.Store(offset)
+	l.firstDirty.Store(offset)
+	l.lowerOffsets(offset, offset)
+	l.settleDurableLocked()
+	for _, h := range before {
+		h.doomed.Store(true)
+	}
+	old := l.publishLocked([]*handle{active})
+	l.mu.Unlock()
+	old.release()
+}
+
+// truncateEpochs drops the leader epochs that begin at or above end: the next leader may say otherwise of what comes there.
+func (l *Log) truncateEpochs(end int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil {
+		return l.mu.stopped
+	}
+	epochs := *l.epochs.Load()
+	kept := len(epochs)
+	for kept > 0 && epochs[kept-1].start >= end {
+		kept--
+	}
+	if kept == len(epochs) {
+		return nil
+	}
+	if err := l.saveEpochs(epochs[:kept]); err != nil {
+		return err
+	}
+	l.mu.leaderEpoch = epochs[:kept].latest()
+	return nil
+}
