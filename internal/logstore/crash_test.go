@@ -3,6 +3,7 @@ package logstore
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -36,7 +37,11 @@ func TestCrashes(t *testing.T) {
 		seed = *crashSeed
 	}
 	for ; points < *crashPoints && time.Since(began) < *crashTime; seed++ {
-		taken, err := runPlan(t, newPlan(seed, crashActs), seed)
+		wanted := *crashPoints - points
+		if *crashSeed != 0 {
+			wanted = math.MaxInt // the run that failed may have had more left to take
+		}
+		taken, err := runPlan(t, seed, wanted)
 		points, runs = points+taken, runs+1
 		if err != nil {
 			t.Fatalf("%v\nrepeat: go test ./internal/logstore -run 'TestCrashes$' -crash.seed=%d", err, seed)
@@ -58,36 +63,44 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk, and then follows each crash it took. It returns how many there were in all.
-func runPlan(t *testing.T, plan []act, seed uint64) (points int, err error) {
+// runPlan runs a plan on an empty disk, and then follows the crashes it took, until so many were taken in all. It returns how many.
+func runPlan(t *testing.T, seed uint64, wanted int) (points int, err error) {
 	// In a bubble: a log takes the time from the clock when it is opened, and must not find its producers expired.
 	synctest.Test(t, func(*testing.T) {
-		chance := rand.New(rand.NewPCG(seed, 2))
 		models := make([]*promised, crashPartitions)
 		for i := range models {
 			models[i] = &promised{id: PartitionID{Topic: "tickets", Index: int32(i)}}
 		}
-		points, err = followCrash(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"}, plan, chance, 0)
+		run := crashRun{chance: rand.New(rand.NewPCG(seed, 2)), wanted: wanted}
+		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"}, newPlan(seed, crashActs), 0)
+		points = run.taken - 1 // the beginning is none
 	})
 	return points, err
 }
 
-// followCrash opens what a crash left, checks it, goes on with a plan, and follows the crashes of that, in depth.
-func followCrash(point crashPoint, plan []act, chance *rand.Rand, depth int) (points int, err error) {
-	w := &workload{models: point.models, chance: chance, oneIn: []int{50, 60, 80, 1 << 30}[depth]}
+// crashRun is all that follows from one seed.
+type crashRun struct {
+	chance        *rand.Rand
+	taken, wanted int
+}
+
+// follow opens what a crash left, checks it, goes on with a plan, and follows the crashes of that, in depth.
+func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
+	r.taken++
+	w := &workload{models: point.models, chance: r.chance, oneIn: []int{50, 60, 80, 1 << 30}[depth]}
 	w.disk = newCrashDisk(point.mem, w.moment)
 	if err := w.run(plan); err != nil {
-		return 0, fmt.Errorf("%w\nafter a crash at %s", err, w.story(point))
+		return fmt.Errorf("%w\nafter a crash at %s", err, w.story(point))
 	}
-	points = len(w.crashes)
 	for _, next := range w.crashes {
-		more, err := followCrash(next, newPlan(chance.Uint64(), crashActsMore), chance, depth+1)
-		points += more
-		if err != nil {
-			return points, fmt.Errorf("%w\nbefore it: crash at %s", err, w.story(point))
+		if r.taken > r.wanted {
+			return nil
+		}
+		if err := r.follow(next, newPlan(r.chance.Uint64(), crashActsMore), depth+1); err != nil {
+			return fmt.Errorf("%w\nbefore it: crash at %s", err, w.story(point))
 		}
 	}
-	return points, nil
+	return nil
 }
 
 // story tells what was done since a crash.
