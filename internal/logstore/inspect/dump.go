@@ -84,6 +84,8 @@ func (d *dumper) dump(f file) (err error) {
 			entry := segment.ParseTimeEntry(b)
 			d.printer.print(timeLine{File: f.path(), Timestamp: entry.Timestamp, Offset: f.base + int64(entry.Relative)})
 		})
+	case segment.TxnIndexExtension:
+		return eachEntry(opened, segment.AbortedTxnBytes, func(_ int64, b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
 	}
 	return d.dumpData(f, opened)
 }

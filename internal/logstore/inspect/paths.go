@@ -14,7 +14,7 @@ import (
 type file struct {
 	dir       string
 	base      int64
-	extension string // .log, .index, .timeindex
+	extension string // .log, .index, .timeindex, .txnindex
 	suffix    string // "" or .cleaned, .swap, .deleted
 	last      bool   // of its directory: the active segment, which has no final time index entry
 }
@@ -32,7 +32,7 @@ func parseFile(path string) (f file, ok bool) {
 	if !ok {
 		return file{}, false
 	}
-	for _, extension := range []string{segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension} {
+	for _, extension := range []string{segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension} {
 		suffix, found := strings.CutPrefix(rest, extension)
 		if found && slices.Contains([]string{"", ".cleaned", ".swap", ".deleted"}, suffix) {
 			return file{dir: filepath.Dir(path), base: base, extension: extension, suffix: suffix}, true

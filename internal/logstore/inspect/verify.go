@@ -20,7 +20,7 @@ type VerifyOptions struct {
 
 // Verify checks the segments that the paths name, a segment by any of its files, and prints a line for each problem and a
 // summary at the end. Checked are: each batch's length, checksum, offsets and records, decompressed; that each index entry
-// points at the right batch and tells the right timestamp; and that the segments of a directory follow one another. It returns
+// points at the right batch and tells the right timestamp; that the transaction index tells of the transactions that were aborted; and that the segments of a directory follow one another. It returns
 // how many problems there are; the error says that a check could not be made.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int, err error) {
 	files, err := find(fsys, paths)
@@ -60,6 +60,7 @@ type verifier struct {
 	opts    VerifyOptions
 	printer printer
 	sum     summary
+	txns    transactions
 }
 
 // verifyAll checks each segment once, whichever of its files were named, and returns what could not be checked.
@@ -107,6 +108,11 @@ func (v *verifier) verify(f file) (next int64, err error) {
 		return f.base, err
 	}
 	defer func() { err = errors.Join(err, indexes.close()) }()
+	err = v.txns.begin(v, f)
+	defer func() { err = errors.Join(err, v.txns.close()) }()
+	if err != nil {
+		return f.base, err
+	}
 	v.sum.Segments++
 	v.sum.Bytes += batches.size
 	return v.walk(f, batches, indexes)
@@ -119,7 +125,7 @@ func (v *verifier) walk(f file, batches *batchReader, indexes *indexes) (next in
 		b, err := batches.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return next, indexes.end(f)
+			return next, errors.Join(indexes.end(f), v.txns.end())
 		case errors.Is(err, record.ErrCorrupt):
 			// Without its length there is no next batch. What the indexes say of the rest is not worth a line each.
 			v.find(f.path(), batches.position, "%v", err)
@@ -129,7 +135,7 @@ func (v *verifier) walk(f file, batches *batchReader, indexes *indexes) (next in
 		}
 		v.sum.Batches++
 		v.checkBatch(f, b, next)
-		if err := indexes.pass(b); err != nil {
+		if err := errors.Join(indexes.pass(b), v.txns.pass(b)); err != nil {
 			return next, err
 		}
 		next = max(next, b.NextOffset())

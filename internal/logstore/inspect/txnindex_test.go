@@ -1,0 +1,111 @@
+package inspect
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const txnFile = "/p-0/00000000000000000003.txnindex"
+
+// txnPartition has two segments: producer 7's transaction [0, 4] is aborted in the second, 8's [1, 5] committed, 7's [6, 7] aborted.
+func txnPartition(t testing.TB) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	must(t, mem.MkdirAll("/p-0"))
+	data := func(offset, producer int64) record.Batch {
+		builder := record.NewBuilder(compress.None, compress.LevelDefault)
+		builder.Reset(record.Identity{BaseOffset: offset, ProducerID: producer, Transactional: true})
+		builder.Add(&record.Record{Offset: offset, Timestamp: 1000 + offset, Key: []byte("k")})
+		built, err := builder.Build(nil)
+		must(t, err)
+		return built
+	}
+	marker := func(offset, producer int64, kind record.ControlType) record.Batch {
+		built, err := record.AppendMarker(nil, record.Identity{BaseOffset: offset, ProducerID: producer}, 1000+offset, record.Control{Type: kind})
+		must(t, err)
+		return built
+	}
+	first, err := segment.Create(mem, "/p-0", 0, "", segment.Config{})
+	must(t, err)
+	for offset, producer := range []int64{7, 8, 7} {
+		must(t, first.Append(data(int64(offset), producer)))
+	}
+	must(t, first.Seal())
+	must(t, first.Close())
+	second, err := segment.Create(mem, "/p-0", 3, "", segment.Config{})
+	must(t, err)
+	for _, b := range []record.Batch{
+		data(3, 8), marker(4, 7, record.ControlAbort), marker(5, 8, record.ControlCommit), data(6, 7), marker(7, 7, record.ControlAbort),
+		marker(8, 9, record.ControlAbort), // of a transaction without data
+	} {
+		must(t, second.Append(b))
+	}
+	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 0, LastOffset: 4, LastStable: 1}))
+	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 6, LastOffset: 7, LastStable: 8}))
+	must(t, second.Seal())
+	must(t, second.Close())
+	return mem
+}
+
+func TestDumpPrintsTheTransactionIndex(t *testing.T) {
+	mem := txnPartition(t)
+	want := txnFile + "\naborted producer=7 offsets=0-4 lastStable=1\naborted producer=7 offsets=6-7 lastStable=8\n"
+	if got := dump(t, mem, DumpOptions{}, txnFile); got != want {
+		t.Errorf("%s", got)
+	}
+	want = `{"file":"` + txnFile + `","producerId":7,"firstOffset":0,"lastOffset":4,"lastStableOffset":1}` + "\n"
+	if got := dump(t, mem, DumpOptions{JSON: true}, txnFile); !strings.HasPrefix(got, want) {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestVerifyChecksTheTransactionIndex(t *testing.T) {
+	good, err := txnPartition(t).ReadFile(txnFile)
+	must(t, err)
+	at := func(offset int, to byte) []byte {
+		changed := bytes.Clone(good)
+		changed[offset] = to
+		return changed
+	}
+	for name, test := range map[string]struct {
+		content []byte
+		want    string // "": nothing is wrong
+	}{
+		"as it was":                      {good, ""},
+		"no file":                        {nil, "no entry for the transaction of producer 7, [0, 4], which was aborted"},
+		"an entry is missing":            {good[:segment.AbortedTxnBytes], "no entry for the transaction of producer 7, [6, 7]"},
+		"half an entry":                  {good[:50], "the file ends within an entry"},
+		"another version":                {at(1, 3), "no marker at offset -1"},
+		"another producer":               {at(9, 9), "is of producer 7, not 9"},
+		"another beginning":              {at(17, 2), "begins at offset 0, not 2"},
+		"a transaction that committed":   {at(25, 5), "the marker at offset 5 commits"},
+		"no marker":                      {at(25, 3), "no marker at offset 3"},
+		"what was decided falls":         {at(33, 9), "does not ascend"},
+		"entries the wrong way round":    {append(bytes.Clone(good[34:]), good[:34]...), "does not ascend"},
+		"an entry behind the last batch": {append(bytes.Clone(good), append(bytes.Clone(good[34:59]), 99, 0, 0, 0, 0, 0, 0, 0, 100)...), "no marker at offset 99"},
+	} {
+		mem := txnPartition(t)
+		if test.content == nil {
+			must(t, mem.Remove(txnFile))
+		} else {
+			must(t, vfs.WriteFileAtomic(mem, txnFile, test.content))
+		}
+		problems, out := verify(t, mem, "/p-0")
+		if (problems == 0) != (test.want == "") || !strings.Contains(out, test.want) {
+			t.Errorf("%s: %d problems:\n%s", name, problems, out)
+		}
+	}
+}
+
+// Only the second segment is looked at: what began before it is not known, and nothing is made up.
+func TestVerifyOfASegmentAlone(t *testing.T) {
+	if problems, out := verify(t, txnPartition(t), "/p-0/00000000000000000003.log"); problems != 0 {
+		t.Errorf("%d problems:\n%s", problems, out)
+	}
+}
