@@ -1,9 +1,11 @@
 package vfs
 
 import (
+	"errors"
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // Handles opens files when they are used, and keeps a bounded number of them open: a log may have far more segments than a process
@@ -11,6 +13,9 @@ import (
 //
 // Files that were written and not synced since stay open whatever the bound: a file that is closed and opened again may never hear
 // that the kernel could not write it. So do files that are pinned or kept. A file that cannot be closed counts as closed.
+//
+// Where the process has no file left to open, others of the set are closed for the one that is wanted. Who pins the file first, before
+// it changes anything, can tell that there was none from a disk that fails.
 type Handles struct {
 	fs  FS
 	max int
@@ -68,7 +73,7 @@ func (s *Handles) OpenReadWrite(name string) (*Handle, error) {
 }
 
 func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle, error) {
-	file, err := open(name)
+	file, err := s.openFile(name, open)
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +85,54 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 	return h, nil
 }
 
+const (
+	// looksMax bounds how many files an opening looks at for one that may be closed. If most have to stay open, there are some more than
+	// the bound until later openings have come round; were all looked at each time, ten thousand of them would be, under the lock.
+	looksMax = 512
+	// shedFiles is how many are closed when the process has no file left: somebody else may be faster to take the first.
+	shedFiles = 16
+	// openTries is how often that is tried.
+	openTries = 4
+)
+
+// openFile opens a file, and closes others of the set when the process or the system has none left.
+func (s *Handles) openFile(name string, open func(string) (File, error)) (File, error) {
+	for try := 1; ; try++ {
+		file, err := open(name)
+		if !noFileLeft(err) || try == openTries {
+			return file, err
+		}
+		s.mu.Lock()
+		victims := s.shedLocked(len(s.mu.open)-shedFiles, 2*len(s.mu.open))
+		s.mu.Unlock()
+		if closeClean(victims); len(victims) == 0 {
+			return file, err
+		}
+	}
+}
+
+// noFileLeft tells that a file could not be opened because too many are.
+func noFileLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // admit counts an open file, which is in use, and closes another one if there are too many.
 func (s *Handles) admit(h *Handle) {
 	s.mu.Lock()
 	h.at = len(s.mu.open)
 	s.mu.open = append(s.mu.open, h)
 	var victims []File
-	// Twice round: the first round takes the mark of what was used lately.
-	for looks := 2 * len(s.mu.open); s.max > 0 && len(s.mu.open) > s.max && looks > 0; looks-- {
+	if s.max > 0 {
+		// Twice round: the first round takes the mark of what was used lately.
+		victims = s.shedLocked(s.max, min(2*len(s.mu.open), looksMax))
+	}
+	s.mu.Unlock()
+	closeClean(victims)
+}
+
+// shedLocked takes files that may be closed until no more than keep are open, or it has looked so often; they are the caller's to close.
+func (s *Handles) shedLocked(keep, looks int) (victims []File) {
+	for ; len(s.mu.open) > max(keep, 0) && looks > 0; looks-- {
 		if s.mu.hand >= len(s.mu.open) {
 			s.mu.hand = 0
 		}
@@ -99,9 +144,13 @@ func (s *Handles) admit(h *Handle) {
 		victims = append(victims, file)
 		s.dropLocked(s.mu.open[s.mu.hand])
 	}
-	s.mu.Unlock()
+	return victims
+}
+
+// closeClean closes files that are not dirty, so there is nothing that could be lost.
+func closeClean(victims []File) {
 	for _, file := range victims {
-		_ = file.Close() // it is not dirty, so there is nothing that could be lost
+		_ = file.Close()
 	}
 }
 
@@ -184,7 +233,7 @@ func (h *Handle) open() (pinned bool, err error) {
 		defer h.mu.Unlock()
 		return false, nil
 	}
-	file, err := h.of.fs.OpenReadWrite(h.mu.name)
+	file, err := h.of.openFile(h.mu.name, h.of.fs.OpenReadWrite) // Handles.mu is taken under h.mu here; never the other way round
 	if err != nil {
 		defer h.mu.Unlock()
 		return false, err
@@ -250,7 +299,8 @@ func (h *Handle) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer h.Unpin()
-	h.dirty.Store(true)
+	// Behind the write, and before Unpin: set before it, a Sync that began and ended in between would have taken it back.
+	defer h.dirty.Store(true)
 	return file.WriteAt(p, offset)
 }
 
@@ -271,7 +321,7 @@ func (h *Handle) Truncate(size int64) error {
 		return err
 	}
 	defer h.Unpin()
-	h.dirty.Store(true)
+	defer h.dirty.Store(true) // as in WriteAt
 	return file.Truncate(size)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -174,5 +175,116 @@ func TestLostWritesComeBackOnlyWhenWrittenAgain(t *testing.T) {
 	}
 	if got := disk(); got != "abcde\x00" {
 		t.Errorf("written again: %q", got)
+	}
+}
+
+// fewFiles is a process that may have max files.
+type fewFiles struct {
+	FS
+	open, max int
+}
+
+func (d *fewFiles) Create(name string) (File, error) { return d.opened(name, d.FS.Create) }
+func (d *fewFiles) OpenReadWrite(name string) (File, error) {
+	return d.opened(name, d.FS.OpenReadWrite)
+}
+
+func (d *fewFiles) opened(name string, open func(string) (File, error)) (File, error) {
+	if d.open >= d.max {
+		return nil, pathError("open", name, syscall.EMFILE)
+	}
+	file, err := open(name)
+	if err == nil {
+		d.open++
+		file = &countedFile{file, d}
+	}
+	return file, err
+}
+
+type countedFile struct {
+	File
+	disk *fewFiles
+}
+
+func (f *countedFile) Close() error {
+	f.disk.open--
+	return f.File.Close()
+}
+
+// A process that has no file left closes one of the set for the file that is wanted, whatever the set was allowed.
+func TestOthersAreClosedWhenThereIsNoFileLeft(t *testing.T) {
+	disk := &fewFiles{FS: NewMem(), max: 6}
+	handles := NewHandles(disk, 100)
+	all := madeFiles(t, handles, 5)
+	for _, h := range all {
+		if err := h.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk.max = 3 // connections took the rest
+	all = append(all, madeFiles(t, handles, 1)...)
+	for i, h := range all[:5] {
+		if got := contentOf(t, h); got != byte(i) {
+			t.Errorf("file %d holds %d", i, got)
+		}
+	}
+	for _, h := range all[:2] { // with the one that is not synced all that may be open
+		if _, err := h.Pin(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := all[2].Pin(); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("all are in use: %v", err)
+	}
+	if handles.Open() != 3 || disk.open != 3 {
+		t.Errorf("%d and %d are open", handles.Open(), disk.open)
+	}
+	all[0].Unpin()
+	if got := contentOf(t, all[2]); got != 2 {
+		t.Errorf("file 2 holds %d", got)
+	}
+}
+
+// overtaken syncs a file between the begin of a write and its end.
+type overtaken struct {
+	File
+	sync func()
+}
+
+func (f *overtaken) WriteAt(p []byte, offset int64) (int, error) {
+	f.sync()
+	return f.File.WriteAt(p, offset)
+}
+
+type overtakenDisk struct {
+	FS
+	sync func()
+}
+
+func (d *overtakenDisk) Create(name string) (File, error) {
+	file, err := d.FS.Create(name)
+	return &overtaken{file, func() { d.sync() }}, err
+}
+
+// What is written beside a sync is not synced by it: the file stays open.
+func TestAWriteThatASyncOvertakesCountsAsUnsynced(t *testing.T) {
+	disk := &overtakenDisk{FS: NewMem()}
+	handles := NewHandles(disk, 1)
+	file, err := handles.Create("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.sync = func() {
+		if err := file.Sync(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := file.WriteAt([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	disk.sync = func() {}
+	madeFiles(t, handles, 1)
+	if handles.Open() != 2 {
+		t.Errorf("%d are open: a file was closed that was written and not synced", handles.Open())
 	}
 }
