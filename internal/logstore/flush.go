@@ -62,21 +62,25 @@ func (l *Log) flushMaintained() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
+	point := end
+	if rest := l.mu.unsealed; len(rest) > 0 && rest[0].end <= end {
+		point = rest[0].segment.Base() // the active segment was rolled behind end: a start has to look at it, as it is not sealed
+	}
 	// A commit beside this flush may have come further; it left the recovery point where a segment waits for its seal.
-	l.mu.recoveryPoint = max(l.mu.recoveryPoint, end)
+	l.mu.recoveryPoint = max(l.mu.recoveryPoint, point)
 	l.noteSyncedLocked(end)
 	l.settleDurableLocked()
 	return nil
 }
 
-// seal ends a rolled segment and writes the producer state at its end. What fails for want of space is tried again by the next
-// flush; until then the recovery point stays.
+// seal ends a rolled segment and writes the producer state at its end. What fails for want of space, or of a file to open, is tried
+// again by the next flush; until then the recovery point stays.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
 		return l.syncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
-	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+	if err != nil && !passes(err) {
 		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
@@ -87,6 +91,11 @@ func (l *Log) seal(u unsealed) error {
 		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
 	}
 	return nil
+}
+
+// passes tells an error that goes away when there is room, or when others close their files.
+func passes(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // sealFailed stops the log: an index that cannot be written, though there is room, is a disk that fails.
@@ -101,7 +110,7 @@ func (l *Log) sealFailed(cause error) error {
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.checkpointed = recoveryPoint
+	l.mu.checkpointed = min(recoveryPoint, l.mu.recoveryPoint) // the log may have been cut since the point was read
 	l.settleDurableLocked()
 }
 

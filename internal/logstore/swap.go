@@ -31,11 +31,19 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	if err != nil {
 		return errors.Join(err, discard(cleaned))
 	}
+	// A rename opens the files. Behind the commit point it must not fail for want of one.
+	unpin, err := pinAll(slices.Concat(sources, cleaned))
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err), discard(cleaned))
+	}
 	if err := l.commitSwap(sources, cleaned); err != nil {
+		unpin()
 		// Before the commit point: take everything back. If that fails too, files stay that a restart removes.
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err), l.withdrawSwap(cleaned))
 	}
-	if err := l.finishSwap(sources, cleaned); err != nil {
+	err = l.finishSwap(sources, cleaned)
+	unpin() // before anything is closed
+	if err != nil {
 		// Behind the commit point the directory is ahead of the list, and only a restart brings them together. Until then readers
 		// go on with the sources, whose files are open whatever they are called now.
 		err = fmt.Errorf("finish replacing segments: %w", err)
@@ -44,6 +52,25 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	}
 	l.publishSwap(sources, cleaned)
 	return nil
+}
+
+// pinAll opens all files of the segments, until unpin.
+func pinAll(segments []*segment.Segment) (unpin func(), err error) {
+	var unpins []func()
+	unpin = func() {
+		for _, f := range unpins {
+			f()
+		}
+	}
+	for _, s := range segments {
+		one, err := s.Pin()
+		if err != nil {
+			unpin()
+			return nil, err
+		}
+		unpins = append(unpins, one)
+	}
+	return unpin, nil
 }
 
 // checkSwap holds cleaned and sources against the invariants of a swap. Log.maintain is held, so what is true stays true: only

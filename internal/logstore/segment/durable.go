@@ -12,6 +12,8 @@ import (
 //
 // Index entries are handed to the operating system only: after an unclean stop the indexes of a segment that was not sealed
 // are made anew (Recover), so syncing them with every flush would triple its cost for nothing.
+//
+// Without anything to sync it opens no file, and asks nothing of the disk.
 func (s *Segment) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -27,6 +29,16 @@ func (s *Segment) Sync() error {
 		return err // nothing is lost by it: Broken tells that the next Sync may succeed
 	}
 	named := s.mu.named
+	if !s.mu.written && named {
+		defer s.mu.Unlock()
+		return nil // the sync before this one has ended, and did not fail
+	}
+	// Open before: that there is no file left to open is no failed sync.
+	if _, err := s.data.Pin(); err != nil {
+		defer s.mu.Unlock()
+		return fmt.Errorf("sync segment %d: %w", s.base, err)
+	}
+	defer s.data.Unpin()
 	s.mu.written = false // before the sync: what is appended beside it counts as unsynced
 	s.mu.Unlock()
 
@@ -101,6 +113,11 @@ func (s *Segment) finishLocked() error {
 	if err := s.flushIndexesLocked(); err != nil {
 		return err
 	}
+	unpin, err := s.pinLocked()
+	if err != nil {
+		return err
+	}
+	defer unpin()
 	for _, file := range s.filesLocked() {
 		if err := file.Sync(); err != nil {
 			return s.breakLocked(err)
@@ -188,6 +205,32 @@ func (s *Segment) filesLocked() []*vfs.Handle {
 		files = append(files, s.txns.file)
 	}
 	return files
+}
+
+// Pin opens all files of the segment and keeps them open until unpin is called.
+func (s *Segment) Pin() (unpin func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinLocked()
+}
+
+// pinLocked opens all files that the segment has. It comes before a change after whose failure the segment is broken: that there is no
+// file left to open is none.
+func (s *Segment) pinLocked() (unpin func(), err error) {
+	files := s.filesLocked()
+	for i, file := range files {
+		if _, err := file.Pin(); err != nil {
+			unpinAll(files[:i])
+			return nil, err
+		}
+	}
+	return func() { unpinAll(files) }, nil
+}
+
+func unpinAll(files []*vfs.Handle) {
+	for _, file := range files {
+		file.Unpin()
+	}
 }
 
 // Freeze says that the directory is about to be another one's: no file is opened under its name any more. Who has pinned one reads on.

@@ -134,6 +134,11 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	if err := s.appendableLocked(b, size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
+	// Open before anything is written: that there is no file left to open is no reason to take back what was not written.
+	if _, err := s.data.Pin(); err != nil {
+		return fmt.Errorf("append to segment %d: %w", s.base, err)
+	}
+	defer s.data.Unpin()
 	next := *s.view.Load()
 	if err := s.writeLocked(b, next.size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, errors.Join(err, s.undoLocked(next.size)))

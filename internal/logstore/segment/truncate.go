@@ -11,6 +11,11 @@ func (s *Segment) Truncate(offset int64) error {
 	if s.mu.broken != nil {
 		return s.mu.broken
 	}
+	unpin, err := s.pinLocked()
+	if err != nil {
+		return fmt.Errorf("truncate segment %d: %w", s.base, err)
+	}
+	defer unpin()
 	before := s.view.Load()
 	position, err := s.position(before, offset)
 	if err != nil {

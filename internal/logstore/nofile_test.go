@@ -1,0 +1,130 @@
+package logstore
+
+import (
+	"errors"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// fullTable is a process that may open no file while none is set.
+type fullTable struct {
+	vfs.FS
+	none atomic.Bool
+}
+
+func (d *fullTable) OpenReadWrite(name string) (vfs.File, error) {
+	if d.none.Load() {
+		return nil, &pathFault{name}
+	}
+	return d.FS.OpenReadWrite(name)
+}
+
+type pathFault struct{ name string }
+
+func (e *pathFault) Error() string { return e.name + ": too many open files" }
+func (e *pathFault) Unwrap() error { return syscall.EMFILE }
+
+// That there is no file left to open fails what wants one, and only that: connections may take all there are, and a log that stopped
+// for it would stay offline until somebody looks.
+func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
+	disk := &fullTable{FS: vfs.NewMem()}
+	open := func() *Store {
+		store, err := Open(Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	fill(t, createLog(t, store, settings(nil)), 25)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = open() // none of the segment's files is open
+	t.Cleanup(func() { _ = store.Close() })
+	log := createLog(t, store, settings(fsync))
+	fails := func(what string, do func() error) {
+		t.Helper()
+		disk.none.Store(true)
+		err := do()
+		disk.none.Store(false)
+		if !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EMFILE) || log.Fault() != nil {
+			t.Fatalf("%s: %v; the log: %v", what, err, log.Fault())
+		}
+		if err := do(); err != nil {
+			t.Fatalf("%s, when there are files again: %v", what, err)
+		}
+	}
+	first, err := log.Read(0, 1, 100, true) // its segment's file takes the place of the active one's, should that be open
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Release()
+	fails("an append", func() error {
+		_, err := log.Append(keyed(t, "k25"), epoch0)
+		return err
+	})
+	fails("a read", func() error {
+		slice, err := log.Read(12, 26, 100, true)
+		if err == nil {
+			slice.Release()
+		}
+		return err
+	})
+	for range 20 { // rolls; the index files are so short that nothing was written to them, so they are not open
+		appendBatch(t, log, keyed(t, "k"))
+	}
+	fails("a flush", log.flush)
+	if log.SafeEnd() != log.LogEnd() {
+		t.Errorf("%d of %d is safe", log.SafeEnd(), log.LogEnd())
+	}
+}
+
+// An append that rolls while a flush syncs leaves the rolled segment unsealed, and a start must look at it: so the recovery point does
+// not pass it, though everything in it is synced.
+func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
+	disk := &stuckDisk{FS: vfs.NewMem()}
+	store := openStore(t, disk)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 10) // the segment is full
+	held := disk.hold(vfs.OpSync, "*.log")
+	done := make(chan error, 1)
+	go func() { done <- log.flush() }()
+	<-held.reached
+	appendBatch(t, log, keyed(t, "k10"))
+	close(held.free)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := bases(log); len(got) != 2 {
+		t.Fatalf("segments %v, want two", got)
+	}
+	if point := log.saved().recoveryPoint; point != 0 || log.synced.Load() < 10 {
+		t.Errorf("the recovery point is %d, %d is synced", point, log.synced.Load())
+	}
+	if err := log.flush(); err != nil || log.saved().recoveryPoint != 11 {
+		t.Errorf("the next flush: %v, recovery point %d", err, log.saved().recoveryPoint)
+	}
+}
+
+// What a checkpoint tells was read before it was written; a cut in between counts.
+func TestACheckpointOfBeforeACutAllowsNoCleaningAboveIt(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 25)
+	if err := log.flush(); err != nil {
+		t.Fatal(err)
+	}
+	before := log.saved().recoveryPoint
+	log.mu.Lock()
+	log.cutLocked(12)
+	log.mu.Unlock()
+	log.noteCheckpointed(before)
+	if durable := log.durable.Load(); durable > 12 {
+		t.Errorf("may be cleaned up to %d, and the log was cut at 12", durable)
+	}
+}
