@@ -46,6 +46,12 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		}
 	}
 	s.view.Store(next)
+	// Again, now that settled finds them in their new roles: a sync that ended since take looked moved nothing, and there may be no other.
+	for _, p := range next.partitions {
+		if p.role.Load().refusal == nil {
+			p.advance()
+		}
+	}
 	s.metrics.forgetTopics(old, next.partitions)
 	// Requests that wait under the old roles look again. Not earlier: what they then read is of the new view.
 	for id := range old {

@@ -106,3 +106,41 @@ func testFsync(t *testing.T, fails bool) {
 		t.Errorf("fails %t: close: %v", fails, err)
 	}
 }
+
+// A topic that changes to Replicated while a sync is under way needs no sync any more: who waits for it is answered, though it never
+// ends.
+func TestAChangeToReplicatedEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowDisk{FS: vfs.NewMem()}
+		b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
+		if err := disk.MkdirAll("/data"); err != nil {
+			t.Fatal(err)
+		}
+		store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.store = store
+		b.Set = NewSet(Options{NodeID: self, Store: store, Cluster: "ours"})
+		b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.Fsync = true })
+		b.apply()
+		disk.gate = make(chan error)
+		result := make(chan ProduceResult, 1)
+		go func() { result <- b.produce(id("a", 0), "x") }()
+		synctest.Wait()
+		b.topic("a", 1, nil)
+		b.apply()
+		synctest.Wait()
+		if len(result) != 1 {
+			t.Error("no answer")
+		}
+		close(disk.gate)
+		if r := <-result; r.Err != nil {
+			t.Error(r.Err)
+		}
+		b.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
