@@ -17,10 +17,10 @@ type outlets struct{ coded, written [][]byte }
 
 // watch puts itself between a log and its codecs.
 func (o *outlets) watch(log *Log) {
-	real := log.env.compress
+	unwatched := log.env.compress
 	log.env.compress = func(site string) compress.Func {
 		return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
-			err := real(site)(dst, src, codec, level)
+			err := unwatched(site)(dst, src, codec, level)
 			o.coded = append(o.coded, dst.Pieces()...)
 			return err
 		}

@@ -33,12 +33,12 @@ func (all summaries) encode() []byte {
 	var lines []string
 	for _, id := range ids {
 		for _, sum := range all[id] {
-			line := fmt.Sprintf("%s %d %d %d %d %d %d %d %d", id.Topic, id.Index, sum.Base, sum.Next, sum.FirstTimestamp,
+			line := fmt.Appendf(nil, "%s %d %d %d %d %d %d %d %d", id.Topic, id.Index, sum.Base, sum.Next, sum.FirstTimestamp,
 				sum.MaxTimestamp, sum.MaxTimestampOffset, sum.LastIndexed.Relative, sum.LastIndexed.Position)
 			for _, file := range sum.Files {
-				line += fmt.Sprintf(" %d %d", file.SizeBytes, file.ModTime.UnixNano())
+				line = fmt.Appendf(line, " %d %d", file.SizeBytes, file.ModTime.UnixNano())
 			}
-			lines = append(lines, line)
+			lines = append(lines, string(line))
 		}
 	}
 	return encodeCheckpoint(lines)

@@ -255,7 +255,7 @@ func TestSnapshotsKeepOpenTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range int64(5) {
-		if p := back.get(id + 1); p.txnFirst != 90-id || p.coordinatorEpoch != int32(id) {
+		if p := back.get(id + 1); p.txnFirst != 90-id || int64(p.coordinatorEpoch) != id {
 			t.Errorf("producer %d: %+v", id+1, p)
 		}
 	}

@@ -49,8 +49,8 @@ func (t *tickets) letters(size int) (value []byte, timestampMs int64) {
 
 // event is a short record: what changed.
 func (t *tickets) event(size int) []byte {
-	head := fmt.Sprintf(`{"at":%d,"by":%d,"set":"%s","to":"`, t.now, 400_000+t.common.Uint64(), pick(t.random, fields))
-	return t.fill([]byte(head), `"}`, size)
+	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(), pick(t.random, fields))
+	return t.fill(head, `"}`, size)
 }
 
 // ticket is a whole ticket.
