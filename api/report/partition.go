@@ -41,14 +41,17 @@ type Compaction struct {
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
 	// Reason is why the phase is what it is: a reason of the Topic condition Compacting.
-	Reason         string           `json:"reason"`
-	ProgressRatio  float64          `json:"progressRatio"`
-	EtaSeconds     *float64         `json:"etaSeconds,omitempty"`
-	Runs           map[string]int64 `json:"runs"` // by result: success, nothing_to_do, aborted, failed
-	ReadBytes      int64            `json:"readBytes"`
-	WrittenBytes   int64            `json:"writtenBytes"`
-	ReclaimedBytes int64            `json:"reclaimedBytes"`
-	RemovedRecords int64            `json:"removedRecords"`
+	Reason        string           `json:"reason"`
+	ProgressRatio float64          `json:"progressRatio"`
+	EtaSeconds    *float64         `json:"etaSeconds,omitempty"`
+	Runs          map[string]int64 `json:"runs"` // by result: success, nothing_to_do, aborted, failed
+	ReadBytes     int64            `json:"readBytes"`
+	WrittenBytes  int64            `json:"writtenBytes"`
+	// Of the key sidecars; ReadBytes and WrittenBytes are of the log.
+	SidecarReadBytes    int64 `json:"sidecarReadBytes"`
+	SidecarWrittenBytes int64 `json:"sidecarWrittenBytes"`
+	ReclaimedBytes      int64 `json:"reclaimedBytes"`
+	RemovedRecords      int64 `json:"removedRecords"`
 	// LastSuccess is the time of the last successful pass; absent if there was none.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
 	LastError   string   `json:"lastError,omitempty"`

@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -57,7 +56,6 @@ func (o CleanerOptions) passMemoryBytes() int64 { return o.MemoryBytes / int64(m
 type Cleaner struct {
 	store   *Store
 	limiter *rate.Limiter
-	hashKey [16]byte // secret of this process: key hashes do not outlive a pass
 
 	stop context.CancelFunc
 	ctx  context.Context // ends with stop: the passes' parent
@@ -77,7 +75,6 @@ type Cleaner struct {
 // NewCleaner starts a cleaner on a store; Close stops it, within a second, and joins its goroutines.
 func NewCleaner(store *Store, opts CleanerOptions) *Cleaner {
 	c := &Cleaner{store: store, limiter: rate.NewLimiter(rate.Inf, 0), wake: make(chan struct{}, 1)}
-	_, _ = rand.Read(c.hashKey[:]) // never fails: crypto/rand ends the process instead
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.mu.logs = map[PartitionID]*cleanerState{}
 	c.Configure(opts)

@@ -51,7 +51,7 @@ var (
 	}
 )
 
-// Kinds of files the cleaner reads and writes. Sidecars are not made yet; their series stand at 0.
+// Kinds of files the cleaner reads and writes.
 const (
 	kindLog     = "log"
 	kindSidecar = "sidecar"
@@ -136,11 +136,14 @@ func (s series) partition(status *report.Compaction, overdue time.Duration) {
 		s.counter(runsDesc, float64(status.Runs[result]), result)
 	}
 	for _, total := range []struct {
-		desc  *prometheus.Desc
-		value int64
-	}{{readDesc, status.ReadBytes}, {writtenDesc, status.WrittenBytes}, {reclaimedDesc, status.ReclaimedBytes}, {removedDesc, status.RemovedRecords}} {
-		s.counter(total.desc, float64(total.value), kindLog)
-		s.counter(total.desc, 0, kindSidecar)
+		desc         *prometheus.Desc
+		log, sidecar int64
+	}{
+		{readDesc, status.ReadBytes, status.SidecarReadBytes}, {writtenDesc, status.WrittenBytes, status.SidecarWrittenBytes},
+		{reclaimedDesc, status.ReclaimedBytes, 0}, {removedDesc, status.RemovedRecords, 0},
+	} {
+		s.counter(total.desc, float64(total.log), kindLog)
+		s.counter(total.desc, float64(total.sidecar), kindSidecar)
 	}
 }
 

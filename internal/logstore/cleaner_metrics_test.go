@@ -71,8 +71,14 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 		want(0, "cleaner_quarantined_partitions")
 		want(0, "log_blocked_bytes", "quarantined")
 
-		f.spoil(f.log)
-		f.put(keys...)
+		f.put("stays, beside records that go")
+		at := f.log.LogEnd() - 1
+		f.put(append(keys, keys...)...)
+		for _, h := range f.log.list.Load().handles {
+			if h.Base() <= at && at < h.NextOffset() {
+				f.spoilRecord(f.log, h, at)
+			}
+		}
 		wait(5 * time.Second)
 		want(1, "cleaner_quarantined_partitions")
 		want(float64(f.cleaner.Status(partition).DirtyBytes), "log_blocked_bytes", "quarantined")

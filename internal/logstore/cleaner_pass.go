@@ -3,10 +3,11 @@ package logstore
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -24,7 +25,9 @@ var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
 // counters are a log's sums over all passes that ended. They begin at 0 when the process starts, or the log is made anew.
 type counters struct {
 	runs                     map[string]int64 // by result; nil before the first
-	read, written, reclaimed int64            // bytes
+	read, written, reclaimed int64            // bytes of logs
+	sidecarRead              int64            // bytes of sidecars
+	sidecarWritten           int64
 	removedRecords           int64
 	lastSuccess              time.Time
 	lastError                string // of the last pass, if it failed
@@ -32,8 +35,10 @@ type counters struct {
 
 // add returns the counters with one pass's work, and leaves c as it is; runs is shared and not touched.
 func (c counters) add(s clean.Stats) counters {
-	c.read += s.ReadBytes
-	c.written += s.WrittenBytes
+	c.read += s.LogReadBytes
+	c.written += s.LogWrittenBytes
+	c.sidecarRead += s.SidecarReadBytes
+	c.sidecarWritten += s.SidecarWrittenBytes
 	c.reclaimed += s.ReclaimedBytes
 	c.removedRecords += s.RecordsRemoved
 	return c
@@ -49,9 +54,11 @@ func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, want
 	result := resultOf(ctx, seen.log, stats, err)
 	summary := []any{
 		"result", result, "seconds", time.Since(began).Seconds(), "cleanedTo", stats.CleanedTo,
-		"readBytes", stats.ReadBytes, "writtenBytes", stats.WrittenBytes, "reclaimedBytes", stats.ReclaimedBytes,
-		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved,
-		"rewrittenSegments", stats.SegmentsRewritten, "unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes,
+		"readBytes", stats.LogReadBytes, "writtenBytes", stats.LogWrittenBytes, "reclaimedBytes", stats.ReclaimedBytes,
+		"sidecarReadBytes", stats.SidecarReadBytes, "sidecarWrittenBytes", stats.SidecarWrittenBytes,
+		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved, "removedMarkers", stats.MarkersRemoved,
+		"rewrittenSegments", stats.SegmentsRewritten, "untouchedSegments", stats.SegmentsUntouched, "garbageBytes", stats.GarbageBytes,
+		"unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes,
 	}
 	if err != nil {
 		summary = append(summary, "error", err)
@@ -77,53 +84,94 @@ func resultOf(ctx context.Context, log *Log, stats clean.Stats, err error) strin
 	return runFailed
 }
 
-// clean runs the pass and records how far the log is clean.
+// clean runs the pass and records how far the log is clean. A pass that found a sidecar wrong has made it anew, and is begun again at
+// once.
+func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, error) {
+	defer seen.log.trimSidecars()
+	stats, lineage, err := c.cleanOnce(ctx, state, seen, budget)
+	if errors.Is(err, clean.ErrSidecar) && ctx.Err() == nil {
+		seen.log.env.logger.Warn("key sidecar made anew", "partition", seen.log.id, "error", err)
+		stats, lineage, err = c.cleanOnce(ctx, state, seen, budget)
+	}
+	if err != nil {
+		return stats, err
+	}
+	return stats, seen.log.setCleanedIn(lineage, stats.CleanedTo, stats.NextPass)
+}
+
+// cleanOnce runs the pass, and returns the lineage of the log it was made for.
 //
 // The view is taken anew, because the one the scheduler saw may be old by now: a bound that has grown since is used at once, and
 // segments that retention took are not waited for. From here on the view holds its segments: their files stay until Release,
 // whatever retention, a release of the log or a swap does, so a pass never reads a file that is another's by now. What the pass
 // cannot know is whether the segments are still the log's when it wants to replace them; replaceSegments looks, under
 // Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next one begins with what is there.
-func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, error) {
+func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, int64, error) {
 	log, now := seen.log, time.Now()
 	view := log.cleanView(now)
 	defer view.Release()
 	if len(view.Segments) == 0 {
-		return clean.Stats{CleanedTo: view.FirstDirty}, nil // closed, or cut down meanwhile
+		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, nil // closed, or cut down meanwhile
 	}
 	// Of each producer the pass keeps the last batch as of the view. A crash must not take that one, and leave the producer's last
 	// batch one that the pass has removed: its repetition would be appended once more.
 	if err := log.flush(); err != nil {
-		return clean.Stats{CleanedTo: view.FirstDirty}, err
+		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, err
 	}
-	stats, err := clean.Run(ctx, clean.Job{
-		Segments: view.Segments, FirstDirty: view.FirstDirty, Bound: view.Bound, Producers: view.Producers,
-		Now: now, TombstoneRetention: seen.settings.TombstoneRetention,
-		KeepCodec: seen.settings.KeepCodec, Codec: seen.settings.Codec, CodecLevel: seen.settings.CodecLevel,
-		SpanMax:      spanMax(seen.settings),
-		SegmentBytes: seen.settings.SegmentBytes, MemoryBytes: budget, HashKey: c.hashKey,
+	salt := log.sidecars.salt.Load()
+	if salt == nil {
+		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, errNoKeys
+	}
+	job := clean.Job{
+		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted,
+		Lineage: func(below int64) uint64 { return uint64(log.EpochAt(below - 1)) },
+		Now:     now, Rules: rulesOf(seen.settings), Limits: clean.Limits{MemoryBytes: budget},
+		// One replica: what it has compacted is all there is (X1).
+		TombstonesMayGoBelow: math.MaxInt64, MarkersMayGoBelow: math.MaxInt64,
+		Producers: view.Producers, Hasher: salt.Hasher(),
+		Env: c.envOf(log, view.Lineage, state),
+	}
+	for _, s := range view.Segments {
+		job.Sources = append(job.Sources, clean.Source{Segment: s, Dead: log.loadDead(s)})
+	}
+	stats, err := clean.Run(ctx, job)
+	return stats, view.Lineage, err
+}
+
+// rulesOf returns what a topic's settings say about a pass.
+func rulesOf(s topicconfig.Settings) clean.Rules {
+	return clean.Rules{
+		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
+		KeepCodec: s.KeepCodec, Codec: clean.Codec{Type: s.Codec, Level: s.CodecLevel},
+		SegmentBytes: s.SegmentBytes, SpanMax: spanMax(s),
+	}
+}
+
+// envOf returns how a pass reaches the log, as long as that is of this lineage.
+func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState) clean.Env {
+	return clean.Env{
+		Keys: log.keysForPass,
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
-		Replace: func(sources, cleaned []*segment.Segment) error {
-			return log.replaceIn(view.Lineage, sources, cleaned)
+		Derive: func(base int64) (*keys.Derivation, error) {
+			return keys.NewDerivation(log.env.fs, log.keysPath(base, keys.SpoolExtension, cleanedSuffix), base, *log.sidecars.salt.Load()), nil
 		},
-		Spend:    c.spend,
-		Compress: log.env.compress(siteClean),
+		DerivedName: func(base int64) string { return log.keysPath(base, keys.Extension, cleanedSuffix) },
+		Replace: func(sources, cleaned []*segment.Segment) error {
+			return log.replaceIn(lineage, sources, cleaned)
+		},
+		Producers: log.cleanProducers,
+		SaveDead:  log.saveDead,
+		FreeBytes: func() (uint64, error) { return log.env.fs.Free(log.dir) },
+		Spend:     c.spend,
+		Compress:  log.env.compress(siteClean),
 		Progress: func(p clean.Progress) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			state.progress = p
 		},
-	})
-	if errors.Is(err, clean.ErrOverBudget) {
-		// The reader of this is the user who can change it, so it names the field that he knows.
-		err = fmt.Errorf("%w: raise spec.cleaner.memory of the LogCluster, of which each of its workers has an equal share", err)
 	}
-	if err != nil {
-		return stats, err
-	}
-	return stats, log.setCleanedIn(view.Lineage, stats.CleanedTo, stats.NextHorizon)
 }
 
 // spanShare of the retention time is how much longer than that a record may stay, because it shares a segment with younger ones.

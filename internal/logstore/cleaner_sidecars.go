@@ -33,7 +33,7 @@ func (c *Cleaner) tendSidecarsOnce(now time.Time) (more bool) {
 		if c.ctx.Err() != nil {
 			return false
 		}
-		more = log.tendSidecars(c.ctx, now, keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}) || more
+		more = log.tendSidecars(c.ctx, now, sidecarOptions{keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}, c.spend}) || more
 	}
 	return more
 }

@@ -40,16 +40,18 @@ func (c *Cleaner) statusOf(seen look, now time.Time) *report.Compaction {
 func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *report.Compaction {
 	sums := state.counters.add(state.progress.Stats) // the counters move while a pass runs
 	r := &report.Compaction{
-		CleanBytes:     seen.view.CleanBytes,
-		DirtyBytes:     seen.view.DirtyBytes,
-		DirtyRatio:     seen.view.dirtyRatio(),
-		BlockedBytes:   maps.Clone(seen.view.Blocked),
-		Runs:           map[string]int64{},
-		ReadBytes:      sums.read,
-		WrittenBytes:   sums.written,
-		ReclaimedBytes: sums.reclaimed,
-		RemovedRecords: sums.removedRecords,
-		LastError:      sums.lastError,
+		CleanBytes:          seen.view.CleanBytes,
+		DirtyBytes:          seen.view.DirtyBytes,
+		DirtyRatio:          seen.view.dirtyRatio(),
+		BlockedBytes:        maps.Clone(seen.view.Blocked),
+		Runs:                map[string]int64{},
+		ReadBytes:           sums.read,
+		WrittenBytes:        sums.written,
+		SidecarReadBytes:    sums.sidecarRead,
+		SidecarWrittenBytes: sums.sidecarWritten,
+		ReclaimedBytes:      sums.reclaimed,
+		RemovedRecords:      sums.removedRecords,
+		LastError:           sums.lastError,
 	}
 	var phase clean.Phase
 	phase, r.Reason = c.phaseLocked(state, seen, now)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -22,13 +23,15 @@ const (
 type cleanView struct {
 	Segments    []*segment.Segment // [log start, Bound), ascending, never the active one
 	FirstDirty  int64
-	Bound       int64            // rounded down to a segment's base (reference I2)
-	CleanBytes  int64            // below FirstDirty
-	DirtyBytes  int64            // [FirstDirty, Bound)
-	Blocked     map[string]int64 // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
-	OldestDirty time.Time        // when the oldest dirty segment that could be cleaned was first written; zero if none
-	Producers   map[int64]int64  // active producer id -> last data offset: these batches stay, empty if need be (I25)
-	Lineage     int64            // of the log when the view was taken: see Log.lineage
+	Bound       int64                    // rounded down to a segment's base (reference I2)
+	CleanBytes  int64                    // below FirstDirty
+	DirtyBytes  int64                    // [FirstDirty, Bound)
+	Blocked     map[string]int64         // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
+	OldestDirty time.Time                // when the oldest dirty segment that could be cleaned was first written; zero if none
+	Producers   map[int64]clean.Producer // the active ones: their last batches stay, empty if need be (I25)
+	Lineage     int64                    // of the log when the view was taken: see Log.lineage
+	LogStart    int64
+	Aborted     []segment.AbortedTxn // that begin below Bound and end above it
 	Release     func()
 }
 
@@ -41,11 +44,28 @@ func (l *Log) cleanView(now time.Time) cleanView {
 		return cleanView{Release: func() {}}
 	}
 	view := viewOf(list.handles, facts, l.Settings(), now)
-	l.mu.Lock()
-	view.Producers = l.mu.producers.lastOffsets()
-	l.mu.Unlock()
-	view.Lineage, view.Release = lineage, list.release
+	view.Producers = l.cleanProducers()
+	view.Lineage, view.LogStart, view.Release = lineage, facts.logStart, list.release
+	if err := view.findAborted(list.handles); err != nil {
+		// Without them an aborted record could pass for a committed one: nothing is cleaned. The segment's reader will meet the same fault.
+		l.env.logger.Warn("read aborted transactions", "partition", l.id, "error", err)
+		view.Segments = nil
+	}
 	return view
+}
+
+// findAborted takes the aborted transactions that the bound cuts in two.
+func (v *cleanView) findAborted(handles []*handle) error {
+	for _, h := range handles {
+		if h.Base() < v.Bound {
+			continue
+		}
+		complete, err := h.Aborted(v.Bound, v.Bound, func(a segment.AbortedTxn) { v.Aborted = append(v.Aborted, a) })
+		if err != nil || complete {
+			return err
+		}
+	}
+	return nil
 }
 
 // cleanFacts is what a view is computed from, besides the segments.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -151,10 +152,8 @@ func TestFirstDirtyOutsideTheLogIsReset(t *testing.T) {
 func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
-	view := log.cleanView(epoch0)
-	defer view.Release()
-	if want := map[int64]int64{7: 51}; !reflect.DeepEqual(view.Producers, want) {
-		t.Errorf("%v, want %v", view.Producers, want)
+	if got, want := log.cleanProducers(), (map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -19,7 +20,7 @@ const (
 )
 
 // indexKinds belong to a .log file and can be made from the log; they are renamed and removed with it.
-var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, segment.KeysExtension}
+var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
 // segmentFile is a name taken apart.
 type segmentFile struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -261,14 +262,16 @@ func (ps *producers) expire(now time.Time) {
 	}
 }
 
-// lastOffsets returns each producer's last data offset: the batches that cleaning keeps, empty if need be (reference I25).
-// Producers that have only a marker are left out.
-func (ps *producers) lastOffsets() map[int64]int64 {
-	offsets := make(map[int64]int64, ps.count())
+// lastOffsets returns of each producer where its last data batch ends: the batches that cleaning keeps, empty if need be (reference
+// I25); of one that has a marker only, its epoch.
+func (ps *producers) lastOffsets() map[int64]clean.Producer {
+	all := make(map[int64]clean.Producer, ps.count())
 	for id, p := range ps.byID {
+		last := clean.Producer{LastOffset: -1, Epoch: p.epoch}
 		if len(p.batches) > 0 {
-			offsets[id] = p.batches[len(p.batches)-1].lastOffset
+			last.LastOffset = p.batches[len(p.batches)-1].lastOffset
 		}
+		all[id] = last
 	}
-	return offsets
+	return all
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -128,7 +129,7 @@ func TestLastOffsetsAreOffsets(t *testing.T) {
 	known := producers{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
-	if got := known.lastOffsets(); !reflect.DeepEqual(got, map[int64]int64{9: 20}) {
+	if got := known.lastOffsets(); !reflect.DeepEqual(got, map[int64]clean.Producer{9: {LastOffset: 20, Epoch: 1}}) {
 		t.Errorf("%v", got)
 	}
 }

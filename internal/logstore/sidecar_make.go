@@ -22,6 +22,12 @@ type sidecarNote struct {
 	retry    time.Time
 }
 
+// sidecarOptions bound the making of a sidecar. read is told of the bytes that are read of the segment; Spend of all others.
+type sidecarOptions struct {
+	keys.Options
+	read func(ctx context.Context, n int) error
+}
+
 // sidecarRetry is how long a segment whose sidecar could not be made is left alone.
 const sidecarRetry = time.Minute
 
@@ -45,7 +51,7 @@ var errNoKeys = errors.New("the log keeps no keys")
 // openKeys opens the sidecar of a sealed segment, for a pass of the cleaner, and makes it first where it is missing or cannot be used.
 // It fails with errSegmentsChanged if the segment is not the log's any more. The caller closes the reader, and calls trimSidecars
 // when the pass is over.
-func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts keys.Options) (*keys.Reader, error) {
+func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOptions) (*keys.Reader, error) {
 	list := l.acquire()
 	if list == nil {
 		return nil, ErrClosed
@@ -109,7 +115,7 @@ func (l *Log) openSidecar(h *handle) (*keys.Reader, error) {
 }
 
 // makeSidecar makes the sidecar of a sealed segment, from its spool or by a scan. The right to make is held.
-func (l *Log) makeSidecar(ctx context.Context, h *handle, opts keys.Options) error {
+func (l *Log) makeSidecar(ctx context.Context, h *handle, opts sidecarOptions) error {
 	if l.sidecars.salt.Load() == nil {
 		return errNoKeys
 	}
@@ -134,16 +140,16 @@ func (l *Log) makeSidecar(ctx context.Context, h *handle, opts keys.Options) err
 }
 
 // scanSidecar makes a sidecar from the data.
-func (l *Log) scanSidecar(ctx context.Context, h *handle, opts keys.Options) error {
+func (l *Log) scanSidecar(ctx context.Context, h *handle, opts sidecarOptions) error {
 	salt := *l.sidecars.salt.Load()
 	name := filepath.Join(l.dir, segment.Name(h.Base(), keys.SpoolExtension, ""))
 	spool := keys.NewSpool(l.env.fs, name, h.Base(), salt)
 	scan := keys.ScanOptions{Read: func(n int) error {
 		l.sidecars.scannedBytes.Add(int64(n))
-		if err := ctx.Err(); err != nil || opts.Spend == nil {
+		if err := ctx.Err(); err != nil || opts.read == nil {
 			return err
 		}
-		return opts.Spend(ctx, n)
+		return opts.read(ctx, n)
 	}}
 	if err := keys.Scan(h.Segment, salt.Hasher(), spool, scan); err != nil {
 		l.discardSpool(spool, nil)
@@ -153,7 +159,7 @@ func (l *Log) scanSidecar(ctx context.Context, h *handle, opts keys.Options) err
 }
 
 // buildSidecar makes a sidecar from a spool, which it ends. It appears only if its segment is still the log's, as Log.maintain decides.
-func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, opts keys.Options) error {
+func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, opts sidecarOptions) error {
 	defer l.discardSpool(spool, nil)
 	opts.Commit = func(publish func() error) error {
 		l.maintain.Lock()
@@ -165,7 +171,7 @@ func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, op
 		return publish()
 	}
 	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
-	counts, err := keys.Build(ctx, l.env.fs, spool, identity, l.sidecarName(h.Base()), opts)
+	counts, err := keys.Build(ctx, l.env.fs, spool, identity, l.sidecarName(h.Base()), opts.Options)
 	if err != nil {
 		return err
 	}
@@ -175,7 +181,7 @@ func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, op
 
 // tendSidecars brings one sidecar of the log to where it shall be: one that is missing is made, one that does not pay is removed. It
 // tells whether there may be more to do at once.
-func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts keys.Options) (more bool) {
+func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts sidecarOptions) (more bool) {
 	if fault := l.sidecars.fault.Swap(nil); fault != nil {
 		l.env.logger.Warn("keys of a segment are not kept: it will be scanned", "partition", l.id, "error", *fault)
 	}

@@ -15,7 +15,7 @@ func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
 	l.batch(compress.Zstd, record.Identity{ProducerID: 8}, "a=3")
 	l.put("a=4")
 	l.roll()
-	l.job.Producers = map[int64]int64{7: 1, 8: 99, -1: 3} // 8 went on above the bound, so its batch here may go
+	l.job.Producers = producers(map[int64]int64{7: 1, 8: 99, -1: 3}) // 8 went on above the bound, so its batch here may go
 	l.pass()
 	l.want("3:a=4")
 	empty := l.batches()[0]
@@ -33,7 +33,7 @@ func TestI28EmptyBatchGoesWhenItsProducerWentOn(t *testing.T) {
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
 	l.put("a=2", "b=1")
 	l.roll()
-	l.job.Producers = map[int64]int64{7: 0}
+	l.job.Producers = producers(map[int64]int64{7: 0})
 	l.pass()
 	l.put("b=2")
 	l.put("z=1")
@@ -51,7 +51,7 @@ func TestEmptyBatchesAloneDoNotMakeASegmentWorthRewriting(t *testing.T) {
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
 	l.put("a=2", "b=1")
 	l.roll()
-	l.job.Producers = map[int64]int64{7: 0}
+	l.job.Producers = producers(map[int64]int64{7: 0})
 	l.pass()
 	l.job.Producers = nil
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
@@ -64,7 +64,7 @@ func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-1
 	l.put("a=1")
 	l.put("a", "a") // the last batch; its tombstones go one day
 	l.roll()
-	l.job.TombstoneRetention = 0
+	l.job.Rules.TombstoneRetention = 0
 	l.pass()
 	l.pass()
 	l.want("")
@@ -76,7 +76,7 @@ func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-1
 
 func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1.2
 	l := newLog(t)
-	l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = false, compress.LZ4, compress.LevelDefault
+	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.LZ4, compress.LevelDefault
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		l.batch(codec, record.Identity{ProducerID: int64(codec), LeaderEpoch: 5}, codec.String()+"=1", codec.String()+"x=1")
 	}
@@ -102,7 +102,7 @@ func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) { // K
 		for to := compress.None; to <= compress.Zstd; to++ {
 			for _, keepCodec := range []bool{false, true} {
 				l := newLog(t)
-				l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = keepCodec, to, compress.LevelDefault
+				l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = keepCodec, to, compress.LevelDefault
 				l.batch(from, record.Identity{ProducerID: 9, LeaderEpoch: 4, BaseSequence: 2}, "a=1", "a=2", "b=1")
 				l.roll()
 				before := l.records()
@@ -127,7 +127,7 @@ func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forge
 	sizes := map[int]int{}
 	for _, level := range []int{1, 22} {
 		l := newLog(t)
-		l.job.KeepCodec, l.job.Codec, l.job.CodecLevel = false, compress.Zstd, level
+		l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.Zstd, level
 		var records []string
 		for i := range 400 {
 			records = append(records, "key"+string(rune('a'+i%26))+"=the quick brown fox "+string(rune('a'+i%7))+" jumps over "+string(rune('a'+i%11)))

@@ -1,63 +1,111 @@
 package clean
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // bitmap is a set of a segment's records, by their ordinal. The zero value is empty and takes no memory.
 type bitmap []uint64
 
-// has tells whether i is in the set. What lies beyond the last word is not: a bitmap grows only as far as its last member.
+// newBitmap returns an empty set for ordinals below records.
+func newBitmap(records uint32) bitmap { return make(bitmap, (uint64(records)+63)/64) }
+
+// bitmapBytes is the memory newBitmap takes.
+func bitmapBytes(records uint32) int64 { return 8 * ((int64(records) + 63) / 64) }
+
+// has tells whether i is in the set. What lies beyond the last word is not.
 func (b bitmap) has(i uint32) bool {
 	word := int(i / 64)
 	return word < len(b) && b[word]>>(i%64)&1 == 1
 }
 
-// set adds i; it must be within what grow made room for.
+// set adds i, which must be within what newBitmap or extend made room for.
 func (b bitmap) set(i uint32) { b[i/64] |= 1 << (i % 64) }
 
-// count returns how many of [from, to) are set. It counts by words, because decide asks it for every batch; the first and
+// clear takes i out.
+func (b bitmap) clear(i uint32) {
+	if word := int(i / 64); word < len(b) {
+		b[word] &^= 1 << (i % 64)
+	}
+}
+
+// hasShared, setShared and clearShared are for sets that several slices work on at once. Neighbouring ordinals share a word, and
+// belong to different keys.
+func (b bitmap) hasShared(i uint32) bool {
+	word := int(i / 64)
+	return word < len(b) && atomic.LoadUint64(&b[word])>>(i%64)&1 == 1
+}
+
+func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
+
+func (b bitmap) clearShared(i uint32) { atomic.AndUint64(&b[i/64], ^uint64(1<<(i%64))) }
+
+// setRange adds [from, to).
+func (b bitmap) setRange(from, to uint32) {
+	for i := from; i < to; {
+		if i%64 == 0 && to-i >= 64 {
+			b[i/64] = ^uint64(0)
+			i += 64
+			continue
+		}
+		b.set(i)
+		i++
+	}
+}
+
+// extend makes room for i.
+func (b *bitmap) extend(i uint32) {
+	if words := int(i/64) + 1; words > len(*b) {
+		*b = append(*b, make(bitmap, words-len(*b))...)
+	}
+}
+
+// count returns how many of [from, to) are set. It counts by words, because it is asked for every batch; the first and
 // the last word are masked where the range begins or ends inside them.
 func (b bitmap) count(from, to uint32) int {
 	n := 0
-	for word := int(from / 64); word < len(b) && uint32(word)*64 < to; word++ {
+	for word := int(from / 64); word < len(b) && uint64(word)*64 < uint64(to); word++ {
 		bitsOf := b[word]
 		if first := uint32(word) * 64; first < from {
 			bitsOf &= ^uint64(0) << (from - first)
 		}
-		if end := uint32(word)*64 + 64; end > to {
-			bitsOf &= ^uint64(0) >> (end - to)
+		if end := uint64(word)*64 + 64; end > uint64(to) {
+			bitsOf &= ^uint64(0) >> (end - uint64(to))
 		}
 		n += bits.OnesCount64(bitsOf)
 	}
 	return n
 }
 
-// grow makes room for ordinals up to i, and reserves the memory for it; without enough of it, it fails with ErrOverBudget
-// and changes nothing. The larger array is reserved before the old one is released: both are there while one is copied.
-func (b *bitmap) grow(i uint32, m *memory) error {
-	words := int(i/64) + 1
-	if words <= len(*b) {
-		return nil
+// all returns how many are set.
+func (b bitmap) all() int {
+	n := 0
+	for _, word := range b {
+		n += bits.OnesCount64(word)
 	}
-	if words > cap(*b) {
-		wanted := max(words, 2*cap(*b), 16)
-		if err := m.reserve(int64(8 * wanted)); err != nil {
-			return err
-		}
-		larger := make(bitmap, len(*b), wanted)
-		copy(larger, *b)
-		m.release(int64(8 * cap(*b)))
-		*b = larger
-	}
-	// What lies between length and capacity is zero: it came so from make, and no bitmap ever shrinks.
-	*b = (*b)[:words]
-	return nil
+	return n
 }
 
-// add is grow and set, and fails as grow does.
-func (b *bitmap) add(i uint32, m *memory) error {
-	if err := b.grow(i, m); err != nil {
-		return err
+// members yields all of the set, ascending.
+func (b bitmap) members(yield func(uint32) bool) {
+	for i, word := range b {
+		for ; word != 0; word &= word - 1 {
+			if !yield(uint32(i)*64 + uint32(bits.TrailingZeros64(word))) {
+				return
+			}
+		}
 	}
-	b.set(i)
-	return nil
+}
+
+// without returns what is in b and not in other, as a set of its own.
+func (b bitmap) without(other bitmap) bitmap {
+	out := make(bitmap, len(b))
+	for i, word := range b {
+		if i < len(other) {
+			word &^= other[i]
+		}
+		out[i] = word
+	}
+	return out
 }

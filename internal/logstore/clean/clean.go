@@ -3,19 +3,23 @@ package clean
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// What Run refuses with; in both cases nothing was changed.
+// What Run fails with, besides errors of I/O. In each case the log is legal, and the same pass may be tried again.
 var (
-	// ErrOverBudget is returned when a pass would need more memory than its budget.
-	ErrOverBudget = errors.New("cleaning needs more memory than its budget")
-	// ErrTransactional is returned when the range holds transactional or control batches: cleaning them comes with
-	// transactions, and cleaning them as plain ones would show aborted records or hide committed ones.
-	ErrTransactional = errors.New("cleaning a log with transactions is not supported yet")
+	// ErrNoSpace is returned when there was something to rewrite, and not enough space on the disk for any of it (F16).
+	ErrNoSpace = errors.New("not enough free space to rewrite a segment")
+	// ErrSidecar is returned when a sidecar contradicted its segment (F6) and was made anew: the pass is to be begun again. If that
+	// fails so too, the log is damaged, or we have a bug.
+	ErrSidecar = errors.New("key sidecar contradicts its segment")
+	// ErrProducers is returned when a batch that the pass has dropped has become one that must stay (F12).
+	ErrProducers = errors.New("the state of a producer changed during the pass")
 )
 
 // Phase is what a pass is doing.
@@ -40,52 +44,129 @@ func (p Phase) String() string {
 	return [...]string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}[p]
 }
 
-// Job is one pass over one log: segments in, segments and Stats out.
-//
-// Invariant: every segment ends at or below Bound, which is the base of the segment behind the last; FirstDirty <= Bound, and
-// below FirstDirty no key stands twice.
-type Job struct {
-	Segments   []*segment.Segment // [log start, Bound), ascending, all sealed
-	FirstDirty int64              // below it a former pass has cleaned; it may lie inside a segment, or inside a batch
-	Bound      int64              // the pass keeps its hands off everything from here on (I2)
+// Source is one segment of a Job.
+type Source struct {
+	Segment *segment.Segment
+	// Dead is the content of its .dead file, nil if it has none. It is believed if it is bound to this very segment, and if it was
+	// computed in this lineage (see Job.Lineage).
+	Dead []byte
+}
 
-	Now                time.Time      // when the pass began: tombstones are held against it
-	TombstoneRetention time.Duration  // from Now on, for tombstones whose older values go with this pass (X3)
-	KeepCodec          bool           // rebuilt batches keep their own codec
-	Codec              compress.Codec // of rebuilt batches; those that lose nothing stay as they are, whatever their codec
-	CodecLevel         int            // of Codec; compress.LevelDefault: its own
-	SegmentBytes       int64          // output rolls before it passes this; default 1 GiB
+// Producer is what is known of an active producer: which of its batches must stay (I25).
+type Producer struct {
+	LastOffset int64 // of its last data batch; -1: it has a marker only, and control batches of its epoch stay
+	Epoch      int16
+}
+
+// Codec is what rebuilt batches are compressed with.
+type Codec struct {
+	Type  compress.Codec
+	Level int // compress.LevelDefault: the codec's own
+}
+
+// Rules is what the topic's settings say about cleaning.
+type Rules struct {
+	TombstoneRetention time.Duration // from when a tombstone or a marker is lonely (X3)
+	MaxLag             time.Duration // a superseded record goes after so long at the latest; 0 or less: no promise
+	// MaxGarbagePercent is how much of the cleaned section may be garbage after a pass, for the sake of I/O. 0: none.
+	MaxGarbagePercent int
+	KeepCodec         bool  // rebuilt batches keep their own codec
+	Codec             Codec // else they get this one; those that lose nothing stay as they are, whatever their codec
+	// Denser, if set, is what everything is compressed with that a pass writes, also batches that lose nothing: a clean section is
+	// written once and read for long. Segments that are not rewritten stay as they are.
+	Denser       *Codec
+	SegmentBytes int64 // output rolls before it passes this; default 1 GiB
 	// SpanMax is how far apart the timestamps in an output segment may lie, if it is made of several; 0: no matter. A topic that is
 	// both compacted and deleted by time needs it: retention takes a segment when its newest record is old enough, and a segment
 	// that is merged with a younger one in every pass would never be.
-	SpanMax     time.Duration
-	Producers   map[int64]int64 // active producer id -> last data offset; the batches that end there stay (I25)
-	MemoryBytes int64           // of tables and plans; default 128 MiB
-	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A batch beyond it is kept unread. It must be the
-	// same in every pass over a log: were such a batch readable one day, the clean section could hold a key twice, and a tombstone
-	// would go that still hides an older value. So it does not depend on MemoryBytes, which users change.
-	BatchBytesMax int
-	// HashKey is secret, so that nobody can make two keys that look alike. Zero works.
-	HashKey [16]byte
+	SpanMax time.Duration
+}
 
+// Limits is what a pass may use.
+type Limits struct {
+	MemoryBytes int64 // of tables and bitmaps; default 128 MiB
+	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A sidecar that was made with another limit knows
+	// other batches as opaque, which does no harm.
+	BatchBytesMax int
+	// Workers is how many slices are worked on at once; default 1. Each has its share of the memory.
+	Workers int
+	// Parallel calls do(0) to do(n-1), on as many goroutines as it likes, and returns when all have returned; nil: one after the
+	// other. The pass starts no goroutine of its own.
+	Parallel func(n int, do func(i int))
+}
+
+// Job is one pass over one log: segments in, segments and Stats out.
+//
+// Invariant: every segment ends at or below Bound, which is the base of the segment behind the last; all below Bound is decided,
+// which is to say at or below the last stable offset.
+type Job struct {
+	Sources    []Source // [log start, Bound), ascending, all sealed
+	LogStart   int64    // records below it were deleted by DeleteRecords
+	FirstDirty int64    // what Stats.CleanedTo is if the pass fails
+	Bound      int64    // the pass keeps its hands off everything from here on (I2)
+	// Aborted are the aborted transactions that begin below Bound and whose marker lies at or above it, where the pass does not look.
+	// What is open at Bound and not among them is committed.
+	Aborted []segment.AbortedTxn
+	// Lineage is that of the leader epochs below an offset (docs/format/dead.md).
+	Lineage func(below int64) uint64
+
+	Now    time.Time // when the pass began: tombstones are held against it
+	Rules  Rules
+	Limits Limits
+	// TombstonesMayGoBelow and MarkersMayGoBelow are the least of what all replicas have told of themselves (X1): a tombstone goes
+	// only below the first, a marker only below the second. The zero value lets none go; math.MaxInt64 all, for a log with one replica.
+	TombstonesMayGoBelow int64
+	MarkersMayGoBelow    int64
+	// Producers are the active ones, by id. Whatever is in the log of them at that time must survive a crash.
+	Producers map[int64]Producer
+	Hasher    keys.Hasher // of the partition's salt
+
+	Env Env
+}
+
+// Env is how a pass reaches the log. All of it is called on the goroutine of Run, but for Spend and Progress, which the goroutines of
+// Limits.Parallel call too.
+type Env struct {
+	// Keys opens the sidecar of a segment, or makes it, which may take as long as reading the segment. A segment that can have none
+	// (keys.ErrTooManyRecords) gives nil: its keys are not known. The pass closes it.
+	Keys func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error)
 	// Create makes an output segment (suffix .cleaned). base is that of the first source, or, where output rolls, that of
 	// the batch that did not fit. Run removes it again if it does not get as far as Replace.
 	Create func(base int64) (*segment.Segment, error)
+	// Derive begins the sidecar of an output segment; it is finished under the name that DerivedName gives, before Replace, and always
+	// closed. Nil: no sidecar is derived, and the next pass makes it from the data.
+	Derive      func(base int64) (*keys.Derivation, error)
+	DerivedName func(base int64) string
 	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from then on, also when it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
+	// Producers are Job.Producers as of now: they are asked for before each commit (F12). Nil: they do not change.
+	Producers func() map[int64]Producer
+	// SaveDead puts a .dead file beside a segment of the log, or takes it away if content is nil. It need not survive a crash, and what
+	// a failure costs is that clocks begin anew.
+	SaveDead func(s *segment.Segment, content []byte) error
+	// FreeBytes is the space left on the disk; nil: enough.
+	FreeBytes func() (uint64, error)
 	// Spend is called for each n bytes that are read or written, and waits when the pass goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
 	// Compress does what compress.To does, its default, and may measure it.
 	Compress compress.Func
-	// Progress is called now and then, on the goroutine of Run. May be nil.
+	// Progress is called now and then. May be nil.
 	Progress func(Progress)
+}
+
+// KeysOptions say how a sidecar is to be had.
+type KeysOptions struct {
+	Anew bool // make it even if it is there
+	// LogRead is to be told of each n bytes that are read of the segment, and SidecarWritten of each n that are read or written for the
+	// making of the sidecar. They account, and wait when the pass goes too fast; an error ends the work.
+	LogRead, SidecarWritten func(n int) error
 }
 
 // Progress is how far a pass is.
 type Progress struct {
 	Phase       Phase
-	DoneBytes   int64 // of the whole pass
-	TotalBytes  int64 // an upper bound until all is read; it never rises
+	DoneBytes   int64 // of the whole pass: sidecars and logs read
+	TotalBytes  int64 // an upper bound until it is known what is rewritten; it never rises
 	MemoryBytes int64 // held now
 	// ReclaimableBytes is what is left to free; Measured tells whether that is known yet.
 	ReclaimableBytes int64
@@ -93,145 +174,100 @@ type Progress struct {
 	Stats            Stats // so far
 }
 
+// Stats is what a pass did.
+type Stats struct {
+	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
+
+	SidecarReadBytes    int64
+	SidecarWrittenBytes int64
+	LogReadBytes        int64 // of sources
+	LogWrittenBytes     int64 // of output, also of output that was discarded
+	ReclaimedBytes      int64 // what sources held and their replacement does not; groups that grew do not count
+
+	RecordsRead       int64 // those a decision was made on, each once
+	RecordsRemoved    int64 // of groups that were committed
+	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
+	MarkersRemoved    int64 // of RecordsRemoved: transaction markers past their horizon
+	BatchesDecoded    int64 // the others were copied whole or skipped unread
+
+	SegmentsTotal     int
+	SegmentsRewritten int // sources that were replaced; 0 after a success: there was nothing to do
+	SegmentsUntouched int // the others
+	SegmentsNoSpace   int // of SegmentsUntouched: chosen, and the disk was too full
+	OpaqueBatches     int // kept unread, because they decompress to more than BatchBytesMax
+	SidecarsRebuilt   int // found to contradict their segments (F6)
+
+	GarbageBytes    int64 // left below Bound when the pass ended: exact
+	GarbageRecords  int64
+	MemoryPeakBytes int64 // with the buffers of the largest batch, so it may exceed Limits.MemoryBytes
+	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one may go; zero if none stays.
+	NextPass time.Time
+}
+
 // withDefaults fills in what a Job may leave out. Compress stays nil: record.Builder knows its own default.
 func (j Job) withDefaults() Job {
-	if j.SegmentBytes == 0 {
-		j.SegmentBytes = 1 << 30
+	if j.Rules.SegmentBytes == 0 {
+		j.Rules.SegmentBytes = 1 << 30
 	}
-	if j.MemoryBytes == 0 {
-		j.MemoryBytes = 128 << 20
+	if j.Limits.MemoryBytes == 0 {
+		j.Limits.MemoryBytes = 128 << 20
 	}
-	if j.BatchBytesMax == 0 {
-		j.BatchBytesMax = 128 << 20
+	if j.Limits.BatchBytesMax == 0 {
+		j.Limits.BatchBytesMax = 128 << 20
 	}
-	if j.Spend == nil {
-		j.Spend = func(context.Context, int) error { return nil }
+	if j.Limits.Workers < 1 || j.Limits.Parallel == nil {
+		j.Limits.Workers = 1
 	}
-	if j.Progress == nil {
-		j.Progress = func(Progress) {}
+	if j.Limits.Parallel == nil {
+		j.Limits.Parallel = func(n int, do func(int)) {
+			for i := range n {
+				do(i)
+			}
+		}
+	}
+	if j.Lineage == nil {
+		j.Lineage = func(int64) uint64 { return 0 }
+	}
+	if j.Env.Producers == nil {
+		j.Env.Producers = func() map[int64]Producer { return j.Producers }
+	}
+	if j.Env.Spend == nil {
+		j.Env.Spend = func(context.Context, int) error { return nil }
+	}
+	if j.Env.Progress == nil {
+		j.Env.Progress = func(Progress) {}
 	}
 	return j
 }
 
-// Stats is what a pass did.
-type Stats struct {
-	CleanedTo         int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
-	ReadBytes         int64 // of sources; a segment that is rewritten counts twice
-	WrittenBytes      int64 // of output, also of output that was discarded
-	ReclaimedBytes    int64 // what sources held and their replacement does not; groups that grew do not count
-	RecordsRead       int64 // each once, by resolve; those of opaque batches not at all
-	RecordsRemoved    int64 // of groups that were committed
-	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
-	SegmentsRead      int   // by resolve
-	SegmentsRewritten int   // sources that were replaced; 0 after a success: there was nothing to do
-	OpaqueBatches     int   // kept unread, because they decompress to more than BatchBytesMax
-	MemoryPeakBytes   int64 // with the buffers of the largest batch, so it may exceed Job.MemoryBytes
-	// NextHorizon is when the earliest tombstone that stays may go, zero if none stays: the log wants a pass then.
-	NextHorizon time.Time
-}
-
 // Run does the pass. On an error or a cancelled ctx what was replaced stays replaced, what was not is deleted: the log is
 // legal at every moment. The Stats are those up to then.
+//
+// A sidecar that contradicts its segment (F6) is made anew, and Run fails with ErrSidecar: the same pass, begun again with the
+// segments as they are then, finds it in order.
 func Run(ctx context.Context, job Job) (Stats, error) {
-	p := newPass(ctx, job.withDefaults())
+	job = job.withDefaults()
+	p := newPass(ctx, job)
 	err := p.run()
+	if wrong := (*sidecarError)(nil); errors.As(err, &wrong) {
+		err = errors.Join(err, p.remake(wrong.segment))
+	}
 	if err == nil {
 		p.stats.CleanedTo = job.Bound
 	}
-	p.stats.MemoryPeakBytes = p.memory.peak
-	return p.stats, err
+	p.stats.MemoryPeakBytes, p.stats.SidecarReadBytes = p.memory.peak, p.meter.sidecar.Load()
+	p.stats.SegmentsUntouched = p.stats.SegmentsTotal - p.stats.SegmentsRewritten
+	return p.stats, errors.Join(err, p.close())
 }
 
-// pass is the state of one Run.
-type pass struct {
-	Job
-	ctx    context.Context
-	stats  Stats
-	memory memory
-
-	plans    []*plan // one a segment
-	progress Progress
-	unpaid   int // bytes read or written that Spend was not told yet
+// sidecarError says that a sidecar contradicts its segment.
+type sidecarError struct {
+	segment *segment.Segment
+	reason  string
 }
 
-// newPass prepares a pass, and one empty plan for each segment. It reads nothing.
-func newPass(ctx context.Context, job Job) *pass {
-	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.MemoryBytes}}
-	p.stats.CleanedTo = job.FirstDirty
-	for _, s := range job.Segments {
-		p.plans = append(p.plans, &plan{segment: s})
-		// Until the plan is made, rewriting is taken to cost as much as reading: the ratio may jump ahead, never back.
-		p.progress.TotalBytes += 2 * s.SizeBytes()
-	}
-	return p
+func (e *sidecarError) Error() string {
+	return fmt.Sprintf("%v: segment %d: %s", ErrSidecar, e.segment.Base(), e.reason)
 }
 
-// run does the four steps (see the package comment). All that can find a fault in the log is done before the first rewrite;
-// what can fail after that is I/O, and the end of ctx.
-func (p *pass) run() error {
-	if err := p.resolve(); err != nil {
-		return p.withNeed(err)
-	}
-	if err := p.decide(); err != nil {
-		return err
-	}
-	groups := p.group()
-	p.measure(groups)
-	for _, g := range groups {
-		if err := p.rewrite(g); err != nil {
-			return err
-		}
-	}
-	p.enter(Committing)
-	return nil
-}
-
-// measure tells what the groups cost and bring. TotalBytes only falls here: newPass had counted every segment as rewritten.
-func (p *pass) measure(groups [][]*plan) {
-	p.progress.TotalBytes, p.progress.Measured = p.progress.DoneBytes, true
-	for _, g := range groups {
-		for _, plan := range g {
-			p.progress.TotalBytes += plan.segment.SizeBytes()
-			p.progress.ReclaimableBytes += plan.reclaimableBytes()
-		}
-	}
-}
-
-// enter reports that the pass is in another phase, at once and not only with the next bytes.
-func (p *pass) enter(phase Phase) {
-	p.progress.Phase = phase
-	p.report()
-}
-
-// report tells the Job's owner how far the pass is.
-func (p *pass) report() {
-	p.progress.MemoryBytes = p.memory.used
-	p.progress.Stats = p.stats
-	p.Progress(p.progress)
-}
-
-// spendBytes is how often Spend and Progress are called: not for each small batch.
-const spendBytes = 64 << 10
-
-// spend accounts n bytes of I/O. It ends the pass when its context has ended. The last bytes of a pass, fewer than
-// spendBytes, are never paid for.
-func (p *pass) spend(n int) error {
-	p.unpaid += n
-	if p.unpaid < spendBytes {
-		return p.ctx.Err()
-	}
-	n, p.unpaid = p.unpaid, 0
-	p.report()
-	if err := p.Spend(p.ctx, n); err != nil {
-		return err
-	}
-	return p.ctx.Err()
-}
-
-// read accounts n bytes of a source that were read. Progress goes by these alone: how much will be written nobody knows
-// before.
-func (p *pass) read(n int) error {
-	p.stats.ReadBytes += int64(n)
-	p.progress.DoneBytes += int64(n)
-	return p.spend(n)
-}
+func (e *sidecarError) Unwrap() error { return ErrSidecar }

@@ -35,7 +35,7 @@ func TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)
 	l.fsys = writes{l.fsys, &written}
-	l.job.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
+	l.job.Env.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		err := compress.To(dst, src, codec, level)
 		coded = append(coded, dst.Pieces()...)
 		return err

@@ -2,27 +2,29 @@
 // bound, drops those it supersedes, and drops a tombstone once nobody can need it any more. docs/cleaner.md tells it at length;
 // the rules' names (I1, X2, F1...) stand there.
 //
-// A pass goes in four steps:
+// A pass goes in these steps, window by window if the log has more records than there is memory for a bit of each:
 //
-//  1. resolve: every batch below the bound is read once and checked. The keys of the dirty section go into one table in memory
-//     (key hash -> place of its latest record); what a later record supersedes is marked dead at its place. Then the records of
-//     the clean section are looked up there. The result is a plan for each segment: bitmaps by record.
-//  2. decide: the plan says for each batch what becomes of it: kept as it is, dropped, or rebuilt.
-//  3. group: neighbours that hold garbage are rewritten together, as far as what lives fits one segment. A segment without
-//     garbage is not touched, unless it is small and has such neighbours.
-//  4. rewrite: each group becomes new segments, which replace the old ones as one commit point, in ascending order.
+//  1. index: the key sidecars of all segments are opened; those that are missing are made.
+//  2. transactions: the batches are gone through, as the sidecars have them, to find which are aborted, and which markers are alone.
+//  3. resolve: slice by slice of the hashes, the entries of all segments are read, the newest segment first, into a table that holds
+//     each key's latest record. The result is bitmaps by record: dead, and lonely (the last physical record of its key).
+//  4. measure: each segment's account: what a rewrite would read, write and free; which tombstones are due.
+//  5. choose: which segments are worth a rewrite, or were promised one.
+//  6. rewrite: groups of neighbours become new segments, which replace the old ones as one commit point each. Batches that are dead
+//     are skipped unread, those that live whole are copied after a check, only mixed ones are decoded, and held against the sidecar.
+//  7. settle: what stays is written down in .dead files: exact garbage, and the clocks of lonely tombstones.
 //
 // Invariants:
-//   - Nothing is changed before all of the range was read and found sound; a pass that fails earlier has changed nothing.
-//   - Groups are committed in ascending order, so at every moment a tombstone is in place as long as a value it deletes is.
+//   - A pass that fails before its first rewrite has changed nothing; what it replaced later stays replaced.
+//   - A record goes only if one of its key that stays is above it in the log, or it has no key, or its transaction was aborted, or it
+//     is below the log start, or it is a tombstone or marker that is due. Nothing goes because a file says so that an earlier pass
+//     has written.
+//   - A tombstone goes only if it was the last physical record of its key when the pass began, and had been so for the retention.
 //   - An offset never moves; LastOffset of a batch never changes; the batch that ends at the bound stays, empty if need be.
-//   - A tombstone gets its horizon in the pass after which it is the last physical record of its key, and goes in a later one.
-//   - Memory stays within Job.MemoryBytes (a pass that would need more ends with ErrOverBudget), except for the buffers of one
-//     batch: about three times what it decompresses to. A batch that decompresses to more than Job.BatchBytesMax is kept as it
-//     is, unread, and as nobody knows its keys, no tombstone goes while it is there.
+//   - Memory stays within Limits.MemoryBytes, whatever the number of keys, but for the buffers of one batch (about three times what
+//     it decompresses to), a few dozen bytes for each segment and each aborted transaction, and the bitmaps of one segment if they
+//     alone are more than that.
 //
-// Step 1 is the part that will change: sorted key sidecars and hash slices give the same plan with a fixed budget, whatever the
-// number of keys. The other steps know of the plan only.
-//
-// The package starts no goroutine, takes no lock and reads no clock.
+// The package starts no goroutine, takes no lock and reads no clock. Slices are worked on by several goroutines if Limits.Parallel has
+// them; they share the bitmaps, whose bits they set atomically, and counters.
 package clean

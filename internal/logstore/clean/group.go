@@ -6,20 +6,20 @@ import "math"
 // the same bytes again and again for little (cleaner.md 4).
 const smallShare = 16
 
-// group puts neighbours together that become new segments together: those that are worth rewriting, and small ones beside
+// group puts neighbours together that become new segments together: those that were chosen, and small ones beside
 // them. A group holds at most what lives in one segment, and offsets that fit one (I30); single segments may be larger. Small
-// segments alone are merged too, when there are two at least.
-func (p *pass) group() [][]*plan {
+// segments alone are merged too, if that is worth it (see merges).
+func (p *pass) group(plans []*plan) [][]*plan {
 	var groups [][]*plan
-	for i := 0; i < len(p.plans); {
-		j, live, pays := i, int64(0), false
-		for j < len(p.plans) && p.joins(i, j, live) {
-			live += p.plans[j].liveBytes
-			pays = pays || p.plans[j].pays
+	for i := 0; i < len(plans); {
+		j, live, chosen := i, int64(0), false
+		for j < len(plans) && p.joins(plans[i:j+1], live) {
+			live += plans[j].liveBytes
+			chosen = chosen || plans[j].chosen
 			j++
 		}
-		if pays || j-i > 1 {
-			groups = append(groups, p.plans[i:j])
+		if chosen || merges(plans[i:j], live) {
+			groups = append(groups, plans[i:j])
 		}
 		// j == i: the segment may not even begin a group, and is left as it is.
 		i = max(j, i+1)
@@ -27,29 +27,44 @@ func (p *pass) group() [][]*plan {
 	return groups
 }
 
-// joins tells whether segment j may join a group that begins at i and holds live bytes so far. A segment that does not pay and is
-// not small ends a group, because copying it would free nothing; so groups lie between such segments. The first of a group that
-// pays is taken whatever its size: output rolls (I31).
-func (p *pass) joins(i, j int, live int64) bool {
-	plan := p.plans[j]
-	if !plan.pays && plan.liveBytes > p.SegmentBytes/smallShare {
-		return false
+// merges tells whether small segments, none of which was chosen, are worth merging: when the largest is no more than half of them. So a
+// byte is rewritten each time the segment it is in has doubled, which is seldom, and not each time a small one has come.
+func merges(group []*plan, live int64) bool {
+	largest := int64(0)
+	for _, plan := range group {
+		largest = max(largest, plan.liveBytes)
 	}
-	// The last offset is estimated by where the segment ends: records may have been at its end that went long ago.
-	return j == i || live+plan.liveBytes <= p.SegmentBytes && p.end(j)-1-p.plans[i].segment.Base() <= math.MaxInt32 && p.spans(i, j)
+	return len(group) > 1 && 2*largest <= live
 }
 
-// spans tells whether the timestamps of the segments i to j are near enough for one group. The first batch stands for the oldest
-// record: what was merged before is measured again each time, so groups do not creep up on the newest segment. Segments without
-// a batch have no timestamp, and do not matter.
-func (p *pass) spans(i, j int) bool {
-	newest, _ := p.plans[j].segment.MaxTimestamp()
-	if p.SpanMax <= 0 || p.plans[j].segment.SizeBytes() == 0 {
+// joins tells whether the last of plans may join a group of those before it, which hold live bytes. A segment that was not chosen and is
+// not small ends a group, because copying it would free nothing; so groups lie between such segments. The first of a group that
+// was chosen is taken whatever its size: output rolls (I31). A segment whose keys are not known is left alone.
+func (p *pass) joins(plans []*plan, live int64) bool {
+	last := plans[len(plans)-1]
+	if last.keys == nil || !last.chosen && last.liveBytes > p.Rules.SegmentBytes/smallShare {
+		return false
+	}
+	if len(plans) == 1 {
 		return true
 	}
-	for _, plan := range p.plans[i:j] {
+	// The last offset is what is in the segment, not where the next one begins: outputs roll where it does not fit all the same.
+	first := plans[0].segment.Base()
+	return live+last.liveBytes <= p.Rules.SegmentBytes && last.segment.NextOffset()-1-first <= math.MaxInt32 && p.spans(plans)
+}
+
+// spans tells whether the timestamps of the segments are near enough for one group. The first batch stands for the oldest
+// record: what was merged before is measured again each time, so groups do not creep up on the newest segment. Segments without
+// a batch have no timestamp, and do not matter.
+func (p *pass) spans(plans []*plan) bool {
+	last := plans[len(plans)-1]
+	newest, _ := last.segment.MaxTimestamp()
+	if p.Rules.SpanMax <= 0 || last.segment.SizeBytes() == 0 {
+		return true
+	}
+	for _, plan := range plans[:len(plans)-1] {
 		if oldest, ok := plan.segment.FirstTimestamp(); ok {
-			return newest-oldest <= p.SpanMax.Milliseconds()
+			return newest-oldest <= p.Rules.SpanMax.Milliseconds()
 		}
 	}
 	return true

@@ -3,19 +3,23 @@ package clean
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeLog is the least of a log that a pass needs: segments in memory, and a swap that no crash interrupts.
+// fakeLog is the least of a log that a pass needs: segments in memory with their sidecars, and a swap that no crash interrupts.
 type fakeLog struct {
 	t        testing.TB
 	fsys     vfs.FS
@@ -24,15 +28,23 @@ type fakeLog struct {
 
 	firstDirty int64
 	now        time.Time
-	job        Job // what start takes for every pass
+	job        Job // what try takes for every pass
 	commits    int
+	epochs     []epochStart
+	open       map[int64]int64  // producer -> first offset of its transaction
+	dead       map[int64][]byte // .dead files, by base
+	salt       keys.Salt
+	scans      int // sidecars that were made from the data
 }
 
 var start = time.UnixMilli(1_000_000_000_000)
 
 func newLog(t testing.TB) *fakeLog {
-	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start}
-	l.job = Job{TombstoneRetention: time.Hour, KeepCodec: true, MemoryBytes: 64 << 20}
+	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{}, salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}}
+	l.job = Job{
+		Rules: Rules{TombstoneRetention: time.Hour, KeepCodec: true}, Limits: Limits{MemoryBytes: 64 << 20},
+		TombstonesMayGoBelow: math.MaxInt64, MarkersMayGoBelow: math.MaxInt64,
+	}
 	l.roll()
 	return l
 }
@@ -65,6 +77,9 @@ func (l *fakeLog) put(records ...string) {
 func (l *fakeLog) batch(codec compress.Codec, id record.Identity, records ...string) {
 	l.t.Helper()
 	id.BaseOffset, id.LastOffsetDelta = l.next, int32(len(records)-1)
+	if id.LeaderEpoch == 0 {
+		id.LeaderEpoch = l.epochAt(l.next)
+	}
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(id)
 	for i, text := range records {
@@ -99,22 +114,82 @@ func (l *fakeLog) pass() Stats {
 }
 
 func (l *fakeLog) try(ctx context.Context) (Stats, error) {
-	job := l.job
-	job.Segments = slices.Clone(l.segments[:len(l.segments)-1])
-	job.FirstDirty, job.Bound, job.Now = l.firstDirty, l.active().Base(), l.now
-	if job.Create == nil {
-		job.Create = func(base int64) (*segment.Segment, error) {
-			return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
-		}
-	}
-	if job.Replace == nil {
-		job.Replace = l.replace
-	}
-	stats, err := Run(ctx, job)
+	stats, err := Run(ctx, l.whole())
 	if err == nil {
 		l.firstDirty = stats.CleanedTo
 	}
 	return stats, err
+}
+
+// whole is a job over everything that may be cleaned.
+func (l *fakeLog) whole() Job {
+	job := l.job
+	bound, segments := l.bound()
+	for _, s := range l.segments[:segments] {
+		job.Sources = append(job.Sources, Source{s, l.dead[s.Base()]})
+	}
+	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now, l.salt.Hasher()
+	job.Aborted = l.cut(bound)
+	job.Lineage = func(below int64) uint64 { return uint64(l.epochAt(below - 1)) }
+	env := &job.Env
+	if env.Keys == nil {
+		env.Keys = l.sidecar
+	}
+	if env.Create == nil {
+		env.Create = func(base int64) (*segment.Segment, error) {
+			return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
+		}
+	}
+	if env.Derive == nil {
+		env.Derive = func(base int64) (*keys.Derivation, error) {
+			return keys.NewDerivation(l.fsys, "/"+segment.Name(base, keys.SpoolExtension, ".cleaned"), base, l.salt), nil
+		}
+		env.DerivedName = l.derivedName
+	}
+	if env.Replace == nil {
+		env.Replace = l.replace
+	}
+	if env.SaveDead == nil {
+		env.SaveDead = func(s *segment.Segment, content []byte) error {
+			if l.dead[s.Base()] = content; content == nil {
+				delete(l.dead, s.Base())
+			}
+			return nil
+		}
+	}
+	return job
+}
+
+// sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is none.
+func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error) {
+	name := "/" + segment.Name(s.Base(), keys.Extension, "")
+	want := keys.Expect{Identity: keys.Identity{Base: s.Base(), LogBytes: s.SizeBytes()}, SaltID: l.salt.ID()}
+	if !opts.Anew {
+		r, err := keys.Open(l.fsys, name, want)
+		if err == nil {
+			if err = r.Verify(s.File()); err == nil {
+				return r, nil
+			}
+			l.must(r.Close())
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !keys.Unusable(err) {
+			return nil, err
+		}
+	}
+	l.scans++
+	spool := keys.NewSpool(l.fsys, "/"+segment.Name(s.Base(), keys.SpoolExtension, ""), s.Base(), l.salt)
+	defer func() { l.must(spool.Discard()) }()
+	if err := keys.Scan(s, l.salt.Hasher(), spool, keys.ScanOptions{BatchBytesMax: l.job.Limits.BatchBytesMax, Read: opts.LogRead}); err != nil {
+		return nil, err
+	}
+	if _, err := keys.Build(ctx, l.fsys, spool, want.Identity, name, keys.Options{Spend: func(_ context.Context, n int) error { return opts.SidecarWritten(n) }}); err != nil {
+		return nil, err
+	}
+	return keys.Open(l.fsys, name, want)
+}
+
+func (l *fakeLog) derivedName(base int64) string {
+	return "/" + segment.Name(base, keys.Extension, ".cleaned")
 }
 
 func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
@@ -125,12 +200,23 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	}
 	for _, s := range sources {
 		l.must(s.Remove())
+		delete(l.dead, s.Base())
+		l.must(removed(l.fsys.Remove("/" + segment.Name(s.Base(), keys.Extension, ""))))
 	}
 	for _, s := range cleaned {
 		l.must(s.Rename(""))
+		l.must(removed(l.fsys.Rename(l.derivedName(s.Base()), "/"+segment.Name(s.Base(), keys.Extension, ""))))
 	}
 	l.segments = slices.Concat(l.segments[:at], cleaned, l.segments[at+len(sources):])
 	return nil
+}
+
+// removed is an error of removing or renaming what need not be there.
+func removed(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // batches returns copies of all batches, checked.
@@ -210,6 +296,15 @@ func (l *fakeLog) leftovers() []string {
 		if strings.HasSuffix(entry.Name(), ".cleaned") {
 			all = append(all, entry.Name())
 		}
+	}
+	return all
+}
+
+// producers is Job.Producers of a log where these have data batches that end there.
+func producers(last map[int64]int64) map[int64]Producer {
+	all := map[int64]Producer{}
+	for id, offset := range last {
+		all[id] = Producer{LastOffset: offset}
 	}
 	return all
 }

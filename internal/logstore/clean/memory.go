@@ -1,49 +1,34 @@
 package clean
 
-import (
-	"errors"
-	"fmt"
-)
+import "sync/atomic"
 
-// withNeed adds to ErrOverBudget how much memory would have been enough: as much more as there is more dirty section than
-// was read by then, and twice that, because tables grow by doubling. While the clean section is read the table is complete,
-// and what is missing is little. It is an estimate for a person to set a budget by, in whole MiB, and never below the limit
-// that failed.
-func (p *pass) withNeed(err error) error {
-	if !errors.Is(err, ErrOverBudget) || p.progress.DoneBytes == 0 {
-		return err
-	}
-	var dirty int64
-	for _, plan := range p.plans[p.firstDirtySegment():] {
-		dirty += plan.segment.SizeBytes()
-	}
-	share := max(1, float64(dirty)/float64(p.progress.DoneBytes))
-	enough := int64(2*share*float64(p.memory.limit))>>20 + 1
-	return fmt.Errorf("%w; about %d MiB would be enough", err, enough)
-}
-
-// memory counts what a pass holds: tables, plans and, in the peak only, the buffers of a batch. It counts what is reachable; what
+// memory counts what a pass holds: tables, bitmaps and, in the peak only, the buffers of a batch. It counts what is reachable; what
 // Go's collector has not come to yet is beside that, so a broker needs more than the budget.
 //
-// Invariant: 0 <= used <= limit.
+// The sizes are chosen so that they fit the limit (see windows and tableBytes); only a segment that is too large for it by itself,
+// or a batch, goes beyond.
 type memory struct {
-	limit, used, peak int64
+	limit int64
+	used  int64
+	peak  int64
 }
 
-// reserve counts n bytes more, or fails with ErrOverBudget and counts nothing. It is called before the allocation: a budget
-// that is checked afterwards has been exceeded already.
-func (m *memory) reserve(n int64) error {
-	if m.used+n > m.limit {
-		return fmt.Errorf("%w: %d bytes of %d are in use, %d more are needed", ErrOverBudget, m.used, m.limit, n)
-	}
+// take counts n bytes more.
+func (m *memory) take(n int64) {
 	m.used += n
 	m.peak = max(m.peak, m.used)
-	return nil
 }
 
-// release gives back n bytes that reserve counted.
-func (m *memory) release(n int64) { m.used -= n }
+// give takes back n bytes that take counted.
+func (m *memory) give(n int64) { m.used -= n }
 
-// touch notes that n bytes were needed for a moment beside what is reserved. They are not held against the limit: a batch
-// must be read whole, or the log could never be cleaned (I41).
+// touch notes that n bytes were needed for a moment beside what is held: a batch must be read whole, or the log could never be
+// cleaned (I41).
 func (m *memory) touch(n int64) { m.peak = max(m.peak, m.used+n) }
+
+// meter counts bytes of I/O that several slices do at once.
+type meter struct {
+	sidecar atomic.Int64 // bytes read of sidecars
+	done    atomic.Int64 // Progress.DoneBytes
+	unpaid  atomic.Int64 // read or written, and Env.Spend was not told yet
+}

@@ -1,73 +1,107 @@
 package clean
 
-import "heartwood.dev/heartwood/internal/logstore/segment"
+import (
+	"slices"
+	"time"
 
-// plan is what a pass knows of one segment: resolve fills the bitmaps, decide the fates.
-//
-// A plan holds for the very bytes that resolve read: rewrite walks the segment a second time and counts records and batches
-// alike. Cleaned segments never change while a pass holds them (they are sealed, and only a swap replaces them), and copy checks
-// each batch's size, the checksum and the number of batches all the same: a bitmap applied to other bytes would drop live records.
-type plan struct {
-	segment *segment.Segment
-
-	// By ordinal: a record's number within its segment. Records of opaque batches have none.
-	dead      bitmap // superseded, without a key, or (from decide on) a tombstone that goes
-	tombstone bitmap // dead ones too
-	older     bitmap // tombstones below which another record of their key still stands
-
-	batches []batchPlan
-
-	// What decide computes.
-	pays       bool  // rewriting it removes a record or starts a tombstone's horizon
-	liveBytes  int64 // estimate of what stays
-	removed    int64 // records that go
-	tombstones int64 // of removed: tombstones past their horizon
-}
-
-// batchPlan is what a pass knows of one batch.
-type batchPlan struct {
-	horizonMs int64  // the horizon it shall have; 0: none
-	sizeBytes int32  // as resolve read it: copy holds what it reads against it
-	records   uint32 // ordinals of the batch: none if it is opaque
-	fate      fate
-	opaque    bool
-	retained  bool // must stay, empty if need be: I25, I29
-}
-
-// batchPlanBytes is the size of a batchPlan in memory; a test holds it against unsafe.Sizeof.
-const batchPlanBytes = 24
-
-// fate is what becomes of a batch.
-type fate uint8
-
-const (
-	keep    fate = iota // as it is, byte for byte: cheaper than decoding, and nothing of the producer's framing changes
-	rebuild             // without its dead records, or with a horizon
-	drop                // offsets and all: readers take the gap for what it is (I43)
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// add appends a batch, and reserves the memory for it; it fails with ErrOverBudget. It doubles by hand, because how much
-// append takes is not promised, and memory must know before.
-func (p *plan) add(b batchPlan, m *memory) error {
-	if len(p.batches) == cap(p.batches) {
-		wanted := max(16, 2*cap(p.batches))
-		if err := m.reserve(int64(wanted) * batchPlanBytes); err != nil {
-			return err
-		}
-		larger := make([]batchPlan, len(p.batches), wanted)
-		copy(larger, p.batches)
-		m.release(int64(cap(p.batches)) * batchPlanBytes)
-		p.batches = larger
-	}
-	p.batches = append(p.batches, b)
-	return nil
+// plan is what a pass knows of one segment.
+//
+// A plan holds for the very bytes the sidecar was made for. Segments of a pass never change while it holds them (they are sealed, and
+// only a swap replaces them), and what is rewritten is held against the sidecar batch by batch all the same: a bitmap applied to
+// other bytes would drop live records.
+type plan struct {
+	number  int // in pass.plans
+	segment *segment.Segment
+	keys    *keys.Reader // nil: its keys are not known
+	counts  keys.Counts
+	before  *Dead // what an earlier pass found, if it still counts
+
+	// ignored are the records that supersede nothing and are dead whatever their keys: those of aborted transactions (I11), and those
+	// that DeleteRecords took. Ranges of ordinals, ascending and apart; not a bitmap, because every slice needs those of all segments.
+	ignored  []ordinals
+	controls int // records of control batches: they have no key, and are not dead for that (I12)
+	opaque   int // batches
+
+	// By ordinal, and only while the plan's window is worked on.
+	dead  bitmap // superseded, without a key, ignored, or (from measure on) a tombstone or marker that goes
+	final bitmap // tombstones that are the latest of their keys, and markers of transactions without a batch
+	older bitmap // of final: another record of the key still stands below
+
+	// blocking tells that a record here, dead or not, stands below a tombstone of its key, which must stay for it (F1).
+	blocking bool
+	// supersededMs is since when the longest dead record here has been superseded: when the segment that holds what supersedes it was
+	// begun. math.MaxInt64: there is none.
+	supersededMs int64
+
+	measure
+	lonely    []Group // what is lonely as of this pass, due ones that go excepted
+	chosen    bool
+	rewritten bool
 }
 
-// reclaimableBytes is what rewriting the segment frees, as far as one can tell before.
-func (p *plan) reclaimableBytes() int64 { return p.segment.SizeBytes() - p.liveBytes }
+// ordinals is the range [from, to) of a segment's records.
+type ordinals struct{ from, to uint32 }
 
-// free gives the plan's memory back, when its segment is replaced: the budget is for what a pass still needs.
-func (p *plan) free(m *memory) {
-	m.release(int64(cap(p.batches))*batchPlanBytes + int64(8*(cap(p.dead)+cap(p.tombstone)+cap(p.older))))
-	*p = plan{segment: p.segment}
+// ignores tells whether a record is one of the ignored.
+func (p *plan) ignores(ordinal uint32) bool {
+	i, found := slices.BinarySearchFunc(p.ignored, ordinal, func(r ordinals, o uint32) int { return int(r.from) - int(o) })
+	return found || i > 0 && ordinal < p.ignored[i-1].to
+}
+
+// ignore adds a range behind those that are there.
+func (p *plan) ignore(from, to uint32) {
+	if n := len(p.ignored); n > 0 && p.ignored[n-1].to == from {
+		p.ignored[n-1].to = to
+		return
+	}
+	p.ignored = append(p.ignored, ordinals{from, to})
+}
+
+// records is how many ordinals the segment has.
+func (p *plan) records() uint32 { return uint32(p.counts.Records) }
+
+// binding is what the segment's .dead file is bound to.
+func (p *plan) binding() Binding {
+	id := p.keys.Identity()
+	return Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest, Records: p.records()}
+}
+
+// begun is when the segment got its first batch: by the batch's timestamp, unless that lies behind the file's own time, or there is
+// none.
+func (p *plan) begun() time.Time {
+	modified := p.segment.ModTime()
+	if ms, ok := p.segment.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
+		return time.UnixMilli(ms)
+	}
+	return modified
+}
+
+// bitmapsBytes is the memory its bitmaps take at most.
+func (p *plan) bitmapsBytes() int64 {
+	sets := int64(1)
+	if p.counts.Tombstones > 0 || p.controls > 0 {
+		sets = 3
+	}
+	return sets * bitmapBytes(p.records())
+}
+
+// makeBitmaps makes room for what resolve finds.
+func (p *plan) makeBitmaps(m *memory) {
+	p.dead = newBitmap(p.records())
+	if p.counts.Tombstones > 0 || p.controls > 0 {
+		p.final, p.older = newBitmap(p.records()), newBitmap(p.records())
+	}
+	m.take(p.bitmapsBytes())
+}
+
+// freeBitmaps gives the memory back.
+func (p *plan) freeBitmaps(m *memory) {
+	if p.dead != nil {
+		p.dead, p.final, p.older = nil, nil, nil
+		m.give(p.bitmapsBytes())
+	}
 }

@@ -1,7 +1,9 @@
 package clean
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ func TestI1TheActiveSegmentNeitherSupersedesNorIsRead(t *testing.T) {
 	l.put("a=2", "a=3")
 	stats := l.pass()
 	l.want("0:a=1 1:b=1 2:a=2 3:a=3")
-	if stats.RecordsRead != 2 || stats.SegmentsRewritten != 0 || stats.WrittenBytes != 0 {
+	if stats.RecordsRead != 2 || stats.SegmentsRewritten != 0 || stats.LogWrittenBytes != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 }
@@ -118,8 +120,8 @@ func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I1
 		l.roll()
 		stats := l.pass()
 		l.want("1:b=1 2:a")
-		if want := l.now.Add(time.Hour); !stats.NextHorizon.Equal(want) {
-			t.Errorf("next horizon %v, want %v", stats.NextHorizon, want)
+		if want := l.now.Add(time.Hour); !stats.NextPass.Equal(want) {
+			t.Errorf("next horizon %v, want %v", stats.NextPass, want)
 		}
 		l.put("z=1")
 		l.roll()
@@ -130,7 +132,7 @@ func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I1
 			continue
 		}
 		l.want("1:b=1 3:z=1")
-		if stats.TombstonesRemoved != 1 || !stats.NextHorizon.IsZero() {
+		if stats.TombstonesRemoved != 1 || !stats.NextPass.IsZero() {
 			t.Errorf("stats %+v", stats)
 		}
 	}
@@ -138,7 +140,7 @@ func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I1
 
 func TestTombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
 	l := newLog(t)
-	l.job.TombstoneRetention = 0
+	l.job.Rules.TombstoneRetention = 0
 	l.put("a=1", "a")
 	l.put("z=1")
 	l.roll()
@@ -148,7 +150,26 @@ func TestTombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
 	l.want("2:z=1")
 }
 
-func TestX3HorizonBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
+// clocks returns since when the lonely records of the first segment have been so, as its .dead file has it: "1@0s 4@1h0m0s", by ordinal
+// and in time since the first test began.
+func (l *fakeLog) clocks() string {
+	l.t.Helper()
+	content, there := l.dead[l.segments[0].Base()]
+	if !there {
+		return ""
+	}
+	d, err := DecodeDead(content)
+	l.must(err)
+	var all []string
+	for _, g := range d.Lonely {
+		for ordinal := range g.All {
+			all = append(all, fmt.Sprintf("%d@%s", ordinal, time.UnixMilli(g.SinceMs).Sub(start)))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
@@ -157,11 +178,17 @@ func TestX3HorizonBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.put("z=1")
 	l.roll()
 	l.now = l.now.Add(100 * time.Hour)
-	l.pass()
+	stats := l.pass()
 	l.want("1:a 2:z=1")
-	if ms, ok := l.batches()[0].DeleteHorizon(); !ok || ms != l.now.Add(time.Hour).UnixMilli() {
-		t.Errorf("horizon %d %v", ms, ok)
+	if got := l.clocks(); got != "0@200h0m0s" || !stats.NextPass.Equal(l.now.Add(time.Hour)) {
+		t.Errorf("clocks %s, next pass %s", got, stats.NextPass)
 	}
+	for _, step := range []time.Duration{time.Hour - time.Millisecond, time.Millisecond} { // KIP-534: the horizon less 1, the horizon
+		l.want("1:a 2:z=1")
+		l.now = l.now.Add(step)
+		l.pass()
+	}
+	l.want("2:z=1")
 }
 
 func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T) { // F1: or the key would come back
@@ -174,9 +201,54 @@ func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T
 	l.roll()
 	l.pass()
 	l.want("1:a 2:z=1")
-	if ms, _ := l.batches()[0].DeleteHorizon(); ms != l.now.Add(time.Hour).UnixMilli() {
-		t.Errorf("horizon %d: it must begin anew", ms)
+	l.pass()
+	l.want("1:a 2:z=1")
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	l.want("2:z=1")
+}
+
+func TestF2StampOfABatchIsALowerBound(t *testing.T) {
+	l := newLog(t)
+	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: start.Add(3 * time.Hour).UnixMilli()}, "a")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.now = l.now.Add(2 * time.Hour)
+	if stats := l.pass(); !stats.NextPass.Equal(start.Add(3 * time.Hour)) {
+		t.Errorf("next pass at %s", stats.NextPass)
 	}
+	l.want("0:a 1:z=1")
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	l.want("1:z=1")
+}
+
+func TestF2LostDeadFileBeginsTheClockAnew(t *testing.T) {
+	l := newLog(t)
+	l.put("a")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.now = l.now.Add(time.Hour)
+	clear(l.dead)
+	l.pass()
+	l.want("0:a 1:z=1")
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	l.want("1:z=1")
+}
+
+func TestF4TruncationVoidsTheClocks(t *testing.T) {
+	l := newLog(t)
+	l.put("a")
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.now = l.now.Add(time.Hour)
+	l.epochs = []epochStart{{7, 0}} // the leader epochs below the bound are others now
+	l.pass()
+	l.want("0:a 1:z=1")
 }
 
 func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // reference 1.2
@@ -193,7 +265,7 @@ func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // 
 	}
 	horizon, _ := l.batches()[0].DeleteHorizon()
 	l.now = l.now.Add(time.Minute)
-	if stats := l.pass(); stats.SegmentsRewritten != 0 || stats.NextHorizon.UnixMilli() != horizon {
+	if stats := l.pass(); stats.SegmentsRewritten != 0 || stats.NextPass.UnixMilli() != horizon {
 		t.Errorf("a stamped batch is rewritten before it is due: %+v", stats)
 	}
 }
@@ -204,7 +276,7 @@ func TestTombstoneSupersededByAValueGoesAtOnce(t *testing.T) {
 	l.put("a")
 	l.put("a=2")
 	l.roll()
-	if stats := l.pass(); !stats.NextHorizon.IsZero() || stats.TombstonesRemoved != 0 {
+	if stats := l.pass(); !stats.NextPass.IsZero() || stats.TombstonesRemoved != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 	l.want("2:a=2")

@@ -3,181 +3,269 @@ package clean
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"slices"
 
-	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// resolve reads every batch below the bound once, and marks in the plans which records are dead, which are tombstones, and
-// which tombstones have older records. It changes nothing on disk, so whatever is wrong with the log ends the pass
-// harmlessly.
-//
-// The dirty section goes first although it lies above. In the order of the log the table would have to hold the keys of the
-// clean section, which is most of the log; this way it holds those of the dirty section, and the clean one is only looked
-// up.
-func (p *pass) resolve() error {
-	r := &resolver{pass: p, hasher: newHasher(p.HashKey), table: table{memory: &p.memory}}
-	defer r.table.free()
-	firstDirty := p.firstDirtySegment()
-	p.enter(Indexing)
-	for i := firstDirty; i < len(p.plans); i++ {
-		if err := r.segment(i, r.index); err != nil {
-			return err
+// resolve finds out which records of a window are superseded, by slices of the hashes: of each slice the entries of all segments are
+// read, the newest segment first, into a table that holds each key's latest record. Every sidecar is read once, in short sequential
+// parts, whatever the number of keys; nothing is written, and no slice depends on another.
+func (p *pass) resolve(w window) error {
+	count := p.slices()
+	workers := min(p.Limits.Workers, int(count))
+	all := make([]*slicer, workers)
+	failed := make([]error, workers)
+	bytes := p.tableBytes() / int64(workers)
+	for i := range all {
+		all[i] = newSlicer(p, w, bytes)
+		p.memory.take(all[i].table.bytes())
+	}
+	p.Limits.Parallel(workers, func(i int) {
+		for number := i; number < int(count) && failed[i] == nil; number += workers {
+			failed[i] = all[i].slice(keys.Slice(uint32(number), count))
 		}
-	}
-	p.enter(Deduplicating)
-	for i := range firstDirty {
-		if err := r.segment(i, r.probe); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// firstDirtySegment is the segment that holds FirstDirty. That it may hold clean records too is no harm: they are indexed in
-// order, like the others.
-func (p *pass) firstDirtySegment() int {
-	for i := range p.plans {
-		if p.end(i) > p.FirstDirty {
-			return i
-		}
-	}
-	return len(p.plans)
-}
-
-// end is where segment i ends, exclusive: at the base of the next, for offsets between them are gone or were never used.
-func (p *pass) end(i int) int64 {
-	if i+1 < len(p.plans) {
-		return p.plans[i+1].segment.Base()
-	}
-	return p.Bound
-}
-
-// resolver is the table strategy: the keys of the dirty section in memory, all at once.
-type resolver struct {
-	*pass
-	hasher hasher
-	table  table
-}
-
-// visit is told of each record with a key. The hash is all it gets to know of the key.
-type visit func(at place, hash keyHash, tombstone bool) error
-
-// index enters a record of the dirty section, and marks the one it supersedes. Records come in the order of their offsets, so what
-// is in the table already is older. All of the pass's range is committed and stable: I10's other half.
-func (r *resolver) index(at place, hash keyHash, tombstone bool) error {
-	before, known, err := r.table.put(hash, at)
-	if err != nil || !known {
-		return err
-	}
-	if err := r.plans[before.segment].dead.add(before.ordinal, &r.memory); err != nil {
-		return err
-	}
-	if tombstone {
-		return r.plans[at.segment].older.add(at.ordinal, &r.memory)
-	}
-	return nil
-}
-
-// probe looks a record of the clean section up, when the table is complete. One that is not in it is the last of its key, and the
-// only one: below the first dirty offset no key stands twice. One that is in it is dead, for what is in the table lies above. If
-// that is a tombstone, it now hides an older record, and must outlive it.
-func (r *resolver) probe(at place, hash keyHash, _ bool) error {
-	latest, known := r.table.get(hash)
-	if !known {
-		return nil
-	}
-	if p := r.plans[latest.segment]; p.tombstone.has(latest.ordinal) {
-		if err := p.older.add(latest.ordinal, &r.memory); err != nil {
-			return err
-		}
-	}
-	return r.plans[at.segment].dead.add(at.ordinal, &r.memory)
-}
-
-// segment reads one segment, batch by batch, and lets visit see its records. Ordinals run on from batch to batch; that is
-// why the plan must have an entry for every batch, in their order, also for those without records.
-func (r *resolver) segment(number int, visit visit) error {
-	plan := r.plans[number]
-	next := place{segment: uint32(number)}
-	r.stats.SegmentsRead++
-	err := plan.segment.Scan(0, func(_ int64, b record.Batch) error {
-		if err := r.check(b); err != nil {
-			return err
-		}
-		first := next.ordinal
-		entry := batchPlan{sizeBytes: int32(len(b)), retained: r.retained(b)}
-		entry.horizonMs, _ = b.DeleteHorizon()
-		bytes, err := r.records(plan, b, &next, visit)
-		if errors.Is(err, compress.ErrTooLarge) {
-			// Nothing was visited: the limit strikes before the first record is seen.
-			entry.opaque = true
-			r.stats.OpaqueBatches++
-		} else if err != nil {
-			return err
-		}
-		entry.records = next.ordinal - first
-		r.memory.touch(int64(len(b)) + bytes)
-		return plan.add(entry, &r.memory)
 	})
-	if err != nil {
-		return fmt.Errorf("read segment %d: %w", plan.segment.Base(), err)
+	for i, s := range all {
+		p.memory.give(s.table.bytes())
+		p.collect(s)
+		if failed[i] != nil {
+			return failed[i]
+		}
 	}
 	return nil
 }
 
-// check is what a batch must pass before anything is believed of it: its checksum (I42), and that it belongs to no
-// transaction. Its bytes are accounted first, for they were read whatever they turn out to be.
-func (r *resolver) check(b record.Batch) error {
-	if err := r.read(len(b)); err != nil {
-		return err
-	}
-	if err := b.CheckCRC(); err != nil {
-		return err
-	}
-	if b.Transactional() || b.Control() {
-		return fmt.Errorf("%w: batch at offset %d", ErrTransactional, b.BaseOffset())
-	}
-	return nil
+// tableBytes is the memory for tables: what is left of the budget, and at least a little; but no more than all entries at once need.
+func (p *pass) tableBytes() int64 {
+	least := int64(p.Limits.Workers) * tableSlotsMin * slotBytes
+	most := 2*slotBytes*p.entries() + least
+	return max(least, min(most, p.memory.limit-p.memory.used))
 }
 
-// retained tells whether a batch must stay though all its records go: the last of an active producer, for its sequence numbers
-// (I25, by offset: I27), and the one that ends at the bound, so that the end of the log is known from the log (I29).
-func (p *pass) retained(b record.Batch) bool {
-	if b.NextOffset() == p.Bound {
-		return true
+// entries is how many the sidecars have.
+func (p *pass) entries() (n int64) {
+	for _, plan := range p.plans {
+		n += int64(plan.counts.Entries())
 	}
-	last, active := p.Producers[b.ProducerID()]
-	return active && b.ProducerID() >= 0 && last == b.LastOffset()
+	return n
 }
 
-// records marks the records of a batch in the plan, and visits those with a key. It returns about how many bytes they take.
-func (r *resolver) records(plan *plan, b record.Batch, next *place, visit visit) (bytes int64, err error) {
-	err = b.Records(r.BatchBytesMax, func(rec *record.Record) error {
-		at := *next
-		if next.ordinal++; next.ordinal == 0 { // batches that compress a thousand times could hold as many
-			return fmt.Errorf("%w: more than 2^32 records in a segment", ErrOverBudget)
+// slices is how many slices make each fit a table with a margin: they are random samples of the keys, whose sizes differ by a few
+// standard deviations. One that does not fit all the same is split (see slicer.slice), so this is about speed, not about memory.
+func (p *pass) slices() uint32 {
+	room := float64(p.tableBytes()/int64(p.Limits.Workers)/slotBytes) * loadNumerator / loadDenominator
+	room = max(1, room-6*math.Sqrt(room))
+	return uint32(min(math.MaxUint32, max(1, math.Ceil(float64(p.entries())/room))))
+}
+
+// collect takes over what a slicer found of the plans.
+func (p *pass) collect(s *slicer) {
+	for i, plan := range p.plans {
+		plan.blocking = plan.blocking || s.blocking[i]
+		plan.supersededMs = min(plan.supersededMs, s.supersededMs[i])
+	}
+}
+
+// slicer works on slices of the hashes, one after the other. Several may work at once: they share the plans' bitmaps, whose bits they
+// set atomically, and nothing else that changes.
+type slicer struct {
+	*pass
+	window
+	table *table
+	// final tells that the window has tombstones: then what lies below it is read too, to see which of them hide something.
+	final        bool
+	begunMs      []int64 // of each segment
+	blocking     []bool  // plan.blocking, as far as these slices know
+	supersededMs []int64 // plan.supersededMs, likewise
+	dead         []int64 // superseded records of each segment; nil if nobody asks
+
+	entriesOf keys.Entries // reused
+	run       run
+	audit     audit
+}
+
+// audit counts what a slice has met: each entry is ignored, superseded, or the latest of its key (F6).
+type audit struct{ entries, ignored, dead, groups int }
+
+func newSlicer(p *pass, w window, bytes int64) *slicer {
+	s := &slicer{
+		pass: p, window: w, table: newTable(bytes),
+		begunMs: make([]int64, len(p.plans)), blocking: make([]bool, len(p.plans)), supersededMs: make([]int64, len(p.plans)),
+	}
+	for i, plan := range p.plans {
+		s.begunMs[i], s.supersededMs[i] = plan.begun().UnixMilli(), math.MaxInt64
+		s.final = s.final || w.from <= i && i < w.to && plan.final != nil
+	}
+	return s
+}
+
+// slice resolves the keys of one range of hashes. One whose keys do not fit the table is cut in two, and those are resolved instead:
+// what was found until then is true, and is found again.
+func (s *slicer) slice(of keys.Range) error {
+	s.table.reset(of)
+	s.audit = audit{}
+	dead := slices.Clone(s.dead)
+	for i := len(s.plans) - 1; i >= 0 && (i >= s.from || s.final); i-- {
+		if s.plans[i].keys == nil {
+			continue
 		}
-		bytes += int64(sizeOfRecord(rec))
-		r.stats.RecordsRead++
-		if rec.Key == nil { // from a time when the topic was not compacted: I13
-			return plan.dead.add(at.ordinal, &r.memory)
+		fits, err := s.segment(i, of)
+		if err != nil {
+			return fmt.Errorf("read keys of segment %d: %w", s.plans[i].segment.Base(), s.plans[i].sidecarFault(err))
 		}
-		if rec.Tombstone() {
-			if err := plan.tombstone.add(at.ordinal, &r.memory); err != nil {
+		if !fits {
+			copy(s.dead, dead) // they are counted again
+			middle := of.First + (of.Last-of.First)/2
+			if middle == of.Last {
+				return fmt.Errorf("%w: more keys of one hash than a table has slots", ErrSidecar)
+			}
+			if err := s.slice(keys.Range{First: of.First, Last: middle}); err != nil {
 				return err
 			}
+			return s.slice(keys.Range{First: middle + 1, Last: of.Last})
 		}
-		return visit(at, r.hasher.hash(rec.Key), rec.Tombstone())
-	})
-	return bytes, err
+	}
+	if a := s.audit; a.entries != a.ignored+a.dead+a.groups || a.groups != s.table.used {
+		return fmt.Errorf("audit of the hashes from %x to %x: %d entries, but %d ignored, %d dead and %d latest ones, %d in the table",
+			of.First, of.Last, a.entries, a.ignored, a.dead, a.groups, s.table.used)
+	}
+	return nil
 }
 
-// sizeOfRecord is about what a record takes in memory.
-func sizeOfRecord(r *record.Record) int {
-	size := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		size += len(h.Key) + len(h.Value)
+// segment reads a segment's entries of a range. fits is false if the table was full.
+func (s *slicer) segment(number int, of keys.Range) (fits bool, err error) {
+	s.entriesOf.Reset(s.plans[number].keys, of)
+	s.run = run{number: number, ignoring: len(s.plans[number].ignored) > 0}
+	for {
+		page, err := s.entriesOf.NextPage()
+		if errors.Is(err, io.EOF) {
+			return s.endRun(), nil
+		}
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Len() {
+			e := page.At(i)
+			if e.Hash != s.run.hash || !s.run.any {
+				if !s.endRun() {
+					return false, nil
+				}
+				s.run.hash = e.Hash
+			}
+			s.add(e)
+		}
+		s.audit.entries += page.Len()
 	}
-	return size
+}
+
+// run is the entries of one key in one segment, in the order of the log, as far as they were read. However often a key stands in a
+// segment, it comes to the table once (F3).
+type run struct {
+	number   int // of the segment
+	ignoring bool
+	hash     keys.Hash
+	any      bool // an entry was read
+	several  bool // more than one was
+	latest   bool // ordinal and tombstone are set: the latest one that is not ignored
+	older    bool // of latest: another one stands before it
+	ordinal  uint32
+	tomb     bool
+}
+
+// add takes the next entry of the run.
+func (s *slicer) add(e keys.Entry) {
+	r := &s.run
+	before := r.any
+	r.several, r.any = before, true
+	if r.ignoring && s.plans[r.number].ignores(e.Ordinal) {
+		s.audit.ignored++
+		return
+	}
+	if r.latest {
+		s.supersede(r.number, r.ordinal, r.number)
+	}
+	r.latest, r.older, r.ordinal, r.tomb = true, before, e.Ordinal, e.Tombstone
+}
+
+// endRun brings the run to the table. It returns false if the table has no room for the key.
+func (s *slicer) endRun() bool {
+	r := &s.run
+	if !r.any {
+		return true
+	}
+	slot := s.table.find(r.hash)
+	switch {
+	case slot.known():
+		s.below(slot)
+	case !r.latest: // all are ignored, and nothing newer is there for them to come back under
+	case s.table.full():
+		return false
+	default:
+		s.table.put(slot, r.hash, place{uint32(r.number), r.ordinal}, r.tomb)
+		s.audit.groups++
+		if r.tomb {
+			s.tombstone()
+		}
+	}
+	*r = run{number: r.number, ignoring: r.ignoring}
+	return true
+}
+
+// below is endRun for a key that stands in a newer segment too: all of the run is dead, and if the latest is a tombstone, it must stay
+// for that.
+func (s *slicer) below(slot *slot) {
+	r := &s.run
+	if r.latest {
+		s.supersede(r.number, r.ordinal, int(slot.next))
+		slot.next = uint32(r.number)
+	}
+	if !slot.tombstone() {
+		return
+	}
+	s.blocking[r.number] = true
+	latest := slot.latest()
+	if older := s.plans[latest.segment].older; older != nil && s.inWindow(int(latest.segment)) {
+		older.setShared(latest.ordinal)
+	}
+}
+
+// tombstone is endRun for the latest record of its key, which is a tombstone.
+func (s *slicer) tombstone() {
+	r := &s.run
+	s.blocking[r.number] = s.blocking[r.number] || r.older
+	if !s.inWindow(r.number) {
+		return
+	}
+	plan := s.plans[r.number]
+	plan.final.setShared(r.ordinal)
+	if r.older {
+		plan.older.setShared(r.ordinal)
+	}
+}
+
+// supersede marks a record that one in the segment by supersedes.
+func (s *slicer) supersede(number int, ordinal uint32, by int) {
+	s.audit.dead++
+	if s.dead != nil {
+		s.dead[number]++
+	}
+	s.supersededMs[number] = min(s.supersededMs[number], s.begunMs[by])
+	if s.inWindow(number) {
+		s.plans[number].dead.setShared(ordinal)
+	}
+}
+
+// inWindow tells whether a plan has bitmaps now.
+func (s *slicer) inWindow(number int) bool { return s.from <= number && number < s.to }
+
+// sidecarFault makes of an error of a sidecar's reader one that says what to do: a sidecar that is damaged or not this segment's is made
+// anew. Everything else, as the end of a context, stays what it is.
+func (p *plan) sidecarFault(err error) error {
+	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) || errors.Is(err, keys.ErrMismatch) {
+		return &sidecarError{segment: p.segment, reason: err.Error()}
+	}
+	return err
 }

@@ -3,40 +3,93 @@ package clean
 import (
 	"errors"
 	"fmt"
+	"math"
 
-	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
-	"heartwood.dev/heartwood/internal/record"
 )
+
+// rewriteAll rewrites the groups, in ascending order. Those for which the disk has no room are tried once more at the end, when the
+// others have freed some (F16).
+func (p *pass) rewriteAll(groups [][]*plan) error {
+	for round := range 2 {
+		var left [][]*plan
+		for _, g := range groups {
+			fits, err := p.fits(g)
+			if err != nil {
+				return err
+			}
+			if !fits {
+				left = append(left, g)
+				continue
+			}
+			if err := p.rewrite(g); err != nil {
+				return err
+			}
+		}
+		if groups = left; len(left) == 0 || round == 1 {
+			break
+		}
+	}
+	for _, g := range groups {
+		p.stats.SegmentsNoSpace += len(g)
+	}
+	return nil
+}
+
+// spareBytes is what a rewrite leaves free on the disk beside what it needs itself: appends go on meanwhile.
+const spareBytes = 16 << 20
+
+// fits tells whether the disk has room for what a group becomes, before what it was is gone.
+func (p *pass) fits(group []*plan) (bool, error) {
+	if p.Env.FreeBytes == nil {
+		return true, nil
+	}
+	free, err := p.Env.FreeBytes()
+	if err != nil {
+		return false, fmt.Errorf("ask for free space: %w", err)
+	}
+	needed := int64(0)
+	for _, plan := range group {
+		needed += plan.liveBytes + plan.keys.SizeBytes()
+	}
+	return needed == 0 || free > math.MaxInt64 || int64(free) > needed+spareBytes, nil
+}
 
 // rewrite makes new segments of a group and puts them in its place.
 //
-// Groups go in ascending order, and that alone makes a crash between two of them harmless: a tombstone lies above the values it
-// deletes, so they are gone from the disk before it may go; and a value that supersedes lies above what it supersedes, in a segment
-// that is complete until its own group's turn. What a pass did not come to is done by the next: nothing of it is remembered.
+// A crash between two groups is harmless: what goes is superseded by a record that stays, wherever that is, and a tombstone goes only
+// if nothing is left below it before the pass began. What a pass did not come to is done by the next: nothing of it is remembered.
 func (p *pass) rewrite(group []*plan) error {
 	p.enter(Rewriting)
-	out := &output{pass: p, base: group[0].segment.Base(), builder: record.NewBuilder(p.Codec, p.CodecLevel)}
+	out := newOutput(p, group)
 	defer out.builder.Release()
-	out.builder.CompressWith(p.Compress)
-	sources, err := out.write(group)
+	err := out.write()
+	if err == nil {
+		err = out.finish()
+	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", out.base, err), out.discard())
+		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", group[0].segment.Base(), err), out.discard())
 	}
 	p.enter(Committing)
-	// Both are taken before: from Replace on the segments are the log's, which may close them at any time.
-	size := sizeOf(out.sealed)
-	before := sizeOf(sources)
-	if err := p.Replace(sources, out.sealed); err != nil { // no discard: Replace owns the output, also now
-		return fmt.Errorf("replace segments from %d on: %w", out.base, err)
+	sources := make([]*segment.Segment, len(group))
+	for i, plan := range group {
+		sources[i] = plan.segment
 	}
+	// Both are taken before: from Replace on the segments are the log's, which may close them at any time.
+	before, after := sizeOf(sources), sizeOf(out.segments())
+	if err := p.Env.Replace(sources, out.segments()); err != nil { // no discard: Replace owns the output, also now
+		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
+	}
+	p.replaced = append(p.replaced, out.carry()...)
 	p.stats.SegmentsRewritten += len(sources)
-	p.stats.ReclaimedBytes += max(0, before-size)
+	p.stats.ReclaimedBytes += max(0, before-after)
 	for _, plan := range group {
+		plan.rewritten = true
 		p.stats.RecordsRemoved += plan.removed
 		p.stats.TombstonesRemoved += plan.tombstones
-		p.progress.ReclaimableBytes -= plan.reclaimableBytes()
-		plan.free(&p.memory)
+		p.stats.MarkersRemoved += plan.markers
+		p.progress.ReclaimableBytes -= plan.deadBytes
 	}
 	return nil
 }
@@ -49,169 +102,56 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 	return bytes
 }
 
-// output is the segments that come of a group: one, or more if what lives does not fit one.
-//
-// Invariant: the first begins where the group's first segment did (I32), whether a record is left there or not.
-type output struct {
-	*pass
-	base    int64
-	current *segment.Segment   // nil before the first and after the last
-	sealed  []*segment.Segment // ascending; those that are finished, or failed to be
-	builder *record.Builder
-}
-
-// write writes all of a group and seals it. It returns the group's segments. After an error discard takes away what was
-// written.
-func (o *output) write(group []*plan) (sources []*segment.Segment, err error) {
-	if err := o.begin(o.base); err != nil {
-		return nil, err
-	}
-	for _, plan := range group {
-		if err := o.copy(plan); err != nil {
-			return nil, err
+// checkProducers holds the batches that go against the producers as they are now (F12): one whose last batch is among them must have been
+// known when the pass began. It can only have become so by a truncation, for a producer's last batch never moves down.
+func (p *pass) checkProducers(group []*plan) error {
+	from, to := group[0].segment.Base(), group[len(group)-1].segment.NextOffset()
+	for id, now := range p.Env.Producers() {
+		if now.LastOffset < from || now.LastOffset >= to {
+			continue
 		}
-		sources = append(sources, plan.segment)
-	}
-	if err := o.seal(); err != nil {
-		return nil, err
-	}
-	modified := sources[len(sources)-1].ModTime() // I32: retention and lag go by it where there is no timestamp
-	for _, s := range o.sealed {
-		if err := s.SetModTime(modified); err != nil {
-			return nil, err
+		if then, known := p.Producers[id]; !known || then.LastOffset != now.LastOffset {
+			return fmt.Errorf("%w: producer %d ends at offset %d", ErrProducers, id, now.LastOffset)
 		}
-	}
-	return sources, nil
-}
-
-// copy writes what lives of one segment. It reads the segment anew rather than keep its batches from resolve, which would
-// need the log's size in memory; the plan is held against what is read (see plan), and any difference is ErrCorrupt.
-func (o *output) copy(plan *plan) error {
-	if plan.liveBytes == 0 { // every batch is dropped: there is nothing to read it for
-		o.progress.DoneBytes += plan.segment.SizeBytes()
-		return nil
-	}
-	next, first := 0, uint32(0)
-	err := plan.segment.Scan(0, func(position int64, b record.Batch) error {
-		if next == len(plan.batches) || int(plan.batches[next].sizeBytes) != len(b) {
-			return fmt.Errorf("%w: the batch at position %d is not the one that was there before", record.ErrCorrupt, position)
-		}
-		entry := plan.batches[next]
-		ordinal := first
-		next++
-		first += entry.records
-		return o.batch(plan, b, entry, ordinal)
-	})
-	if err == nil && next != len(plan.batches) {
-		err = fmt.Errorf("%w: segment %d has %d batches, and had %d before", record.ErrCorrupt, plan.segment.Base(), next, len(plan.batches))
-	}
-	return err
-}
-
-// batch does to a batch what was decided on it. Its records have the ordinals from first on. What is dropped was read too,
-// as one scan reads all, and so it is accounted.
-func (o *output) batch(plan *plan, b record.Batch, entry batchPlan, first uint32) error {
-	if err := o.read(len(b)); err != nil {
-		return err
-	}
-	if entry.fate == drop {
-		return nil
-	}
-	// Checked once more although resolve did: what is copied now was read from the disk again (I42).
-	if err := b.CheckCRC(); err != nil {
-		return err
-	}
-	made := record.Whole(b)
-	if entry.fate == rebuild {
-		var err error
-		if made, err = o.rebuild(plan, b, entry, first); err != nil {
-			return err
-		}
-	}
-	return o.append(made)
-}
-
-// rebuild makes a batch without its dead records. What it returns is valid until the next call. Offsets, absolute timestamps
-// and the batch's identity stay (I9, reference 1.2); the limit is the one resolve read it with, so it cannot be too large
-// now.
-func (o *output) rebuild(plan *plan, b record.Batch, entry batchPlan, first uint32) (record.Parts, error) {
-	o.builder.SetCodec(o.codec(b))
-	id := record.IdentityOf(b)
-	id.DeleteHorizonMs = entry.horizonMs
-	o.builder.Reset(id)
-	ordinal, decoded := first, 0
-	err := b.Records(o.BatchBytesMax, func(r *record.Record) error {
-		if !plan.dead.has(ordinal) {
-			o.builder.Add(r)
-		}
-		ordinal++
-		decoded += sizeOfRecord(r)
-		return nil
-	})
-	if err != nil {
-		return record.Parts{}, err
-	}
-	made, err := o.builder.Encode()
-	if err != nil {
-		return record.Parts{}, err
-	}
-	o.memory.touch(int64(len(b) + decoded + o.builder.SizeBytes()))
-	return made, nil
-}
-
-// codec is what a batch is rebuilt in: the topic's codec and level, or the batch's own codec.
-func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
-	if p.KeepCodec && b.Codec() != p.Codec {
-		return b.Codec(), compress.LevelDefault // the level belongs to the topic's codec
-	}
-	return p.Codec, p.CodecLevel
-}
-
-// append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches
-// larger) or its offsets do not fit there. A batch larger than SegmentBytes gets a segment of its own: it cannot be split.
-func (o *output) append(b record.Parts) error {
-	size := b.SizeBytes()
-	full := o.current.SizeBytes()+int64(size) > o.SegmentBytes
-	if o.current.SizeBytes() > 0 && full || !o.current.Fits(b) {
-		if err := o.seal(); err != nil {
-			return err
-		}
-		if err := o.begin(b.BaseOffset()); err != nil {
-			return err
-		}
-	}
-	if err := o.spend(size); err != nil {
-		return err
-	}
-	o.stats.WrittenBytes += int64(size)
-	return o.current.AppendParts(b)
-}
-
-// begin creates the next output segment, with the suffix that a restart removes.
-func (o *output) begin(base int64) (err error) {
-	if o.current, err = o.Create(base); err != nil {
-		return fmt.Errorf("create segment %d: %w", base, err)
 	}
 	return nil
 }
 
-// seal finishes the current segment's indexes. It counts as sealed even if that fails, so that discard finds it.
-func (o *output) seal() error {
-	o.sealed = append(o.sealed, o.current)
-	o.current = nil
-	return o.sealed[len(o.sealed)-1].Seal()
+// fingerprint adds up entries, in whatever order: those of the records that were decoded must be those of the sidecar that decided on
+// them (F6). Hashes are keyed, so nobody can make two sets of entries that add up to the same.
+type fingerprint struct {
+	sum   uint64
+	count int64
 }
 
-// discard deletes what was written, when it will not be part of the log (I37). It tries all of it, and returns the faults
-// joined.
-func (o *output) discard() error {
-	all := o.sealed
-	if o.current != nil {
-		all = append(all, o.current)
+// add counts an entry.
+func (f *fingerprint) add(h keys.Hash, ordinal uint32, tombstone bool) {
+	x := h.High ^ (uint64(h.Low)<<32|uint64(ordinal))*0x9e3779b97f4a7c15
+	if tombstone {
+		x++
 	}
-	var failed []error
-	for _, s := range all {
-		failed = append(failed, s.Remove(), s.Close())
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	f.sum += x ^ x>>32
+	f.count++
+}
+
+// verify holds what was decoded of a segment against its sidecar.
+func (p *pass) verify(plan *plan, decoded bitmap, found fingerprint) error {
+	if decoded == nil {
+		return nil
 	}
-	return errors.Join(failed...)
+	var known fingerprint
+	it := plan.keys.Entries(keys.Everything)
+	for it.Next() {
+		if e := it.Entry(); decoded.has(e.Ordinal) {
+			known.add(e.Hash, e.Ordinal, e.Tombstone)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return plan.sidecarFault(err)
+	}
+	if known != found {
+		return &sidecarError{plan.segment, fmt.Sprintf("%d keys of the batches that were decoded are not the %d it has", found.count, known.count)}
+	}
+	return nil
 }

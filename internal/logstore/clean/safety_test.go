@@ -3,7 +3,6 @@ package clean
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -23,22 +22,6 @@ func (l *fakeLog) unchanged(ctx context.Context, want error) {
 	}
 	if l.commits != 0 || l.content() != before || len(l.leftovers()) > 0 {
 		l.t.Errorf("%d commits, left over %v, the log holds %s, was %s", l.commits, l.leftovers(), l.content(), before)
-	}
-}
-
-func TestTransactionsAreRefusedBeforeAnythingChanges(t *testing.T) {
-	for name, id := range map[string]record.Identity{
-		"transactional": {ProducerID: 1, Transactional: true}, "control": {ProducerID: 1, Control: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLog(t)
-			l.put("a=1")
-			l.put("a=2")
-			l.roll()
-			l.batch(compress.None, id, "b=1")
-			l.roll()
-			l.unchanged(context.Background(), ErrTransactional)
-		})
 	}
 }
 
@@ -68,48 +51,9 @@ func TestI42CorruptBatchStopsThePassWithoutAChange(t *testing.T) {
 	}
 }
 
-func TestBudgetTooSmallIsRefusedBeforeAnythingChanges(t *testing.T) {
-	l := newLog(t)
-	l.fill("key", 3000)
-	l.put("key0=new")
-	l.roll()
-	l.job.MemoryBytes = 64 << 10 // 3000 keys take 24 bytes each, and more
-	l.unchanged(context.Background(), ErrOverBudget)
-	_, err := l.try(t.Context())
-	var enough int64
-	if _, text, found := strings.Cut(err.Error(), "about "); !found {
-		t.Errorf("%v: it does not tell how much would be enough", err)
-	} else if _, err := fmt.Sscanf(text, "%d MiB", &enough); err != nil || enough < 1 || enough > 2 {
-		t.Errorf("%v: %d MiB would be enough", err, enough)
-	}
-	l.job.MemoryBytes = enough << 20
-	stats := l.pass()
-	if stats.RecordsRemoved != 1 || stats.MemoryPeakBytes < 3000*slotBytes || stats.MemoryPeakBytes > 1<<20 {
-		t.Errorf("stats %+v", stats)
-	}
-}
-
-func TestMemoryIsGivenBackToTheLastByte(t *testing.T) {
-	l := newLog(t)
-	l.fill("key", 500)
-	l.put("key3", "key4=2")
-	l.roll()
-	job := l.job
-	job.Segments, job.Bound, job.Now = l.segments[:1], l.active().Base(), l.now
-	job.Create = func(base int64) (*segment.Segment, error) {
-		return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
-	}
-	job.Replace = l.replace
-	p := newPass(context.Background(), job.withDefaults())
-	l.must(p.run())
-	if p.memory.used != 0 || p.memory.peak == 0 {
-		t.Errorf("%d bytes are still counted after the pass, peak %d", p.memory.used, p.memory.peak)
-	}
-}
-
 func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR #23429, KAFKA-6834: never uncleanable
 	l := newLog(t)
-	l.job.BatchBytesMax, l.job.TombstoneRetention = 1<<20, 0
+	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "hidden="+strings.Repeat("x", 2<<20))
 	l.put("a=1", "a=2", "hidden")
 	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "stamped long ago")
@@ -119,7 +63,7 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR
 	for range 3 {
 		stats = l.pass()
 	}
-	if stats.OpaqueBatches != 1 || stats.TombstonesRemoved != 0 || !stats.NextHorizon.IsZero() {
+	if stats.OpaqueBatches != 1 || stats.TombstonesRemoved != 0 || !stats.NextPass.IsZero() {
 		t.Errorf("stats %+v", stats)
 	}
 	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") || !strings.HasSuffix(got, " 2:a=2 3:hidden 4:stamped long ago 5:z=1") {
@@ -131,46 +75,23 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR
 // own tombstone, nobody would look for it there, and it would come back when the tombstone goes.
 func TestF1MoreMemoryDoesNotBringADeletedKeyBack(t *testing.T) {
 	l := newLog(t)
-	l.job.MemoryBytes, l.job.TombstoneRetention = 1<<20, 0
+	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "a=1", "hidden="+strings.Repeat("x", 3<<20))
 	l.put("b=1")
 	l.put("hidden")
 	l.put("z=1")
 	l.roll()
 	l.pass()
-	l.job.MemoryBytes = 64 << 20
+	l.job.Limits.MemoryBytes = 64 << 20
 	for range 3 {
 		l.pass()
 	}
 	l.want("0:a=1 2:b=1 4:z=1")
 }
 
-// A segment that has become shorter between the two readings must not pass for one whose last batches were dropped.
-func TestI42SegmentThatLostBatchesMeanwhileStopsThePass(t *testing.T) {
-	l := newLog(t)
-	l.put("a=1")
-	l.put("a=2")
-	l.put("b=1")
-	l.roll()
-	job := l.job
-	job.Segments, job.Bound, job.Now = l.segments[:1], l.active().Base(), l.now
-	job.Create = func(base int64) (*segment.Segment, error) {
-		return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
-	}
-	job.Replace = l.replace
-	p := newPass(t.Context(), job.withDefaults())
-	l.must(p.resolve())
-	l.must(p.decide())
-	batches := &p.plans[0].batches
-	*batches = append(*batches, (*batches)[2])
-	if err := p.rewrite(p.group()[0]); !errors.Is(err, record.ErrCorrupt) || l.commits > 0 {
-		t.Errorf("error %v after %d commits", err, l.commits)
-	}
-}
-
 func TestI41HugeBatchesAreCleaned(t *testing.T) { // KAFKA-4019, 6834: whatever max.message.bytes says now
 	l := newLog(t)
-	l.job.SegmentBytes = 1000
+	l.job.Rules.SegmentBytes = 1000
 	l.put("a=1", "big="+strings.Repeat("x", 20<<20), "a=2")
 	l.put("b=1")
 	l.roll()
@@ -189,7 +110,7 @@ func TestCancelledPassEndsWithinOneBatch(t *testing.T) {
 	cancel()
 	l.unchanged(ctx, context.Canceled)
 	stats, _ := l.try(ctx)
-	if stats.RecordsRead > 0 || stats.ReadBytes > 200 {
+	if stats.RecordsRead > 0 || stats.LogReadBytes > 200 {
 		t.Errorf("stats %+v", stats)
 	}
 }
@@ -200,7 +121,7 @@ func TestCancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
 	l.fill("k", 50)
 	l.roll()
 	ctx, cancel := context.WithCancel(context.Background())
-	l.job.Progress = func(p Progress) {
+	l.job.Env.Progress = func(p Progress) {
 		if p.Phase == Rewriting {
 			cancel()
 		}
@@ -218,10 +139,10 @@ func TestFailureOfTheDiskAtEveryStepLeavesNothingBehind(t *testing.T) { // KAFKA
 		before := l.content()
 		fault := vfs.NewFault(l.fsys)
 		fault.Inject(vfs.Rule{Name: "*.cleaned", Skip: skip, Times: 1})
-		l.job.Create = func(base int64) (*segment.Segment, error) {
+		l.job.Env.Create = func(base int64) (*segment.Segment, error) {
 			return segment.Create(fault, "/", base, ".cleaned", segment.Config{})
 		}
-		l.job.Replace = func(sources, cleaned []*segment.Segment) error {
+		l.job.Env.Replace = func(sources, cleaned []*segment.Segment) error {
 			fault.Clear()
 			return l.replace(sources, cleaned)
 		}
@@ -243,9 +164,9 @@ func TestFailedReplaceEndsThePass(t *testing.T) {
 	l.put("a=1", "a=2")
 	l.roll()
 	broken := errors.New("retention took a segment")
-	l.job.Replace = func(_, cleaned []*segment.Segment) error {
+	l.job.Env.Replace = func(_, cleaned []*segment.Segment) error {
 		for _, s := range cleaned {
-			l.must(errors.Join(s.Remove(), s.Close()))
+			l.must(errors.Join(s.Remove(), s.Close(), removed(l.fsys.Remove(l.derivedName(s.Base())))))
 		}
 		return broken
 	}
@@ -259,7 +180,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	l.fill("k", 1500)
 	l.roll()
 	ratio, phase, measured := 0.0, Idle, int64(0)
-	l.job.Progress = func(p Progress) {
+	l.job.Env.Progress = func(p Progress) {
 		now := float64(p.DoneBytes) / float64(p.TotalBytes)
 		if now < ratio || p.DoneBytes > p.TotalBytes || p.MemoryBytes < 0 {
 			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes, p.TotalBytes, ratio, p.MemoryBytes)
@@ -270,7 +191,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 		}
 	}
 	spent := 0
-	l.job.Spend = func(_ context.Context, n int) error { spent += n; return nil }
+	l.job.Env.Spend = func(_ context.Context, n int) error { spent += n; return nil }
 	stats := l.pass()
 	if ratio != 1 || phase != Committing {
 		t.Errorf("it ends at %f, %s", ratio, phase)
@@ -278,7 +199,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	if share := float64(measured) / float64(stats.ReclaimedBytes); share < 0.95 || share > 1.05 {
 		t.Errorf("measured %d bytes, freed %d", measured, stats.ReclaimedBytes)
 	}
-	if io := stats.ReadBytes + stats.WrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
+	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes + stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
 		t.Errorf("spent %d of %d bytes", spent, io)
 	}
 }

@@ -28,7 +28,7 @@ func (l *fakeLog) bases() (all []int64) {
 
 func TestSegmentsWithoutGarbageAreNotTouched(t *testing.T) { // cleaner.md 4: rewrite only what pays
 	l := newLog(t)
-	l.job.SegmentBytes = 4000
+	l.job.Rules.SegmentBytes = 4000
 	l.fill("a", 20) // [0, 20)
 	l.roll()
 	l.fill("b", 20) // [20, 40): holds the garbage
@@ -43,22 +43,22 @@ func TestSegmentsWithoutGarbageAreNotTouched(t *testing.T) { // cleaner.md 4: re
 	if stats.SegmentsRewritten != 1 || l.segments[0] != first || l.segments[2] != third {
 		t.Errorf("%d segments rewritten, bases %v", stats.SegmentsRewritten, l.bases())
 	}
-	if stats.RecordsRemoved != 1 || stats.ReclaimedBytes <= 0 || stats.WrittenBytes > 4000 {
+	if stats.RecordsRemoved != 1 || stats.ReclaimedBytes <= 0 || stats.LogWrittenBytes > 4000 {
 		t.Errorf("stats %+v", stats)
 	}
 }
 
 func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
 	l := newLog(t)
-	l.job.SegmentBytes = 4000
+	l.job.Rules.SegmentBytes = 4000
 	for range 6 { // six segments of 20 records; the last has the latest of all keys
 		l.fill("k", 20)
 		l.roll()
 	}
 	last := l.segments[5]
 	size := l.segments[0].SizeBytes()
-	if stats := l.pass(); stats.ReadBytes > 6*size+100 {
-		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again", stats.ReadBytes, size)
+	if stats := l.pass(); stats.LogReadBytes > 6*size+100 {
+		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again", stats.LogReadBytes, size)
 	}
 	// Of five segments nothing lives: they become one. The sixth is full and holds no garbage.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
@@ -83,13 +83,13 @@ func TestI30GroupHoldsNoMoreThanASegment(t *testing.T) {
 	l.fill("c", 10)
 	l.put("x=3", "x=4")
 	l.roll()
-	l.job.SegmentBytes = 2 * l.segments[0].SizeBytes()
+	l.job.Rules.SegmentBytes = 2 * l.segments[0].SizeBytes()
 	l.pass()
 	if got := fmt.Sprint(l.bases()); got != "[0 22 34]" || l.commits != 2 {
 		t.Errorf("bases %s, want the first two together and the third alone", got)
 	}
 	for _, s := range l.segments {
-		if s.SizeBytes() > l.job.SegmentBytes {
+		if s.SizeBytes() > l.job.Rules.SegmentBytes {
 			t.Errorf("segment %d has %d bytes", s.Base(), s.SizeBytes())
 		}
 	}
@@ -118,21 +118,21 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) { // KAFKA-2024, 5413, 62
 
 func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) { // KAFKA-20036: rebuilding can make batches larger
 	l := newLog(t)
-	l.job.KeepCodec, l.job.Codec = false, compress.None
+	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type = false, compress.None
 	for i := range 40 {
 		value := strings.Repeat("x", 200)
 		l.batch(compress.Zstd, record.Identity{ProducerID: -1}, fmt.Sprintf("k%d=%s", i, value), "same=1", fmt.Sprintf("l%d=%s", i, value))
 	}
 	l.roll()
-	l.job.SegmentBytes = l.segments[0].SizeBytes()
+	l.job.Rules.SegmentBytes = l.segments[0].SizeBytes()
 	before := l.records()
 	stats := l.pass()
 	if len(l.segments) < 4 || l.segments[0].Base() != 0 {
 		t.Errorf("bases %v: uncompressed, it cannot fit one segment", l.bases())
 	}
 	for _, s := range l.segments {
-		if s.SizeBytes() > l.job.SegmentBytes {
-			t.Errorf("segment %d has %d bytes, %d are allowed", s.Base(), s.SizeBytes(), l.job.SegmentBytes)
+		if s.SizeBytes() > l.job.Rules.SegmentBytes {
+			t.Errorf("segment %d has %d bytes, %d are allowed", s.Base(), s.SizeBytes(), l.job.Rules.SegmentBytes)
 		}
 	}
 	if stats.ReclaimedBytes != 0 {
@@ -164,7 +164,7 @@ func TestI32OutputTakesBaseAndTimeOfItsSources(t *testing.T) {
 
 func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) { // cleaner.md 4: at most a sixteenth of a segment
 	l := newLog(t)
-	l.job.SegmentBytes = 100_000
+	l.job.Rules.SegmentBytes = 100_000
 	for i := range 10 {
 		l.fill(fmt.Sprintf("s%d-", i), 5)
 		l.roll()
@@ -185,7 +185,7 @@ func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) { // cleaner.md 
 // KIP-71: retention goes by a segment's newest record, so a merge must not make old records young.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
-	l.job.SpanMax = 10 * time.Minute
+	l.job.Rules.SpanMax = 10 * time.Minute
 	for i := range 8 { // 0, 4, 8 ... 28 minutes
 		l.put(fmt.Sprintf("k%d=1", i), "hot=1")
 		l.roll()
@@ -198,7 +198,7 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
 		oldest, ok := s.FirstTimestamp()
-		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.SpanMax.Milliseconds() {
+		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.Rules.SpanMax.Milliseconds() {
 			t.Errorf("segment %d spans %d ms", s.Base(), newest-oldest)
 		}
 	}
@@ -209,7 +209,7 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 
 func TestSegmentOfWhichNothingLivesBecomesEmpty(t *testing.T) {
 	l := newLog(t)
-	l.job.SegmentBytes = 4000
+	l.job.Rules.SegmentBytes = 4000
 	l.fill("k", 20)
 	l.roll()
 	l.fill("x", 28) // not small, without garbage

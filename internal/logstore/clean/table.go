@@ -1,109 +1,102 @@
 package clean
 
+import (
+	"math/bits"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+)
+
 // place is where a record stands: the ordinal of the record in its segment, and which of the pass's segments that is.
 type place struct {
 	segment uint32
 	ordinal uint32
 }
 
-// table maps keys, by their hashes, to the places of their latest records. It is open addressing with linear probing, in
-// shards that grow one at a time: a single table would need three times its size for a moment, each time it doubles.
+// table maps the keys of one slice of the hashes to their latest records. It is open addressing with linear probing in one array
+// whose size never changes: that is the memory of a slice.
 //
-// Keys themselves are not kept: two keys are one when 128 bits of keyed hash are equal. With 10^8 keys the odds of one false pair
-// are 10^-23, and nobody can look for one without the secret (reference F5). Nothing is ever taken out, so there are no
-// gravestones to skip, and find always ends: at most 7/8 of the slots are taken.
+// The slot of a hash is its place in the slice, in proportion. So the slots are in the order of the hashes, but for what probing moves
+// by a few, and a sidecar, which is sorted, walks through the table from its beginning to its end: the memory is read in the order in
+// which a processor fetches it ahead, where any other slot function has it miss its caches at each entry.
+//
+// Keys themselves are not kept: two keys are one when 96 bits of keyed hash are equal (reference F5). Segments are entered from
+// the newest to the oldest, so what is found is the latest, nothing is ever replaced or taken out, and there are no gravestones.
+//
+// Invariant: used <= most < len(slots), so find meets a free slot.
 type table struct {
-	shards [shards]shard // by the highest byte of hash[1]; within a shard hash[0] chooses the slot
-	memory *memory
-	bytes  int64 // reserved in memory for slots: slotBytes times the sum of len(slots)
+	slots []slot
+	used  int
+	most  int // loadNumerator/loadDenominator of the slots
+	first uint64
+	scale uint64 // slots per hash, times 2^64
 }
 
 const (
-	shards          = 256
 	slotBytes       = 24
-	shardSlotsMin   = 8
-	loadNumerator   = 7 // a shard grows when 7/8 of its slots are taken: memory is scarcer here than a few probes more
-	loadDenominator = 8
+	loadNumerator   = 3 // of 4: above it probes grow long
+	loadDenominator = 4
+	tableSlotsMin   = 64
 )
 
-// shard is one hash table. Invariant: used <= 7/8 of len(slots), so that find meets a free slot; both are 0 at first.
-type shard struct {
-	slots []slot // a power of two
-	used  int
-}
-
-// slot is free when number is 0: the zero value of a fresh slice needs no initialising, and no hash is special.
+// slot is free when holder is 0: the zero value needs no initialising, and no hash is special.
 type slot struct {
-	hash    keyHash
-	number  uint32 // place.segment + 1
-	ordinal uint32
+	high    uint64
+	low     uint32
+	ordinal uint32 // of the latest record, times 2; the lowest bit: it is a tombstone
+	holder  uint32 // its segment + 1
+	next    uint32 // the segment of the oldest of the key's records seen so far: what supersedes the next one to come
 }
 
-// put stores the place of a key's latest record and returns the place it had before; known is false for a new key. It fails
-// with ErrOverBudget, and then nothing was stored. A shard may grow though the key turns out to be known: that is at worst
-// one key too early.
-func (t *table) put(hash keyHash, at place) (before place, known bool, err error) {
-	sh := &t.shards[hash[1]>>56]
-	if (sh.used+1)*loadDenominator > len(sh.slots)*loadNumerator {
-		if err := t.grow(sh); err != nil {
-			return place{}, false, err
-		}
-	}
-	s := sh.find(hash)
-	if known = s.number != 0; known {
-		before = place{s.number - 1, s.ordinal}
-	} else {
-		sh.used++
-	}
-	*s = slot{hash, at.segment + 1, at.ordinal}
-	return before, known, nil
+// newTable returns a table of about so many bytes.
+func newTable(bytes int64) *table {
+	slots := max(tableSlotsMin, int(bytes/slotBytes))
+	return &table{slots: make([]slot, slots), most: slots / loadDenominator * loadNumerator}
 }
 
-// get returns the place of a key's latest record. It writes nothing.
-func (t *table) get(hash keyHash) (at place, known bool) {
-	sh := &t.shards[hash[1]>>56]
-	if len(sh.slots) == 0 {
-		return place{}, false
+// bytes is the memory the table takes.
+func (t *table) bytes() int64 { return int64(len(t.slots)) * slotBytes }
+
+// reset empties the table for another range of hashes.
+func (t *table) reset(of keys.Range) {
+	clear(t.slots)
+	t.used, t.first = 0, of.First
+	t.scale = uint64(len(t.slots))
+	if width := of.Last - of.First + 1; width > t.scale { // 0: all 2^64 of them, whose scale is the number of slots
+		t.scale, _ = bits.Div64(t.scale, 0, width)
 	}
-	s := sh.find(hash)
-	if s.number == 0 {
-		return place{}, false
-	}
-	return place{s.number - 1, s.ordinal}, true
 }
 
-// find returns the slot of the hash, or the free one where it belongs. There always is a free one.
-func (sh *shard) find(hash keyHash) *slot {
-	mask := uint64(len(sh.slots) - 1)
-	for i := hash[0] & mask; ; i = (i + 1) & mask {
-		if s := &sh.slots[i]; s.number == 0 || s.hash == hash {
+// full tells whether another key would be one too many.
+func (t *table) full() bool { return t.used >= t.most }
+
+// find returns the slot of the hash, or the free one where it belongs. The hash must lie in the range of the last reset.
+func (t *table) find(h keys.Hash) *slot {
+	i, _ := bits.Mul64(h.High-t.first, t.scale)
+	for {
+		s := &t.slots[i]
+		if s.holder == 0 || s.high == h.High && s.low == h.Low {
 			return s
 		}
-	}
-}
-
-// grow doubles a shard. The new slots are reserved before they are made and the old ones given back after they are copied,
-// so that the peak is counted too. On an error (ErrOverBudget) the shard is as it was. No key stands twice in old, so find
-// gives each a free slot.
-func (t *table) grow(sh *shard) error {
-	slots := max(shardSlotsMin, 2*len(sh.slots))
-	if err := t.memory.reserve(int64(slots) * slotBytes); err != nil {
-		return err
-	}
-	old := sh.slots
-	sh.slots = make([]slot, slots)
-	for _, s := range old {
-		if s.number != 0 {
-			*sh.find(s.hash) = s
+		if i++; i == uint64(len(t.slots)) {
+			i = 0
 		}
 	}
-	t.memory.release(int64(len(old)) * slotBytes)
-	t.bytes += int64(slots-len(old)) * slotBytes
-	return nil
 }
 
-// free gives the table's memory back. It must not be used any more.
-func (t *table) free() {
-	t.memory.release(t.bytes)
-	*t = table{}
+// put takes a free slot for the latest record of a key.
+func (t *table) put(s *slot, h keys.Hash, at place, tombstone bool) {
+	*s = slot{high: h.High, low: h.Low, ordinal: at.ordinal << 1, holder: at.segment + 1, next: at.segment}
+	if tombstone {
+		s.ordinal |= 1
+	}
+	t.used++
 }
+
+// known tells whether the slot holds a key.
+func (s *slot) known() bool { return s.holder != 0 }
+
+// latest is where the key's latest record stands.
+func (s *slot) latest() place { return place{s.holder - 1, s.ordinal >> 1} }
+
+// tombstone tells whether that is one.
+func (s *slot) tombstone() bool { return s.ordinal&1 == 1 }

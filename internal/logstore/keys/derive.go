@@ -226,3 +226,6 @@ func (m *remap) next() (packed, error) {
 	}
 	return packed{}, io.EOF
 }
+
+// Identity is that of the output, once all its batches were appended.
+func (d *Derivation) Identity() Identity { return d.spool.Identity() }

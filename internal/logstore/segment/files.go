@@ -20,13 +20,15 @@ const (
 	// KeysExtension is that of the key sidecar (docs/format/keys.md). Others make and read it; here it only goes where its segment
 	// goes. A segment may have none.
 	KeysExtension = ".keys"
+	// DeadExtension is that of what a pass of the cleaner found (docs/format/dead.md); likewise.
+	DeadExtension = ".dead"
 )
 
 // extensions end with the one that only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
 // optionalExtensions are those of files that a segment may have; they are renamed and removed behind the others.
-var optionalExtensions = []string{KeysExtension}
+var optionalExtensions = []string{KeysExtension, DeadExtension}
 
 // nameDigits is the length of the base offset in a file's name.
 const nameDigits = 20

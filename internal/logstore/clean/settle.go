@@ -1,0 +1,198 @@
+package clean
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// settle ends a window: it tells which tombstones have become lonely by what was rewritten, writes the .dead files, and adds up what is
+// left.
+//
+// A tombstone below which something stood is lonely once all segments up to its own that hold such records were rewritten (see
+// plan.blocking). That is more than must be known: one record in one segment that was left alone lets all tombstones above it wait,
+// until a pass finds them lonely by themselves.
+func (p *pass) settle(w window) error {
+	limit := len(p.plans)
+	for i, plan := range p.plans {
+		if plan.blocking && !plan.rewritten {
+			limit = i
+			break
+		}
+	}
+	for i, plan := range p.plans[w.from:w.to] {
+		if plan.rewritten {
+			continue
+		}
+		p.stats.GarbageBytes += plan.deadBytes
+		p.stats.GarbageRecords += plan.removed
+		p.noteLeft(plan)
+		if plan.keys == nil {
+			continue
+		}
+		found := &Dead{
+			Binding: plan.binding(), DeadBytes: plan.deadBytes, DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Lonely: plan.lonely,
+		}
+		if plan.blocking {
+			found.BlockingSinceMs = p.blockingSince(plan).UnixMilli()
+		}
+		found.Lonely = settleGroups(p.begin(found.Lonely, plan.waiting(), w.from+i < limit))
+		if err := p.save(plan.segment, found, plan.before != nil); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.replaced {
+		lonely := c.lonely
+		for _, waiting := range c.waiting {
+			lonely = p.begin(lonely, waiting.Group, waiting.source < limit)
+		}
+		if err := p.save(c.segment, &Dead{Binding: c.binding, Lonely: settleGroups(lonely)}, false); err != nil {
+			return err
+		}
+	}
+	p.replaced = nil
+	return nil
+}
+
+// noteLeft notes when a segment that was left alone wants a pass.
+func (p *pass) noteLeft(plan *plan) {
+	if p.Rules.MaxLag > 0 && plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
+		p.noteNext(time.UnixMilli(plan.supersededMs).Add(p.Rules.MaxLag))
+	}
+	if plan.blocking && !p.blind {
+		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, waitMin)))
+	}
+}
+
+// waiting are the tombstones below which something stood when the pass began.
+func (p *plan) waiting() Group {
+	return newGroup(0, func(yield func(uint32) bool) {
+		for ordinal := range p.final.members {
+			if p.older.has(ordinal) && !yield(ordinal) {
+				return
+			}
+		}
+	})
+}
+
+// begin adds to the groups those that waited, if nothing is left below them: their time begins now (X3).
+func (p *pass) begin(groups []Group, waited Group, lonely bool) []Group {
+	switch {
+	case waited.Count == 0 || p.blind:
+	case !lonely:
+		p.waiting = true
+	default:
+		waited.SinceMs = p.Now.UnixMilli()
+		groups = append(groups, waited)
+		p.noteNext(p.Now.Add(p.Rules.TombstoneRetention))
+	}
+	return groups
+}
+
+// save writes a .dead file; where there is nothing to say, it takes away the one that is there.
+func (p *pass) save(s *segment.Segment, found *Dead, there bool) error {
+	found.ComputedThrough, found.Lineage, found.PassedAtMs = p.Bound, p.Lineage(p.Bound), p.Now.UnixMilli()
+	var content []byte
+	if found.DeadRecords > 0 || len(found.Lonely) > 0 || found.BlockingSinceMs != 0 {
+		content = found.Encode()
+	} else if !there {
+		return nil
+	}
+	p.memory.touch(int64(len(content)))
+	if p.Env.SaveDead == nil {
+		return nil
+	}
+	if err := p.Env.SaveDead(s, content); err != nil {
+		return fmt.Errorf("save what is dead in segment %d: %w", s.Base(), err)
+	}
+	return nil
+}
+
+// carried is what an output segment takes over of its sources' tombstones, under the ordinals they have now.
+type carried struct {
+	segment *segment.Segment
+	binding Binding
+	lonely  []Group
+	waiting []carriedGroup
+}
+
+// carriedGroup is tombstones that came from one source.
+type carriedGroup struct {
+	Group
+	source int // number of the plan
+}
+
+// carry returns what the output's segments take over. Without a sidecar nothing can be bound to them, and the clocks begin anew.
+func (o *output) carry() (all []carried) {
+	for _, piece := range o.pieces {
+		if !piece.bound {
+			continue
+		}
+		c := carried{segment: piece.segment, binding: piece.binding}
+		base := uint32(0)
+		for _, part := range piece.parts {
+			for _, g := range part.plan.lonely {
+				if moved := part.renumber(g, base); moved.Count > 0 {
+					c.lonely = append(c.lonely, moved)
+				}
+			}
+			if moved := part.renumber(part.plan.waiting(), base); moved.Count > 0 {
+				c.waiting = append(c.waiting, carriedGroup{moved, part.plan.number})
+			}
+			base += part.end - part.first - uint32(part.plan.dead.count(part.first, part.end))
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// renumber returns a group of the source as it is in the output, where the part begins at ordinal base: without what went, and without
+// what is in other parts.
+func (p part) renumber(g Group, base uint32) Group {
+	return newGroup(g.SinceMs, func(yield func(uint32) bool) {
+		at, gone := p.first, uint32(0) // gone: of [p.first, at)
+		for ordinal := range g.All {
+			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
+				continue
+			}
+			gone += uint32(p.plan.dead.count(at, ordinal))
+			at = ordinal
+			if !yield(base + ordinal - p.first - gone) {
+				return
+			}
+		}
+	})
+}
+
+// addAborted writes the transaction index of a piece: the entries of its markers, as far as aborted batches are left of them (I22). What
+// is left is in segments that are not rewritten, or not yet.
+func (o *output) addAborted(piece *piece) error {
+	end := piece.segment.NextOffset()
+	var failed error
+	for _, part := range piece.parts {
+		_, err := part.plan.segment.Aborted(piece.segment.Base(), math.MaxInt64, func(a segment.AbortedTxn) {
+			if failed == nil && a.LastOffset < end && o.left(a) {
+				failed = piece.segment.AddAborted(a)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// left tells whether batches of an aborted transaction stay in the log when the group is replaced.
+func (o *output) left(a segment.AbortedTxn) bool {
+	for i, plan := range o.plans {
+		if plan.segment.Base() >= a.LastOffset || o.end(i) <= a.FirstOffset {
+			continue
+		}
+		if !plan.rewritten && (plan.number < o.group[0].number || plan.number > o.group[len(o.group)-1].number) {
+			return true
+		}
+	}
+	return false
+}

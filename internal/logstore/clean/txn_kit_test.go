@@ -1,0 +1,153 @@
+package clean
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// epochStart is when a leader epoch began.
+type epochStart struct {
+	epoch int32
+	start int64
+}
+
+// epochAt is the leader epoch of an offset, as the log's checkpoint has it.
+func (l *fakeLog) epochAt(offset int64) int32 {
+	for _, e := range slices.Backward(l.epochs) {
+		if e.start <= offset {
+			return e.epoch
+		}
+	}
+	return -1
+}
+
+// lead begins another leader epoch.
+func (l *fakeLog) lead() {
+	epoch := int32(len(l.epochs))
+	if len(l.epochs) > 0 {
+		epoch = l.epochs[len(l.epochs)-1].epoch + 1
+	}
+	l.epochs = append(l.epochs, epochStart{epoch, l.next})
+}
+
+// txn appends a batch of a producer's transaction, and begins one if none is open.
+func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
+	l.t.Helper()
+	if _, open := l.open[producer]; !open {
+		l.open[producer] = l.next
+	}
+	l.batch(codec, record.Identity{ProducerID: producer, Transactional: true}, records...)
+}
+
+// end appends a marker.
+func (l *fakeLog) end(producer int64, commit bool) {
+	l.t.Helper()
+	first, open := l.open[producer]
+	delete(l.open, producer)
+	marker := record.Control{Type: record.ControlAbort}
+	if commit {
+		marker.Type = record.ControlCommit
+	}
+	id := record.Identity{BaseOffset: l.next, ProducerID: producer, BaseSequence: -1, LeaderEpoch: l.epochAt(l.next)}
+	batch, err := record.AppendMarker(nil, id, l.now.UnixMilli(), marker)
+	l.must(err)
+	at := l.next
+	l.appendRaw(batch)
+	if open && !commit {
+		l.must(l.active().AddAborted(segment.AbortedTxn{ProducerID: producer, FirstOffset: first, LastOffset: at, LastStable: l.lastStable()}))
+	}
+}
+
+// lastStable is the first offset of the earliest open transaction, or the end of the log.
+func (l *fakeLog) lastStable() int64 {
+	stable := l.next
+	for _, first := range l.open {
+		stable = min(stable, first)
+	}
+	return stable
+}
+
+// bound is the base of the first segment that may not be cleaned, and its number.
+func (l *fakeLog) bound() (int64, int) {
+	stable := l.lastStable()
+	for i := range l.segments {
+		if i == len(l.segments)-1 || l.segments[i+1].Base() > stable {
+			return l.segments[i].Base(), i
+		}
+	}
+	panic("no active segment")
+}
+
+// aborted are the aborted transactions that the log's indexes know of.
+func (l *fakeLog) aborted() (all []segment.AbortedTxn) {
+	l.t.Helper()
+	for _, s := range l.segments {
+		_, err := s.Aborted(0, math.MaxInt64, func(a segment.AbortedTxn) { all = append(all, a) })
+		l.must(err)
+	}
+	return all
+}
+
+// cut are the aborted transactions that the bound cuts in two.
+func (l *fakeLog) cut(bound int64) (all []segment.AbortedTxn) {
+	for _, a := range l.aborted() {
+		if a.FirstOffset < bound && a.LastOffset >= bound {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// committed returns the records that a reader with read_committed is shown below the last stable offset, by offset.
+func (l *fakeLog) committed() map[int64]*record.Record {
+	l.t.Helper()
+	aborted, all := l.aborted(), map[int64]*record.Record{}
+	slices.SortFunc(aborted, func(a, b segment.AbortedTxn) int { return cmp.Compare(a.LastOffset, b.LastOffset) })
+	for _, b := range l.batches() {
+		if b.Control() || b.BaseOffset() >= l.lastStable() || b.Transactional() && slices.ContainsFunc(aborted, func(a segment.AbortedTxn) bool {
+			return a.ProducerID == b.ProducerID() && a.FirstOffset <= b.BaseOffset() && b.BaseOffset() < a.LastOffset
+		}) {
+			continue
+		}
+		l.must(b.Records(1<<30, func(r *record.Record) error {
+			if r.Key != nil {
+				all[r.Offset] = &record.Record{Offset: r.Offset, Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
+				if r.Value != nil && all[r.Offset].Value == nil {
+					all[r.Offset].Value = []byte{}
+				}
+			}
+			return nil
+		}))
+	}
+	return all
+}
+
+// truncate cuts the log at an offset, as a follower does that was ahead of its leader, and begins another leader epoch.
+func (l *fakeLog) truncate(offset int64) {
+	l.t.Helper()
+	for len(l.segments) > 1 && l.active().Base() >= offset {
+		last := l.active()
+		l.must(last.Remove())
+		l.must(last.Close())
+		l.segments = l.segments[:len(l.segments)-1]
+	}
+	l.must(l.active().Truncate(offset))
+	l.next = l.active().NextOffset()
+	for len(l.epochs) > 0 && l.epochs[len(l.epochs)-1].start >= l.next {
+		l.epochs = l.epochs[:len(l.epochs)-1]
+	}
+	l.lead()
+	l.open = map[int64]int64{} // of transactions whose markers were cut off, too
+	for _, b := range l.batches() {
+		if _, begun := l.open[b.ProducerID()]; b.Control() {
+			delete(l.open, b.ProducerID())
+		} else if b.Transactional() && !begun {
+			l.open[b.ProducerID()] = b.BaseOffset()
+		}
+	}
+}
