@@ -4,6 +4,7 @@
 // Invariants:
 //   - Decompress holds at most its limit of decoded bytes (and one block of the codec: at most 4 MiB for LZ4, 128 KiB for zstd),
 //     whatever sizes the input claims: ten kilobytes can claim gigabytes.
+//   - A Reader holds a piece of the data at a time, and takes no window above 8 MiB on a frame's word. It reads what Decompress reads.
 //   - What Compress writes looks as Kafka's own producer would write it (framing, flags, block sizes), so that every client
 //     that reads Kafka reads us.
 //   - Every level of Kafka's ranges (KIP-390) is taken. Effective says what our encoders make of it; Compress goes by the same tables.

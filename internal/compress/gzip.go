@@ -10,7 +10,7 @@ import (
 
 var (
 	gzipWriters [10]sync.Pool // by level, 1 to 9: Reset cannot change a writer's level
-	gzipReaders sync.Pool
+	gzipReaders sync.Pool     // of *gzipReader
 )
 
 // compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with the next Reset, so both go back to
@@ -35,14 +35,29 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
+// gzipReader is a pooled reader with the source it reads from memory by.
+type gzipReader struct {
+	gzip.Reader
+	memory bytes.Reader
+}
+
+// give puts the reader back into the pool, and takes its source from it first: that is a view of a request or of a buffer, which is
+// somebody else's from now on, and a pool must not hold on to it.
+func (r *gzipReader) give() {
+	r.memory.Reset(nil)
+	_ = r.Reset(&r.memory) // fails for want of a header, and that is all it does
+	gzipReaders.Put(r)
+}
+
 // decompressGzip reads all members of a multi-member stream, as RFC 1952 wants it.
 func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
-	r, pooled := gzipReaders.Get().(*gzip.Reader)
+	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
-		r = new(gzip.Reader)
+		r = new(gzipReader)
 	}
-	defer gzipReaders.Put(r)
-	if err := r.Reset(bytes.NewReader(src)); err != nil {
+	defer r.give()
+	r.memory.Reset(src)
+	if err := r.Reset(&r.memory); err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return readLimited(dst, r, limit)

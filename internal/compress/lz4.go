@@ -19,6 +19,8 @@ const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
 	lz4StoredRaw  = 1 << 31 // in a block's size: the block is not compressed
+	// lz4HeaderBytesMax is magic, FLG, BD, content size and checksum.
+	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )
 
 // lz4Header is magic, FLG 0x60 (version 1, independent blocks, no checksums, no content size), BD 0x40 (64 KiB blocks), and

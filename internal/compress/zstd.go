@@ -15,8 +15,8 @@ const zstdWindowMax = 128 << 20
 // zstdBlockBytes is the most one block of a frame decodes to (RFC 8878, 3.1.1.2).
 const zstdBlockBytes = 128 << 10
 
-// zstdWindows are the windows we write with: a small batch in a small window, because a reader allocates the window whole.
-// Zero stands for the level's own.
+// zstdWindows are the windows we write with: a small batch in a small window, because a reader allocates the window whole. A zero
+// stands for the level's own, or zstdStreamWindowMax if that is less.
 var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 
 // zstdWriters keeps encoders by speed and window, neither of which Reset can change. The library has four speeds; zstd's
@@ -58,10 +58,14 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 }
 
 // newZstdWriter makes an encoder that works in the caller's goroutine (concurrency 1), writes no checksum, as
-// Kafka does, and writes a frame also for no bytes at all. A window of 0 is the level's own.
+// Kafka does, and writes a frame also for no bytes at all. The two best levels' own windows are 16 and 32 MiB, which is more than a
+// decoder has to have, and than any batch is that is not huge.
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),
+	}
+	if window == 0 && speed > zstd.SpeedDefault {
+		window = zstdStreamWindowMax
 	}
 	if window > 0 {
 		options = append(options, zstd.WithWindowSize(window))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -159,7 +160,7 @@ func (s *segmentList) firstBatch(offset, limit int64) (first place, found bool, 
 }
 
 // holdsFrom tells whether a batch whose last offset is >= offset has a record there. Only a batch that was cleaned and that
-// begins below offset has to be decompressed to know.
+// begins below offset has to be decompressed to know, as far as the first such record.
 func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
@@ -167,28 +168,17 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	case header.BaseOffset() >= offset, header.Count() == header.LastOffsetDelta()+1:
 		return true, nil
 	}
-	batch, err := readBatch(h, header)
-	if err != nil {
-		return false, err
+	for r, err := range (place{h, header}).records() {
+		switch {
+		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
+			return true, nil // damaged or huge: the client gets it as it is, and says so itself
+		case err != nil:
+			return false, err
+		case r.Offset >= offset:
+			return true, nil
+		}
 	}
-	holds := false
-	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
-		holds = holds || r.Offset >= offset
-		return nil
-	})
-	if err != nil {
-		return true, nil //nolint:nilerr // damaged or huge: the client gets it as it is, and says so itself
-	}
-	return holds, nil
-}
-
-// readBatch reads a whole batch into memory. Its size was checked against the file by HeaderAt.
-func readBatch(h *handle, header segment.Header) (record.Batch, error) {
-	batch := make(record.Batch, header.SizeBytes)
-	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
-		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)
-	}
-	return batch, nil
+	return false, nil
 }
 
 // fill makes the slice the range from first on, within the one segment: a response is sent from one file. It takes its own

@@ -189,37 +189,60 @@ func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
 	}
 }
 
-// A batch that is too large to be looked into answers by its header: never an error, never behind a record that counts.
-func TestTimestampLookupsInABatchTooLargeToReadAnswerByItsHeader(t *testing.T) {
-	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
+// hugeBatch is a batch of three records, timestamps 10, 11 and 12, whose values have so many bytes.
+func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
+	t.Helper()
+	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(record.Identity{LastOffsetDelta: 2, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
-	value := make([]byte, decompressedBytesMax/2)
-	for i := range int64(3) {
-		builder.Add(&record.Record{Offset: i, Timestamp: epoch0.UnixMilli() + 10 + i, Key: []byte("k"), Value: value})
+	for i, size := range valueBytes {
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli() + 10 + int64(i), Key: []byte("k"), Value: make([]byte, size)})
 	}
 	huge, err := builder.Build(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.MessageBytesMax, s.SegmentBytes = 2*decompressedBytesMax, 1<<20 }))
+	return huge
+}
+
+// lookups asks a log of two records, the huge batch and one more record for timestamps, and compares with what is wanted.
+func lookups(t *testing.T, huge []byte, tests []lookup) {
+	t.Helper()
+	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.MessageBytesMax, s.SegmentBytes = 3*decompressedBytesMax, 1<<20 }))
 	fill(t, log, 2)
 	appendBatch(t, log, huge)
 	fill(t, log, 1)
 	ms := epoch0.UnixMilli()
-	for _, test := range []struct {
-		ms, from, limit int64
-		want            int64 // offset; -1: none
-	}{{ms + 11, 0, 6, 2}, {ms + 12, 3, 6, 3}, {ms + 12, 0, 2, -1}, {ms + 13, 0, 6, -1}} {
+	for _, test := range tests {
 		log.logStart.Store(test.from)
-		at, ok, err := log.OffsetForTimestamp(test.ms, test.limit)
-		if err != nil || ok != (test.want >= 0) || ok && (at.Offset != test.want || at.Timestamp != ms+12) {
+		at, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
+		if err != nil || ok != (test.want >= 0) || ok && (at.Offset != test.want || at.Timestamp != ms+test.timestamp) {
 			t.Errorf("%+v: %+v, %t, %v", test, at, ok, err)
 		}
-		log.logStart.Store(test.from)
-		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != max(2, test.from) || at.Timestamp != ms+12 {
+		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != test.latest || at.Timestamp != ms+12 {
 			t.Errorf("largest from %d: %+v, %t, %v", test.from, at, ok, err)
 		}
 	}
+}
+
+type lookup struct {
+	ms, from, limit int64
+	want, timestamp int64 // offset, -1 for none, and timestamp of the first since ms
+	latest          int64 // offset of the largest timestamp
+}
+
+// However much a batch decompresses to, its records are found: one of them is held at a time.
+func TestTimestampLookupsInAHugeBatchFindItsRecords(t *testing.T) {
+	const half = decompressedBytesMax / 2
+	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
+		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4}, {12, 0, 4, -1, 0, 4}, {13, 0, 6, -1, 0, 4},
+	})
+}
+
+// A batch with a record that is too large to be looked at answers by its header: never an error, never behind a record that counts.
+func TestTimestampLookupsBehindAHugeRecordAnswerByTheHeader(t *testing.T) {
+	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
+		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2}, {13, 0, 6, -1, 0, 2},
+	})
 }
 
 // A reader that knows of a record finds it, also while the log rolls under it.

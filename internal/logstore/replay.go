@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 )
 
 // replay takes in a batch of which only the header was read. Of a control batch it reads the rest: what it ended stands in its record.
@@ -32,6 +33,15 @@ func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) 
 
 // controlBytesMax is how large a control batch may be that is read into memory; they have some eighty bytes.
 const controlBytesMax = 1 << 20
+
+// readBatch reads a whole batch into memory. Its size was checked against the file by HeaderAt.
+func readBatch(h *handle, header segment.Header) (record.Batch, error) {
+	batch := make(record.Batch, header.SizeBytes)
+	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
+		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)
+	}
+	return batch, nil
+}
 
 // eachHeader visits the headers of a segment from a position on, up to the first that is not wanted.
 func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn bool, err error)) error {

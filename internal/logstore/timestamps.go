@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
@@ -73,39 +74,44 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 	return at, ok, nil
 }
 
-// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms, which the batch's largest is.
+// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms, which the batch's largest is. It reads
+// no further than that record.
 func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
-	err = p.records(func(r *record.Record) {
-		if !ok && r.Timestamp >= ms && r.Offset >= from && r.Offset < limit {
-			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
+	for r, err := range p.records() {
+		switch {
+		case errors.Is(err, compress.ErrTooLarge):
+			at = p.byHeader(from)
+			return at, at.Offset < limit, nil
+		case err != nil:
+			return at, false, err
+		case r.Offset >= limit:
+			return at, false, nil
+		case r.Timestamp >= ms && r.Offset >= from:
+			return TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true, nil
 		}
-	})
-	if errors.Is(err, compress.ErrTooLarge) {
-		at = p.byHeader(from)
-		return at, at.Offset < limit, nil
 	}
-	return at, ok, err
+	return at, false, nil
 }
 
-// records visits the records of a batch.
-func (p place) records(visit func(*record.Record)) error {
-	batch, err := readBatch(p.handle, p.header)
-	if err != nil {
-		return err
+// records gives the records of a batch as they are decompressed from its file: one is in memory at a time, so a lookup costs no more
+// in a batch of a gigabyte than in a small one, and one that breaks off has read no further.
+func (p place) records() iter.Seq2[*record.Record, error] {
+	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes, int64(p.header.SizeBytes-record.HeaderBytes))
+	return func(yield func(*record.Record, error) bool) {
+		for r, err := range p.header.Stream(payload, decompressedBytesMax) {
+			if err != nil {
+				err = fmt.Errorf("read the records of the batch at %d of segment %d: %w", p.header.Position, p.handle.Base(), err)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
 	}
-	err = batch.Records(decompressedBytesMax, func(r *record.Record) error {
-		visit(r)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the records at offset %d: %w", batch.BaseOffset(), err)
-	}
-	return nil
 }
 
-// byHeader is the answer of a batch that decompresses to more than we read for a lookup (its topic allows larger messages, or
-// another broker wrote it): its first offset, with its largest timestamp. A consumer that begins there gets some records that are
-// too old, and misses none; an error would keep it from every lookup that ends in this batch.
+// byHeader is the answer of a batch with a record larger than we hold for a lookup (its topic allows larger messages, or another
+// broker wrote it): its first offset, with its largest timestamp. A consumer that begins there gets some records that are too old,
+// and misses none; an error would keep it from every lookup that ends in this batch.
 func (p place) byHeader(from int64) TimestampOffset {
 	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from), p.header.LeaderEpoch()}
 }
@@ -188,13 +194,18 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 
 // latestRecord returns the batch's first record, from offset from on, with the largest timestamp.
 func (p place) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
-	err = p.records(func(r *record.Record) {
-		if r.Offset >= from && (!ok || r.Timestamp > at.Timestamp) {
+	for r, err := range p.records() {
+		switch {
+		case errors.Is(err, compress.ErrTooLarge):
+			return p.byHeader(from), true, nil
+		case err != nil:
+			return at, false, err
+		case r.Offset >= from && (!ok || r.Timestamp > at.Timestamp):
 			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
 		}
-	})
-	if errors.Is(err, compress.ErrTooLarge) {
-		return p.byHeader(from), true, nil
+		if ok && at.Timestamp >= p.header.MaxTimestamp() {
+			break // no later one can be larger
+		}
 	}
-	return at, ok, err
+	return at, ok, nil
 }

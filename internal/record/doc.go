@@ -1,5 +1,5 @@
-// Package record is Kafka's record batch, version 2: a view over the bytes of one batch, an iterator over its records, a
-// builder that makes batches, and the check of what producers send. docs/format/batch.md shows the bytes.
+// Package record is Kafka's record batch, version 2: a view over the bytes of one batch, iterators over its records, in memory or
+// as they come out of a file, a builder that makes batches, and the check of what producers send. docs/format/batch.md shows the bytes.
 //
 // Invariants:
 //   - Bad bytes give an error that wraps ErrCorrupt, never a panic, and nothing is allocated by a size that the bytes claim:

@@ -89,8 +89,7 @@ func decompressError(b Batch, err error) error {
 // records than it has would hide the rest from a cleaner that rebuilds it.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
-	base, baseTimestamp := b.BaseOffset(), b.BaseTimestamp()
-	appendTime := b.TimestampType() == LogAppendTime
+	base := b.BaseOffset()
 	for index := range b.Count() {
 		body, rest, err := splitRecord(payload)
 		if err != nil {
@@ -100,11 +99,7 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 			return fmt.Errorf("%w: record %d at offset %d: %w", ErrCorrupt, index, base, err)
 		}
 		payload = rest
-		r.Offset += base
-		r.Timestamp += baseTimestamp
-		if appendTime {
-			r.Timestamp = b.MaxTimestamp()
-		}
+		b.settle(&r)
 		if err := visit(&r); err != nil {
 			return err
 		}
@@ -113,6 +108,15 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 		return fmt.Errorf("%w: %d bytes behind %d records at offset %d", ErrCorrupt, len(payload), b.Count(), base)
 	}
 	return nil
+}
+
+// settle makes offset and timestamp of the deltas that parse leaves there. With LogAppendTime the timestamp's delta has no meaning.
+func (b Batch) settle(r *Record) {
+	r.Offset += b.BaseOffset()
+	r.Timestamp += b.BaseTimestamp()
+	if b.TimestampType() == LogAppendTime {
+		r.Timestamp = b.MaxTimestamp()
+	}
 }
 
 // splitRecord splits the body of the first record off buf.

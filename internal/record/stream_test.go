@@ -1,0 +1,205 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// streamed returns what Stream gives of a batch whose payload comes through wrap, and the error it ends with.
+func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Record, err error) {
+	header := slices.Clip(b[:HeaderBytes])
+	for r, err := range header.Stream(wrap(bytes.NewReader(b[HeaderBytes:])), heldMax) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, clone(*r))
+	}
+	return all, nil
+}
+
+func whole(r io.Reader) io.Reader { return r }
+
+// every is each batch that tests have: Kafka's, and random ones in every codec, some records larger than any buffer begins with.
+func every(t testing.TB) map[string]Batch {
+	all := vectors(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		records := make([]Record, 400)
+		for i := range records {
+			records[i] = randomRecord(random, int64(i))
+			if i%90 == 7 {
+				records[i].Value = make([]byte, random.IntN(300_000))
+			}
+		}
+		all["random "+codec.String()] = clientBatch(t, codec, records...)
+	}
+	return all
+}
+
+func TestStreamGivesWhatRecordsGives(t *testing.T) {
+	for name, b := range every(t) {
+		want := texts(collect(t, b))
+		for kind, wrap := range map[string]func(io.Reader) io.Reader{
+			"whole": whole, "byte by byte": iotest.OneByteReader, "data with the end": iotest.DataErrReader,
+		} {
+			if got, err := streamed(b, 1<<20, wrap); err != nil || !slices.Equal(texts(got), want) {
+				t.Errorf("%s, %s: %d records of %d, %v", name, kind, len(got), len(want), err)
+			}
+		}
+	}
+}
+
+// limited is how many bytes of a payload were asked for.
+type counted struct {
+	io.Reader
+	bytes int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.bytes += n
+	return n, err
+}
+
+func TestWhoBreaksOffReadsNoFurther(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	records := make([]Record, 200)
+	for i := range records {
+		records[i].Value = make([]byte, 50_000)
+		for at := range records[i].Value {
+			records[i].Value[at] = byte(random.Uint32()) // what no codec makes smaller
+		}
+	}
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		b := clientBatch(t, codec, records...)
+		payload := &counted{Reader: bytes.NewReader(b[HeaderBytes:])}
+		for r, err := range b[:HeaderBytes].Stream(payload, 1<<20) {
+			if err != nil {
+				t.Fatal(codec, err)
+			}
+			if r.Offset == 1 {
+				break
+			}
+		}
+		if payload.bytes > 1<<20 {
+			t.Errorf("%s: two records of 50 KB were looked at, and %d of %d bytes read", codec, payload.bytes, len(b))
+		}
+	}
+}
+
+func TestStreamHoldsOneRecordAndNotTheBatch(t *testing.T) {
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		small, large := make([]Record, 64), make([]Record, 3)
+		for i := range small {
+			small[i].Value = make([]byte, 30_000)
+		}
+		large[1].Value = make([]byte, 200_000)
+		// More than the limit together, none more alone.
+		if got, err := streamed(clientBatch(t, codec, small...), 100_000, whole); err != nil || len(got) != len(small) {
+			t.Errorf("%s: %d records, %v", codec, len(got), err)
+		}
+		got, err := streamed(clientBatch(t, codec, large...), 100_000, whole)
+		if !errors.Is(err, compress.ErrTooLarge) || errors.Is(err, ErrCorrupt) || len(got) != 1 {
+			t.Errorf("%s: %d records, then %v; want one, and too large", codec, len(got), err)
+		}
+	}
+}
+
+func TestStreamTellsASourceThatFailsFromBadData(t *testing.T) {
+	broken := errors.New("the disk is on fire")
+	for name, b := range every(t) {
+		payload := b[HeaderBytes:]
+		if len(payload) == 0 {
+			continue
+		}
+		for _, at := range []int{0, 1, len(payload) / 2, len(payload) - 1} {
+			failing := func(io.Reader) io.Reader {
+				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(broken))
+			}
+			// The end of LZ4's frame is in its last bytes, which need not be reached when all records were.
+			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: the source fails at %d of %d: %v", name, at, len(payload), err)
+			}
+			cut := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(at)) }
+			if _, err := streamed(b, 1<<20, cut); b.Count() > 0 && !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: the source ends at %d of %d: %v", name, at, len(payload), err)
+			}
+		}
+	}
+}
+
+func TestStreamOfAnEmptiedBatchIsEmpty(t *testing.T) {
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		b := slices.Clone(clientBatch(t, compress.None, keyed("a", "1", 1))[:HeaderBytes])
+		b.setAttributes(int16(codec))
+		b[countAt+3] = 0
+		if got, err := streamed(b, 1<<20, whole); err != nil || len(got) != 0 {
+			t.Errorf("%s: %d records, %v", codec, len(got), err)
+		}
+		if got, err := streamed(append(b, 0xff), 1<<20, whole); !errors.Is(err, ErrCorrupt) || len(got) != 0 {
+			t.Errorf("%s and a byte: %d records, %v", codec, len(got), err)
+		}
+	}
+}
+
+// kind is what callers tell errors apart by.
+func kind(err error) string {
+	switch {
+	case err == nil:
+		return "none"
+	case errors.Is(err, compress.ErrTooLarge):
+		return "too large"
+	case errors.Is(err, ErrCorrupt):
+		return "corrupt"
+	}
+	return fmt.Sprint("unknown: ", err)
+}
+
+// Any bytes give the same records and the same kind of error both ways. A stream meets the fault later, and where sizes are claims
+// beyond its limit it says too large, where who has all bytes in hand sees that they are not there.
+func FuzzStream(f *testing.F) {
+	for _, b := range vectors(f) {
+		if len(b) < 4<<10 {
+			f.Add([]byte(b))
+		}
+	}
+	f.Fuzz(func(t *testing.T, buf []byte) {
+		if len(buf) < HeaderBytes {
+			return
+		}
+		b := Batch(buf)
+		const limit = 1 << 20
+		var want []Record
+		wantErr := b.Records(limit, func(r *Record) error {
+			want = append(want, clone(*r))
+			return nil
+		})
+		got, err := streamed(b, limit, whole)
+		wantKind, gotKind := kind(wantErr), kind(err)
+		switch {
+		case wantKind == "too large":
+			// All together are too large. One by one they may not be, and what is behind the limit may be corrupt.
+			if gotKind == "none" && len(got) != int(b.Count()) {
+				t.Fatalf("%d records of %d", len(got), b.Count())
+			}
+			return
+		case wantKind == "corrupt" && gotKind == "too large":
+		case wantKind != gotKind:
+			t.Fatalf("in memory %v, streamed %v", wantErr, err)
+		}
+		if wantKind == "none" && len(want) != len(got) || len(want) > len(got) {
+			t.Fatalf("%d records in memory, %d streamed", len(want), len(got))
+		}
+		if !slices.Equal(texts(want), texts(got[:len(want)])) {
+			t.Fatalf("in memory %v\nstreamed %v", texts(want), texts(got))
+		}
+	})
+}
