@@ -54,7 +54,11 @@ func (r *Reader) Close() {
 // Read implements io.Reader.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.out == nil {
-		if err := r.open(); err != nil {
+		err := r.open()
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // no codec makes nothing of nothing: what begins a stream is missing
+		}
+		if err != nil {
 			return 0, r.explain(err)
 		}
 	}
