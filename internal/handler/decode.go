@@ -10,7 +10,8 @@ import (
 )
 
 // decoded makes a table entry of an API whose bodies kmsg decodes: handle gets the request. A body that is no request closes the
-// connection, as in Kafka: nothing is known of what its client meant.
+// connection, as in Kafka: nothing is known of what its client meant. kmsg copies strings, but its byte fields and unknown tags alias
+// the frame: what is to outlive the answer has to be cloned.
 func decoded[P interface {
 	*T
 	kmsg.Request

@@ -139,13 +139,19 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask sends a request at a version, as its bytes, and decodes the answer's bytes.
+// ask sends a request at a version, as its bytes, and decodes the answer's bytes. Then it overwrites the request, as the next one does
+// with the buffer it was in: whatever the broker knows, it knows without it.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
-	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: request.AppendTo(nil)})
+	body := request.AppendTo(nil)
+	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: body})
 	must(b.t, err)
-	return decodeReply[R](b.t, request, answer)
+	response := decodeReply[R](b.t, request, answer)
+	for i := range body {
+		body[i] = 0xaa
+	}
+	return response
 }
 
 func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wire.Reply) R {

@@ -7,10 +7,12 @@
 //     taken only as its bytes arrive, charged to one budget for all connections.
 //   - A request's bytes are read from the socket into the one place where the handler finds them, and are not moved again.
 //   - A connection has at most one request in hand; its replies leave in the order its requests came.
-//   - A frame's buffer is given back only after Handle returned and the reply was sent: batches and replies may alias it.
+//   - A frame's buffer is given back only after Handle returned and the reply was sent: batches and replies may alias it. Nothing else
+//     may, and what does by mistake sees zeros or another frame, never memory that is not a frame's (docs/adr/0062).
 //   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
 //
 // Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame
 // ahead. Reading ahead is how a client's going is noticed while its fetch waits: the read fails at once, and the connection's
-// context ends (docs/adr/0035). There are no locks here besides those of the pools and the budget.
+// context ends (docs/adr/0035). There are no locks here besides those of the pools,
+// of the ranges kept for large frames, and of the budget.
 package wire

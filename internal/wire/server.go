@@ -20,7 +20,7 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // empty if the client sent none
-	Body          []byte // valid until the reply was sent
+	Body          []byte // valid until the reply was sent: what is kept of it has to be copied
 	Remote        net.Addr
 }
 
