@@ -71,7 +71,7 @@ func (m *model) end() int64 { return m.start + int64(len(m.keys)) }
 func (m *model) step() {
 	time.Sleep(time.Second)
 	m.now = time.Now()
-	switch n := m.random.IntN(20); {
+	switch n := m.random.IntN(22); {
 	case n < 11:
 		m.append()
 	case n < 13:
@@ -89,9 +89,52 @@ func (m *model) step() {
 		m.open()
 	case n < 16:
 		m.crash()
+	case n < 17:
+		m.deleteBefore()
+	case n < 18:
+		m.truncate()
 	default:
 		m.read()
 	}
+}
+
+// deleteBefore gives up some records at the front. No further than what was synced: above it a crash may take the producer's last
+// batch, of which the model would have to know.
+func (m *model) deleteBefore() {
+	if m.synced <= m.start || m.random.IntN(3) > 0 {
+		return
+	}
+	offset := m.start + m.random.Int64N(m.synced-m.start)
+	if err := m.log.DeleteBefore(offset); err != nil {
+		m.t.Fatal(err)
+	}
+	m.keys = m.keys[offset-m.start:]
+	m.start = offset
+}
+
+// truncate cuts off the end, within a batch or between two, and leaves one at least.
+func (m *model) truncate() {
+	ends := slices.DeleteFunc(slices.Clone(m.batches), func(base int64) bool { return base <= m.start })
+	if len(ends) == 0 {
+		return
+	}
+	at := m.random.IntN(len(ends))
+	within := m.end() - ends[at]
+	if at+1 < len(ends) {
+		within = ends[at+1] - ends[at]
+	}
+	if err := m.log.TruncateTo(ends[at] + m.random.Int64N(within)); err != nil {
+		m.t.Fatal(err)
+	}
+	m.cut(ends[at])
+	m.synced = min(m.synced, m.end())
+}
+
+// cut drops what lies at or above end, where a batch begins or the log ends.
+func (m *model) cut(end int64) {
+	m.sequence -= int32(m.end() - end)
+	m.keys = m.keys[:end-m.start]
+	m.batches = slices.DeleteFunc(m.batches, func(base int64) bool { return base >= end })
 }
 
 func (m *model) append() {
@@ -154,10 +197,7 @@ func (m *model) crash() {
 	if end < m.end() && !slices.Contains(m.batches, end) {
 		m.t.Fatalf("log end after a crash is %d, within a batch", end)
 	}
-	lost := int32(m.end() - end)
-	m.sequence -= lost
-	m.keys = m.keys[:end-m.start]
-	m.batches = slices.DeleteFunc(m.batches, func(base int64) bool { return base >= end })
+	m.cut(end)
 	m.log.AdvanceHighWatermark(end)
 	m.synced = end
 }

@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"time"
@@ -20,8 +21,8 @@ const truncateWait = time.Second
 
 // pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before any of it goes.
 type pendingCut struct {
-	offset     int64 // where the log will end
-	firstDirty int64 // the cleaner's offset is lowered at least to this
+	offset     int64 // where the log will end: at a batch's end, or in a gap behind it
+	firstDirty int64 // the cleaner's offset is lowered at least to this, the base of the new active segment (reference I35)
 	restart    bool  // the log will begin there too
 	running    bool  // files are being cut: no append, no roll
 }
@@ -44,7 +45,16 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.logStart.Load():
 		return l.restartAt(max(offset, 0))
 	}
-	return l.cut(pendingCut{offset: offset}, l.cutTo)
+	// Where the log will end, and not the offset, which may lie above: what is appended next begins there, and so must the recovery
+	// point on disk.
+	end, base, err := l.endBelow(offset)
+	switch {
+	case err != nil:
+		return err
+	case end <= l.logStart.Load(): // the batch that goes holds the log start: nothing is left
+		return l.restartAt(end)
+	}
+	return l.cut(pendingCut{offset: end, firstDirty: base}, l.cutTo)
 }
 
 // StartAt gives up the whole log and begins anew at an offset, which may lie above or below what there was: what a follower does whose
@@ -88,10 +98,6 @@ func (l *Log) announce(pending *pendingCut) error {
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil {
 		return l.mu.stopped
-	}
-	list := l.list.Load()
-	if !pending.restart {
-		pending.firstDirty = list.handles[list.floor(pending.offset)].Base() // the new active segment's (reference I35)
 	}
 	l.mu.cut = pending
 	return nil
@@ -140,26 +146,26 @@ func (l *Log) stopCut(cause error) error {
 
 // cutTo cuts within the log. The active segment is then the one that holds the offset.
 func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
-	at := (&segmentList{handles: handles}).floor(pending.offset)
-	end, err := endBelow(handles[at], pending.offset)
-	if err != nil {
-		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+	end := pending.offset
+	at := (&segmentList{handles: handles}).floor(end)
+	if end <= l.logStart.Load() {
+		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange, end, l.logStart.Load())
 	}
 	// From what stays only, so it can be made before anything goes.
 	state, _, err := stateAt(l, handles[:at+1], end, end)
 	if err != nil {
-		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	// Its key sidecar tells of more than will be there. It would be found out, but need not be.
 	if err := l.env.fs.Remove(l.sidecarName(handles[at].Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, pending.offset, err)
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	if err := l.markCut(handles[at+1:], end); err != nil {
 		return l.stopCut(err)
 	}
 	fresh := handles[at].succeed()
 	l.showCut(end, state, handles, append(slices.Clone(handles[:at]), fresh))
-	if err := l.cutSegment(fresh, pending.offset); err != nil {
+	if err := l.cutSegment(fresh, end); err != nil {
 		return l.stopCut(err)
 	}
 	if err := l.truncateEpochs(end); err != nil {
@@ -168,17 +174,27 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	return nil
 }
 
-// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off.
-func endBelow(h *handle, offset int64) (int64, error) {
+// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off, and the base of the
+// segment it ends in.
+func (l *Log) endBelow(offset int64) (end, base int64, err error) {
+	list := l.acquire()
+	if list == nil {
+		return 0, 0, ErrClosed
+	}
+	defer list.release()
+	h := list.handles[list.floor(offset)]
 	position, err := h.Position(offset)
-	if err != nil || position == h.SizeBytes() {
-		return offset, err
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
 	}
 	header, err := h.HeaderAt(position)
-	if err != nil {
-		return 0, err
+	switch {
+	case errors.Is(err, io.EOF): // all of the segment stays
+		return offset, h.Base(), nil
+	case err != nil:
+		return 0, 0, fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
 	}
-	return min(offset, header.BaseOffset()), nil
+	return min(offset, header.BaseOffset()), h.Base(), nil
 }
 
 // markCut marks segments as deleted, from the back, and removes producer snapshots above end, for good. A start that finds only a part

@@ -65,6 +65,13 @@ func TestTruncateWithinABatch(t *testing.T) {
 	if log.LogEnd() != 6 || log.HighWatermark() != 6 {
 		t.Errorf("log end %d, high watermark %d", log.LogEnd(), log.HighWatermark())
 	}
+	// The log start too may lie within a batch, and so much of one that goes that nothing is left.
+	if err := errors.Join(log.DeleteBefore(4), log.TruncateTo(5)); err != nil {
+		t.Fatal(err)
+	}
+	if s := log.Stats(); s.LogStart != 3 || s.LogEnd != 3 {
+		t.Errorf("%+v", s)
+	}
 }
 
 func TestTruncateTakesEpochsProducersAndTransactionsBack(t *testing.T) {

@@ -41,6 +41,7 @@ func (s *Segment) cutLocked(before *view, position, offset int64) error {
 	}
 	s.view.Store(&after)
 	s.mu.written, s.mu.indexed = true, true
+	s.mu.unproven.to = min(s.mu.unproven.to, position)
 	if err := s.offsets.trim(after.offsets); err != nil {
 		return err
 	}
