@@ -1,0 +1,199 @@
+package record
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// The rules of reference 1.1 about the bytes of a batch, each by its words. More shapes of good and bad records are in records_test.go.
+
+// overlong is value as a zigzag varint of exactly n bytes, which may be more than it needs.
+func overlong(value int64, n int) []byte {
+	raw := uint64(value<<1) ^ uint64(value>>63)
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(raw>>(7*i))&0x7f | 0x80
+	}
+	out[n-1] &= 0x7f
+	return out
+}
+
+// The varints of the record that varintRecord makes, in their order, and how many bytes each may have at most.
+var varintFields = []struct {
+	name  string
+	value int64
+	most  int
+}{
+	{"timestampDelta", -3, 10}, {"offsetDelta", 0, 5}, {"keyLen", 1, 5}, {"valueLen", 1, 5},
+	{"headerCount", 1, 5}, {"header keyLen", 1, 5}, {"header valLen", -1, 5},
+}
+
+// varintRecord is one record, in hex, whose field-th varint has n bytes and the others as many as they need. Field -1 is bodyLength.
+func varintRecord(field, n int) string {
+	body := []byte{0}
+	for i, f := range varintFields {
+		if i == field {
+			body = append(body, overlong(f.value, n)...)
+		} else {
+			body = appendVarint(body, f.value)
+		}
+		switch f.name {
+		case "keyLen", "valueLen", "header keyLen":
+			body = append(body, "kvxxxh"[min(i-2, 5)])
+		}
+	}
+	length := appendVarint(nil, int64(len(body)))
+	if field == -1 {
+		length = overlong(int64(len(body)), n)
+	}
+	return hex.EncodeToString(append(length, body...))
+}
+
+func TestRule11OverlongButTerminatedVarintsDecode(t *testing.T) { // "at most 5 bytes (i32) or 10 (i64)"
+	want := texts(collect(t, handmade(t, 1, varintRecord(-2, 0))))
+	for field := -1; field < len(varintFields); field++ {
+		name, most := "bodyLength", 5
+		if field >= 0 {
+			name, most = varintFields[field].name, varintFields[field].most
+		}
+		for n := 1; n <= most; n++ {
+			if got := texts(collect(t, handmade(t, 1, varintRecord(field, n)))); !slices.Equal(got, want) {
+				t.Errorf("%s in %d bytes: %v, want %v", name, n, got, want)
+			}
+		}
+		if err := handmade(t, 1, varintRecord(field, most+1)).Records(1<<20, func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s in %d bytes: %v, want ErrCorrupt", name, most+1, err)
+		}
+	}
+}
+
+func TestRule11BodyLengthMustBeConsumedExactly(t *testing.T) {
+	raw, _ := hex.DecodeString(varintRecord(-2, 0))
+	for _, by := range []int{-1, 1} {
+		wrong := slices.Clone(raw)
+		wrong[0] += byte(2 * by) // zigzag
+		wrong = append(wrong, make([]byte, max(0, by))...)
+		if err := handmade(t, 1, hex.EncodeToString(wrong)).Records(1<<20, func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("a length that is %d off: %v", by, err)
+		}
+	}
+}
+
+func TestRule11HeaderCountIsBoundedByTheRemainingBytes(t *testing.T) { // ">= 0 and <= remaining bytes"
+	for count, good := range map[int64]bool{
+		0: false, 1: false, 2: true, 3: false, // two headers of an empty key and a null value: four bytes
+		-1: false, math.MinInt32: false, 4: false, 5: false, math.MaxInt32: false,
+	} {
+		body := append([]byte{0, 0, 0, 1, 1}, appendVarint(nil, count)...)
+		body = append(body, 0, 1, 0, 1)
+		payload := hex.EncodeToString(append(appendVarint(nil, int64(len(body))), body...))
+		err := handmade(t, 1, payload).Records(1<<20, func(*Record) error { return nil })
+		if good != (err == nil) || err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d headers in four bytes: %v", count, err)
+		}
+	}
+}
+
+func TestRule11NoByteMayFollowTheLastRecord(t *testing.T) {
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		raw, _ := hex.DecodeString(varintRecord(-2, 0))
+		for behind, good := range map[int]bool{0: true, 1: false, len(raw): false} {
+			packed, err := compress.Compress(nil, append(slices.Clone(raw), raw[:behind]...), codec, compress.LevelDefault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := handmade(t, 1, hex.EncodeToString(packed))
+			b.setAttributes(int16(codec))
+			if err := b.Records(1<<20, func(*Record) error { return nil }); good != (err == nil) {
+				t.Errorf("%s: %d bytes behind: %v", codec, behind, err)
+			}
+		}
+	}
+}
+
+func TestRule11AZeroLengthKeyIsAKeyANullKeyIsNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		record    Record
+		key, dead bool // has a key, is a tombstone
+	}{
+		"null key":                  {Record{Value: []byte("v")}, false, false},
+		"null key, null value":      {Record{}, false, false},
+		"empty key":                 {Record{Key: []byte{}, Value: []byte("v")}, true, false},
+		"empty key, null value":     {Record{Key: []byte{}}, true, true},
+		"empty key and empty value": {Record{Key: []byte{}, Value: []byte{}}, true, false},
+	} {
+		for codec := compress.None; codec <= compress.Zstd; codec++ {
+			b := clientBatch(t, codec, c.record)
+			r := collect(t, b)[0]
+			if (r.Key != nil) != c.key || r.Tombstone() != c.dead {
+				t.Errorf("%s in %s: key %v, tombstone %v", name, codec, r.Key, r.Tombstone())
+			}
+			valid, err := Validate(b, Rules{Compacted: true, KeepCodec: true}, now)
+			if (err == nil) != c.key {
+				t.Errorf("%s in %s, compacted: %v", name, codec, err)
+			}
+			valid.Release()
+		}
+	}
+}
+
+func TestRule11WhatTheChecksumCovers(t *testing.T) { // the "in CRC" column
+	good := clientBatch(t, compress.None, keyed("a", "1", 10))
+	for at := range good {
+		changed := slices.Clone(good)
+		changed[at] ^= 0x40
+		covered := at >= attributesAt || at >= crcAt && at < crcAt+4 // the checksum itself, too
+		if err := changed.CheckCRC(); covered != (err != nil) {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+}
+
+func TestRule11DeltasMayBeNegativeAndLogAppendTimeIgnoresThem(t *testing.T) {
+	for codec := compress.None; codec <= compress.Zstd; codec++ {
+		b := clientBatch(t, codec, keyed("a", "1", 1000), keyed("b", "2", 400), keyed("c", "3", -1))
+		var got []int64
+		for _, r := range collect(t, b) {
+			got = append(got, r.Timestamp)
+		}
+		if !slices.Equal(got, []int64{1000, 400, -1}) {
+			t.Errorf("%s: CreateTime %v", codec, got)
+		}
+		b.setAttributes(int16(codec) | logAppendTimeBit)
+		b.setMaxTimestamp(77)
+		for _, r := range collect(t, b) {
+			if r.Timestamp != 77 {
+				t.Errorf("%s: LogAppendTime %d", codec, r.Timestamp)
+			}
+		}
+	}
+}
+
+func TestRule11CodecsFiveToSevenAreInvalid(t *testing.T) {
+	for codec := compress.Codec(0); codec < 8; codec++ {
+		b := clientBatch(t, compress.None, keyed("a", "1", 10))
+		b.setAttributes(int16(codec))
+		err := b.Records(1<<20, func(*Record) error { return nil })
+		if codec.Valid() != (codec <= 4) || codec > 4 && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("codec %d: valid %v, %v", codec, codec.Valid(), err)
+		}
+	}
+}
+
+func TestRule11TheAttributesHighByteHasNoMeaning(t *testing.T) { // "7-15 zero": what a later version puts there is kept
+	b := clientBatch(t, compress.Gzip, keyed("a", "1", 10))
+	want := texts(collect(t, b))
+	b.setAttributes(b.attributes() | -1<<7)
+	if b.Codec() != compress.Gzip || b.Control() || b.Transactional() || !slices.Equal(texts(collect(t, b)), want) {
+		t.Errorf("%+v", IdentityOf(b))
+	}
+	if binary.BigEndian.Uint16(b[attributesAt:])>>7 != 1<<9-1 {
+		t.Error("the bits are gone")
+	}
+}
