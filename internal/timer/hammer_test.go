@@ -58,7 +58,7 @@ func TestHammer(t *testing.T) {
 		}
 	}
 	empty(t, p)
-	if ends := p.completed.Load() + p.expired.Load(); ends != goroutines*rounds {
+	if ends := p.completed() + p.expired(); ends != goroutines*rounds {
 		t.Errorf("%d ends of %d operations", ends, goroutines*rounds)
 	}
 }
@@ -127,10 +127,10 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 		}
 	}
 	p.Close()
-	if p.completed.Load() != completed || p.expired.Load() != expired || completed+expired != rounds*each {
-		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, p.completed.Load(), p.expired.Load())
+	if p.completed() != completed || p.expired() != expired || completed+expired != rounds*each {
+		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, p.completed(), p.expired())
 	}
-	if p.pending.Load() != 0 || p.lists.count() != 0 || p.timer.Stats().Pending != 0 {
+	if p.pending() != 0 || p.watched() != 0 || p.timer.Stats().Pending != 0 {
 		t.Error("something is left")
 	}
 	t.Logf("%d completed, %d expired", completed, expired)

@@ -8,7 +8,7 @@ func (p *Purgatory[K]) register(opts Options) {
 		return
 	}
 	labels := prometheus.Labels{"operation": opts.Operation}
-	gauge := func(name, help string, value func() int) {
+	gauge := func(name, help string, value func() int64) {
 		opts.Registry.MustRegister(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(value()) }))
@@ -18,10 +18,10 @@ func (p *Purgatory[K]) register(opts Options) {
 			prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(value()) }))
 	}
-	gauge("timer_pending", "Timeouts in the timing wheel.", func() int { return p.timer.Stats().Pending })
-	gauge("purgatory_pending", "Operations that wait.", func() int { return int(p.pending.Load()) })
-	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", p.lists.count)
-	counter("purgatory_completed_total", "Operations completed by an event, or at once.", p.completed.Load)
-	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", p.expired.Load)
-	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", p.purged.Load)
+	gauge("timer_pending", "Timeouts in the timing wheel.", func() int64 { return int64(p.timer.Stats().Pending) })
+	gauge("purgatory_pending", "Operations that wait.", p.pending)
+	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", p.watched)
+	counter("purgatory_completed_total", "Operations completed by an event, or at once.", p.completed)
+	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", p.expired)
+	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", p.purged)
 }

@@ -75,7 +75,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 // empty fails unless the purgatory has forgotten everything.
 func empty(t *testing.T, p *Purgatory[string]) {
 	t.Helper()
-	if pending, watched, timers := p.pending.Load(), p.lists.count(), p.timer.Stats().Pending; pending != 0 || watched != 0 || timers != 0 {
+	if pending, watched, timers := p.pending(), p.watched(), p.timer.Stats().Pending; pending != 0 || watched != 0 || timers != 0 {
 		t.Errorf("%d pending, %d watched, %d timeouts; want none", pending, watched, timers)
 	}
 	for i := range p.lists.shards {
@@ -187,7 +187,7 @@ func TestEndWhileWatching(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		it := p.admit(r, []string{"a", "b", "c"})
-		it.watches[0].add("a")
+		p.lists.add(it.watches[:1], []string{"a"})
 		r.ready.Store(true)
 		if p.Notify("a") != 1 {
 			t.Error("the event did not find it")
@@ -242,7 +242,7 @@ func TestManyKeysOneEventLeavesNothing(t *testing.T) {
 			}
 		}
 		empty(t, p)
-		if purged := p.purged.Load(); purged != 4000 {
+		if purged := p.purged(); purged != 4000 {
 			t.Errorf("%d places given up, want 4000", purged)
 		}
 	})
@@ -324,7 +324,7 @@ func TestResetMovesTheDeadline(t *testing.T) {
 				t.Fatal("it had ended")
 			}
 		}
-		if watched := p.lists.count(); watched != 2 {
+		if watched := p.watched(); watched != 2 {
 			t.Errorf("%d places, want 2", watched)
 		}
 		time.Sleep(4 * time.Second)

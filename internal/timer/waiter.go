@@ -61,29 +61,33 @@ func (w *waiter) enter(reason uint32) ending {
 				return pending
 			}
 		default:
-			if w.state.CompareAndSwap(state, looking|reason) {
-				return w.inside()
+			if w.state.CompareAndSwap(0, looking) {
+				return w.inside(reason)
 			}
 		}
 	}
 }
 
-// inside works off the bits until there is none, or the operation has ended. Only one goroutine is here at a time.
-// Store(done) may overwrite bits that came meanwhile: who left them was told pending, and this call tells of the end.
-func (w *waiter) inside() ending {
+// inside does what it came for, then what others have left, until there is nothing, or the operation has ended. Only one
+// goroutine is here at a time. Store(done) may overwrite bits that came meanwhile: who left them was told pending, and this call
+// tells of the end.
+func (w *waiter) inside(reason uint32) ending {
 	for {
-		state := w.state.Load()
-		switch {
-		case state&again != 0: // before expire: what an event has completed in time has not expired
-			// The bit goes before the look: an event during the look sets it anew.
-			if !w.state.CompareAndSwap(state, state&^again) {
-				continue
-			}
+		if reason&again != 0 {
+			reason &^= again
 			if w.guard.tryComplete(w.op) {
 				w.state.Store(done)
 				return completed
 			}
-		case state&expire != 0:
+		}
+		state := w.state.Load()
+		switch {
+		case state&again != 0: // before expire: what an event has completed in time has not expired
+			// The bit goes before the look: an event during the look sets it anew.
+			if w.state.CompareAndSwap(state, state&^again) {
+				reason |= again
+			}
+		case (reason|state)&expire != 0:
 			w.guard.expire(w.op)
 			w.state.Store(done)
 			return expired

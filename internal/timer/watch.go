@@ -21,12 +21,13 @@ type watchLists[K comparable] struct {
 type shard[K comparable] struct {
 	mu struct {
 		sync.Mutex
-		lists  map[K]*list[K] // never an empty list: a key without watchers is not in the map
-		count  int            // places in all lists
-		spare  *list[K]       // chain of lists without a key
-		spares int            // its length
+		lists   map[K]*list[K] // never an empty list: a key without watchers is not in the map
+		added   int64          // places given since the start
+		removed int64          // places given up since the start
+		spare   *list[K]       // chain of lists without a key
+		spares  int            // its length
 	}
-	_ [24]byte // 40 + 24 bytes, a cache line each, or two cores that lock neighbours would take the line from each other
+	_ [16]byte // 48 + 16 bytes, a cache line each, or two cores that lock neighbours would take the line from each other
 }
 
 // list is what watches one key. A key that nobody watched a moment ago is the rule, so emptied lists are used again.
@@ -36,12 +37,12 @@ type list[K comparable] struct {
 	spare *list[K] // the next of the chain
 }
 
-// watch is an operation's place in one key's list.
+// watch is an operation's place in one key's list. The key's shard never changes; its lock guards what follows.
 type watch[K comparable] struct {
 	of    *item[K]
-	shard *shard[K] // its key's; never changes, and its lock guards the fields below
-	list  *list[K]  // nil: in none
+	shard uint8
 
+	list       *list[K] // nil: in none
 	prev, next *watch[K]
 }
 
@@ -53,37 +54,64 @@ func newWatchLists[K comparable]() *watchLists[K] {
 	return l
 }
 
-// shard returns the shard a key belongs to. The seed is random: nobody can choose keys that all meet in one.
-func (l *watchLists[K]) shard(key K) *shard[K] {
-	return &l.shards[maphash.Comparable(l.seed, key)%shards]
+// shard returns the number of the shard a key belongs to. The seed is random: nobody can choose keys that all meet in one.
+func (l *watchLists[K]) shard(key K) uint8 {
+	return uint8(maphash.Comparable(l.seed, key) % shards)
 }
 
-// add puts w at the head of its key's list, in O(1): the order within a list has no meaning. w is in none, and of w.shard.
-func (w *watch[K]) add(key K) {
-	s := w.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.mu.lists[key]
-	if l == nil {
-		l = s.newListLocked(key)
+// add lets an item watch keys, one for each of its places, in O(1) a key: the order within a list has no meaning. Keys of one shard
+// that follow each other take its lock once.
+func (l *watchLists[K]) add(watches []watch[K], keys []K) {
+	var s *shard[K]
+	for i := range watches {
+		w := &watches[i]
+		s = l.lock(s, w.shard)
+		list := s.mu.lists[keys[i]]
+		if list == nil {
+			list = s.newListLocked(keys[i])
+		}
+		if w.next = list.first; w.next != nil {
+			w.next.prev = w
+		}
+		list.first = w
+		w.list = list
+		s.mu.added++
 	}
-	if w.next = l.first; w.next != nil {
-		w.next.prev = w
+	if s != nil {
+		s.mu.Unlock()
 	}
-	l.first = w
-	w.list = l
-	s.mu.count++
 }
 
-// remove takes w out of its list in O(1), and tells whether it was in one.
-func (w *watch[K]) remove() bool {
-	s := w.shard
+// remove takes places out of their lists, those that are in one, in O(1) each.
+func (l *watchLists[K]) remove(watches []watch[K]) {
+	var s *shard[K]
+	for i := range watches {
+		w := &watches[i]
+		s = l.lock(s, w.shard)
+		if w.list != nil {
+			s.removeLocked(w)
+		}
+	}
+	if s != nil {
+		s.mu.Unlock()
+	}
+}
+
+// lock locks a shard in place of held, which may be the same or nil.
+func (l *watchLists[K]) lock(held *shard[K], number uint8) *shard[K] {
+	s := &l.shards[number]
+	if s == held {
+		return s
+	}
+	if held != nil {
+		held.mu.Unlock()
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	return s
+}
+
+func (s *shard[K]) removeLocked(w *watch[K]) {
 	l := w.list
-	if l == nil {
-		return false
-	}
 	if w.next != nil {
 		w.next.prev = w.prev
 	}
@@ -93,8 +121,7 @@ func (w *watch[K]) remove() bool {
 		s.dropListLocked(l)
 	}
 	w.prev, w.next, w.list = nil, nil, nil
-	s.mu.count--
-	return true
+	s.mu.removed++
 }
 
 // newListLocked gives a key that has none its list.
@@ -126,27 +153,25 @@ func (s *shard[K]) dropListLocked(l *list[K]) {
 // appendWatchers appends those who watch key. It copies, so that they are looked at without the lock: a look may take long, and
 // the one that completes goes back to this list to leave it.
 func (l *watchLists[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
-	s := l.shard(key)
+	s := &l.shards[l.shard(key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.mu.lists[key]
-	if list == nil {
-		return dst
-	}
-	for w := list.first; w != nil; w = w.next {
-		dst = append(dst, w.of)
+	if list := s.mu.lists[key]; list != nil {
+		for w := list.first; w != nil; w = w.next {
+			dst = append(dst, w.of)
+		}
 	}
 	return dst
 }
 
-// count returns the number of places in all lists.
-func (l *watchLists[K]) count() int {
-	total := 0
+// counts are the places in all lists, and those that were given up since the start.
+func (l *watchLists[K]) counts() (watched, removed int64) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		total += s.mu.count
+		watched += s.mu.added - s.mu.removed
+		removed += s.mu.removed
 		s.mu.Unlock()
 	}
-	return total
+	return watched, removed
 }

@@ -17,11 +17,16 @@ type run struct {
 	calendar *calendar
 	start    time.Time
 
-	completed, expired atomic.Int64
-	early              atomic.Int64
-	lateness           histogram
-	remaining          atomic.Int64  // requests that have not ended, those included that have not arrived
-	ended              chan struct{} // closed when remaining is 0
+	// The completer and the timer count at the same time, while the load generator reads what is above: a cache line each.
+	_         [64]byte
+	completed atomic.Int64
+	_         [56]byte
+	expired   atomic.Int64
+	_         [56]byte
+	early     atomic.Int64
+	lateness  histogram
+	last      sync.Once
+	ended     chan struct{} // closed when all requests have ended
 }
 
 // request is what waits. It has one end: by the completer or by its timeout.
@@ -56,11 +61,12 @@ func (r *request) Expire() {
 	r.end(&r.run.expired)
 }
 
-// end counts the request's end, and tells when it was the last.
+// end counts the request's end, and tells when it was the last. Of two that end last at once, one counter each, the one that adds
+// later sees both, and the other may.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
-	if r.run.remaining.Add(-1) == 0 {
-		close(r.run.ended)
+	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {
+		r.run.last.Do(func() { close(r.run.ended) })
 	}
 }
 
@@ -75,7 +81,6 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 		calendar: newCalendar(opts.Timeout),
 		ended:    make(chan struct{}),
 	}
-	r.remaining.Store(int64(opts.Requests))
 	before, err := usageNow()
 	if err != nil {
 		return Result{}, err
