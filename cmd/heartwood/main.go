@@ -54,7 +54,8 @@ func rootCommand() *cobra.Command {
 
 Try it here:          heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
-Look into a log:      heartwood log dump DIR`,
+Look into a log:      heartwood log dump DIR
+Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		Version:       version.Version() + " (" + version.Commit() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -63,6 +64,6 @@ Look into a log:      heartwood log dump DIR`,
 	}
 	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand(), benchCommand())
+	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

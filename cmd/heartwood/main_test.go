@@ -41,6 +41,14 @@ func TestExitCodes(t *testing.T) {
 		{"bench of a level out of range", []string{"bench", "append", "--codec", "gzip", "--level", "10"}, 2, "gzip level 10: must be 1 to 9"},
 		{"bench of a level without a codec", []string{"bench", "append", "--level", "1"}, 2, "none takes no level"},
 		{"bench of records beyond their batch", []string{"bench", "append", "--batch-bytes", "100"}, 2, "record bytes 1000: must be 40 to the batch bytes, 100"},
+		{"plan", []string{"plan", "--keys", "200M", "--record-size", "5Ki", "--update-rate", "1k/s"}, 0, "a partition's pass is due"},
+		{"plan as JSON", []string{"plan", "--keys", "1k", "--record-size", "1k", "--json"}, 0, `{"stored_record_bytes":1000,`},
+		{"plan without what it needs", []string{"plan"}, 2, "flag --keys is required"},
+		{"plan of a size that is none", []string{"plan", "--keys", "1", "--record-size", "5KB"}, 2, `"5KB" for "--record-size" flag: want a size, such as 5Ki`},
+		{"plan of a rate that is none", []string{"plan", "--update-rate", "1/min"}, 2, "want a rate, such as 300/s"},
+		{"plan of a negative number", []string{"plan", "--keys", "-5"}, 2, "want a number, such as 200M"},
+		{"plan of more than all", []string{"plan", "--min-dirty-percent", "101"}, 2, "want a percentage from 0 to 100"},
+		{"every fault of a plan", []string{"plan", "--keys", "1", "--record-size", "1k", "--replicas", "3", "--brokers", "2", "--min-dirty-percent", "100%"}, 2, "at 100 no pass is ever due"},
 		{"manifest that is not there", []string{"dev", "-f", "no/such/file.yaml"}, 2, "no/such/file.yaml"},
 	}
 	for _, test := range tests {

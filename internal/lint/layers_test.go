@@ -62,6 +62,7 @@ var layers = map[string][]string{
 	"controllers": {
 		"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement", "internal/metadata",
 	},
+	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},
 	"internal/bench/logappend": {
 		"internal/logstore", "internal/topicconfig", "internal/record", "internal/compress", "internal/vfs",
