@@ -30,8 +30,9 @@ var layers = map[string][]string{
 	"internal/logstore/segment": {"internal/vfs", "internal/record"},
 	"internal/logstore/keys":    {"internal/logstore/segment", "internal/vfs", "internal/record", "internal/compress"},
 	"internal/logstore/clean":   {"internal/logstore/keys", "internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
-	"internal/logstore/inspect": {"internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys", "internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore": {
+		"internal/logstore/inspect", // in tests: what a store wrote is verified
 		"api/report", "internal/logstore/segment", "internal/logstore/keys", "internal/logstore/clean", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/vfs",
 	},

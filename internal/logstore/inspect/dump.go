@@ -16,10 +16,12 @@ const textMaxDefault = 80
 
 // DumpOptions of Dump.
 type DumpOptions struct {
-	Records       bool // print each record, too
-	JSON          bool // one JSON object a line
-	TextMax       int  // bytes printed of a key, value or header; default 80
-	BatchBytesMax int  // largest batch, compressed or not, of which the checksum and the records are read; default 128 MiB
+	Records       bool  // print each record, too
+	From          int64 // first offset; batches that end below are left out
+	To            int64 // batches that begin at or above are left out; 0: no bound
+	JSON          bool  // one JSON object a line
+	TextMax       int   // bytes printed of a key, value or header; default 80
+	BatchBytesMax int   // largest batch, compressed or not, of which the checksum and the records are read; default 128 MiB
 }
 
 func (o DumpOptions) withDefaults() DumpOptions {
@@ -33,7 +35,7 @@ func (o DumpOptions) withDefaults() DumpOptions {
 }
 
 // Dump prints what the paths hold: of a data file a line for each batch, and on demand for each record; of an index file a
-// line for each entry; of a directory its data files. Bad batches are printed with their problem. Where a data file cannot be
+// line for each entry, of a producer snapshot one for each producer; of a directory its data files. Bad batches are printed with their problem. Where a data file cannot be
 // read on, the next one is; the error returned joins all of these.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	files, err := find(fsys, paths)
@@ -55,6 +57,16 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return errors.Join(failed...)
+}
+
+// wants tells whether a batch holds an offset that was asked for. It says so of each: offsets of damaged batches may not ascend.
+func (o DumpOptions) wants(b batch) bool {
+	return b.LastOffset() >= o.From && (o.To <= 0 || b.BaseOffset() < o.To)
+}
+
+// wantsRecord is wants for one record.
+func (o DumpOptions) wantsRecord(offset int64) bool {
+	return offset >= o.From && (o.To <= 0 || offset < o.To)
 }
 
 type dumper struct {
@@ -86,8 +98,32 @@ func (d *dumper) dump(f file) (err error) {
 		})
 	case segment.TxnIndexExtension:
 		return eachEntry(opened, segment.AbortedTxnBytes, func(_ int64, b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
+	case snapshotExtension:
+		return dumpSmall(d, opened, f.path(), parseSnapshot)
+	case epochFile:
+		return dumpSmall(d, opened, f.path(), parseEpochs)
 	}
 	return d.dumpData(f, opened)
+}
+
+// dumpSmall prints a file that is held in memory as a whole.
+func dumpSmall[L line](d *dumper, opened vfs.File, path string, parse func(path string, content []byte) ([]L, error)) error {
+	size, err := opened.Size()
+	if err != nil {
+		return err
+	}
+	if size > smallBytesMax {
+		return fmt.Errorf("%d bytes, more than %d", size, int64(smallBytesMax))
+	}
+	content := make([]byte, size)
+	if _, err := io.ReadFull(io.NewSectionReader(opened, 0, size), content); err != nil {
+		return err
+	}
+	lines, err := parse(path, content)
+	for _, l := range lines {
+		d.printer.print(l)
+	}
+	return err
 }
 
 // dumpData prints a data file batch by batch, and stops early when nobody reads the output.
@@ -104,7 +140,9 @@ func (d *dumper) dumpData(f file, opened vfs.File) error {
 		if err != nil {
 			return fmt.Errorf("position %d: %w", batches.position, err)
 		}
-		d.dumpBatch(f, b)
+		if d.opts.wants(b) {
+			d.dumpBatch(f, b)
+		}
 	}
 	return nil // Dump looks at the printer's error
 }
@@ -117,7 +155,9 @@ func (d *dumper) dumpBatch(f file, b batch) {
 		return
 	}
 	err := b.Records(d.opts.BatchBytesMax, func(r *record.Record) error {
-		d.printer.print(newRecordLine(f.path(), r, b.Control(), d.opts.TextMax))
+		if d.opts.wantsRecord(r.Offset) {
+			d.printer.print(newRecordLine(f.path(), r, b.Control(), d.opts.TextMax))
+		}
 		return d.printer.err
 	})
 	if err != nil && d.printer.err == nil {
@@ -179,4 +219,26 @@ func (r *entryReader) next() ([]byte, error) {
 	}
 	r.position += int64(len(r.entry))
 	return r.entry, nil
+}
+
+// zeros tells whether an entry, and all that follows it up to the end of the file, is zeros. The reader is used up then.
+func (r *entryReader) zeros(entry []byte) (bool, error) {
+	for {
+		for _, b := range entry {
+			if b != 0 {
+				return false, nil
+			}
+		}
+		var err error
+		entry, err = r.next()
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
 }

@@ -28,6 +28,7 @@ type cursor[E any] struct {
 	parse   func([]byte) E
 	ascend  func(before, entry E) bool
 	find    func(path string, position int64, format string, args ...any)
+	padded  func() // told of zeros behind the last entry; nil: there may be none
 
 	entry    E
 	position int64
@@ -46,12 +47,19 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 		path: f.with(segment.TimeIndexExtension), parse: segment.ParseTimeEntry, find: v.find,
 		ascend: func(a, b segment.TimeEntry) bool { return a.Relative < b.Relative && a.Timestamp < b.Timestamp },
 	}
+	if f.last {
+		x.offsets.padded = func() { v.printer.print(note{File: x.offsets.path, Note: paddingNote}) }
+		x.times.padded = func() { v.printer.print(note{File: x.times.path, Note: paddingNote}) }
+	}
 	err := errors.Join(x.offsets.open(v.fsys, segment.OffsetEntryBytes), x.times.open(v.fsys, segment.TimeEntryBytes))
 	if err != nil {
 		return nil, errors.Join(err, x.close())
 	}
 	return x, nil
 }
+
+// paddingNote is of the active segment's indexes, which Kafka writes into files that it made as large as they may get.
+const paddingNote = "padded with zeros, as a broker of Apache Kafka leaves it that runs or was killed; a start makes it anew"
 
 func (x *indexes) close() error {
 	var failed [2]error
@@ -82,8 +90,8 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	return c.step()
 }
 
-// step goes to the next entry. Entries that do not ascend end the index: one finding for all that follow, such as the zeros
-// that a killed broker of Apache Kafka leaves.
+// step goes to the next entry. Entries that do not ascend end the index: one finding for all that follow.
+// Zeros up to the end are none where padded is set.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -100,6 +108,12 @@ func (c *cursor[E]) step() error {
 	}
 	c.entry, c.any = c.parse(raw), true
 	if !first && !c.ascend(before, c.entry) {
+		if c.padded != nil {
+			if zeros, err := c.entries.zeros(raw); err != nil || zeros {
+				c.padded()
+				return err
+			}
+		}
 		c.find(c.path, c.position, "entry %+v does not ascend from %+v; the rest of the file was not checked", c.entry, before)
 		return nil
 	}

@@ -216,11 +216,15 @@ func (l timeLine) text() string {
 // finding is something that is not as it should be.
 type finding struct {
 	File     string `json:"file"`
-	Position int64  `json:"position"` // in that file
+	Position int64  `json:"position"`         // in that file
+	Offset   *int64 `json:"offset,omitempty"` // of the batch, or the one that is due; nil if the file is not of data
 	Problem  string `json:"problem"`
 }
 
 func (l finding) text() string {
+	if l.Offset != nil {
+		return fmt.Sprintf("%s: position %d: offset %d: %s", l.File, l.Position, *l.Offset, l.Problem)
+	}
 	return fmt.Sprintf("%s: position %d: %s", l.File, l.Position, l.Problem)
 }
 

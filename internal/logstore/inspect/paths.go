@@ -14,25 +14,39 @@ import (
 type file struct {
 	dir       string
 	base      int64
-	extension string // .log, .index, .timeindex, .txnindex
+	extension string // .log, .index, .timeindex, .txnindex, .snapshot; or epochFile, which has no base
 	suffix    string // "" or .cleaned, .swap, .deleted
+	whole     bool   // found in its directory, with all the others: not named alone
 	last      bool   // of its directory: the active segment, which has no final time index entry
 }
 
-func (f file) path() string { return f.with(f.extension) }
+func (f file) path() string {
+	if f.extension == epochFile {
+		return filepath.Join(f.dir, epochFile)
+	}
+	return f.with(f.extension)
+}
 
 // with returns the path of another file of the same segment.
 func (f file) with(extension string) string {
 	return filepath.Join(f.dir, segment.Name(f.base, extension, f.suffix))
 }
 
-// parseFile tells what a file is by its name; ok is false if it is none of a segment.
+// extensions of the files that can be looked into.
+var extensions = []string{
+	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, snapshotExtension,
+}
+
+// parseFile tells what a file is by its name; ok is false if it is none that can be looked into.
 func parseFile(path string) (f file, ok bool) {
+	if filepath.Base(path) == epochFile {
+		return file{dir: filepath.Dir(path), extension: epochFile}, true
+	}
 	base, rest, ok := segment.ParseName(filepath.Base(path))
 	if !ok {
 		return file{}, false
 	}
-	for _, extension := range []string{segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension} {
+	for _, extension := range extensions {
 		suffix, found := strings.CutPrefix(rest, extension)
 		if found && slices.Contains([]string{"", ".cleaned", ".swap", ".deleted"}, suffix) {
 			return file{dir: filepath.Dir(path), base: base, extension: extension, suffix: suffix}, true
@@ -111,6 +125,7 @@ func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error
 			continue
 		}
 		if f, ok := parseFile(path); ok && f.extension == segment.LogExtension && f.suffix == "" {
+			f.whole = true
 			found = append(found, f) // sorted by name, and 20 digits sort as numbers
 		}
 	}

@@ -74,8 +74,8 @@ func (t *transactions) close() error {
 	return t.cursor.file.Close()
 }
 
-// pass takes in a batch.
-func (t *transactions) pass(b batch) error {
+// pass takes in a batch. exact: nothing below it is missing, so that the entry of a transaction is known to the last byte.
+func (t *transactions) pass(b batch, exact bool) error {
 	if b.tooLarge || b.ProducerID() < 0 {
 		return t.skipTo(b.BaseOffset())
 	}
@@ -104,6 +104,13 @@ func (t *transactions) pass(b batch) error {
 	case told && seen && entry.FirstOffset > first:
 		t.cursor.find(t.cursor.path, t.cursor.position, "the transaction of producer %d begins at offset %d, not %d",
 			entry.ProducerID, first, entry.FirstOffset)
+	case told && !seen && exact:
+		t.cursor.find(t.cursor.path, t.cursor.position, "producer %d had no transaction open at offset %d", entry.ProducerID, entry.LastOffset)
+	case told && exact && entry.FirstOffset != first:
+		t.cursor.find(t.cursor.path, t.cursor.position, "the transaction of producer %d begins at offset %d, not %d",
+			entry.ProducerID, first, entry.FirstOffset)
+	case told && (entry.LastStable > t.stable(b.NextOffset()) || exact && entry.LastStable != t.stable(b.NextOffset())):
+		t.cursor.find(t.cursor.path, t.cursor.position, "everything was decided up to offset %d, not %d", t.stable(b.NextOffset()), entry.LastStable)
 	case !told && aborted && seen:
 		t.cursor.find(t.cursor.path, 0, "no entry for the transaction of producer %d, [%d, %d], which was aborted",
 			b.ProducerID(), first, b.BaseOffset())
@@ -112,6 +119,14 @@ func (t *transactions) pass(b batch) error {
 		return t.cursor.step()
 	}
 	return nil
+}
+
+// stable is where the first transaction that is open begins, or next.
+func (t *transactions) stable(next int64) int64 {
+	for _, first := range t.open {
+		next = min(next, first)
+	}
+	return next
 }
 
 // skipTo tells of the entries below an offset: there was no marker for them.

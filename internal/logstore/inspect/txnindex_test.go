@@ -18,9 +18,11 @@ func txnPartition(t testing.TB) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
+	sequences := map[int64]int32{}
 	data := func(offset, producer int64) record.Batch {
 		builder := record.NewBuilder(compress.None, compress.LevelDefault)
-		builder.Reset(record.Identity{BaseOffset: offset, ProducerID: producer, Transactional: true})
+		builder.Reset(record.Identity{BaseOffset: offset, ProducerID: producer, BaseSequence: sequences[producer], Transactional: true})
+		sequences[producer]++
 		builder.Add(&record.Record{Offset: offset, Timestamp: 1000 + offset, Key: []byte("k")})
 		built, err := builder.Build(nil)
 		must(t, err)

@@ -20,8 +20,10 @@ type VerifyOptions struct {
 
 // Verify checks the segments that the paths name, a segment by any of its files, and prints a line for each problem and a
 // summary at the end. Checked are: each batch's length, checksum, offsets and records, decompressed; that each index entry
-// points at the right batch and tells the right timestamp; that the transaction index tells of the transactions that were aborted; and that the segments of a directory follow one another. It returns
-// how many problems there are; the error says that a check could not be made.
+// points at the right batch and tells the right timestamp; that the transaction index tells of the transactions that were aborted, and
+// of no other; that the segments of a directory follow one another; that producers and leader epochs keep their rules; and that
+// producer snapshots, leader-epoch-checkpoint and key sidecars tell what the batches do. It returns how many problems there are; the
+// error says that a check could not be made.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int, err error) {
 	files, err := find(fsys, paths)
 	if err != nil {
@@ -61,6 +63,7 @@ type verifier struct {
 	printer printer
 	sum     summary
 	txns    transactions
+	dir     *directory
 }
 
 // verifyAll checks each segment once, whichever of its files were named, and returns what could not be checked.
@@ -69,11 +72,22 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	var before file
 	next := int64(0)
 	for _, f := range files {
+		if f.extension == snapshotExtension || f.extension == epochFile {
+			if err := v.verifySmall(f); err != nil {
+				failed = append(failed, fmt.Errorf("verify %s: %w", f.path(), err))
+			}
+			continue
+		}
 		f.extension = segment.LogExtension
 		if done[f.path()] {
 			continue
 		}
 		done[f.path()] = true
+		if v.dir == nil || before.dir != f.dir || !f.whole {
+			if err := errors.Join(v.leave(), v.enter(f)); err != nil {
+				failed = append(failed, fmt.Errorf("verify %s: %w", f.dir, err))
+			}
+		}
 		if before.dir == f.dir && before.suffix == f.suffix && f.base > before.base && f.base < next {
 			v.find(f.path(), 0, "the segment before it ends at offset %d", next-1)
 		}
@@ -83,13 +97,40 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 		}
 		before = f
 	}
+	if err := v.leave(); err != nil {
+		failed = append(failed, fmt.Errorf("verify %s: %w", before.dir, err))
+	}
 	return failed
+}
+
+// verifySmall looks at a snapshot or at leader epochs that were named, by themselves.
+func (v *verifier) verifySmall(f file) error {
+	content, ok, err := v.readSmall(f.path())
+	if err != nil || !ok {
+		return err
+	}
+	if f.extension == epochFile {
+		_, err = parseEpochs(f.path(), content)
+	} else {
+		_, err = parseSnapshot(f.path(), content)
+	}
+	if err != nil {
+		v.find(f.path(), 0, "%v", err)
+	}
+	return nil
 }
 
 // find prints a problem and counts it. Problems are findings and not errors: the check goes on with what can still be read.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
+}
+
+// findAt is find for a batch.
+func (v *verifier) findAt(f file, b batch, format string, args ...any) {
+	v.sum.Problems++
+	offset := b.BaseOffset()
+	v.printer.print(finding{File: f.path(), Position: b.position, Offset: &offset, Problem: fmt.Sprintf(format, args...)})
 }
 
 // verify checks one segment and returns its next offset.
@@ -113,46 +154,64 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	if err != nil {
 		return f.base, err
 	}
+	sidecar, err := v.openSidecar(f, opened, batches.size)
+	defer func() { err = errors.Join(err, sidecar.close()) }()
+	if err != nil {
+		return f.base, err
+	}
 	v.sum.Segments++
 	v.sum.Bytes += batches.size
-	return v.walk(f, batches, indexes)
+	return v.walk(f, walkers{batches, indexes, &v.txns, sidecar})
 }
 
-// walk goes through a data file, and through its indexes beside it. It returns where the segment ends, as far as it could be read.
-func (v *verifier) walk(f file, batches *batchReader, indexes *indexes) (next int64, err error) {
+// walkers are what goes along with the batches of a segment.
+type walkers struct {
+	batches *batchReader
+	indexes *indexes
+	txns    *transactions
+	sidecar *sidecar
+}
+
+// walk goes through a data file, and through the files beside it. It returns where the segment ends, as far as it could be read.
+func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 	next = f.base
 	for {
-		b, err := batches.next()
+		b, err := w.batches.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return next, errors.Join(indexes.end(f), v.txns.end())
+			return next, errors.Join(w.indexes.end(f), w.txns.end(), w.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt):
 			// Without its length there is no next batch. What the indexes say of the rest is not worth a line each.
-			v.find(f.path(), batches.position, "%v", err)
+			v.sum.Problems++
+			v.printer.print(finding{File: f.path(), Position: w.batches.position, Offset: &next, Problem: err.Error()})
+			v.dir.damaged = true
 			return next, nil
 		case err != nil:
 			return next, err
 		}
 		v.sum.Batches++
-		v.checkBatch(f, b, next)
-		if err := errors.Join(indexes.pass(b), v.txns.pass(b)); err != nil {
+		believed := v.checkBatch(f, b, next)
+		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(b, v.dir.exact()), w.sidecar.pass(b))
+		if err != nil {
 			return next, err
 		}
 		next = max(next, b.NextOffset())
 	}
 }
 
-// checkBatch checks a batch by itself, and its offsets against those before.
-func (v *verifier) checkBatch(f file, b batch, next int64) {
+// checkBatch checks a batch by itself, and its offsets against those before. believed: its header can be relied on.
+func (v *verifier) checkBatch(f file, b batch, next int64) (believed bool) {
+	believed = true
 	switch {
 	case b.BaseOffset() < next || b.LastOffset() < b.BaseOffset():
-		v.find(f.path(), b.position, "offsets %d to %d, where %d or more is due", b.BaseOffset(), b.LastOffset(), next)
+		v.findAt(f, b, "offsets %d to %d, where %d or more is due", b.BaseOffset(), b.LastOffset(), next)
+		believed = false
 	case b.LastOffset()-f.base > math.MaxInt32:
-		v.find(f.path(), b.position, "offset %d is too far from the segment's base for its indexes", b.LastOffset())
+		v.findAt(f, b, "offset %d is too far from the segment's base for its indexes", b.LastOffset())
 	}
 	if err := b.check(); err != nil {
-		v.find(f.path(), b.position, "%v", err)
-		return // records under a wrong checksum would only add noise
+		v.findAt(f, b, "%v", err)
+		return believed && b.tooLarge // records under a wrong checksum would only add noise
 	}
 	latest := int64(math.MinInt64)
 	records := int32(0)
@@ -164,8 +223,9 @@ func (v *verifier) checkBatch(f file, b batch, next int64) {
 	v.sum.Records += int64(records)
 	switch {
 	case err != nil:
-		v.find(f.path(), b.position, "%v", err)
+		v.findAt(f, b, "%v", err)
 	case records > 0 && latest != b.MaxTimestamp():
-		v.find(f.path(), b.position, "max timestamp %d, but the records' largest is %d", b.MaxTimestamp(), latest)
+		v.findAt(f, b, "max timestamp %d, but the records' largest is %d", b.MaxTimestamp(), latest)
 	}
+	return believed
 }

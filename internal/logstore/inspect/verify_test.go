@@ -81,7 +81,7 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"checksum": {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { b[70]++; return b }) },
-			log + ": position 0: corrupt record batch: checksum"},
+			log + ": position 0: offset 5: corrupt record batch: checksum"},
 		"cut":           {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { return b[:len(b)-5] }) }, "are left"},
 		"offsets twice": {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { return append(b, b...) }) }, "where 21 or more is due"},
 		"below base":    {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { b[7] = 1; return b }) }, "where 5 or more is due"},

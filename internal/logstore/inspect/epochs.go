@@ -1,0 +1,106 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// epochFile holds a partition's leader epochs (docs/format/checkpoints.md).
+const epochFile = "leader-epoch-checkpoint"
+
+var errCheckpoint = errors.New("no checkpoint")
+
+// epochLine is an entry of leader-epoch-checkpoint.
+type epochLine struct {
+	File        string `json:"file"`
+	LeaderEpoch int32  `json:"leaderEpoch"`
+	StartOffset int64  `json:"startOffset"`
+}
+
+func (l epochLine) text() string {
+	return fmt.Sprintf("epoch %d from offset %d", l.LeaderEpoch, l.StartOffset)
+}
+
+// parseEpochs reads the file; it fails with errCheckpoint, also for entries that do not ascend.
+func parseEpochs(path string, content []byte) ([]epochLine, error) {
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
+		return nil, fmt.Errorf("%w: want version 0 and the number of lines", errCheckpoint)
+	}
+	var epochs []epochLine
+	for _, line := range lines[2:] {
+		l := epochLine{File: path}
+		epoch, start, ok := strings.Cut(line, " ")
+		number, err := strconv.ParseInt(epoch, 10, 32)
+		l.LeaderEpoch = int32(number)
+		if err == nil {
+			l.StartOffset, err = strconv.ParseInt(start, 10, 64)
+		}
+		if !ok || err != nil {
+			return nil, fmt.Errorf("%w: line %q", errCheckpoint, line)
+		}
+		if n := len(epochs); l.LeaderEpoch < 0 || l.StartOffset < 0 ||
+			n > 0 && (l.LeaderEpoch <= epochs[n-1].LeaderEpoch || l.StartOffset <= epochs[n-1].StartOffset) {
+			return nil, fmt.Errorf("%w: %s does not ascend", errCheckpoint, l.text())
+		}
+		epochs = append(epochs, l)
+	}
+	return epochs, nil
+}
+
+// epochHistory holds the leader epochs of batches against the file. The zero value holds them against each other.
+type epochHistory struct {
+	path   string
+	lines  []epochLine
+	read   bool // there is a file, and it can be read
+	latest int32
+	any    bool
+}
+
+// loadEpochs reads the file of a directory. Without one the epochs are made from the batches, so nothing is wrong.
+func (d *directory) loadEpochs() error {
+	d.epochs.path = filepath.Join(d.path, epochFile)
+	content, ok, err := d.v.readSmall(d.epochs.path)
+	if err != nil || !ok {
+		return err
+	}
+	if d.epochs.lines, err = parseEpochs(d.epochs.path, content); err != nil {
+		d.v.find(d.epochs.path, 0, "%v", err)
+		return nil
+	}
+	d.epochs.read = true
+	return nil
+}
+
+// pass: the epochs of batches never fall, and are those of the file. What lies below the file's first entry was given up by a log
+// start that moved, or has no epoch.
+func (h *epochHistory) pass(v *verifier, f file, b batch) {
+	epoch := b.LeaderEpoch()
+	if h.any && epoch < h.latest {
+		v.findAt(f, b, "the leader epoch falls from %d to %d", h.latest, epoch)
+	}
+	h.latest, h.any = max(h.latest, epoch), true
+	if !h.read {
+		return
+	}
+	after, _ := slices.BinarySearchFunc(h.lines, b.BaseOffset()+1, func(l epochLine, o int64) int { return cmp.Compare(l.StartOffset, o) })
+	switch {
+	case len(h.lines) == 0 && epoch >= 0:
+		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
+		h.read = false // one line for all batches
+	case after > 0 && h.lines[after-1].LeaderEpoch != epoch:
+		v.findAt(f, b, "leader epoch %d, but %s has %d there", epoch, epochFile, h.lines[after-1].LeaderEpoch)
+	}
+}
+
+// end: an epoch may begin at the end of the log, but not above.
+func (h *epochHistory) end(v *verifier, d *directory) {
+	if n := len(h.lines); n > 0 && h.lines[n-1].StartOffset > d.next && !d.damaged {
+		v.find(h.path, 0, "%s, but the log ends at %d", h.lines[n-1].text(), d.next)
+	}
+}

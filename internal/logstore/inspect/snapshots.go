@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// The producer snapshot (docs/format/store.md), read here a second time: a checker that shared the decoder would share its mistakes.
+const (
+	snapshotExtension   = ".snapshot"
+	snapshotVersion     = 1
+	snapshotHeaderBytes = 10
+	snapshotEntryBytes  = 46
+)
+
+var errSnapshot = errors.New("no producer snapshot")
+
+// snapshotFile is a snapshot that the walk has not come to yet.
+type snapshotFile struct {
+	path   string
+	offset int64
+}
+
+// snapshotLine is an entry of a snapshot.
+type snapshotLine struct {
+	File             string `json:"file"`
+	ProducerID       int64  `json:"producerId"`
+	ProducerEpoch    int16  `json:"producerEpoch"`
+	LastSequence     int32  `json:"lastSequence"` // -1: no batch in this epoch
+	LastOffset       int64  `json:"lastOffset"`
+	OffsetDelta      int32  `json:"offsetDelta"`
+	Timestamp        int64  `json:"timestamp"` // ms
+	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
+	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1: no transaction is open
+}
+
+func (l snapshotLine) text() string {
+	return fmt.Sprintf("producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
+		l.ProducerEpoch, l.LastSequence, l.LastOffset, l.OffsetDelta, timeText(l.Timestamp), l.CoordinatorEpoch, l.TxnFirstOffset)
+}
+
+// parseSnapshot reads the entries of a snapshot; it fails with errSnapshot.
+func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
+	be := binary.BigEndian
+	if len(content) < snapshotHeaderBytes {
+		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
+	}
+	if version := be.Uint16(content); version != snapshotVersion {
+		return nil, fmt.Errorf("%w: version %d", errSnapshot, version)
+	}
+	if sum := crc32.Checksum(content[6:], crc32.MakeTable(crc32.Castagnoli)); sum != be.Uint32(content[2:]) {
+		return nil, fmt.Errorf("%w: checksum %#08x, but the bytes have %#08x", errSnapshot, be.Uint32(content[2:]), sum)
+	}
+	entries := content[snapshotHeaderBytes:]
+	if count := int64(be.Uint32(content[6:])); count*snapshotEntryBytes != int64(len(entries)) {
+		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
+	}
+	lines := make([]snapshotLine, 0, len(entries)/snapshotEntryBytes)
+	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
+		lines = append(lines, snapshotLine{
+			File: path, ProducerID: int64(be.Uint64(entries)), ProducerEpoch: int16(be.Uint16(entries[8:])),
+			LastSequence: int32(be.Uint32(entries[10:])), LastOffset: int64(be.Uint64(entries[14:])), OffsetDelta: int32(be.Uint32(entries[22:])),
+			Timestamp: int64(be.Uint64(entries[26:])), CoordinatorEpoch: int32(be.Uint32(entries[34:])), TxnFirstOffset: int64(be.Uint64(entries[38:])),
+		})
+	}
+	return lines, nil
+}
+
+// compareSnapshots holds the snapshots as of offset or less against what was walked: all batches below offset.
+func (d *directory) compareSnapshots(offset int64) error {
+	for len(d.snapshots) > 0 && d.snapshots[0].offset <= offset {
+		s := d.snapshots[0]
+		d.snapshots = d.snapshots[1:]
+		content, ok, err := d.v.readSmall(s.path)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		lines, err := parseSnapshot(s.path, content)
+		switch {
+		case err != nil:
+			d.v.find(s.path, 0, "%v", err)
+		case s.offset > d.first && s.offset < d.next:
+			d.v.find(s.path, 0, "producer state as of offset %d, which is within a batch", s.offset)
+		default:
+			d.compareSnapshot(s, lines)
+		}
+	}
+	return nil
+}
+
+// compareSnapshot holds one snapshot against the batches. One below the first segment is looked at by itself.
+func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
+	told := make(map[int64]bool, len(lines))
+	for i, l := range lines {
+		position := int64(snapshotHeaderBytes + i*snapshotEntryBytes)
+		if told[l.ProducerID] {
+			d.v.find(s.path, position, "producer %d stands twice", l.ProducerID)
+		}
+		told[l.ProducerID] = true
+		if problem := l.wrong(s.offset); problem != "" {
+			d.v.find(s.path, position, "producer %d: %s", l.ProducerID, problem)
+			continue
+		}
+		if s.offset < d.first {
+			continue
+		}
+		if problem := d.contradiction(l); problem != "" {
+			d.v.find(s.path, position, "producer %d: %s", l.ProducerID, problem)
+		}
+	}
+	for id, known := range d.producers {
+		// Whoever is idle is forgotten after a day, but not with an open transaction.
+		if known.open != noOffset && !told[id] && d.exact() && s.offset >= d.first {
+			d.v.find(s.path, 0, "producer %d is missing, whose transaction is open since offset %d", id, known.open)
+		}
+	}
+}
+
+// wrong is what an entry cannot be, whatever the log holds; "" if it can.
+func (l snapshotLine) wrong(asOf int64) string {
+	switch {
+	case l.ProducerID < 0 || l.ProducerEpoch < 0:
+		return fmt.Sprintf("epoch %d", l.ProducerEpoch)
+	case l.LastOffset >= asOf || l.TxnFirstOffset >= asOf:
+		return fmt.Sprintf("last offset %d and transaction at %d, but the log ended at %d", l.LastOffset, l.TxnFirstOffset, asOf)
+	case l.OffsetDelta < 0 || l.LastOffset >= 0 && int64(l.OffsetDelta) > l.LastOffset:
+		return fmt.Sprintf("offset delta %d at offset %d", l.OffsetDelta, l.LastOffset)
+	}
+	return ""
+}
+
+// contradiction is what the batches say against an entry; "" if nothing. Cleaning may have taken batches that the entry tells of: so
+// only where nothing is missing must the batches bear out all of it.
+func (d *directory) contradiction(l snapshotLine) string {
+	known, exact := d.producers[l.ProducerID], d.exact()
+	switch {
+	case known == nil && exact:
+		return "no batch of it is in the log"
+	case known == nil:
+		return ""
+	case l.ProducerEpoch < known.epoch || exact && l.ProducerEpoch != known.epoch:
+		return fmt.Sprintf("epoch %d, but the log has %d", l.ProducerEpoch, known.epoch)
+	case l.CoordinatorEpoch < known.coordinator || exact && l.CoordinatorEpoch != known.coordinator:
+		return fmt.Sprintf("coordinator epoch %d, but the log has %d", l.CoordinatorEpoch, known.coordinator)
+	case known.open != noOffset && (l.TxnFirstOffset < 0 || l.TxnFirstOffset > known.open), exact && l.TxnFirstOffset != known.open:
+		return fmt.Sprintf("transaction open since %d, but in the log since %d (-1: none)", l.TxnFirstOffset, known.open)
+	case l.ProducerEpoch > known.epoch:
+		return "" // its batches of that epoch are gone
+	case l.LastOffset < known.lastOffset || exact && l.LastOffset != known.lastOffset:
+		return fmt.Sprintf("last offset %d, but in the log %d", l.LastOffset, known.lastOffset)
+	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset && (l.LastSequence != known.sequence || l.OffsetDelta != known.delta):
+		return fmt.Sprintf("sequence %d and offset delta %d at offset %d, but in the log %d and %d", l.LastSequence, l.OffsetDelta, l.LastOffset,
+			known.sequence, known.delta)
+	}
+	return ""
+}
