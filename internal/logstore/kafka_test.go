@@ -1,0 +1,275 @@
+package logstore
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// kafkaDirectories were written by Apache Kafka; their README tells how.
+const kafkaDirectories = "testdata/kafka-4.3.1"
+
+// kafkaMem is a data directory of Kafka's, in memory.
+func kafkaMem(t *testing.T, name string) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	root := filepath.Join(kafkaDirectories, name)
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return mem.MkdirAll(filepath.Join(dataDir, relative))
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return vfs.WriteFileAtomic(mem, filepath.Join(dataDir, relative), content)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+// told is what Kafka's clients said of a partition.
+type told struct {
+	id                             PartitionID
+	start, stable, end             int64
+	epoch                          int32
+	producers                      []string
+	readUncommitted, readCommitted []string
+}
+
+// kafkaTold reads clean.txt or killed.txt.
+func kafkaTold(t *testing.T, name string) (all []told) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(kafkaDirectories, name+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSuffix(line, "\n")
+		kind, rest, _ := strings.Cut(line, " ")
+		switch kind {
+		case "partition":
+			var p told
+			var dir string
+			if _, err := fmt.Sscanf(rest, "%s start %d stable %d end %d epoch %d", &dir, &p.start, &p.stable, &p.end, &p.epoch); err != nil {
+				t.Fatal(err)
+			}
+			p.id, _ = parsePartition(dir)
+			all = append(all, p)
+		case "producer":
+			all[len(all)-1].producers = append(all[len(all)-1].producers, rest)
+		case "uncommitted":
+			all[len(all)-1].readUncommitted = append(all[len(all)-1].readUncommitted, rest)
+		case "committed":
+			all[len(all)-1].readCommitted = append(all[len(all)-1].readCommitted, rest)
+		}
+	}
+	return all
+}
+
+// Our log opens what Kafka wrote, stopped in order or killed: every record is there, as Kafka's own consumers got it, with the offsets,
+// the leader epoch, the producers and the open transactions; appends go on behind it, and all of it is there after a restart.
+func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
+	for _, name := range []string{"clean", "killed"} {
+		t.Run(name, func(t *testing.T) {
+			mem := kafkaMem(t, name)
+			freshen(t, mem)
+			store := openStore(t, mem)
+			if offline := store.Offline(); len(offline) > 0 {
+				t.Fatalf("offline: %v", offline)
+			}
+			partitions := kafkaTold(t, name)
+			ends := map[PartitionID]int64{}
+			for _, p := range partitions {
+				log := store.Log(p.id)
+				log.AdvanceHighWatermark(log.LogEnd())
+				compareWithKafka(t, log, p)
+				ends[p.id] = goOn(t, log, p)
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			problems, err := inspect.Verify(mem, []string{dataDir}, inspect.VerifyOptions{}, &out)
+			if err != nil || problems > 0 {
+				t.Errorf("verify: %v\n%s", err, out.String())
+			}
+			store = openStore(t, mem)
+			for _, p := range partitions {
+				log := store.Log(p.id)
+				if log.LogEnd() != ends[p.id] {
+					t.Errorf("%s ends at %d after a restart, want %d", p.id, log.LogEnd(), ends[p.id])
+				}
+				if got := recordsOf(t, log, p.end, false); !slices.Equal(got, p.readUncommitted) {
+					t.Errorf("%s after a restart: %d records, want %d", p.id, len(got), len(p.readUncommitted))
+				}
+			}
+		})
+	}
+}
+
+// freshen has the producers of all snapshots seen just now: whoever was not seen for a day is forgotten by a start.
+func freshen(t *testing.T, mem *vfs.Mem) {
+	t.Helper()
+	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
+		dir := filepath.Join(dataDir, p)
+		files, err := listSegmentFiles(mem, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if f.kind != snapshotSuffix {
+				continue
+			}
+			content, err := mem.ReadFile(filepath.Join(dir, f.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := decodeProducers(content)
+			if err != nil {
+				t.Fatalf("%s: %v", f.name, err)
+			}
+			for _, known := range state.byID {
+				known.lastSeen = time.Now().UnixMilli()
+			}
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name), state.encode()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func compareWithKafka(t *testing.T, log *Log, p told) {
+	t.Helper()
+	if log.LogStart() != p.start || log.LogEnd() != p.end || log.LastStable() != p.stable || log.LeaderEpoch() != p.epoch {
+		t.Errorf("%s: start %d, stable %d, end %d, epoch %d; Kafka has %+v", p.id, log.LogStart(), log.LastStable(), log.LogEnd(),
+			log.LeaderEpoch(), []any{p.start, p.stable, p.end, p.epoch})
+	}
+	var producers []string
+	for _, id := range slices.Sorted(maps.Keys(log.mu.producers.byID)) {
+		known := log.mu.producers.get(id)
+		producers = append(producers, fmt.Sprintf("%d epoch %d sequence %d coordinator %d open %d", id, known.epoch, known.lastSequence(),
+			known.coordinatorEpoch, known.txnFirst))
+	}
+	if !slices.Equal(producers, p.producers) {
+		t.Errorf("%s: producers\n%s\nKafka has\n%s", p.id, strings.Join(producers, "\n"), strings.Join(p.producers, "\n"))
+	}
+	for _, c := range []struct {
+		committed bool
+		want      []string
+	}{{false, p.readUncommitted}, {true, p.readCommitted}} {
+		got := recordsOf(t, log, p.end, c.committed)
+		for i := range max(len(got), len(c.want)) {
+			if i >= len(got) || i >= len(c.want) || got[i] != c.want[i] {
+				t.Errorf("%s, committed %v: record %d of %d differs from the %d of Kafka\n%v\n%v", p.id, c.committed, i, len(got), len(c.want),
+					got[min(i, len(got)):min(i+1, len(got))], c.want[min(i, len(c.want)):min(i+1, len(c.want))])
+				break
+			}
+		}
+	}
+}
+
+// recordsOf reads a log below an offset as a consumer does, control records left out, in the form of Fill.java.
+func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
+	t.Helper()
+	read := log.Read
+	if committed {
+		below, read = log.LastStable(), log.ReadCommitted
+	}
+	for offset := log.LogStart(); offset < below; {
+		slice, err := read(offset, below, 1000, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batchesOf(t, slice) {
+			aborted := slices.ContainsFunc(slice.Aborted, func(a segment.AbortedTxn) bool {
+				return a.ProducerID == b.ProducerID() && b.Transactional() && a.FirstOffset <= b.BaseOffset() && b.BaseOffset() <= a.LastOffset
+			})
+			if !b.Control() && !aborted {
+				err := b.Records(1<<20, func(r *record.Record) error {
+					if r.Offset >= log.LogStart() {
+						lines = append(lines, lineOf(r))
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			offset = b.NextOffset()
+		}
+		if slice.Length == 0 {
+			t.Fatalf("nothing at %d of %d", offset, below)
+		}
+		slice.Release()
+	}
+	return lines
+}
+
+func lineOf(r *record.Record) string {
+	text := func(b []byte) string {
+		if b == nil {
+			return "null"
+		}
+		return `"` + string(b) + `"`
+	}
+	line := fmt.Sprintf("%d %d %s %s", r.Offset, r.Timestamp, text(r.Key), text(r.Value))
+	for _, h := range r.Headers {
+		line += fmt.Sprintf(" %s=%s", h.Key, text(h.Value))
+	}
+	return line
+}
+
+// goOn appends as a leader of a later epoch: each producer goes on with its sequence, and each open transaction is aborted. It returns
+// the log end.
+func goOn(t *testing.T, log *Log, p told) int64 {
+	t.Helper()
+	if err := log.Lead(p.epoch + 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(log.mu.producers.byID)) {
+		known := log.mu.producers.get(id)
+		if id == 0 {
+			continue // none, to sent
+		}
+		if known.txnFirst != noTxn {
+			end := EndTxn{ProducerID: id, ProducerEpoch: known.epoch + 1, CoordinatorEpoch: known.coordinatorEpoch + 1, Version: 2}
+			if _, err := log.AppendControl(end, time.Now()); err != nil {
+				t.Errorf("%s: abort of producer %d: %v", p.id, id, err)
+			}
+			continue
+		}
+		next := sent{producer: id, epoch: known.epoch, sequence: nextSequence(known.lastSequence()), keys: []string{"later"}}
+		if _, err := log.Append(next.bytes(t), time.Now()); err != nil {
+			t.Errorf("%s: producer %d goes on: %v", p.id, id, err)
+		}
+		if again, err := log.Append(next.bytes(t), time.Now()); err != nil || !again.Duplicate {
+			t.Errorf("%s: producer %d repeats itself: %v, %v", p.id, id, again, err)
+		}
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if log.LastStable() != log.LogEnd() {
+		t.Errorf("%s: stable up to %d of %d, and no transaction is open", p.id, log.LastStable(), log.LogEnd())
+	}
+	return log.LogEnd()
+}
