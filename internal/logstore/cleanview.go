@@ -134,14 +134,9 @@ const (
 	horizonNone    = math.MaxInt64 // the last pass left no tombstone
 )
 
-// setCleaned records what a pass has reached: the log is clean below firstDirty, and the earliest tombstone there may go at
+// setCleanedIn records what a pass has reached: the log is clean below firstDirty, and the earliest tombstone there may go at
 // horizon, zero if there is none. The horizon is stored first, for the same reason for which writeCheckpoints writes it
-// first.
-func (l *Log) setCleaned(firstDirty int64, horizon time.Time) error {
-	return l.setCleanedIn(l.lineage.Load(), firstDirty, horizon)
-}
-
-// setCleanedIn is setCleaned of a pass over an older log, maybe: if it was truncated since, errSegmentsChanged, and nothing is recorded.
+// first. If the log was truncated since the lineage of the pass, it fails with errSegmentsChanged and records nothing.
 func (l *Log) setCleanedIn(lineage, firstDirty int64, horizon time.Time) error {
 	ms := int64(horizonNone)
 	if !horizon.IsZero() {
