@@ -13,11 +13,10 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// run is one line of results; the names are those of `heartwood bench purgatory --json`.
+// run is one line of results; the names are those of `heartwood bench purgatory --json`. Of Kafka's there are the first six.
 type run struct {
 	Case       string  `json:"case"`
 	Kind       string  `json:"kind"`
@@ -40,38 +39,45 @@ type cell struct {
 func main() {
 	log.SetFlags(0)
 	results := flag.String("results", "", "`FILE` with a JSON object a line")
-	kafka := flag.String("kafka", "", "`FILE` with Kafka's results, tab-separated")
+	kafka := flag.String("kafka", "", "`FILE` with Kafka's results, of the same form; none if empty")
 	svg := flag.String("svg", "", "`FILE` to draw")
 	flag.Parse()
-	if err := plot(*results, *kafka, *svg); err != nil {
+	if err := plot(os.Stdout, *results, *kafka, *svg); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func plot(results, kafka, svg string) error {
+// plot writes tables of what the files hold to out, and the picture to svg.
+func plot(out io.Writer, results, kafka, svg string) error {
 	cells := map[cell][]run{}
-	if err := lines(results, func(line string) error {
-		var r run
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("read %q: %w", line, err)
+	for _, name := range []string{results, kafka} {
+		if name == "" {
+			continue
 		}
-		c := cell{r.Case, r.Kind, r.Rate}
-		cells[c] = append(cells[c], r)
-		return nil
-	}); err != nil {
-		return err
-	}
-	if kafka != "" {
-		if err := lines(kafka, func(line string) error { return addKafka(cells, line) }); err != nil {
+		if err := lines(name, func(line string) error { return add(cells, line) }); err != nil {
 			return err
 		}
 	}
 	for _, name := range []string{"low", "high"} {
-		table(os.Stdout, cells, name)
+		table(out, cells, name)
 	}
 	if err := os.WriteFile(svg, []byte(picture(cells)), 0o644); err != nil {
 		return fmt.Errorf("write the picture: %w", err)
 	}
+	return nil
+}
+
+// add takes in a line of results.
+func add(cells map[cell][]run, line string) error {
+	var r run
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		return fmt.Errorf("read %q: %w", line, err)
+	}
+	if r.Kind == "" || r.Requests <= 0 || r.Case != "low" && r.Case != "high" {
+		return fmt.Errorf("read %q: not a result: want case low or high, kind and requests", line)
+	}
+	c := cell{r.Case, r.Kind, r.Rate}
+	cells[c] = append(cells[c], r)
 	return nil
 }
 
@@ -89,29 +95,6 @@ func lines(name string, do func(string) error) error {
 		}
 	}
 	return scanner.Err()
-}
-
-// addKafka reads case, target rate, repetition, elapsed ms, asked rate, achieved rate, CPU ms; Kafka's runs are of a million.
-func addKafka(cells map[cell][]run, line string) error {
-	fields := strings.Fields(line)
-	if len(fields) < 7 {
-		return fmt.Errorf("read %q: want 7 fields", line)
-	}
-	rate, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return fmt.Errorf("read %q: %w", line, err)
-	}
-	achieved, err := strconv.ParseFloat(fields[5], 64)
-	if err != nil {
-		return fmt.Errorf("read %q: %w", line, err)
-	}
-	cpu, err := strconv.ParseFloat(fields[6], 64)
-	if err != nil {
-		return fmt.Errorf("read %q: %w", line, err)
-	}
-	c := cell{fields[0], "kafka", rate}
-	cells[c] = append(cells[c], run{Case: fields[0], Kind: "kafka", Requests: 1e6, Rate: rate, Achieved: achieved, CPUSeconds: cpu / 1000})
-	return nil
 }
 
 // median of a value over repetitions.
@@ -165,17 +148,16 @@ const (
 	left, right, top, below = 60, 20, 40, 60
 )
 
-var colours = map[string]string{
-	"purgatory": "#1b7837", "baseline": "#999999", "afterfunc": "#d95f02", "heap": "#7570b3", "purge": "#1f78b4", "kafka": "#e7298a",
-	"wheel": "#66a61e",
+// pictured are the kinds that are drawn, in the legend's order; the others are in the tables only.
+var pictured = []struct{ kind, colour string }{
+	{"kafka", "#e7298a"}, {"afterfunc", "#d95f02"}, {"heap", "#7570b3"}, {"purgatory", "#1b7837"}, {"baseline", "#999999"},
 }
 
 // picture draws CPU against the target rate, which is logarithmic, for both cases side by side. Rate 0 has no place on it.
 func picture(cells map[cell][]run) string {
-	highest, kinds := 0.0, map[string]bool{}
-	for c, runs := range cells {
+	highest := 0.0
+	for _, runs := range cells {
 		highest = max(highest, median(runs, perMillion))
-		kinds[c.kind] = true
 	}
 	highest = math.Ceil(highest)
 	var b strings.Builder
@@ -184,14 +166,14 @@ func picture(cells map[cell][]run) string {
 	for i, name := range []string{"low", "high"} {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d,0)\">\n", i*width)
 		axes(&b, name, highest)
-		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			curve(&b, cells, name, kind, highest)
+		for _, p := range pictured {
+			curve(&b, cells, cell{name: name, kind: p.kind}, p.colour, highest)
 		}
 		fmt.Fprintf(&b, "</g>\n")
 	}
-	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
+	for i, p := range pictured {
 		x := left + i*120
-		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", x, height+15, colours[kind], x+20, height+21, kind)
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", x, height+15, p.colour, x+20, height+21, p.kind)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -213,16 +195,17 @@ func axes(b *strings.Builder, name string, highest float64) {
 	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">target rate, requests a second</text>\n", width/2, height-below+34)
 }
 
-func curve(b *strings.Builder, cells map[cell][]run, name, kind string, highest float64) {
+// curve draws the runs of one kind in one case, at all rates.
+func curve(b *strings.Builder, cells map[cell][]run, of cell, colour string, highest float64) {
 	var points []string
 	for _, c := range sorted(cells) {
-		if c.name == name && c.kind == kind && c.rate > 0 {
+		if c.name == of.name && c.kind == of.kind && c.rate > 0 {
 			x, y := across(c.rate), up(median(cells[c], perMillion), highest)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
-			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, colours[kind])
+			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, colour)
 		}
 	}
-	fmt.Fprintf(b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n", strings.Join(points, " "), colours[kind])
+	fmt.Fprintf(b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n", strings.Join(points, " "), colour)
 }
 
 // across is a rate's place, up a value's.
