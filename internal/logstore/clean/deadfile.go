@@ -128,6 +128,11 @@ func (d *Dead) Encode() []byte {
 		out = binary.BigEndian.AppendUint32(out, uint32(len(g.ordinals)))
 		out = append(out, g.ordinals...)
 	}
+	return appendSum(out)
+}
+
+// appendSum appends the checksum of everything before it.
+func appendSum(out []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }
 

@@ -1,0 +1,155 @@
+package clean
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// randomDead returns what a pass could have found.
+func randomDead(random *rand.Rand) *Dead {
+	records := uint32(1 + random.IntN(2000))
+	d := &Dead{
+		Binding:         Binding{Base: random.Int64N(1 << 40), LogBytes: random.Int64N(1 << 30), Identity: random.Uint64(), Records: records},
+		ComputedThrough: random.Int64N(1 << 41), Lineage: random.Uint64(), PassedAtMs: random.Int64N(1 << 41), DeadBytes: random.Int64N(1 << 30),
+		BlockingSinceMs: random.Int64N(2) * 1_000_000, Bitmap: newBitmap(records),
+	}
+	taken := newBitmap(records)
+	for range random.IntN(int(records)) {
+		d.Bitmap.set(random.Uint32N(records))
+	}
+	d.DeadRecords = uint32(d.Bitmap.all())
+	for i := range random.IntN(deadGroupsMax + 1) {
+		members := newBitmap(records)
+		for range 1 + random.IntN(20) {
+			if ordinal := random.Uint32N(records); !taken.has(ordinal) {
+				taken.set(ordinal)
+				members.set(ordinal)
+			}
+		}
+		if members.all() > 0 {
+			d.Lonely = append(d.Lonely, newGroup(int64(1000*i)-3000, members.members))
+		}
+	}
+	return d
+}
+
+func TestDeadFileComesBackAsItWas(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		want := randomDead(random)
+		content := want.Encode()
+		if int64(len(content)) > DeadFileBytesMax(want.Records) {
+			t.Fatalf("%d bytes, and at most %d were announced", len(content), DeadFileBytesMax(want.Records))
+		}
+		got, err := DecodeDead(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(want.Bitmap) > 0 && want.Bitmap[len(want.Bitmap)-1] == 0 {
+			want.Bitmap = want.Bitmap[:len(want.Bitmap)-1]
+		}
+		if len(want.Bitmap) == 0 {
+			want.Bitmap, got.Bitmap = nil, nil
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestDamagedDeadFileIsNoDeadFile(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
+	content := randomDead(random).Encode()
+	for i := range content {
+		damaged := slices.Clone(content)
+		damaged[i] ^= 1 << random.IntN(8)
+		if _, err := DecodeDead(damaged); !errors.Is(err, ErrDeadFile) {
+			t.Fatalf("byte %d of %d: %v", i, len(content), err)
+		}
+	}
+	for size := range content {
+		if _, err := DecodeDead(content[:size]); !errors.Is(err, ErrDeadFile) {
+			t.Fatalf("cut to %d of %d bytes: %v", size, len(content), err)
+		}
+	}
+}
+
+func FuzzDecodeDead(f *testing.F) {
+	random := rand.New(rand.NewPCG(2, 0))
+	for range 20 {
+		content := randomDead(random).Encode()
+		f.Add(content[:len(content)-4])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		content := appendSum(slices.Clone(body)) // else fuzzing would not come further than the checksum
+		d, err := DecodeDead(content)
+		if err != nil {
+			if !errors.Is(err, ErrDeadFile) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, g := range d.Lonely {
+			last, n := int64(-1), uint32(0)
+			for ordinal := range g.All {
+				if int64(ordinal) <= last || ordinal >= d.Records {
+					t.Fatalf("ordinal %d after %d of %d records", ordinal, last, d.Records)
+				}
+				last, n = int64(ordinal), n+1
+			}
+			if n != g.Count {
+				t.Fatalf("%d ordinals, it says %d", n, g.Count)
+			}
+		}
+		if again, err := DecodeDead(d.Encode()); err != nil || !reflect.DeepEqual(again.Lonely, d.Lonely) {
+			t.Fatalf("%+v, %v, was %+v", again, err, d)
+		}
+	})
+}
+
+func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
+	var groups []Group
+	for i := range uint32(deadGroupsMax + 3) {
+		groups = append(groups, newGroup(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
+	}
+	groups = settleGroups(groups)
+	if len(groups) != deadGroupsMax || groups[0].SinceMs != 3 || groups[0].Count != 4 {
+		t.Fatalf("%d groups, the first %+v", len(groups), groups[0])
+	}
+	if got := slices.Collect(groups[0].All); !slices.Equal(got, []uint32{97, 98, 99, 100}) {
+		t.Errorf("ordinals %v", got)
+	}
+}
+
+func TestClockYieldsAllGroupsByOrdinal(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 0))
+	for range 100 {
+		d := randomDead(random)
+		since := map[uint32]int64{}
+		for _, g := range d.Lonely {
+			for ordinal := range g.All {
+				since[ordinal] = g.SinceMs
+			}
+		}
+		c, from, seen := newClock(d.Lonely), uint32(0), 0
+		for from < d.Records {
+			to := min(d.Records, from+random.Uint32N(100))
+			for range c.within(from, to) {
+				if c.ordinal < from || c.ordinal >= to || since[c.ordinal] != c.sinceMs {
+					t.Fatalf("ordinal %d since %d in [%d, %d), want since %d", c.ordinal, c.sinceMs, from, to, since[c.ordinal])
+				}
+				seen++
+			}
+			from = to
+		}
+		if seen != len(since) {
+			t.Fatalf("%d of %d", seen, len(since))
+		}
+	}
+}

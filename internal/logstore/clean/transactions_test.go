@@ -1,0 +1,240 @@
+package clean
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// data is content without markers: their keys are no text.
+func (l *fakeLog) data() string {
+	l.t.Helper()
+	all := ""
+	for _, b := range l.batches() {
+		if b.Control() {
+			continue
+		}
+		l.must(b.Records(1<<20, func(r *record.Record) error {
+			all += fmt.Sprintf(" %d:%s=%s", r.Offset, r.Key, r.Value)
+			return nil
+		}))
+	}
+	return all
+}
+
+// markers are the offsets of the control batches.
+func (l *fakeLog) markers() string {
+	l.t.Helper()
+	all := []int64{}
+	for _, b := range l.batches() {
+		if b.Control() {
+			all = append(all, b.BaseOffset())
+		}
+	}
+	return fmt.Sprint(all)
+}
+
+func (l *fakeLog) wantData(want string) {
+	l.t.Helper()
+	if got := l.data(); got != want {
+		l.t.Errorf("the log holds%s, want%s", got, want)
+	}
+}
+
+func TestI11AbortedDataGoesAndSupersedesNothing(t *testing.T) { // KAFKA-5196
+	l := newLog(t)
+	l.put("a=1", "b=1")                  // 0, 1
+	l.txn(7, compress.Zstd, "a=2", "c=") // 2, 3
+	l.end(7, false)                      // 4
+	l.txn(7, compress.None, "b=2")       // 5: the same producer commits later
+	l.end(7, true)                       // 6
+	l.roll()
+	l.pass()
+	l.wantData(" 0:a=1 5:b=2")
+}
+
+func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
+	l := newLog(t)
+	l.txn(7, compress.None, "a=1")
+	l.end(7, true) // 1: its record's key is 00000001
+	l.put("\x00\x00\x00\x01=user", "\x00\x00\x00\x00=user")
+	l.roll()
+	l.pass()
+	if got := l.markers(); got != "[1]" {
+		t.Errorf("markers at %s", got)
+	}
+	l.put("\x00\x00\x00\x01=later")
+	l.roll()
+	l.pass()
+	if got := l.markers(); got != "[1]" || len(l.records()) != 4 {
+		t.Errorf("markers at %s, %d records", got, len(l.records()))
+	}
+}
+
+func TestI20MarkerGoesARetentionAfterTheLastBatchOfItsTransaction(t *testing.T) { // KAFKA-8351
+	for _, commit := range []bool{true, false} {
+		t.Run(fmt.Sprint(commit), func(t *testing.T) {
+			l := newLog(t)
+			l.txn(7, compress.None, "a=1") // 0
+			l.end(7, commit)               // 1
+			l.put("a=2")
+			l.put("z=1")
+			l.roll()
+			l.pass() // the data goes, and the marker is alone from now on
+			l.wantData(" 2:a=2 3:z=1")
+			for range 2 { // the first finds it alone, and begins its time
+				if got := l.markers(); got != "[1]" {
+					t.Fatalf("markers at %s", got)
+				}
+				l.pass()
+			}
+			l.now = l.now.Add(time.Hour - time.Millisecond)
+			l.pass()
+			if got := l.markers(); got != "[1]" {
+				t.Fatalf("markers at %s before their time", got)
+			}
+			l.now = l.now.Add(time.Millisecond)
+			if stats := l.pass(); stats.MarkersRemoved != 1 || l.markers() != "[]" {
+				t.Errorf("markers at %s, stats %+v", l.markers(), stats)
+			}
+		})
+	}
+}
+
+func TestI20MarkerStaysAsLongAsABatchOfItsTransactionDoesEvenEmpty(t *testing.T) {
+	l := newLog(t)
+	l.txn(7, compress.None, "a=1") // 0: stays empty, for it is the producer's last
+	l.end(7, true)
+	l.put("a=2", "z=1")
+	l.roll()
+	l.job.Producers = producers(map[int64]int64{7: 0})
+	for range 5 {
+		l.pass()
+		l.now = l.now.Add(time.Hour)
+	}
+	if got := l.markers(); got != "[1]" {
+		t.Errorf("markers at %s", got)
+	}
+}
+
+func TestI21TransactionsAreFollowedOverSegments(t *testing.T) {
+	l := newLog(t)
+	l.job.Rules.SegmentBytes = 300
+	l.put("a=1", "b=1", "c=1")
+	l.txn(7, compress.None, "a=2") // 3
+	l.roll()
+	l.txn(8, compress.None, "b=2") // 4
+	l.txn(7, compress.None, "c=2") // 5
+	l.roll()
+	l.end(8, true)
+	l.roll()
+	l.end(7, false)
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.wantData(" 0:a=1 2:c=1 4:b=2 8:z=1")
+}
+
+func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // KAFKA-13727
+	l := newLog(t)
+	l.job.Rules.SegmentBytes = 300
+	l.txn(7, compress.None, "a=1")
+	l.roll()
+	l.end(7, false) // 1
+	l.put("b=1", "b=2")
+	l.roll()
+	l.put("z=1")
+	l.roll()
+	// The segment of the marker alone is rewritten: the batch stays, and so must what tells that it was aborted.
+	l.job.Env.FreeBytes = func() (uint64, error) {
+		if l.commits == 0 {
+			l.commits++
+			return 0, nil
+		}
+		return 1 << 40, nil
+	}
+	job := l.whole()
+	job.Rules.MaxGarbagePercent = 99
+	job.Rules.SpanMax = time.Nanosecond
+	stats, err := Run(t.Context(), job)
+	l.must(err)
+	for _, b := range l.batches() {
+		if b.ProducerID() == 7 && !b.Control() && len(l.aborted()) != 1 {
+			t.Errorf("the aborted batch is there, and the index has %v; stats %+v", l.aborted(), stats)
+		}
+	}
+	l.job.Env.FreeBytes = nil
+	l.pass()
+	if len(l.aborted()) != 0 {
+		t.Errorf("the index has %v, and no batch is left", l.aborted())
+	}
+}
+
+func TestI23MarkersWithoutDataGo(t *testing.T) { // KAFKA-10702: piles of them
+	l := newLog(t)
+	for i := range 500 {
+		l.end(int64(i%50), i%2 == 0)
+	}
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	l.now = l.now.Add(time.Hour)
+	if stats := l.pass(); stats.MarkersRemoved != 500 || len(l.batches()) != 1 {
+		t.Errorf("%d batches, stats %+v", len(l.batches()), stats)
+	}
+}
+
+func TestI24OpenTransactionEndsCleaningAtItsSegment(t *testing.T) {
+	l := newLog(t)
+	l.put("a=1", "a=2")
+	l.roll()
+	l.put("b=1", "b=2")
+	l.txn(7, compress.None, "a=3")
+	l.roll()
+	l.put("a=4")
+	l.roll()
+	l.pass()
+	l.wantData(" 1:a=2 2:b=1 3:b=2 4:a=3 5:a=4")
+	l.end(7, true)
+	l.roll()
+	l.pass()
+	l.wantData(" 3:b=2 5:a=4")
+}
+
+func TestTransactionThatEndsAboveTheBoundIsWhatItWasDecidedToBe(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		l := newLog(t)
+		l.put("a=1")
+		l.txn(7, compress.None, "a=2")
+		l.roll()
+		l.end(7, commit) // in the active segment
+		l.pass()
+		want := map[bool]string{true: " 1:a=2", false: " 0:a=1"}[commit]
+		l.wantData(want)
+	}
+}
+
+func TestI25MarkersOfAProducerThatHasNothingElseStay(t *testing.T) {
+	l := newLog(t)
+	l.end(7, true)
+	l.put("z=1")
+	l.roll()
+	l.job.Producers = map[int64]Producer{7: {LastOffset: -1}}
+	for range 3 {
+		l.pass()
+		l.now = l.now.Add(time.Hour)
+	}
+	if l.markers() != "[0]" {
+		t.Errorf("markers at %s", l.markers())
+	}
+	l.job.Producers = nil
+	l.pass()
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	if l.markers() != "[]" {
+		t.Errorf("markers at %s", l.markers())
+	}
+}
