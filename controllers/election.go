@@ -150,7 +150,8 @@ func (e electorate) readiness(status v1alpha1.PartitionStatus) metav1.Condition 
 	}
 	if status.ServingEpoch == nil || *status.ServingEpoch != status.LeaderEpoch {
 		return notReady(v1alpha1.ReasonLeaderStarting,
-			fmt.Sprintf("broker %d is elected with leader epoch %d and does not serve yet", status.Leader, status.LeaderEpoch))
+			fmt.Sprintf("broker %d is elected with leader epoch %d and does not serve yet; if that lasts, its log and "+
+				"GET /api/v1/partitions say why", status.Leader, status.LeaderEpoch))
 	}
 	return ready(fmt.Sprintf("broker %d leads", status.Leader))
 }

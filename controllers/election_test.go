@@ -175,3 +175,21 @@ func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state b
 		t.Fatalf("a leader without the records: %+v to %+v", before, after)
 	}
 }
+
+// A leader whose disk fails takes its word back: nobody is elected in its place, for nobody else has the records, and the Partition,
+// and with it the Topic, is not Ready until it serves again.
+func TestALeaderWhoseLogFailed(t *testing.T) {
+	h := newHistory()
+	h.elect(living(1, "disk"), 1)
+	h.serve()
+	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonReady)
+	h.partition.Status.ServingEpoch = nil
+	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
+	h.expect(t, 0, 1, 1)
+	if partitionReady(&h.partition) {
+		t.Error("the Partition is Ready, and the Topic with it")
+	}
+	h.serve()
+	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonReady)
+	h.expect(t, 0, 1, 1)
+}

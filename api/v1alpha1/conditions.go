@@ -35,7 +35,7 @@ const (
 	ReasonLeaderOffline = "LeaderOffline"
 	// ReasonReplicaLost: the only replica that may lead the Partition returned with an empty disk.
 	ReasonReplicaLost = "ReplicaLost"
-	// ReasonLeaderStarting: the leader is elected but does not serve yet.
+	// ReasonLeaderStarting: the leader is elected but does not serve yet, or not any more since its disk failed.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"

@@ -22,8 +22,9 @@ const (
 	servingTries = 5
 )
 
-// Serving implements metadata.Store: it writes servingEpoch and isr of the partitions that do not say so yet. An error says what
-// could not be written; the caller tries again.
+// Serving implements metadata.Store: it writes servingEpoch and isr of the partitions that do not say so yet, and takes servingEpoch
+// back from those that this incarnation served and does not any more, as their disk failed. An error says what could not be written;
+// the caller tries again.
 func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Ser
 	}
 	var writers errgroup.Group
 	writers.SetLimit(servingWorkers)
-	for _, partition := range all.served(served) {
+	for _, partition := range slices.Concat(all.served(served), all.stopped(served, self)) {
 		if partition.settled(partition.resource.Status, self) {
 			continue
 		}
@@ -70,6 +71,7 @@ type servedPartition struct {
 	resource *v1alpha1.Partition
 	epoch    int32 // at which it is served; ahead: the one that the log knows
 	ahead    bool  // see metadata.Served
+	stopped  bool  // it was served at epoch, and is not any more
 }
 
 // settled tells whether there is nothing to write into a status: it says so already, or another election came, which has an
@@ -81,13 +83,17 @@ func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.
 	if p.ahead {
 		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil && *status.FoundEpoch >= p.epoch
 	}
-	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch)
+	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch) != p.stopped
 }
 
 // write makes a status say it.
 func (p servedPartition) write(status *v1alpha1.PartitionStatus, self metadata.Broker) {
 	if p.ahead {
 		status.FoundEpoch = new(p.epoch)
+		return
+	}
+	if p.stopped {
+		status.ServingEpoch = nil // it stays in sync: nobody else has the records
 		return
 	}
 	status.ServingEpoch = new(p.epoch)
@@ -109,7 +115,29 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 	var found []servedPartition
 	for _, one := range served {
 		if p := byName[v1alpha1.PartitionName(topics[one.Topic], one.Partition)]; p != nil {
-			found = append(found, servedPartition{p, one.LeaderEpoch, one.Ahead})
+			found = append(found, servedPartition{resource: p, epoch: one.LeaderEpoch, ahead: one.Ahead})
+		}
+	}
+	return found
+}
+
+// stopped finds the Partitions that say that self serves them, and are not among those that it serves: their logs have failed. Only
+// this incarnation's own word is taken back, which it gave for an image no later than the one that served comes from; and those
+// without a Topic stay as they are, as they are no part of any image.
+func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
+	topics := map[string]bool{}
+	for _, t := range r.topics {
+		topics[t.Name] = true
+	}
+	names := map[string]bool{}
+	for _, p := range r.served(served) {
+		names[p.resource.Name] = true
+	}
+	var found []servedPartition
+	for _, p := range r.partitions {
+		status := p.Status
+		if !names[p.Name] && topics[p.Spec.Topic] && status.Leader == self.ID && says(status, self, status.LeaderEpoch) {
+			found = append(found, servedPartition{resource: p, epoch: status.LeaderEpoch, stopped: true})
 		}
 	}
 	return found

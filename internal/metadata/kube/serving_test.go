@@ -34,12 +34,19 @@ func testAhead(w *world) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := b.serve(w.t.Context(), self, servedPartition{told, 7, true}); err != nil {
+	if err := b.serve(w.t.Context(), self, servedPartition{resource: told, epoch: 7, ahead: true}); err != nil {
 		w.t.Fatal(err)
 	}
 	again := &v1alpha1.Partition{}
 	if w.get("orders-0", again); again.ResourceVersion != told.ResourceVersion {
 		w.t.Error("it was told twice")
+	}
+}
+
+// serves is the status of a partition that a broker's incarnation serves.
+func serves(broker int32, incarnation int64, epoch int32) v1alpha1.PartitionStatus {
+	return v1alpha1.PartitionStatus{
+		Leader: broker, LeaderEpoch: epoch, ServingEpoch: &epoch, ISR: []v1alpha1.InSyncReplica{{Broker: broker, BrokerEpoch: incarnation}},
 	}
 }
 
@@ -53,6 +60,11 @@ func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
 		"served":                    {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
 		"served, another leads":     {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
 		"served, a later epoch":     {servedPartition{epoch: 2}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 3}, true},
+		"stopped":                   {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 2), false},
+		"stopped, told already":     {servedPartition{epoch: 2, stopped: true}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, true},
+		"stopped, a later epoch":    {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 3), true},
+		"stopped, another leads":    {servedPartition{epoch: 2, stopped: true}, serves(4, 9, 2), true},
+		"stopped, a later start":    {servedPartition{epoch: 2, stopped: true}, serves(3, 10, 2), true},
 		"ahead":                     {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
 		"ahead, another leads":      {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
 		"ahead, elected above it":   {servedPartition{epoch: 7, ahead: true}, v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 8}, true},
@@ -63,6 +75,45 @@ func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
 			t.Errorf("%s: settled is %v", name, settled)
 		}
 	}
+}
+
+// testStopped: a log that fails is served no more, and the Partition says so until it is served again; its neighbour stays.
+func testStopped(w *world) {
+	w.topic("orders", 2)
+	b := w.run(0, w.config)
+	w.elect("orders-0", 0, 1, 1)
+	w.elect("orders-1", 0, 1, 1)
+	image := b.until("both are led", func(i *metadata.Image) bool {
+		return leads("orders", 0, 1)(i) && i.Topic("orders").Partitions[1].Leader == 0
+	})
+	of := image.Topic("orders").ID
+	both := []metadata.Served{{Topic: of, Partition: 0, LeaderEpoch: 1}, {Topic: of, Partition: 1, LeaderEpoch: 1}}
+	serving := func() (epochs [2]*int32) {
+		for i := range epochs {
+			p := &v1alpha1.Partition{}
+			w.get(v1alpha1.PartitionName("orders", int32(i)), p)
+			epochs[i] = p.Status.ServingEpoch
+			if p.Status.LeaderEpoch != 1 || p.Status.Leader != 0 {
+				w.t.Errorf("another election: %+v", p.Status)
+			}
+		}
+		return epochs
+	}
+	tell := func(served []metadata.Served, first bool) {
+		w.t.Helper()
+		// The watch may tell of the write before only later, so one call may find nothing to take back; the broker calls again.
+		err := wait.PollUntilContextTimeout(w.t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			err := b.Serving(ctx, 0, served)
+			now := serving()
+			return (now[0] != nil) == first && now[1] != nil, err
+		})
+		if err != nil {
+			w.t.Fatalf("served %v: %v", serving(), err)
+		}
+	}
+	tell(both, true)
+	tell(both[1:], false)
+	tell(both, true)
 }
 
 // testLeaseOwner: the garbage collector takes the Leases of a deleted LogCluster along.
@@ -102,7 +153,7 @@ func testServingConflict(w *world) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1, false}); err != nil {
+	if err := b.serve(w.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
 		w.t.Fatal(err)
 	}
 	now := &v1alpha1.Partition{}
@@ -111,7 +162,7 @@ func testServingConflict(w *world) {
 		w.t.Errorf("partition is %+v", now)
 	}
 	w.elect("orders-0", 0, 2, 1)
-	if err := b.serve(w.t.Context(), self, servedPartition{stale, 1, false}); err != nil {
+	if err := b.serve(w.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {

@@ -52,6 +52,7 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"needs no more than its Role":     testRole,
 		"conflicts with the operator end": testServingConflict,
 		"a log that is ahead is told":     testAhead,
+		"a log that fails is told":        testStopped,
 		"leases go with the LogCluster":   testLeaseOwner,
 		"a LogCluster made again":         testRemadeCluster,
 	} {
