@@ -51,7 +51,8 @@ var (
 	}
 )
 
-// Kinds of files the cleaner reads and writes.
+// Kinds of files the cleaner reads and writes. What is scanned of the log to make its sidecars counts as read too; what is freed is
+// counted by the data alone.
 const (
 	kindLog     = "log"
 	kindSidecar = "sidecar"
@@ -80,7 +81,7 @@ func (c cleanerCollector) Collect(metrics chan<- prometheus.Metric) {
 		case reasonQuarantined:
 			quarantined++
 		}
-		series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}.partition(status, overdueBy(seen.view, seen.settings, now))
+		series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}.partition(status, overdueBy(seen.view, seen.settings, now), &log.sidecars)
 	}
 	c.pool(series{metrics: metrics}, waiting, quarantined)
 }
@@ -116,7 +117,7 @@ func (s series) counter(desc *prometheus.Desc, value float64, more ...string) {
 }
 
 // partition puts out what is known of one log. Counters are there from the beginning, at 0.
-func (s series) partition(status *report.Compaction, overdue time.Duration) {
+func (s series) partition(status *report.Compaction, overdue time.Duration, sidecars *sidecars) {
 	for _, phase := range clean.Phases {
 		s.gauge(phaseDesc, boolean(phase.String() == status.Phase), phase.String())
 	}
@@ -139,8 +140,10 @@ func (s series) partition(status *report.Compaction, overdue time.Duration) {
 		desc         *prometheus.Desc
 		log, sidecar int64
 	}{
-		{readDesc, status.ReadBytes, status.SidecarReadBytes}, {writtenDesc, status.WrittenBytes, status.SidecarWrittenBytes},
-		{reclaimedDesc, status.ReclaimedBytes, 0}, {removedDesc, status.RemovedRecords, 0},
+		{readDesc, status.ReadBytes + sidecars.scannedBytes.Load(), status.SidecarReadBytes + sidecars.readBytes.Load()},
+		{writtenDesc, status.WrittenBytes, status.SidecarWrittenBytes + sidecars.writtenBytes.Load()},
+		{reclaimedDesc, status.ReclaimedBytes, 0},
+		{removedDesc, status.RemovedRecords, 0},
 	} {
 		s.counter(total.desc, float64(total.log), kindLog)
 		s.counter(total.desc, float64(total.sidecar), kindSidecar)

@@ -33,7 +33,9 @@ func (c *Cleaner) tendSidecarsOnce(now time.Time) (more bool) {
 		if c.ctx.Err() != nil {
 			return false
 		}
-		more = log.tendSidecars(c.ctx, now, sidecarOptions{keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}, c.spend}) || more
+		more = log.tendSidecars(c.ctx, now, sidecarOptions{
+			Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}, read: c.spend, background: true,
+		}) || more
 	}
 	return more
 }

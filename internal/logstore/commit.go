@@ -83,6 +83,7 @@ func (l *Log) noteSyncedLocked(end int64) {
 // is under way reports. Log.maintain is held too, so there is no flush beside it.
 func (l *Log) cutLocked(end int64) {
 	l.mu.cuts++
+	l.cutSidecarsLocked()
 	l.synced.Store(min(l.synced.Load(), end))
 	l.mu.recoveryPoint = min(l.mu.recoveryPoint, end)
 	l.mu.checkpointed = min(l.mu.checkpointed, end)

@@ -48,6 +48,7 @@ func (w *workload) checkAll() {
 		if err != nil || again != log {
 			w.failf("create %s again: %v", p.id, err)
 		}
+		w.checkKeys(log)
 	}
 }
 

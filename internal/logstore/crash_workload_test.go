@@ -71,6 +71,7 @@ var operations = []operation{
 	{"lead", 4, (*workload).lead, present},
 	{"configure", 2, (*workload).configure, present},
 	{"clean", 12, (*workload).clean, present},
+	{"keys", 10, (*workload).keys, present},
 	{"tick", 10, func(w *workload, _ *promised, _ *Log) { w.tick(false) }, present},
 	{"retention", 5, func(w *workload, _ *promised, _ *Log) { w.tick(true) }, present},
 	{"restart", 2, func(w *workload, _ *promised, _ *Log) { w.restart() }, present},

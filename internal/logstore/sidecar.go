@@ -33,8 +33,9 @@ type sidecars struct {
 	// fault is why keys of a segment were not kept, until it is logged.
 	fault atomic.Pointer[error]
 
-	readBytes, writtenBytes atomic.Int64 // of sidecars and spools, by who makes them; what a pass reads it counts itself
-	scannedBytes            atomic.Int64 // of data files, to make sidecars
+	// What is made in the background costs; a pass counts what it makes itself.
+	readBytes, writtenBytes atomic.Int64 // of sidecars and spools
+	scannedBytes            atomic.Int64 // of data files
 }
 
 // spoolsMax is how many spools of rolled segments a log keeps until their sidecars are made. Where nobody makes any, or not fast
@@ -191,6 +192,16 @@ func (l *Log) takeSpool(h *handle) *keys.Spool {
 		}
 	}
 	return nil
+}
+
+// cutSidecarsLocked is told, before the log end falls, that ordinals may come to stand for other records: nothing that is known of keys
+// holds any more. A sidecar that is being made does not appear (buildSidecar); those of segments that are cut go with Segment.Truncate.
+// Log.mu is held.
+func (l *Log) cutSidecarsLocked() {
+	l.discardSpoolsLocked()
+	for _, h := range l.currentLocked() {
+		h.sidecar.Store(nil)
+	}
 }
 
 // discardSpoolsLocked ends what is noted of keys: when the log is closed, or not compacted any more. Log.mu is held.

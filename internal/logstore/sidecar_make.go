@@ -18,14 +18,16 @@ import (
 type sidecarNote struct {
 	logBytes int64  // of the data file when the note was taken: a segment that was truncated since has another size
 	digest   uint64 // of the sidecar that is there; 0: there is none
-	records  int    // of the sidecar that is there, or was
+	verified bool   // the sidecar was held against the data, or made from it
+	records  int    // of the sidecar that is there, or was; else an estimate
 	retry    time.Time
 }
 
 // sidecarOptions bound the making of a sidecar. read is told of the bytes that are read of the segment; Spend of all others.
 type sidecarOptions struct {
 	keys.Options
-	read func(ctx context.Context, n int) error
+	read       func(ctx context.Context, n int) error // may be nil
+	background bool                                   // no pass accounts for it: the log does
 }
 
 // sidecarRetry is how long a segment whose sidecar could not be made is left alone.
@@ -62,7 +64,7 @@ func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOpti
 		return nil, errSegmentsChanged
 	}
 	h := list.handles[i]
-	reader, err := l.openSidecar(h)
+	reader, err := l.openSidecar(h, true)
 	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
 		return reader, err
 	}
@@ -70,13 +72,13 @@ func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOpti
 		return nil, err
 	}
 	defer l.unlockSidecars()
-	if reader, err = l.openSidecar(h); err == nil {
+	if reader, err = l.openSidecar(h, true); err == nil {
 		return reader, nil // somebody else made it meanwhile
 	}
 	if err := l.makeSidecar(ctx, h, opts); err != nil {
 		return nil, err
 	}
-	return l.openSidecar(h)
+	return l.openSidecar(h, true)
 }
 
 func (l *Log) lockSidecars(ctx context.Context) error {
@@ -90,27 +92,30 @@ func (l *Log) lockSidecars(ctx context.Context) error {
 
 func (l *Log) unlockSidecars() { <-l.sidecars.making }
 
-// openSidecar opens the sidecar of a segment. One of which nothing is known yet, as after a start, is held against the data first.
-func (l *Log) openSidecar(h *handle) (*keys.Reader, error) {
+// openSidecar opens the sidecar of a segment. One that this process has not made is held against the data before it is used.
+func (l *Log) openSidecar(h *handle, verify bool) (*keys.Reader, error) {
 	salt := l.sidecars.salt.Load()
 	if salt == nil {
 		return nil, errNoKeys
 	}
 	want := keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}, SaltID: salt.ID()}
-	note := h.noted()
-	if note != nil {
-		want.Digest = note.digest
+	known := h.noted()
+	if known != nil {
+		want.Digest = known.digest
 	}
 	reader, err := keys.Open(l.env.fs, l.sidecarName(h.Base()), want)
 	if err != nil {
 		return nil, err
 	}
-	if want.Digest == 0 {
+	note := sidecarNote{logBytes: want.LogBytes, digest: reader.Identity().Digest, records: reader.Counts().Records, verified: verify}
+	if known != nil && known.digest != 0 && known.verified {
+		note.verified = true
+	} else if verify {
 		if err := reader.Verify(h.File()); err != nil {
 			return nil, errors.Join(err, reader.Close())
 		}
 	}
-	h.sidecar.Store(&sidecarNote{logBytes: h.SizeBytes(), digest: reader.Identity().Digest, records: reader.Counts().Records})
+	h.sidecar.Store(&note)
 	return reader, nil
 }
 
@@ -119,19 +124,19 @@ func (l *Log) makeSidecar(ctx context.Context, h *handle, opts sidecarOptions) e
 	if l.sidecars.salt.Load() == nil {
 		return errNoKeys
 	}
-	err := l.saveSalt()
-	if err != nil {
+	if err := l.saveSalt(); err != nil {
 		return err
 	}
-	spool := l.takeSpool(h)
+	cuts := l.cutsNow()
+	spool, err := l.takeSpool(h), error(nil)
 	if spool != nil {
-		if err = l.buildSidecar(ctx, h, spool, opts); errors.Is(err, keys.ErrMismatch) || keys.Unusable(err) {
+		if err = l.buildSidecar(ctx, h, cuts, spool, opts); errors.Is(err, keys.ErrMismatch) || keys.Unusable(err) {
 			l.env.logger.Warn("noted keys do not fit their segment: it is scanned", "partition", l.id, "segment", h.Base(), "error", err)
 			spool, err = nil, nil
 		}
 	}
 	if spool == nil && err == nil {
-		err = l.scanSidecar(ctx, h, opts)
+		err = l.scanSidecar(ctx, h, cuts, opts)
 	}
 	if err != nil {
 		return fmt.Errorf("make the key sidecar of segment %d: %w", h.Base(), err)
@@ -140,12 +145,14 @@ func (l *Log) makeSidecar(ctx context.Context, h *handle, opts sidecarOptions) e
 }
 
 // scanSidecar makes a sidecar from the data.
-func (l *Log) scanSidecar(ctx context.Context, h *handle, opts sidecarOptions) error {
+func (l *Log) scanSidecar(ctx context.Context, h *handle, cuts int, opts sidecarOptions) error {
 	salt := *l.sidecars.salt.Load()
 	name := filepath.Join(l.dir, segment.Name(h.Base(), keys.SpoolExtension, ""))
 	spool := keys.NewSpool(l.env.fs, name, h.Base(), salt)
 	scan := keys.ScanOptions{Read: func(n int) error {
-		l.sidecars.scannedBytes.Add(int64(n))
+		if opts.background {
+			l.sidecars.scannedBytes.Add(int64(n))
+		}
 		if err := ctx.Err(); err != nil || opts.read == nil {
 			return err
 		}
@@ -155,28 +162,49 @@ func (l *Log) scanSidecar(ctx context.Context, h *handle, opts sidecarOptions) e
 		l.discardSpool(spool, nil)
 		return err
 	}
-	return l.buildSidecar(ctx, h, spool, opts)
+	return l.buildSidecar(ctx, h, cuts, spool, opts)
 }
 
 // buildSidecar makes a sidecar from a spool, which it ends. It appears only if its segment is still the log's, as Log.maintain decides.
-func (l *Log) buildSidecar(ctx context.Context, h *handle, spool *keys.Spool, opts sidecarOptions) error {
+func (l *Log) buildSidecar(ctx context.Context, h *handle, cuts int, spool *keys.Spool, opts sidecarOptions) error {
 	defer l.discardSpool(spool, nil)
+	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
+	opts.Data = h.File()
 	opts.Commit = func(publish func() error) error {
 		l.maintain.Lock()
 		defer l.maintain.Unlock()
-		list := l.list.Load()
-		if list == nil || h.doomed.Load() || !slices.Contains(list.handles, h) || list.active() == h {
+		if !l.owns(h, cuts) {
 			return errSegmentsChanged
 		}
 		return publish()
 	}
-	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
-	counts, err := keys.Build(ctx, l.env.fs, spool, identity, l.sidecarName(h.Base()), opts.Options)
+	made, err := keys.Build(ctx, l.env.fs, spool, identity, l.sidecarName(h.Base()), opts.Options)
+	if opts.background {
+		l.sidecars.readBytes.Add(made.ReadBytes)
+		l.sidecars.writtenBytes.Add(made.WrittenBytes)
+	}
 	if err != nil {
 		return err
 	}
-	h.sidecar.Store(&sidecarNote{logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: counts.Records})
+	h.sidecar.Store(&sidecarNote{
+		logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: made.Records, verified: true,
+	})
 	return nil
+}
+
+// cutsNow is how often the end of the log was cut off so far.
+func (l *Log) cutsNow() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.cuts
+}
+
+// owns tells whether a segment is the log's, sealed, and the same as when there were so many cuts. Log.maintain is held, so it stays so.
+func (l *Log) owns(h *handle, cuts int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list.Load()
+	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) && list.active() != h && l.mu.cuts == cuts
 }
 
 // tendSidecars brings one sidecar of the log to where it shall be: one that is missing is made, one that does not pay is removed. It
@@ -232,8 +260,10 @@ func (l *Log) nextSidecar(list *segmentList, now time.Time) (h *handle, wanted b
 			l.lookAtSidecar(h)
 		}
 		note := h.noted()
-		switch pays := keepsSidecar(h, note); {
-		case note == nil:
+		if note == nil {
+			continue // the disk did not let us look
+		}
+		switch pays := keepsSidecar(note.logBytes, note.records); {
 		case note.digest == 0 && pays && now.After(note.retry):
 			return h, true
 		case note.digest != 0 && !pays:
@@ -246,12 +276,12 @@ func (l *Log) nextSidecar(list *segmentList, now time.Time) (h *handle, wanted b
 // lookAtSidecar notes whether a segment has a sidecar that can be used. An error of the disk leaves that open.
 func (l *Log) lookAtSidecar(h *handle) {
 	size := h.SizeBytes()
-	reader, err := l.openSidecar(h)
+	reader, err := l.openSidecar(h, false)
 	switch {
 	case err == nil:
 		_ = reader.Close() // it was only read
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
-		h.sidecar.Store(&sidecarNote{logBytes: size})
+		h.sidecar.Store(&sidecarNote{logBytes: size, records: estimateRecords(h)})
 		if keys.Unusable(err) {
 			l.env.logger.Info("key sidecar cannot be used: it is made anew", "partition", l.id, "segment", h.Base(), "error", err)
 		}
@@ -262,14 +292,30 @@ func (l *Log) lookAtSidecar(h *handle) {
 const sidecarRecordBytesMin = 100
 
 // keepsSidecar tells whether the sidecar of a segment is kept, or only made for a pass: an entry has some 18 bytes, which is little
-// beside a record of a kilobyte, and half of one of forty bytes (reference F11). Without a sidecar the number of records is not known;
-// that of offsets bounds it.
-func keepsSidecar(h *handle, note *sidecarNote) bool {
-	records := h.NextOffset() - h.Base()
-	if note != nil && note.records > 0 {
-		records = int64(note.records)
+// beside a record of a kilobyte, and half of one of forty bytes (reference F11).
+func keepsSidecar(logBytes int64, records int) bool {
+	return logBytes >= sidecarRecordBytesMin*int64(records)
+}
+
+// estimateBatches is how many batches an estimate looks at.
+const estimateBatches = 16
+
+// estimateRecords is about how many records a segment has, by the headers of its first batches. Offsets would say nothing of a
+// segment that was cleaned. What cannot be read counts as no records: then the sidecar is made, or fails with a reason.
+func estimateRecords(h *handle) int {
+	var position, records int64
+	for range estimateBatches {
+		header, err := h.HeaderAt(position)
+		if err != nil {
+			break
+		}
+		records += int64(header.Count())
+		position += int64(header.SizeBytes)
 	}
-	return h.SizeBytes() >= sidecarRecordBytesMin*records
+	if position == 0 {
+		return 0
+	}
+	return int(float64(records) * float64(h.SizeBytes()) / float64(position))
 }
 
 // removeSidecar removes a sidecar. The note keeps how many records there are, so that it is not made again.
@@ -298,7 +344,7 @@ func (l *Log) trimSidecars() {
 	}
 	defer list.release()
 	for _, h := range list.handles {
-		if note := h.noted(); note != nil && note.digest != 0 && !keepsSidecar(h, note) {
+		if note := h.noted(); note != nil && note.digest != 0 && !keepsSidecar(note.logBytes, note.records) {
 			l.removeSidecar(h)
 		}
 	}

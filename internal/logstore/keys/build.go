@@ -14,13 +14,13 @@ import (
 // failure nothing is left of the sidecar, unless the directory could not be synced: then it is there or not, and whole.
 //
 // The spool stays the caller's, to discard. The same spool, built again, gives the same bytes.
-func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string, opts Options) (Counts, error) {
-	b := build{fsys: fsys, name: name, spool: spool, spend: opts.spend(ctx), fit: opts.fit(), commit: opts.Commit}
+func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string, opts Options) (Made, error) {
+	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx), fit: opts.fit(), opts: opts}
 	if err := b.admit(want); err != nil {
-		return Counts{}, err
+		return Made{}, err
 	}
 	err := b.run(b.sorted)
-	return spool.counts, err
+	return b.made(), err
 }
 
 // build is the making of one sidecar.
@@ -28,13 +28,17 @@ type build struct {
 	fsys  vfs.FS
 	name  string
 	spool *Spool
-	spend func(n int) error
+	meter *meter
+	opts  Options
 	fit   int // entries that are sorted in memory at once
 	file  *sidecarFile
-	// commit is Options.Commit.
-	commit func(publish func() error) error
 	// bodyBytes tells what a batch's records are together, where the spool does not know it; else nil.
 	bodyBytes func(Batch) (int64, error)
+}
+
+// made tells of the sidecar and of what it took. The spool was written before.
+func (b *build) made() Made {
+	return Made{Counts: b.spool.counts, ReadBytes: b.meter.read, WrittenBytes: b.meter.written + b.spool.size}
 }
 
 // admit holds the spool against the segment that it shall tell of.
@@ -57,10 +61,10 @@ func (b *build) admit(want Identity) error {
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}
 	h.bucketBits = bucketBits(h.counts.Entries())
-	if b.file, err = createSidecar(b.fsys, b.name, h, b.spend); err != nil {
+	if b.file, err = createSidecar(b.fsys, b.name, h, b.meter.onWrite); err != nil {
 		return err
 	}
-	b.file.commit = b.commit
+	b.file.opts = b.opts
 	if err = b.batches(); err == nil {
 		err = rest()
 	}
@@ -79,7 +83,7 @@ func (b *build) batches() error {
 	before, number, due := startOf(b.spool.base), 0, 0
 	last := b.spool.counts.Batches - 1
 	var item []byte
-	err := b.spool.each(b.spend, func(batch Batch) error {
+	err := b.spool.each(b.meter.onRead, func(batch Batch) error {
 		for ; due < probes && due*last/(probes-1) == number; due++ {
 			b.file.header.probes[due] = probe{uint32(batch.Position), batch.CRC}
 		}
@@ -103,13 +107,13 @@ func (b *build) batches() error {
 // sorted writes records, entries and buckets from the spool.
 func (b *build) sorted() (err error) {
 	sorter := newSorter(b.spool.counts.Entries(), b.fit)
-	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix, b.spend
-	sorter.out = func(file vfs.File) *output { return &output{file: file, spend: b.spend} }
+	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix, b.meter.onRead
+	sorter.out = func(file vfs.File) *output { return &output{file: file, spend: b.meter.onWrite} }
 	defer func() { err = errors.Join(err, sorter.close()) }()
 
 	pages := b.file.begin(recordsSection, streamPageBytes)
 	var item []byte
-	err = b.spool.each(b.spend, func(Batch) error { return nil }, func(_ Batch, ordinal uint32, r *KeyedRecord) error {
+	err = b.spool.each(b.meter.onRead, func(Batch) error { return nil }, func(_ Batch, ordinal uint32, r *KeyedRecord) error {
 		item = appendRecord(item[:0], r.Record)
 		if err := pages.write(item); err != nil {
 			return err

@@ -20,7 +20,7 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	if err := Scan(w.segment, w.salt.Hasher(), spool, ScanOptions{}); err != nil {
 		return err
 	}
-	b := build{fsys: fsys, name: w.name(), spool: spool, spend: Options{}.spend(w.t.Context()), fit: 400}
+	b := build{fsys: fsys, name: w.name(), spool: spool, meter: Options{}.meter(w.t.Context()), fit: 400}
 	if err := b.admit(w.identity()); err != nil {
 		return err
 	}

@@ -46,32 +46,32 @@ type Source struct {
 // Finish writes the sidecar under name, as Build does. sources are in the order in which their records stand in the output. Sources and
 // batches that do not agree give ErrMismatch, and a source that is damaged ErrCorrupt: then there is no sidecar, and a scan of the
 // output makes one.
-func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Counts, error) {
-	b := build{fsys: d.fsys, name: name, spool: d.spool, spend: opts.spend(ctx), commit: opts.Commit}
+func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Made, error) {
+	b := build{fsys: d.fsys, name: name, spool: d.spool, meter: opts.meter(ctx), opts: opts}
 	if err := d.spool.Err(); err != nil {
-		return Counts{}, err
+		return Made{}, err
 	}
 	var remaps []*remap
 	next := 0
 	for _, source := range sources {
 		if int(source.End) > source.Keys.Counts().Records || source.First > source.End {
-			return Counts{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First, source.End, source.Keys.Counts().Records)
+			return Made{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First, source.End, source.Keys.Counts().Records)
 		}
 		if source.Keys.header.saltID != d.spool.saltID {
-			return Counts{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
+			return Made{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
 		}
 		m := newRemap(source, next)
 		next += m.kept()
 		remaps = append(remaps, m)
 	}
 	if next != d.spool.counts.Records {
-		return Counts{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources", ErrMismatch, d.spool.counts.Records, next)
+		return Made{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources", ErrMismatch, d.spool.counts.Records, next)
 	}
 	if err := b.count(remaps); err != nil {
-		return Counts{}, err
+		return Made{}, err
 	}
 	err := b.run(func() error { return b.derived(remaps) })
-	return d.spool.counts, err
+	return b.made(), err
 }
 
 // Close discards what is left of the derivation; the sidecar, if it was made, stays.

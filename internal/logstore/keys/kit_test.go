@@ -204,7 +204,7 @@ func (w *world) build(spool *Spool, fit int) *Reader {
 		_, err := Build(context.Background(), w.fsys, spool, w.identity(), w.name(), Options{})
 		w.must(err)
 	} else {
-		b := build{fsys: w.fsys, name: w.name(), spool: spool, spend: Options{}.spend(context.Background()), fit: fit}
+		b := build{fsys: w.fsys, name: w.name(), spool: spool, meter: Options{}.meter(context.Background()), fit: fit}
 		w.must(b.admit(w.identity()))
 		w.must(b.run(b.sorted))
 	}

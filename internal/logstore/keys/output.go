@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/vfs"
@@ -53,7 +54,7 @@ type sidecarFile struct {
 	out    output
 	header header
 	pages  pageWriter
-	commit func(publish func() error) error
+	opts   Options
 }
 
 // createSidecar begins a file under its temporary name.
@@ -99,10 +100,15 @@ func (s *sidecarFile) publish() error {
 		return fmt.Errorf("close key sidecar: %w", err)
 	}
 	s.out.file = nil
-	if s.commit == nil {
+	if s.opts.Data != nil {
+		if err := s.header.verify(s.opts.Data); err != nil {
+			return err
+		}
+	}
+	if s.opts.Commit == nil {
 		return s.rename()
 	}
-	return s.commit(s.rename)
+	return s.opts.Commit(s.rename)
 }
 
 // rename gives the file its name, for good.
@@ -133,6 +139,8 @@ type Options struct {
 	// Commit is given the last step, which gives the file its name and syncs the directory, and decides whether it is done: the data
 	// file may have been replaced meanwhile. An error of it is returned as it is, and the file removed. Nil: it is done.
 	Commit func(publish func() error) error
+	// Data is the data file; if it is there, the sidecar is held against it once more before it appears.
+	Data io.ReaderAt
 	// Spend is told of each n bytes that are read or written, before that happens, and waits when it goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
 }
@@ -152,12 +160,35 @@ func (o Options) fit() int {
 	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
 }
 
-// spend binds a context: it ends the work when that has ended.
-func (o Options) spend(ctx context.Context) func(n int) error {
-	return func(n int) error {
-		if err := ctx.Err(); err != nil || o.Spend == nil {
-			return err
-		}
-		return o.Spend(ctx, n)
+// Made tells of a sidecar that was made, and what it took: temporary files count too, a spool's pages once when they were written.
+type Made struct {
+	Counts
+	ReadBytes, WrittenBytes int64
+}
+
+// meter counts bytes before they are read or written, and has Options.Spend wait for them. It ends the work when the context has
+// ended.
+type meter struct {
+	ctx           context.Context
+	spend         func(ctx context.Context, n int) error
+	read, written int64
+}
+
+func (o Options) meter(ctx context.Context) *meter { return &meter{ctx: ctx, spend: o.Spend} }
+
+func (m *meter) onRead(n int) error {
+	m.read += int64(n)
+	return m.wait(n)
+}
+
+func (m *meter) onWrite(n int) error {
+	m.written += int64(n)
+	return m.wait(n)
+}
+
+func (m *meter) wait(n int) error {
+	if err := m.ctx.Err(); err != nil || m.spend == nil {
+		return err
 	}
+	return m.spend(m.ctx, n)
 }

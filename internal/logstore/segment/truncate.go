@@ -21,6 +21,10 @@ func (s *Segment) Truncate(offset int64) error {
 	if err != nil {
 		return fmt.Errorf("truncate segment %d: %w", s.base, err)
 	}
+	// Before the cut: beside other data a sidecar would tell of records that are not there.
+	if err := removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, optionalExtensions); err != nil {
+		return fmt.Errorf("truncate segment %d: %w", s.base, err)
+	}
 	if err := s.cutLocked(before, position, offset); err != nil {
 		s.mu.broken = fmt.Errorf("segment %d is unusable since it could not be truncated to offset %d: %w", s.base, offset, err)
 		return s.mu.broken

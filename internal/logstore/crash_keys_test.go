@@ -1,0 +1,48 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+)
+
+// keys brings the log's sidecars to where they shall be, as the cleaner's goroutine does, or makes those of some segments as a pass does.
+func (w *workload) keys(_ *promised, log *Log) {
+	if w.random.IntN(2) == 0 {
+		for log.tendSidecars(context.Background(), time.Now(), sidecarOptions{background: true}) {
+		}
+		w.checkKeys(log)
+		return
+	}
+	list := log.acquire()
+	defer list.release()
+	for _, h := range list.handles[:len(list.handles)-1] {
+		if !log.Settings().Compact || w.random.IntN(3) == 0 {
+			continue
+		}
+		reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+		w.must(err, "open keys")
+		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare keys")
+	}
+	log.trimSidecars()
+}
+
+// checkKeys holds every sidecar that there is against its segment: one that may be opened must be right, also right after a crash.
+func (w *workload) checkKeys(log *Log) {
+	if !log.Settings().Compact {
+		return
+	}
+	list := log.acquire()
+	defer list.release()
+	for _, h := range list.handles[:len(list.handles)-1] {
+		reader, err := log.openSidecar(h, true)
+		if keys.Unusable(err) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		w.must(err, "open a sidecar")
+		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare a sidecar with its segment")
+	}
+}

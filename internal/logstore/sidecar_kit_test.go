@@ -1,0 +1,142 @@
+package logstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// keyedSettings are settings of a compacted topic with segments of some five batches of fillKeyed.
+func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
+	return settings(func(s *topicconfig.Settings) {
+		s.Compact, s.Delete = true, false
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// fillKeyed is fill with records that are worth a sidecar.
+func fillKeyed(t testing.TB, log *Log, n int) {
+	t.Helper()
+	for range n {
+		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("k%d", log.LogEnd())}, value: randomText(100)}.bytes(t))
+	}
+}
+
+// randomText is text that no codec makes smaller.
+func randomText(n int) string {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte(rand.Uint32())
+	}
+	return string(text)
+}
+
+// keyedSegments returns the sealed segments of a log; the list is released when the test ends.
+func keyedSegments(t testing.TB, log *Log) []*handle {
+	t.Helper()
+	list := log.acquire()
+	t.Cleanup(list.release)
+	return list.handles[:len(list.handles)-1]
+}
+
+// tend has the log's sidecars made as the cleaner does, until there is nothing to do.
+func tend(log *Log, now time.Time) {
+	for log.tendSidecars(context.Background(), now, sidecarOptions{background: true}) {
+	}
+}
+
+// expectedKeys reads a segment record by record: what its sidecar must say.
+func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record, err error) {
+	err = h.Scan(0, func(_ int64, b record.Batch) error {
+		return b.Records(1<<20, func(r *record.Record) error {
+			null := r.Key == nil || b.Control()
+			if !null {
+				entries = append(entries, keys.Entry{Hash: hasher.Hash(r.Key), Ordinal: uint32(len(records)), Tombstone: r.Tombstone()})
+			}
+			records = append(records, keys.Record{BodyBytes: r.BodyBytes(), Tombstone: !null && r.Tombstone(), NullKey: null})
+			return nil
+		})
+	})
+	slices.SortFunc(entries, func(a, b keys.Entry) int {
+		return cmp.Or(cmp.Compare(a.Hash.High, b.Hash.High), cmp.Compare(a.Hash.Low, b.Hash.Low), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	return entries, records, err
+}
+
+// compareKeys holds a sidecar against its segment. It returns what differs.
+func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
+	wantEntries, wantRecords, err := expectedKeys(h, log.sidecars.salt.Load().Hasher())
+	if err != nil {
+		return err
+	}
+	var gotEntries []keys.Entry
+	entries := reader.Entries(keys.Everything)
+	for entries.Next() {
+		gotEntries = append(gotEntries, entries.Entry())
+	}
+	var gotRecords []keys.Record
+	records := reader.Records()
+	for records.Next() {
+		gotRecords = append(gotRecords, records.Record())
+	}
+	batches := reader.Batches()
+	for batches.Next() {
+	}
+	if err := errors.Join(entries.Err(), records.Err(), batches.Err()); err != nil {
+		return err
+	}
+	if !slices.Equal(gotEntries, wantEntries) || !slices.Equal(gotRecords, wantRecords) {
+		return errors.New("the sidecar tells of other records than the segment has")
+	}
+	return nil
+}
+
+// checkSidecars wants a right sidecar beside each sealed segment, without making any.
+func checkSidecars(t testing.TB, log *Log) {
+	t.Helper()
+	segments := keyedSegments(t, log)
+	if len(segments) == 0 {
+		t.Fatal("no sealed segment")
+	}
+	for _, h := range segments {
+		reader, err := log.openSidecar(h, true)
+		if err != nil {
+			t.Fatalf("segment %d: %v", h.Base(), err)
+		}
+		if err := compareKeys(log, h, reader); err != nil {
+			t.Errorf("segment %d: %v", h.Base(), err)
+		}
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// namesWith lists the names in a log's directory that have a part.
+func namesWith(t testing.TB, fsys vfs.FS, log *Log, part string) (names []string) {
+	t.Helper()
+	entries, err := fsys.ReadDir(log.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if strings.Contains(entry.Name(), part) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

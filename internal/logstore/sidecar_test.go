@@ -1,0 +1,321 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// The leader hashed the keys while it validated what was produced: no segment is read again.
+func TestLeaderMakesSidecarsWithoutAScan(t *testing.T) {
+	for _, codec := range []compress.Codec{compress.None, compress.LZ4} { // as sent, and recompressed
+		fsys := vfs.NewMem()
+		store := openStore(t, fsys)
+		log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.KeepCodec, s.Codec, s.SegmentBytes = false, codec, 10_000 }))
+		for range 12 {
+			appendBatch(t, log, sent{keys: []string{"a", "b", "a", "", "c"}, value: randomText(700)}.bytes(t))
+			appendBatch(t, log, sent{keys: []string{"a"}, timestamp: epoch0}.withoutValue(t))
+			fillKeyed(t, log, 20)
+			store.tick(epoch0, false)
+			tend(log, epoch0)
+		}
+		checkSidecars(t, log)
+		if n := log.sidecars.scannedBytes.Load(); n > 0 {
+			t.Errorf("%s: %d bytes were scanned", codec, n)
+		}
+		if read, written := log.sidecars.readBytes.Load(), log.sidecars.writtenBytes.Load(); read == 0 || written == 0 {
+			t.Errorf("%d bytes of sidecars read, %d written", read, written)
+		}
+	}
+}
+
+// What is not appended leaves no trace: were one record of it counted, every ordinal behind it would name another record.
+func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
+	for _, seed := range []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()} {
+		random := rand.New(rand.NewPCG(seed, 0))
+		fault := vfs.NewFault(vfs.NewMem())
+		store := openStore(t, fault)
+		log := createLog(t, store, keyedSettings(nil))
+		appendBatch(t, log, sent{producer: 7, keys: []string{"first", "x"}, value: strings.Repeat("v", 80)}.bytes(t))
+		sequence := int32(2)
+		for n := range 120 {
+			b := sent{producer: 7, sequence: sequence, keys: []string{fmt.Sprint(n), "x"}, value: strings.Repeat("v", 80)}
+			switch random.IntN(5) {
+			case 0: // refused for its sequence, after its keys were hashed
+				b.sequence += 5
+				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
+					t.Fatal(err)
+				}
+			case 1: // a duplicate
+				b.sequence -= 2
+				if appended, err := log.Append(b.bytes(t), epoch0); err != nil || !appended.Duplicate {
+					t.Fatal(appended, err)
+				}
+			case 2: // the second record has no key: refused in the middle of the batch
+				bad := recordsOf(t, record.Record{Key: []byte("k"), Value: []byte("v")}, record.Record{Offset: 1, Value: []byte("v")})
+				if _, err := log.Append(bad, epoch0); !errors.Is(err, record.ErrInvalidRecord) {
+					t.Fatal(err)
+				}
+			case 3: // the disk is full, after some bytes
+				fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC, WriteBytes: random.IntN(100)})
+				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrStorage) {
+					t.Fatal(err)
+				}
+				fault.Clear()
+			default:
+				appendBatch(t, log, b.bytes(t))
+				sequence += 2
+			}
+			log.AdvanceHighWatermark(log.LogEnd())
+			store.tick(epoch0, false)
+			tend(log, epoch0)
+		}
+		checkSidecars(t, log)
+		if n := log.sidecars.scannedBytes.Load(); n > 0 {
+			t.Errorf("seed %d: %d bytes were scanned: the spool did not fit", seed, n)
+		}
+	}
+}
+
+// recordsOf is a batch of these records, as a producer sends it.
+func recordsOf(t testing.TB, records ...record.Record) []byte {
+	t.Helper()
+	b := record.NewBuilder(compress.None, compress.LevelDefault)
+	b.Reset(record.Identity{LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	for i := range records {
+		records[i].Timestamp = epoch0.UnixMilli()
+		b.Add(&records[i])
+	}
+	batch, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+// A spool that cannot be written costs the append nothing, and the segment a scan.
+func TestSpoolOnAFailingDisk(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	store := openStore(t, fault)
+	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }))
+	fault.Inject(vfs.Rule{Name: "*.keys.spool.tmp", Err: syscall.ENOSPC})
+	var many []string
+	for i := range 700 {
+		many = append(many, fmt.Sprint("key", i))
+	}
+	for range 3 {
+		appendBatch(t, log, sent{keys: many, value: strings.Repeat("v", 100)}.bytes(t)) // more than the spool holds in memory
+	}
+	fault.Clear()
+	store.tick(epoch0, false)
+	tend(log, epoch0)
+	checkSidecars(t, log)
+	if log.sidecars.scannedBytes.Load() == 0 {
+		t.Error("nothing was scanned: the spool did not fail")
+	}
+}
+
+// Replicated batches bring no keys with them, and markers no user's key.
+func TestFollowerAndMarkers(t *testing.T) {
+	leaderStore := openStore(t, vfs.NewMem())
+	leader := createLog(t, leaderStore, keyedSettings(nil))
+	for n := range 40 {
+		id := int64(1 + n%3)
+		b := sent{producer: id, sequence: int32(n / 3), keys: []string{fmt.Sprint(n)}, value: strings.Repeat("v", 150), txn: true}
+		if _, err := leader.AppendVerified(b.bytes(t), Verified{Transaction: true}, epoch0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := leader.AppendControl(EndTxn{ProducerID: id, Commit: n%2 == 0}, epoch0); err != nil {
+			t.Fatal(err)
+		}
+		leader.AdvanceHighWatermark(leader.LogEnd())
+		leaderStore.tick(epoch0, false)
+		tend(leader, epoch0)
+	}
+	checkSidecars(t, leader)
+	if n := leader.sidecars.scannedBytes.Load(); n > 0 {
+		t.Errorf("the leader scanned %d bytes", n)
+	}
+
+	store := openStore(t, vfs.NewMem())
+	follower := createLog(t, store, keyedSettings(nil))
+	for offset := int64(0); offset < leader.LogEnd(); {
+		slice, err := leader.Read(offset, leader.LogEnd(), 4096, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batchesOf(t, slice) {
+			if err := follower.AppendReplicated(b, epoch0); err != nil {
+				t.Fatal(err)
+			}
+			offset = b.NextOffset()
+		}
+		slice.Release()
+	}
+	follower.AdvanceHighWatermark(follower.LogEnd())
+	store.tick(epoch0, false)
+	tend(follower, epoch0)
+	checkSidecars(t, follower)
+	if follower.sidecars.scannedBytes.Load() == 0 {
+		t.Error("the follower scanned nothing, and nobody told it the keys")
+	}
+}
+
+// After a start spools are gone, and the salt and the sidecars are as before; what is missing is made by a scan, once.
+func TestSidecarsOverARestart(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, keyedSettings(nil))
+	fillKeyed(t, log, 35)
+	store.tick(epoch0, false)
+	tend(log, epoch0)
+	fillKeyed(t, log, 30)
+	salt := *log.sidecars.salt.Load()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := namesWith(t, fsys, log, "spool"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	made := len(namesWith(t, fsys, log, keys.Extension))
+
+	store = openStore(t, fsys)
+	log = createLog(t, store, keyedSettings(nil))
+	if *log.sidecars.salt.Load() != salt {
+		t.Error("the salt is another one")
+	}
+	fillKeyed(t, log, 20)
+	store.tick(epoch0, false)
+	tend(log, epoch0)
+	checkSidecars(t, log)
+	segments := keyedSegments(t, log)
+	var unknown int64
+	for _, h := range segments[made:] {
+		unknown += h.SizeBytes()
+	}
+	if got := log.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
+		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes", got, made, len(segments), unknown)
+	}
+	scanned := log.sidecars.scannedBytes.Load()
+	tend(log, epoch0)
+	if log.sidecars.scannedBytes.Load() != scanned {
+		t.Error("what is there was made again")
+	}
+}
+
+// A lost or damaged salt is a new one, and every sidecar is made anew with it.
+func TestLostSaltMakesSidecarsAnew(t *testing.T) {
+	for name, spoil := range map[string]func(fsys vfs.FS, name string) error{
+		"lost": func(fsys vfs.FS, name string) error { return fsys.Remove(name) },
+		"damaged": func(fsys vfs.FS, name string) error {
+			return vfs.WriteFileAtomic(fsys, name, []byte("this is no salt"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			store := openStore(t, fsys)
+			log := createLog(t, store, keyedSettings(nil))
+			fillKeyed(t, log, 35)
+			store.tick(epoch0, false)
+			tend(log, epoch0)
+			salt := *log.sidecars.salt.Load()
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(fsys, filepath.Join(log.dir, keys.SaltFile)); err != nil {
+				t.Fatal(err)
+			}
+			store = openStore(t, fsys)
+			log = createLog(t, store, keyedSettings(nil))
+			if *log.sidecars.salt.Load() == salt {
+				t.Fatal("the salt is the same")
+			}
+			tend(log, epoch0)
+			checkSidecars(t, log)
+			if log.sidecars.scannedBytes.Load() == 0 {
+				t.Error("sidecars of another salt were taken")
+			}
+		})
+	}
+}
+
+// Each kind of damage to the file, in each of its parts, as a start or a running process meets it.
+func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, keyedSettings(nil))
+	fillKeyed(t, log, 35)
+	store.tick(epoch0, false)
+	tend(log, epoch0)
+	h := keyedSegments(t, log)[1]
+	name := log.sidecarName(h.Base())
+	whole, err := fsys.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, damage := range map[string]func(c []byte) []byte{
+		"header":   func(c []byte) []byte { c[40]++; return c },
+		"cut":      func(c []byte) []byte { return c[:len(c)-3] },
+		"empty":    func([]byte) []byte { return nil },
+		"longer":   func(c []byte) []byte { return append(c, 0) },
+		"of other": func([]byte) []byte { return mustRead(t, fsys, log.sidecarName(0)) },
+	} {
+		for _, restarted := range []bool{false, true} {
+			if restarted {
+				h.sidecar.Store(nil) // as after a start
+			}
+			overwrite(t, fsys, name, damage(slices.Clone(whole)))
+			reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+			if err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			if err := errors.Join(compareKeys(log, h, reader), reader.Close()); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+	}
+	if err := fsys.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+	if err != nil {
+		t.Fatalf("removed: %v", err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkSidecars(t, log)
+}
+
+func mustRead(t testing.TB, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	content, err := fsys.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func overwrite(t testing.TB, fsys vfs.FS, name string, content []byte) {
+	t.Helper()
+	file, err := fsys.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt(content, 0)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
