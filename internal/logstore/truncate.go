@@ -156,9 +156,12 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
-	// Its key sidecar tells of more than will be there. It would be found out, but need not be.
-	if err := l.env.fs.Remove(l.sidecarName(handles[at].Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+	// Its key sidecar, and what a pass noted, tell of more than will be there. It would be found out, but need not be.
+	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
+		name := l.keysPath(handles[at].Base(), extension, "")
+		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+		}
 	}
 	if err := l.markCut(handles[at+1:], end); err != nil {
 		return l.stopCut(err)
@@ -225,7 +228,6 @@ func (l *Log) showCut(end int64, state producers, before, after []*handle) {
 	active := after[len(after)-1]
 	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.mu.producers = state
-	l.discardSpoolsLocked() // they have keys of what goes; whose segment stays is scanned
 	l.firstDirty.Store(min(l.firstDirty.Load(), active.Base()))
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}

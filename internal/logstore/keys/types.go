@@ -37,8 +37,8 @@ type Entry struct {
 
 // Record is what a sidecar has of a record, by ordinal.
 type Record struct {
-	// BodyBytes is the record's encoded size without the length in front of it; of a batch that the leader rebuilt, as the producer
-	// sent it, which may differ by a few bytes.
+	// BodyBytes is the record's encoded size without the length in front of it; of a batch that the leader or the cleaner rebuilt,
+	// from before, which may differ by a few bytes.
 	BodyBytes int
 	Tombstone bool
 	NullKey   bool // and so no entry; true of control records too

@@ -4,7 +4,7 @@ import "fmt"
 
 // Truncate cuts off every batch that holds an offset >= offset, and makes the segment writable. A read beside it may fail;
 // it never gets a wrong batch below offset. It is what a follower needs whose end the new leader does not have; a log that only
-// leads never calls it.
+// leads never calls it. What lies beside the segment and tells of its records (.keys, .dead) is the caller's to remove, before.
 func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,10 +19,6 @@ func (s *Segment) Truncate(offset int64) error {
 	before := s.view.Load()
 	position, err := s.position(before, offset)
 	if err != nil {
-		return fmt.Errorf("truncate segment %d: %w", s.base, err)
-	}
-	// Before the cut: beside other data a sidecar would tell of records that are not there.
-	if err := removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, optionalExtensions); err != nil {
 		return fmt.Errorf("truncate segment %d: %w", s.base, err)
 	}
 	if err := s.cutLocked(before, position, offset); err != nil {
