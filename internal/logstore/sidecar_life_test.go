@@ -21,7 +21,7 @@ func TestPolicyTurns(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
-	appendBatch(t, log, recordsOf(t, record.Record{Value: []byte(strings.Repeat("v", 200))})) // without a key: legal then
+	appendBatch(t, log, nullableBatch(t, record.Record{Value: []byte(strings.Repeat("v", 200))})) // without a key: legal then
 	fillKeyed(t, log, 35)
 	store.tick(epoch0, false)
 	tend(log, epoch0)

@@ -64,7 +64,7 @@ func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
 					t.Fatal(appended, err)
 				}
 			case 2: // the second record has no key: refused in the middle of the batch
-				bad := recordsOf(t, record.Record{Key: []byte("k"), Value: []byte("v")}, record.Record{Offset: 1, Value: []byte("v")})
+				bad := nullableBatch(t, record.Record{Key: []byte("k"), Value: []byte("v")}, record.Record{Offset: 1, Value: []byte("v")})
 				if _, err := log.Append(bad, epoch0); !errors.Is(err, record.ErrInvalidRecord) {
 					t.Fatal(err)
 				}
@@ -89,8 +89,8 @@ func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
 	}
 }
 
-// recordsOf is a batch of these records, as a producer sends it.
-func recordsOf(t testing.TB, records ...record.Record) []byte {
+// nullableBatch is a batch of these records, as a producer sends it.
+func nullableBatch(t testing.TB, records ...record.Record) []byte {
 	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
 	b.Reset(record.Identity{LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})

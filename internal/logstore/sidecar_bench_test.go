@@ -1,0 +1,105 @@
+package logstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// BenchmarkAppendKeys is what noting keys costs an append, in CPU time a record: batches of 100 records with keys of 36 bytes, into a
+// directory of the real disk. cpu-ns/record is user and system time of the process; with=made adds the making of the sidecars.
+func BenchmarkAppendKeys(b *testing.B) {
+	for _, size := range []int{100, 1000} {
+		for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
+			for _, with := range []string{"nothing", "spool", "made"} {
+				b.Run(fmt.Sprintf("size=%d/codec=%s/with=%s", size, codec, with), func(b *testing.B) {
+					benchmarkAppendKeys(b, size, codec, with)
+				})
+			}
+		}
+	}
+}
+
+func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with string) {
+	store, err := Open(Options{FS: vfs.OS{}, Dir: b.TempDir(), Logger: quiet(), FlushInterval: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	log := createLog(b, store, keyedSettings(func(s *topicconfig.Settings) {
+		s.KeepCodec, s.SegmentBytes, s.MessageBytesMax = true, 64<<20, 1<<20
+		s.Delete, s.RetentionBytes = true, 256<<20
+	}))
+	if with == "nothing" {
+		log.sidecars.salt.Store(nil)
+	}
+	batches := benchmarkBatches(b, size, codec)
+	scratch := make([]byte, 0, 1<<20)
+	began, done := processTime(), 0
+	b.ResetTimer()
+	for i := 0; b.Loop(); i++ {
+		scratch = append(scratch[:0], batches[i%len(batches)]...)
+		if _, err := log.Append(scratch, epoch0); err != nil {
+			b.Fatal(err)
+		}
+		done++
+		if i%4096 == 4095 {
+			benchmarkTend(b, store, log, with)
+		}
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(processTime()-began)/float64(100*done), "cpu-ns/record")
+}
+
+// benchmarkTend does what the background does, so that the disk does not fill up.
+func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
+	log.AdvanceHighWatermark(log.LogEnd())
+	store.tick(epoch0, false)
+	if with == "made" {
+		for log.tendSidecars(context.Background(), epoch0, sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+		}
+	}
+	if err := log.applyRetention(epoch0); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// benchmarkBatches are batches as a producer sends them: unique keys, values that compress by half.
+func benchmarkBatches(b *testing.B, size int, codec compress.Codec) (all [][]byte) {
+	random := rand.New(rand.NewPCG(1, 1))
+	builder := record.NewBuilder(codec, compress.LevelDefault)
+	for range 64 {
+		builder.Reset(record.Identity{LastOffsetDelta: 99, LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		for i := range 100 {
+			value := make([]byte, size-36)
+			for at := 0; at+16 <= len(value); at += 16 {
+				binary.LittleEndian.PutUint64(value[at:], random.Uint64())
+			}
+			key := fmt.Appendf(nil, "%036d", random.Uint64())
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(), Key: key, Value: value})
+		}
+		batch, err := builder.Build(nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, batch)
+	}
+	return all
+}
+
+// processTime is what the process has used so far, user and system, in nanoseconds.
+func processTime() int64 {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail with these arguments
+	return usage.Utime.Nano() + usage.Stime.Nano()
+}
