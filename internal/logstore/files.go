@@ -50,14 +50,24 @@ func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
 // listSegmentFiles returns the segment files of a directory, by base, of each base the .log first. Whoever renames or removes in this
 // order, or in its reverse by base, keeps the order that docs/format/swap.md relies on.
 func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
+	files, _, err := listDirectory(fsys, dir)
+	return files, err
+}
+
+// listDirectory is listSegmentFiles, with the names of what vfs.WriteFileAtomic did not get to rename.
+func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("list segments: %w", err)
+		return nil, nil, fmt.Errorf("list segments: %w", err)
 	}
-	var files []segmentFile
 	for _, entry := range entries {
-		if f, ok := parseSegmentFile(entry.Name()); ok && !entry.IsDir() {
+		if entry.IsDir() {
+			continue
+		}
+		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
+		} else if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
+			temporary = append(temporary, entry.Name())
 		}
 	}
 	slices.SortStableFunc(files, func(a, b segmentFile) int {
@@ -72,7 +82,7 @@ func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 		}
 		return 0
 	})
-	return files, nil
+	return files, temporary, nil
 }
 
 // removeFiles removes the files that match, in the order given, and tells how many were gone before an error. The directory is not

@@ -27,9 +27,10 @@ type recovery struct {
 	// summaries are of the segments as the clean stop left them; none after any other.
 	summaries []segment.Summary
 
-	handles   []*handle // what is open so far, ascending; published by install
-	known     int64     // producers held the state as of this offset before the scan: what lies below is in it already
-	atActive  []byte    // the snapshot as of the base of the last segment that was scanned; nil if none was
+	files     []segmentFile // of the directory, by base
+	handles   []*handle     // what is open so far, ascending; published by install
+	known     int64         // producers held the state as of this offset before the scan: what lies below is in it already
+	atActive  []byte        // the snapshot as of the base of the last segment that was scanned; nil if none was
 	producers producers
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
@@ -66,10 +67,10 @@ func (r *recovery) run() (err error) {
 			}
 		}
 	}()
-	bases, err := repairDirectory(r.log.env.fs, r.log.dir)
-	if err != nil {
+	if r.files, err = repairDirectory(r.log.env.fs, r.log.dir); err != nil {
 		return err
 	}
+	bases := basesOf(r.files)
 	if err := r.loadEpochs(); err != nil {
 		return err
 	}
@@ -205,11 +206,7 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset. Later ones are removed: they
 // tell of what the scan may cut off, and the next flush writes new ones.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
-	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range slices.Backward(files) {
+	for _, f := range slices.Backward(r.files) {
 		if f.kind != snapshotSuffix || f.suffix != "" {
 			continue
 		}

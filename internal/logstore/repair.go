@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -14,25 +13,27 @@ import (
 )
 
 // repairDirectory ends what a crash cut off (the table in docs/format/swap.md): a swap is taken back or finished, leftovers are
-// removed. It returns the bases of the segments, ascending. It may itself be cut off at any step and run again.
-func repairDirectory(fsys vfs.FS, dir string) ([]int64, error) {
-	if err := takeBackSwap(fsys, dir); err != nil {
-		return nil, err
-	}
-	if err := finishSwap(fsys, dir); err != nil {
-		return nil, err
-	}
-	files, err := listSegmentFiles(fsys, dir)
+// removed. It returns the segments' files, by base, those that it removed for want of a .log among them. It may itself be cut off at
+// any step and run again. A directory in order is listed once: there may be thousands.
+func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
+	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-	var bases []int64
-	present := map[int64]bool{}
-	for _, f := range files {
-		if f.isLog() {
-			bases = append(bases, f.base)
-			present[f.base] = true
+	if slices.ContainsFunc(files, func(f segmentFile) bool { return f.suffix != "" }) {
+		if err := takeBackSwap(fsys, dir); err != nil {
+			return nil, err
 		}
+		if err := finishSwap(fsys, dir); err != nil {
+			return nil, err
+		}
+		if files, err = listSegmentFiles(fsys, dir); err != nil {
+			return nil, err
+		}
+	}
+	present := map[int64]bool{}
+	for _, base := range basesOf(files) {
+		present[base] = true
 	}
 	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
 		return !f.isLog() && f.kind != snapshotSuffix && !present[f.base]
@@ -40,26 +41,26 @@ func repairDirectory(fsys vfs.FS, dir string) ([]int64, error) {
 	if err == nil && orphans > 0 {
 		err = fsys.SyncDir(dir)
 	}
-	if err == nil {
-		err = removeTemporary(fsys, dir)
-	}
-	return bases, err
-}
-
-// removeTemporary removes what vfs.WriteFileAtomic did not get to rename.
-func removeTemporary(fsys vfs.FS, dir string) error {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("list temporary files: %w", err)
-	}
-	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) && !entry.IsDir() {
-			if err := fsys.Remove(filepath.Join(dir, entry.Name())); err != nil {
-				return fmt.Errorf("remove a temporary file: %w", err)
-			}
+	for _, name := range temporary {
+		if err == nil {
+			err = fsys.Remove(filepath.Join(dir, name))
 		}
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("remove leftovers: %w", err)
+	}
+	return files, nil
+}
+
+// basesOf returns the bases of the segments, ascending.
+func basesOf(files []segmentFile) []int64 {
+	var bases []int64
+	for _, f := range files {
+		if f.isLog() {
+			bases = append(bases, f.base)
+		}
+	}
+	return bases
 }
 
 // takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: as long as any .cleaned file

@@ -3,10 +3,12 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -20,8 +22,11 @@ const segmentsFile = "segment-checkpoint"
 // summaries are the segments of the logs, ascending by base.
 type summaries map[PartitionID][]segment.Summary
 
-// segmentFields is the number of fields in a line.
-const segmentFields = 15
+// segmentFields is the number of fields in a line; the last is the checksum of what stands before it.
+//
+// The other checkpoints are held against the log, and have none. Of this one a start believes where a log ends, and would give
+// offsets twice by a bit that fell over.
+const segmentFields = 16
 
 // encode writes the file, sorted, so that equal content is equal bytes.
 func (all summaries) encode() []byte {
@@ -38,10 +43,15 @@ func (all summaries) encode() []byte {
 			for _, file := range sum.Files {
 				line = fmt.Appendf(line, " %d %d", file.SizeBytes, file.ModTime.UnixNano())
 			}
-			lines = append(lines, string(line))
+			lines = append(lines, string(fmt.Appendf(line, " %s", segmentChecksum(line))))
 		}
 	}
 	return encodeCheckpoint(lines)
+}
+
+// segmentChecksum is CRC-32C in eight hex digits.
+func segmentChecksum(line []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(line, castagnoli))
 }
 
 // decodeSummaries reads the file. One bad line fails all of it: a start without it is slow and right.
@@ -55,8 +65,12 @@ func decodeSummaries(content []byte) (summaries, error) {
 		if len(line) != segmentFields {
 			return nil, fmt.Errorf("%w: %d fields in a line, want %d", errCheckpoint, len(line), segmentFields)
 		}
-		var numbers [segmentFields - 1]int64
-		for i, field := range line[1:] {
+		last := segmentFields - 1
+		if want := segmentChecksum([]byte(strings.Join(line[:last], " "))); line[last] != want {
+			return nil, fmt.Errorf("%w: checksum %q of a line, want %s", errCheckpoint, line[last], want)
+		}
+		var numbers [segmentFields - 2]int64
+		for i, field := range line[1:last] {
 			bits := 64
 			if i == 0 || i == 6 || i == 7 { // the partition, and an index entry, are 32 bits wide
 				bits = 32

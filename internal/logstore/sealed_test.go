@@ -92,6 +92,14 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 			changed := strings.Replace(string(content), "tickets 0 10 20", "tickets 0 10 10", 1)
 			return errors.Join(err, vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
 		},
+		"a bit that fell over": func(m *vfs.Mem) error {
+			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
+			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1) // no file tells that it is wrong
+			if changed == string(content) {
+				t.Errorf("no such line in %s", content)
+			}
+			return errors.Join(err, vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+		},
 	} {
 		mem := stopped(t, true)
 		if err := touch(mem); err != nil {
@@ -105,8 +113,11 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 }
 
 func FuzzDecodeSummaries(f *testing.F) {
-	f.Add([]byte("0\n1\nt 0 0 5 1 2 4 0 0 100 7 0 7 12 7\n"))
-	f.Add([]byte("0\n1\nt 0 0 5 1 2 4 0 0 100 7 0 7 12\n"))
+	f.Add(summaries{{"t", 0}: {{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2, MaxTimestampOffset: 4}}}.encode())
+	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
+	f.Add([]byte("0\n1\n" + line + " " + segmentChecksum([]byte(line)) + "\n"))
+	f.Add([]byte("0\n1\n" + line + " 00000000\n"))
+	f.Add([]byte("0\n1\n" + line + "\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		all, err := decodeSummaries(content)
 		if err != nil {

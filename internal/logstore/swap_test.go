@@ -272,10 +272,10 @@ func crashAtEveryStart(t *testing.T, crashed *vfs.Mem, what string) {
 		mem := crashed.CrashClone()
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step})
-		bases, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
+		files, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
 		checkSwapped(t, mem.CrashClonePartly(uint64(step)), fmt.Sprintf("%s, start cut off at step %d", what, step))
 		if err == nil {
-			if len(bases) == 0 {
+			if len(basesOf(files)) == 0 {
 				t.Fatalf("%s: no segment found", what)
 			}
 			return
