@@ -19,6 +19,10 @@ type Wanted struct {
 	Retain   bool // reclaim policy
 }
 
+// makeWorkers is how many logs are made at once. Each takes some ten syncs one after the other, waits for the disk meanwhile, and those of
+// several logs share a write of the filesystem's journal.
+const makeWorkers = 16
+
 // Made is what became of a Wanted.
 type Made struct {
 	Log *Log // nil with an error
@@ -56,10 +60,10 @@ func (s *Store) CreateAll(wanted []Wanted) []Made {
 	aside, err := s.newestRetained()
 	if err == nil {
 		// The directories of all are durable before any of them is opened.
-		inParallel(missing, openWorkers(), func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
+		inParallel(missing, makeWorkers, func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
-	inParallel(missing, openWorkers(), func(i int) {
+	inParallel(missing, makeWorkers, func(i int) {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
 			// A retained log says itself whether it was closed in order.
 			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -31,16 +33,16 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 
 	s.makeLogs(old, assigned)
 	var served []metadata.Served
-	for _, a := range assigned {
-		p, err := s.take(old[a.id], a)
+	for i, took := range s.takeAll(old, assigned) {
+		a, p := assigned[i], took.partition
 		next.partitions[a.id] = p
-		if err != nil {
-			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
+		if took.err != nil {
+			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, took.err))
 		}
 		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch}
 		if state := p.state(); state.Leader && state.Fault == nil {
 			served = append(served, one)
-		} else if errors.Is(err, ErrFencedLeaderEpoch) {
+		} else if errors.Is(took.err, ErrFencedLeaderEpoch) {
 			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
 			served = append(served, one)
 		}
@@ -115,6 +117,32 @@ func (s *Set) foreign(img *metadata.Image) bool { return s.cluster != "" && s.cl
 
 // Cluster is the id of the cluster whose logs the store holds. It is for the goroutine that calls Apply.
 func (s *Set) Cluster() string { return s.cluster }
+
+// taken is a partition in its new state, and why it is not served if it should be.
+type taken struct {
+	partition *partition
+	err       error
+}
+
+// takeWorkers is how many partitions are taken at once. To begin a leader epoch takes two syncs, which wait for the disk and for
+// nothing else; those that come together go into one write of the filesystem's journal.
+const takeWorkers = 16
+
+// takeAll takes every partition, and returns them in the order of assigned. Partitions do not depend on each other; what does, that
+// logs were released and made before and that nobody is told before all are taken, is kept by Apply, which waits for all of them.
+func (s *Set) takeAll(old map[PartitionID]*partition, assigned []assignment) []taken {
+	all := make([]taken, len(assigned))
+	var workers errgroup.Group
+	workers.SetLimit(takeWorkers)
+	for i, a := range assigned {
+		workers.Go(func() error {
+			all[i].partition, all[i].err = s.take(old[a.id], a)
+			return nil
+		})
+	}
+	_ = workers.Wait() // each has its own error
+	return all
+}
 
 // take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
 // one that cannot be served says why in its role. The old one is kept, with a new role, as long as its log is: waiting

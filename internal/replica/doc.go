@@ -17,5 +17,5 @@
 // Locks: none of its own. The view of all partitions and each partition's role are immutable values behind atomic pointers;
 // Apply, called from one goroutine, is their only writer.
 //
-// Goroutines: those of the two purgatories; Close joins them.
+// Goroutines: those of the two purgatories; Close joins them. Apply has up to sixteen while it takes partitions, and joins them.
 package replica
