@@ -9,7 +9,8 @@ import (
 	"io"
 )
 
-// blocks reads a format that is decoded block by block.
+// blocks reads a format that is decoded block by block. A block is decoded when somebody reads of it, and into the memory of the one
+// before: a reader that stops pays for no more than it saw.
 type blocks struct {
 	next func(dst []byte) ([]byte, error) // decodes a block over dst, which may be empty; io.EOF when there is none
 	all  []byte                           // the last block
@@ -23,7 +24,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 		if b.all, err = b.next(b.all[:0]); err != nil {
 			return 0, err
 		}
-		b.rest = b.all
+		b.rest = b.all // of a block without bytes nothing, and then it is the next one's turn: 0, nil would be no answer
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
@@ -33,6 +34,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 // readBlock reads n bytes over dst. It grows by what has come: n is a claim.
 func readBlock(dst []byte, in io.Reader, n int) ([]byte, error) {
 	dst, err := readLimited(dst[:0], io.LimitReader(in, int64(n)), n)
+	// A limited reader's end is an end like any other: what is missing has to be counted.
 	if err == nil && len(dst) < n {
 		err = io.ErrUnexpectedEOF
 	}
@@ -77,6 +79,7 @@ func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if word&lz4StoredRaw != 0 {
 		return append(dst, s.stored...), nil
 	}
+	// There is no limit on all blocks together: the one who reads has stopped by now, or wants them.
 	return lz4Block(dst, s.stored, s.frame.blockBytesMax, s.frame.blockBytesMax)
 }
 
@@ -92,7 +95,8 @@ func (s *lz4Stream) begin() error {
 	return err
 }
 
-// snappyStream reads a xerial stream or one bare block, as decompressSnappy does.
+// snappyStream reads a xerial stream or one bare block, as decompressSnappy does. Neither bounds a block: clients choose how much they
+// put into one, and some put all, so here it is held that counts.
 type snappyStream struct {
 	in     *bufio.Reader
 	held   int
@@ -108,7 +112,7 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 	for {
 		begin, _ := s.in.Peek(xerialHeaderBytes)
-		magic := bytes.HasPrefix(begin, xerialMagic)
+		magic := bytes.HasPrefix(begin, xerialMagic) // also between blocks: streams may be concatenated
 		if !s.begun && !magic {
 			s.bare = true
 			return s.nextBare(dst)
@@ -141,6 +145,7 @@ func (s *snappyStream) nextBlock(dst []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
+	// Packed it is smaller than what it decodes to, or hardly larger: what is too large packed is too large.
 	if size > int64(s.held) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes", ErrTooLarge, size)
 	}

@@ -71,7 +71,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 		err = fmt.Errorf("%w: %s", ErrCorrupt, codec)
 	}
 	if err != nil {
-		return dst, err
+		return dst, err // what out holds by now is half of something
 	}
 	return out, nil
 }
@@ -96,6 +96,7 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 		if len(dst) == cap(dst) {
 			dst = slices.Grow(dst, min(left, max(4096, len(dst)-start)))
 		}
+		// dst may have come with more room than the limit allows: that room is not ours to fill.
 		n, err := r.Read(dst[len(dst):min(cap(dst), len(dst)+left)])
 		dst = dst[:len(dst)+n]
 		if err == io.EOF {

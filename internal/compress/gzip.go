@@ -26,6 +26,7 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 		}
 	}
 	defer gzipWriters[level].Put(w)
+	// Nothing that is written to can fail; the errors are the library's own.
 	if _, err := w.Write(src); err != nil {
 		return fmt.Errorf("compress with gzip: %w", err)
 	}
@@ -56,7 +57,7 @@ func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
 		r = new(gzipReader)
 	}
 	defer r.give()
-	r.memory.Reset(src)
+	r.memory.Reset(src) // reads byte by byte, so the library puts no buffer of its own in between
 	if err := r.Reset(&r.memory); err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}

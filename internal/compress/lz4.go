@@ -122,6 +122,7 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 		if word == 0 {
 			return dst, nil
 		}
+		// A block may not be larger than the frame says even when it is stored raw: the encoder had the choice.
 		size, trailer := int(word&^lz4StoredRaw), 0
 		if frame.blockChecksum {
 			trailer = 4

@@ -46,9 +46,9 @@ func (r *Reader) Close() {
 	if r.give != nil {
 		r.give()
 	}
-	r.in.Reset(nil)
+	r.in.Reset(nil) // the pool must not keep the source alive, which may be a file that is to be closed
 	readerInputs.Put(r.in)
-	*r = Reader{}
+	*r = Reader{} // a use after this is a nil pointer, rather than somebody else's bytes
 }
 
 // Read implements io.Reader.
@@ -108,6 +108,7 @@ type watched struct {
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
+	// The end is no failure: of data that are cut off it is the data's.
 	if err != nil && err != io.EOF {
 		w.err = err
 	}
@@ -165,6 +166,7 @@ func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
 
 // decodeHeldZstd decodes all of a source in memory, if neither it nor what it decodes to exceeds held bytes.
 func decodeHeldZstd(in io.Reader, held int) ([]byte, error) {
+	// What does not fit packed would not fit unpacked.
 	src, err := readLimited(nil, in, held)
 	if err != nil {
 		return nil, err

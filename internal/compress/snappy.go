@@ -40,7 +40,7 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 		return snappyBlock(dst, src, limit)
 	}
 	start, rest := len(dst), src
-	for len(rest) > 0 {
+	for len(rest) > 0 { // the format has no end mark: it ends where its bytes end
 		if bytes.HasPrefix(rest, xerialMagic) { // streams may be concatenated; as a length the magic would be negative
 			if len(rest) < xerialHeaderBytes {
 				return dst, fmt.Errorf("%w: short snappy header", ErrCorrupt)
@@ -51,7 +51,7 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 		if len(rest) < 4 {
 			return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 		}
-		size := binary.BigEndian.Uint32(rest)
+		size := binary.BigEndian.Uint32(rest) // unsigned, so that a negative length is a huge one, and refused as such
 		rest = rest[4:]
 		if uint64(size) > uint64(len(rest)) {
 			return dst, fmt.Errorf("%w: snappy block of %d bytes in %d", ErrCorrupt, size, len(rest))

@@ -116,7 +116,7 @@ func (b *Builder) Add(r *Record) {
 	if b.count == 0 && b.id.DeleteHorizonMs == 0 {
 		b.baseTimestamp = r.Timestamp
 	}
-	b.last = delta
+	b.last = delta // also of a record that is out of place: the first fault is the one that is told
 	b.count++
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buffer = appendRecord(b.buffer, r, r.Timestamp-b.baseTimestamp, delta)
@@ -170,7 +170,7 @@ func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
 		return Whole(b.buffer), nil
 	}
-	b.Release()
+	b.Release() // of an Encode before this one
 	b.chunks = compress.NewChunks()
 	b.chunks.Reserve(HeaderBytes)
 	if err := b.compress(b.chunks, b.buffer[HeaderBytes:], codec, b.level); err != nil {

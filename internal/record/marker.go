@@ -26,6 +26,7 @@ func (b Batch) Marker() (m Control, ok bool, err error) {
 	if !b.Control() || b.Count() == 0 {
 		return Control{}, false, nil
 	}
+	// Its first record counts; Kafka reads no other.
 	first := true
 	err = b.Records(markerBytesMax, func(r *Record) error {
 		if !first {

@@ -47,9 +47,10 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int, enco
 		if err := encode(v.memory.chunks, payload, codec, level); err != nil {
 			return fmt.Errorf("recompress batch: %w", err)
 		}
-		v.memory.dropBuffer()
+		v.memory.dropBuffer() // the payload lies there: it is not needed any more, and may be many megabytes
 		parts = partsOf(v.memory.chunks)
 	}
+	// All of the header stays but the codec, the length and the checksum; the last two are seal's, when nothing changes any more.
 	copy(parts.Batch, b[:HeaderBytes])
 	parts.setAttributes(IdentityOf(b).attributes(codec))
 	v.Batch, v.Rest = parts.Batch, parts.Rest

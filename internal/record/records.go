@@ -126,6 +126,7 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 		return nil, nil, errVarint
 	}
 	buf = buf[size:]
+	// Checked before it is sliced: the length is the sender's.
 	if length < 0 || int(length) > len(buf) {
 		return nil, nil, fmt.Errorf("body of %d bytes in %d", length, len(buf))
 	}
@@ -140,6 +141,7 @@ func (r *Record) parse(body []byte) error {
 		return errors.New("empty body")
 	}
 	r.bodyBytes = len(body)
+	// Fields are read without a check at each: the cursor keeps the first error, and gives zeros from there on.
 	cursor := cursor{rest: body[1:]} // one byte of attributes, without a meaning yet
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())
@@ -158,6 +160,7 @@ func (r *Record) parse(body []byte) error {
 		}
 		r.Headers = append(r.Headers, Header{Key: key, Value: cursor.nullable("header value")})
 	}
+	// Bytes behind the last field would be lost when the record is made anew.
 	if cursor.err == nil && len(cursor.rest) > 0 {
 		return fmt.Errorf("%d bytes too many", len(cursor.rest))
 	}
@@ -203,7 +206,7 @@ func (c *cursor) nullable(what string) []byte {
 	if c.err != nil || length == -1 {
 		return nil
 	}
-	value := c.rest[:length:length]
+	value := c.rest[:length:length] // clipped: who appends to a key must not write into the value behind it
 	c.rest = c.rest[length:]
 	return value
 }

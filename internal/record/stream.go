@@ -53,10 +53,12 @@ func unlessEmpty(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// eachOf is Stream on what is open. It returns nil when yield wants no more.
+// eachOf is Stream on what is open. It returns nil when yield wants no more: what follows is not looked at then, so a batch that is
+// broken further on is as good as a whole one to who found his record.
 func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 	var r Record
 	last := int64(-1) // the delta of the record before
+	// A negative count gives no round, and an error behind the loop.
 	for index := range b.Count() {
 		body, err := s.next()
 		if err == nil {
@@ -78,7 +80,8 @@ func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 	return b.checkEnd(s)
 }
 
-// checkEnd holds what follows the last record against what may: nothing.
+// checkEnd holds what follows the last record against what may: nothing. It also makes the codec read its own end, where gzip and zstd
+// keep their checksums.
 func (b Batch) checkEnd(s *stream) error {
 	if err := s.fill(1); err != nil {
 		return b.streamError(err)
@@ -101,7 +104,8 @@ func (b Batch) streamError(err error) error {
 	return fmt.Errorf("%w: at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// sourceError marks what is not the batch's fault.
+// sourceError marks what is not the batch's fault: a disk that fails must not be taken for data that are damaged, which a cleaner or a
+// recovery would act on.
 type sourceError struct{ error }
 
 // streamBytes is the room a stream begins with: more than most records.
@@ -118,6 +122,7 @@ type stream struct {
 
 // next returns the body of the next record, valid until the next call. Sizes are claims: memory grows with what has come.
 func (s *stream) next() ([]byte, error) {
+	// At the end there may be fewer bytes than a length can have; splitRecord sees whether they are enough.
 	if err := s.fill(varint32BytesMax); err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func (s *stream) fill(n int) error {
 	for len(s.rest) < n && !s.ended {
 		s.makeRoom()
 		read, err := s.in.Read(s.rest[len(s.rest):cap(s.rest)])
-		s.rest = s.rest[:len(s.rest)+read]
+		s.rest = s.rest[:len(s.rest)+read] // bytes may come with an error, and with the end
 		switch {
 		case err == io.EOF:
 			s.ended = true
