@@ -151,7 +151,11 @@ func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 	if values == nil || err != nil {
 		return TopicID{}, err
 	}
-	return parseID(values["topic_id"])
+	topic, err := parseID(values["topic_id"])
+	if err != nil {
+		return topic, fmt.Errorf("read %s: %w", partitionFile, err)
+	}
+	return topic, nil
 }
 
 // writePolicy writes reclaim.policy: what is to become of the data when the topic goes.

@@ -105,7 +105,7 @@ func (s *Store) load() (err error) {
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, sealed: sealed[id]})
+		s.openLog(id, start{saved: known, clean: clean, sealed: sealed[id], summed: sealed != nil})
 	})
 	if !clean {
 		s.saveCut()
@@ -159,6 +159,7 @@ type start struct {
 	saved  saved
 	clean  bool // the store was closed in order
 	sealed []segment.Summary
+	summed bool // sealed holds all segments that had no transaction index
 }
 
 // openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew of an offline log: once the disk
@@ -200,7 +201,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), summaries: from.sealed}
+	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), summaries: from.sealed, summed: from.clean && from.summed}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}

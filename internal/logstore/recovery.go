@@ -26,6 +26,7 @@ type recovery struct {
 	now   time.Time
 	// summaries are of the segments as the clean stop left them; none after any other.
 	summaries []segment.Summary
+	summed    bool // and all of those that had no transaction index
 
 	files     []segmentFile // of the directory, by base
 	handles   []*handle     // what is open so far, ascending; published by install

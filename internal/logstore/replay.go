@@ -118,10 +118,24 @@ func newestSnapshot(l *Log, limit int64) (from int64, state producers, err error
 	return 0, producers{}, nil
 }
 
-// mendTxnIndexes makes the transaction indexes anew that Open found damaged. Only recovery does it: it has the log to itself.
+// errTxnIndexLost is of a transaction index that was there at a clean stop and is not any more.
+var errTxnIndexLost = errors.New("transaction index lost")
+
+// lostTxnIndex tells whether a segment must have had a transaction index: a clean stop sums up every other (segment.Summary). Without
+// it aborted records would pass for committed ones.
+func (r *recovery) lostTxnIndex(h *handle) bool {
+	return r.summed && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
+		!slices.ContainsFunc(r.summaries, func(sum segment.Summary) bool { return sum.Base == h.Base() })
+}
+
+// mendTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost. Only recovery does it: it has the log
+// to itself.
 func (r *recovery) mendTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
+		if damage == nil && r.lostTxnIndex(h) {
+			damage = errTxnIndexLost
+		}
 		if damage == nil {
 			continue
 		}

@@ -1,0 +1,259 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// world is a log with something in every file: segments, two leader epochs, an idempotent producer, transactions that were aborted and
+// one that is open, a log start above the first base.
+type world struct {
+	mem, earlier *vfs.Mem // the second as it was a while before
+	want         state
+}
+
+// state is what a log must be after any damage to what can be made anew.
+type state struct {
+	start, end, stable, highWatermark int64
+	keys, committed                   []string
+	epochs                            string
+	at                                string // where the first record of each of some timestamps lies
+}
+
+func stateOf(t *testing.T, log *Log) state {
+	t.Helper()
+	s := state{start: log.LogStart(), end: log.LogEnd(), highWatermark: log.HighWatermark()}
+	log.AdvanceHighWatermark(log.LogEnd())
+	s.stable = log.LastStable()
+	s.keys, s.committed = readKeys(t, log, s.start), committedKeys(t, log, s.start)
+	s.epochs = fmt.Sprint(*log.epochs.Load())
+	for ms := int64(0); ms < 60; ms += 7 {
+		at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli()+ms, log.LogEnd())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.at += fmt.Sprint(at.Offset, ok, " ")
+	}
+	return s
+}
+
+func newWorld(t *testing.T, clean bool) world {
+	t.Helper()
+	w := world{mem: vfs.NewMem()}
+	store := openStore(t, w.mem)
+	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact, s.SegmentBytes = true, true, 900 }))
+	other, err := store.Create(PartitionID{Topic: "other"}, topicTwo, settings(nil), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, other, 3)
+	for round := range int32(10) {
+		if round == 6 {
+			store.tick(epoch0, false)
+			w.earlier = w.mem.CrashClone()
+			if err := log.Lead(4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
+		seen := time.Now() // a producer that was not seen for a day would be forgotten by the start
+		if _, err := log.Append(sent{
+			producer: 7, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("p%d", round)}, value: "of producer 7",
+		}.bytes(t), seen); err != nil {
+			t.Fatal(err)
+		}
+		txn := sent{producer: 9, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("t%d", round)}, value: "of a transaction", txn: true}.bytes(t)
+		if _, err := log.AppendVerified(txn, Verified{Transaction: true}, seen); err != nil {
+			t.Fatal(err)
+		}
+		appendBatch(t, log, sent{timestamp: at, keys: []string{fmt.Sprintf("k%d", round)}, value: "a value of some thirty bytes"}.bytes(t))
+		if round < 9 {
+			endTxn(t, log, 9, round%2 == 0)
+		}
+	}
+	if err := log.DeleteBefore(3); err != nil {
+		t.Fatal(err)
+	}
+	w.want = stateOf(t, log)
+	store.tick(epoch0, false)
+	if clean {
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.mem = w.mem.CrashClone()
+	return w
+}
+
+// damages of a file; earlier is what it was a while before, or what a file of its kind in another place is.
+var damages = []struct {
+	name   string
+	change func(content, earlier []byte) []byte // nil: the file is removed
+}{
+	{"missing", func([]byte, []byte) []byte { return nil }},
+	{"empty", func([]byte, []byte) []byte { return []byte{} }},
+	{"truncated", func(b, _ []byte) []byte { return b[:len(b)/2] }},
+	{"cut by a byte", func(b, _ []byte) []byte { return b[:max(len(b)-1, 0)] }},
+	{"garbage", func(b, _ []byte) []byte { return bytes.Repeat([]byte{0xa5, 0x5a, 0xff}, len(b)/3+7) }},
+	{"zeros", func(b, _ []byte) []byte { return make([]byte, len(b)) }},
+	{"stale", func(_, earlier []byte) []byte { return earlier }},
+	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
+}
+
+// find returns the first or last file that ends so, of the partition or of the data directory.
+func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
+	t.Helper()
+	var found []string
+	for _, dir := range []string{filepath.Join(dataDir, partition.String()), dataDir} {
+		entries, err := mem.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if strings.HasSuffix(entry.Name(), suffix) && !entry.IsDir() {
+				found = append(found, filepath.Join(dir, entry.Name()))
+			}
+		}
+		if len(found) > 0 {
+			break
+		}
+	}
+	if len(found) == 0 {
+		t.Skipf("skipped: there is no %s here", suffix)
+	}
+	slices.Sort(found)
+	if last {
+		return found[len(found)-1]
+	}
+	return found[0]
+}
+
+// What can be made anew is made anew, whatever became of it, and the log is what it was; what cannot is refused with an error that
+// names the file. Other partitions are not touched by it.
+func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
+	for _, file := range []struct {
+		name, suffix string
+		last         bool
+		// except says what may differ: the file is all that knows of it (docs/format/checkpoints.md).
+		except func(got, want *state)
+		misled string // a damage that nothing tells of: what the file says is sound, and not so. Verify finds it.
+		refuse bool   // the partition is offline, or the directory is not opened, when the file is not as it was
+	}{
+		{name: "offset index, sealed", suffix: ".index"},
+		{name: "offset index, active", suffix: ".index", last: true},
+		{name: "time index, sealed", suffix: ".timeindex"},
+		{name: "time index, active", suffix: ".timeindex", last: true},
+		{name: "transaction index, first", suffix: ".txnindex", misled: "missing, clean false; empty, clean false"},
+		{name: "transaction index, last", suffix: ".txnindex", last: true},
+		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true, misled: "stale, clean true"},
+		{name: "producer snapshot, oldest", suffix: snapshotSuffix},
+		{name: "leader epochs", suffix: epochFile},
+		{name: "recovery points", suffix: recoveryPointFile},
+		{name: "log starts", suffix: logStartFile, except: func(got, want *state) {
+			if got.start == 0 { // of the first segment: nothing else tells
+				got.start, got.keys, got.committed, got.at = want.start, got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
+				got.epochs = want.epochs
+			}
+		}},
+		{name: "high watermarks", suffix: highWatermarkFile, except: func(got, want *state) { got.highWatermark = want.highWatermark }},
+		{name: "first dirty offsets", suffix: firstDirtyFile},
+		{name: "summaries of segments", suffix: segmentsFile},
+		{name: "topic id", suffix: partitionFile, refuse: true},
+		{name: "policy", suffix: policyFile, refuse: true},
+		{name: "directory id", suffix: metaFile, refuse: true},
+		{name: "key salt", suffix: "key-salt"},
+	} {
+		for _, clean := range []bool{true, false} {
+			for _, damage := range damages {
+				t.Run(fmt.Sprintf("%s, %s, clean %v", file.name, damage.name, clean), func(t *testing.T) {
+					w := newWorld(t, clean)
+					path := findFile(t, w.mem, file.suffix, file.last)
+					content, err := w.mem.ReadFile(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					earlier, err := w.earlier.ReadFile(path)
+					if errors.Is(err, fs.ErrNotExist) {
+						earlier, err = w.mem.ReadFile(findFile(t, w.mem, file.suffix, !file.last))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if changed := damage.change(content, earlier); changed == nil {
+						err = w.mem.Remove(path)
+					} else {
+						err = vfs.WriteFileAtomic(w.mem, path, changed)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if strings.Contains(file.misled, fmt.Sprintf("%s, clean %v", damage.name, clean)) {
+						wantFinding(t, w.mem)
+						return
+					}
+					w.open(t, path, file.refuse, file.except)
+				})
+			}
+		}
+	}
+}
+
+// wantFinding: a start is misled, but heartwood log verify is not.
+func wantFinding(t *testing.T, mem *vfs.Mem) {
+	t.Helper()
+	problems, err := inspect.Verify(mem, []string{filepath.Join(dataDir, partition.String())}, inspect.VerifyOptions{}, io.Discard)
+	if err != nil || problems == 0 {
+		t.Errorf("%d problems, %v", problems, err)
+	}
+}
+
+// open opens the damaged directory and looks at the log.
+func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, want *state)) {
+	t.Helper()
+	store, err := Open(Options{FS: w.mem, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
+	if err == nil {
+		t.Cleanup(func() { _ = store.Close() })
+		err = store.Offline()[partition]
+	}
+	if err != nil {
+		if !mayRefuse || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(path)) {
+			t.Fatalf("refused: %v", err)
+		}
+		return
+	}
+	if other := store.Log(PartitionID{Topic: "other"}); other == nil || !slices.Equal(readKeys(t, other, 0), expectKeys(0, 3)) {
+		t.Error("another partition was harmed")
+	}
+	log := store.Log(partition)
+	got := stateOf(t, log)
+	if except != nil {
+		except(&got, &w.want)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(w.want) {
+		t.Errorf("got  %v\nwant %v", got, w.want)
+	}
+	repeat := sent{producer: 7, sequence: 9, keys: []string{"p9"}, value: "of producer 7"}.bytes(t)
+	if again, err := log.Append(repeat, epoch0); err != nil || !again.Duplicate {
+		t.Errorf("producer 7 repeats itself: %+v, %v", again, err)
+	}
+	next := sent{producer: 7, sequence: 10, keys: []string{"p10"}}.bytes(t)
+	if appended, err := log.Append(next, epoch0); err != nil || appended.BaseOffset != w.want.end {
+		t.Errorf("producer 7 goes on: %+v, %v", appended, err)
+	}
+	if !log.HasOpenTransaction(9, 0) {
+		t.Error("the open transaction of producer 9 is forgotten")
+	}
+}
