@@ -55,7 +55,7 @@ func (r *Reader) Close() {
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.out == nil {
 		err := r.open()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // no codec makes nothing of nothing: what begins a stream is missing
 		}
 		if err != nil {
@@ -88,7 +88,7 @@ func (r *Reader) open() (err error) {
 // explain tells a source that failed from data that are no good. A source that ended early is the latter.
 func (r *Reader) explain(err error) error {
 	switch {
-	case err == nil, err == io.EOF:
+	case err == nil, err == io.EOF: //nolint:errorlint // the plain one alone is the end: wrapped it is why data are corrupt
 		return err
 	case r.source.err != nil:
 		return r.source.err

@@ -35,7 +35,8 @@ func (m *memory) dropBuffer() {
 // recompress makes the batch anew in another codec, from its payload as it is: the records stay as their producer encoded them, and
 // need not be parsed and encoded again.
 func (v *Valid) recompress(payload []byte, codec compress.Codec, level int, encode compress.Func) error {
-	b, parts := v.Batch, Parts{}
+	b := v.Batch
+	var parts Parts
 	if codec == compress.None { // unpack left room for the header: the batch is whole where it was decompressed
 		parts = Whole(v.memory.buffer.bytes)
 	} else {

@@ -149,7 +149,7 @@ func (s *stream) fill(n int) error {
 		read, err := s.in.Read(s.rest[len(s.rest):cap(s.rest)])
 		s.rest = s.rest[:len(s.rest)+read] // bytes may come with an error, and with the end
 		switch {
-		case err == io.EOF:
+		case err == io.EOF: //nolint:errorlint // the plain one alone is the end
 			s.ended = true
 		case errors.Is(err, compress.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
 			return err
