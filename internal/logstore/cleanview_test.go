@@ -185,7 +185,7 @@ func TestMetricsOfLogs(t *testing.T) {
 	registry.MustRegister(store.Collector())
 	for name, want := range map[string]int{
 		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2, "heartwood_log_end_offset": 2,
-		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2,
+		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2, "heartwood_log_syncs_total": 2, "heartwood_log_sync_seconds_total": 2,
 		"heartwood_log_clean_bytes": 1, "heartwood_log_dirty_bytes": 1, "heartwood_log_dirty_ratio": 1, "heartwood_log_blocked_bytes": 5,
 	} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {

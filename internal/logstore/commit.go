@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -55,11 +56,13 @@ func (l *Log) commit() error {
 	if stopped != nil || end <= l.synced.Load() {
 		return stopped
 	}
+	began := time.Now()
 	for _, h := range list.handles[list.floor(l.synced.Load()):] {
 		if err := h.Sync(); err != nil {
 			return l.syncFailed(h, err)
 		}
 	}
+	l.syncs.add(time.Since(began))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.cuts != cuts {
@@ -67,6 +70,17 @@ func (l *Log) commit() error {
 	}
 	l.noteSyncedLocked(end)
 	return nil
+}
+
+// syncMeter counts how often a log was synced, and how long that took. Both only rise.
+type syncMeter struct {
+	count atomic.Int64
+	spent atomic.Int64 // ns of wall clock
+}
+
+func (m *syncMeter) add(took time.Duration) {
+	m.spent.Add(int64(took))
+	m.count.Add(1)
 }
 
 // noteSyncedLocked is told that everything below end is on the disk. The recovery point follows as far as rolled segments are sealed:

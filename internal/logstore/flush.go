@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -44,6 +45,7 @@ func (l *Log) flushMaintained() error {
 	if done {
 		return nil
 	}
+	began := time.Now()
 	// Nothing taken here can go: whoever takes a segment out of the list holds Log.maintain.
 	for _, u := range rolled {
 		if err := l.seal(u); err != nil {
@@ -54,6 +56,7 @@ func (l *Log) flushMaintained() error {
 	if err := active.Sync(); err != nil {
 		return l.syncFailed(active, err)
 	}
+	l.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
 		if err := pruneSnapshots(l.env.fs, l.dir, handles, scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)

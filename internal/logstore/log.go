@@ -55,6 +55,8 @@ type Log struct {
 	synced atomic.Int64
 	// unsynced is how many bytes were appended since a sync was asked for because of them.
 	unsynced atomic.Int64
+	// syncs counts commits and flushes that had something to sync, the seals of rolled segments included; for the metrics only.
+	syncs syncMeter
 	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a crash takes back.
 	epochs atomic.Pointer[epochCache]
 	// fault is why the log stopped, nil while it is well. It is set once.

@@ -27,6 +27,8 @@ var (
 	cleanDesc         = describe("clean_bytes", "Bytes below the first dirty offset of a compacted log.")
 	dirtyDesc         = describe("dirty_bytes", "Bytes from the first dirty offset of a compacted log up to where it may be cleaned.")
 	dirtyRatioDesc    = describe("dirty_ratio", "dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
+	syncsDesc         = describe("syncs_total", "Syncs of a log that ended well; under durability Fsync appends share one.")
+	syncTimeDesc      = describe("sync_seconds_total", "Time that syncs of a log took, that of sealing rolled segments included.")
 	blockedDesc       = describe("blocked_bytes", "Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
@@ -39,7 +41,7 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 // Describe implements prometheus.Collector.
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, blockedDesc,
+		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, blockedDesc, syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc
@@ -62,6 +64,9 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(endDesc, float64(stats.LogEnd))
 		gauge(highWatermarkDesc, float64(stats.HighWatermark))
 		gauge(lastStableDesc, float64(stats.LastStable))
+		counter := series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}
+		counter.counter(syncsDesc, float64(log.syncs.count.Load()))
+		counter.counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds())
 		if log.Settings().Compact {
 			log.collectCleaning(gauge, now)
 		}

@@ -1,0 +1,66 @@
+package logstore
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Rule "index full" (reference 2.1): a segment far from its size is rolled when an index has no room for the next batch, one entry of the
+// time index kept for the seal; and every segment stays readable and sealable.
+func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
+	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1, 5*segment.TimeEntryBytes
+	fill(t, log, 1)
+	log.mu.Lock()
+	err := log.rollLocked() // the segments from here on have the small indexes
+	log.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		// A later timestamp each: else the time index takes no entry, and the offset index holds eight.
+		at := epoch0.UnixMilli() + log.LogEnd()
+		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
+	}
+	if got := bases(log); !slices.Equal(got, []int64{0, 1, 6, 11, 16, 21, 26}) {
+		t.Errorf("segments begin at %v", got)
+	}
+	if err := log.flush(); err != nil {
+		t.Errorf("seal: %v", err)
+	}
+	if got := readKeys(t, log, 0); len(got) != 31 {
+		t.Errorf("%d records are read", len(got))
+	}
+}
+
+// Rule "offset range" (reference 2.1): relative offsets have 31 bits, so a batch that lies further from the base begins a segment,
+// however small the one before is. It takes a cleaned leader's log to get there.
+func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
+	for _, offset := range []int64{0, math.MaxInt32, math.MaxInt32 + 1, 2 * math.MaxInt32} {
+		batch := record.Batch(keyed(t, "k"))
+		batch.SetBaseOffset(offset)
+		if err := log.AppendReplicated(batch, epoch0); err != nil {
+			t.Fatalf("offset %d: %v", offset, err)
+		}
+	}
+	if got := bases(log); !slices.Equal(got, []int64{0, math.MaxInt32 + 1}) {
+		t.Errorf("segments begin at %v", got)
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if got := readKeys(t, log, 0); len(got) != 4 {
+		t.Errorf("read %v", got)
+	}
+	if err := log.flush(); err != nil {
+		t.Errorf("seal: %v", err)
+	}
+}
