@@ -41,6 +41,10 @@ func creations() []TableEntry {
 		topic("{compression: {type: snappy, level: 1}}", level, levelless),
 		topic("{compression: {type: uncompressed, level: 1}}", level, levelless),
 		topic("{compression: {type: producer, level: 1}}", level, levelless),
+		topic("{compression: {type: lz4, clean: {type: snappy, level: 1}}}", "compression.clean.level", levelless),
+		topic("{compression: {type: lz4, clean: {type: lz4, level: 18}}}", "compression.clean.level", "the level of lz4 must be 1 to 17"),
+		topic("{compression: {type: lz4, clean: {type: producer}}}", "compression.clean.type",
+			"the cleaner's codec must be uncompressed, gzip, snappy, lz4 or zstd: remove clean to keep each batch's own codec"),
 
 		topic("{replicas: 2, minInSyncReplicas: 3}", "minInSyncReplicas", "minInSyncReplicas must not be more than replicas: lower it, or raise replicas"),
 		topic("{compaction: {minLag: 2h, maxLag: 1h}}", "compaction.minLag", "minLag must not be longer than maxLag: lower minLag, or raise maxLag"),

@@ -113,6 +113,14 @@ type Compaction struct {
 	// +kubebuilder:validation:Maximum=100
 	MinDirtyPercent *int32 `json:"minDirtyPercent,omitempty"`
 
+	// MaxGarbagePercent is how much of the cleaned section may be superseded records still when a clean has ended: a clean rewrites
+	// the segments that free the most for what they cost, and leaves the others once no more garbage is left than this. With 0 every
+	// key stands once in the cleaned section, at about three times the I/O. Default 20.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=99
+	MaxGarbagePercent *int32 `json:"maxGarbagePercent,omitempty"`
+
 	// MinLag is how long a record stays uncleaned at least. Default 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -143,6 +151,27 @@ type Compaction struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type Compression struct {
 	// Type is the codec; producer keeps each batch as its producer compressed it.
+	Type CompressionType `json:"type"`
+
+	// Level is the codec's own: gzip 1..9, lz4 1..17, zstd -131072..22. Default: the codec's.
+	// +optional
+	Level *int32 `json:"level,omitempty"`
+
+	// Clean is a denser codec for the section of a compacted topic that the cleaner has rewritten: that is written once and read for
+	// long. Whatever the cleaner writes is compressed so; what it has no reason to rewrite stays as it is. Default: as fresh batches.
+	// +optional
+	Clean *CleanCompression `json:"clean,omitempty"`
+}
+
+// CleanCompression is the codec of what the cleaner writes.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'producer'",fieldPath=".type",message="the cleaner's codec must be uncompressed, gzip, snappy, lz4 or zstd: remove clean to keep each batch's own codec"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !(self.type in ['producer', 'uncompressed', 'snappy'])",fieldPath=".level",message="only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9)",fieldPath=".level",message="the level of gzip must be 1 to 9"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
+type CleanCompression struct {
+	// Type is the codec.
 	Type CompressionType `json:"type"`
 
 	// Level is the codec's own: gzip 1..9, lz4 1..17, zstd -131072..22. Default: the codec's.

@@ -140,11 +140,15 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 
 // rulesOf returns what a topic's settings say about a pass.
 func rulesOf(s topicconfig.Settings) clean.Rules {
-	return clean.Rules{
-		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
+	rules := clean.Rules{
+		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag), MaxGarbagePercent: s.MaxGarbagePercent,
 		KeepCodec: s.KeepCodec, Codec: clean.Codec{Type: s.Codec, Level: s.CodecLevel},
 		SegmentBytes: s.SegmentBytes, SpanMax: spanMax(s),
 	}
+	if s.CleanCodec.Set {
+		rules.Denser = &clean.Codec{Type: s.CleanCodec.Codec, Level: s.CleanCodec.Level}
+	}
+	return rules
 }
 
 // envOf returns how a pass reaches the log, as long as that is of this lineage.

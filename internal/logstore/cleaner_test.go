@@ -16,7 +16,7 @@ import (
 func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete, s.KeepCodec = true, false, true
-		s.MinDirtyPercent = 50
+		s.MinDirtyPercent, s.MaxGarbagePercent = 50, 0
 		if change != nil {
 			change(s)
 		}

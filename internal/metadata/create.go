@@ -96,11 +96,12 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	}
 	to.Compaction = nilIfZero(v1alpha1.Compaction{
 		MinDirtyPercent:    integer(s.MinDirtyPercent, base.MinDirtyPercent),
+		MaxGarbagePercent:  integer(s.MaxGarbagePercent, base.MaxGarbagePercent),
 		MinLag:             duration(s.MinLag, base.MinLag),
 		MaxLag:             maxLag(s.MaxLag, base.MaxLag),
 		TombstoneRetention: duration(s.TombstoneRetention, base.TombstoneRetention),
 	})
-	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel {
+	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel || s.CleanCodec != base.CleanCodec {
 		to.Compression = compression(s)
 	}
 	to.Retention = nilIfZero(v1alpha1.Retention{
@@ -150,6 +151,16 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	case s.CodecLevel != compress.LevelDefault:
 		level := int32(s.CodecLevel)
 		c.Level = &level
+	}
+	if s.CleanCodec.Set {
+		c.Clean = &v1alpha1.CleanCompression{Type: v1alpha1.CompressionType(s.CleanCodec.Codec.String())}
+		if s.CleanCodec.Codec == compress.None {
+			c.Clean.Type = compressionNone
+		}
+		if s.CleanCodec.Level != compress.LevelDefault {
+			level := int32(s.CleanCodec.Level)
+			c.Clean.Level = &level
+		}
 	}
 	return c
 }

@@ -127,6 +127,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	r.cleanupPolicy(from.CleanupPolicy, path.Child("cleanupPolicy"))
 	if c, at := from.Compaction, path.Child("compaction"); c != nil {
 		r.integer(&s.MinDirtyPercent, c.MinDirtyPercent, 0, 100, at.Child("minDirtyPercent"))
+		r.integer(&s.MaxGarbagePercent, c.MaxGarbagePercent, 0, 99, at.Child("maxGarbagePercent"))
 		r.duration(&s.MinLag, c.MinLag, 0, at.Child("minLag"))
 		r.age(&s.MaxLag, c.MaxLag, at.Child("maxLag"))
 		r.duration(&s.TombstoneRetention, c.TombstoneRetention, 0, at.Child("tombstoneRetention"))
@@ -211,30 +212,48 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 	}
 }
 
-// compression takes type and level together: a level of the cluster's codec says nothing of the topic's own.
+// compression takes type, level and clean together: a level of the cluster's codec says nothing of the topic's own.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
-	var codec compress.Codec
-	if c.Type != compressionProducer && c.Type != compressionNone {
+	if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
+		s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
+	}
+	s.CleanCodec = topicconfig.CleanCodec{}
+	if c.Clean == nil {
+		return
+	}
+	at := path.Child("clean")
+	if c.Clean.Type == compressionProducer {
+		r.faults = append(r.faults, field.Invalid(at.Child("type"), c.Clean.Type, "the cleaner's codec must be named"))
+		return
+	}
+	if codec, level, ok := r.codec(c.Clean.Type, c.Clean.Level, at); ok {
+		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: codec, Level: level}
+	}
+}
+
+// codec checks a codec and its level; ok is false if there was a fault.
+func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32, path *field.Path) (codec compress.Codec, level int, ok bool) {
+	if name != compressionProducer && name != compressionNone {
 		var err error
-		if codec, err = compress.ParseCodec(string(c.Type)); err != nil {
-			r.faults = append(r.faults, field.Invalid(path.Child("type"), c.Type, err.Error()))
-			return
+		if codec, err = compress.ParseCodec(string(name)); err != nil {
+			r.faults = append(r.faults, field.Invalid(path.Child("type"), name, err.Error()))
+			return codec, 0, false
 		}
 	}
-	level := compress.LevelDefault
-	if c.Level != nil {
-		level = int(*c.Level)
+	level = compress.LevelDefault
+	if wanted != nil {
+		level = int(*wanted)
 	}
 	if err := codec.CheckLevel(level); err != nil {
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
-		return
+		return codec, 0, false
 	}
 	// A level that is named and one that is left out must give equal settings, or ResourceSettings would see a difference.
-	if _, _, standard, ok := codec.Levels(); ok && level == standard {
+	if _, _, standard, has := codec.Levels(); has && level == standard {
 		level = compress.LevelDefault
 	}
-	s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
+	return codec, level, true
 }
 
 // timestampType takes the two types of Kafka's message.timestamp.type.

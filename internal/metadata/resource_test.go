@@ -41,9 +41,25 @@ timestampType: LogAppendTime
 durability: Fsync
 `
 
+// TestSettingsOfTheCleanerThatKafkaDoesNotHave come from the resource alone.
+func TestSettingsOfTheCleanerThatKafkaDoesNotHave(t *testing.T) {
+	got, err := ResolveSettings(settingsOf(t, `{compaction: {maxGarbagePercent: 0}, compression: {type: lz4, clean: {type: zstd, level: 19}}}`), nil)
+	want := topicconfig.CleanCodec{Set: true, Codec: compress.Zstd, Level: 19}
+	if err != nil || got.MaxGarbagePercent != 0 || got.CleanCodec != want || got.Codec != compress.LZ4 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	cluster := clusterWith(settingsOf(t, `{compression: {type: lz4, clean: {type: zstd}}}`))
+	if got, err = ResolveSettings(settingsOf(t, `{compression: {type: gzip}}`), cluster); err != nil || got.CleanCodec.Set {
+		t.Errorf("the cluster's clean codec under the topic's own compression: %+v, %v", got, err)
+	}
+	if got, err = ResolveSettings(settingsOf(t, `{}`), cluster); err != nil || got.CleanCodec.Codec != compress.Zstd {
+		t.Errorf("the cluster's clean codec: %+v, %v", got, err)
+	}
+}
+
 func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	want := topicconfig.Settings{
-		Delete: true, Compact: true, MinDirtyPercent: 10, MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
+		Delete: true, Compact: true, MinDirtyPercent: 10, MaxGarbagePercent: 20, MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
 		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
@@ -95,19 +111,22 @@ func TestAgesWithoutALimit(t *testing.T) {
 // TestBadSettingsNameTheirField: what the CRD's rules let through, or a resource written past them.
 func TestBadSettingsNameTheirField(t *testing.T) {
 	for text, want := range map[string]string{
-		`{minInSyncReplicas: 0}`:                 `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
-		`{cleanupPolicy: Shrink}`:                `spec.cleanupPolicy: Unsupported value: "Shrink": supported values: "Delete", "Compact", "CompactDelete"`,
-		`{compaction: {minDirtyPercent: 101}}`:   `spec.compaction.minDirtyPercent: Invalid value: 101: must be 0 to 100`,
-		`{compaction: {minLag: -1s}}`:            `spec.compaction.minLag: Invalid value: "-1s": must be at least 0s`,
-		`{compaction: {minLag: 2h, maxLag: 1h}}`: `spec.compaction.minLag: Invalid value: "2h0m0s": with the cluster's topicDefaults: min.compaction.lag.ms (7200000) is above max.compaction.lag.ms (3600000)`,
-		`{compression: {type: brotli}}`:          `spec.compression.type: Invalid value: "brotli": `,
-		`{compression: {type: zstd, level: 23}}`: `spec.compression.level: Invalid value: 23: `,
-		`{segment: {size: 100}}`:                 `spec.segment.size: Invalid value: "100": must be 1024 to 2147483647 bytes`,
-		`{segment: {maxAge: 0s}}`:                `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
-		`{maxMessageSize: 4Gi}`:                  `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
-		`{retention: {size: 10E}}`:               `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
-		`{durability: Always}`:                   `spec.durability: Unsupported value: "Always": supported values: "Replicated", "Fsync"`,
-		`{timestampType: Now}`:                   `spec.timestampType: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`,
+		`{minInSyncReplicas: 0}`:                                     `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
+		`{cleanupPolicy: Shrink}`:                                    `spec.cleanupPolicy: Unsupported value: "Shrink": supported values: "Delete", "Compact", "CompactDelete"`,
+		`{compaction: {minDirtyPercent: 101}}`:                       `spec.compaction.minDirtyPercent: Invalid value: 101: must be 0 to 100`,
+		`{compaction: {maxGarbagePercent: 100}}`:                     `spec.compaction.maxGarbagePercent: Invalid value: 100: must be 0 to 99`,
+		`{compression: {type: lz4, clean: {type: producer}}}`:        `spec.compression.clean.type: Invalid value: "producer": the cleaner's codec must be named`,
+		`{compression: {type: lz4, clean: {type: gzip, level: 12}}}`: `spec.compression.clean.level: Invalid value: 12: `,
+		`{compaction: {minLag: -1s}}`:                                `spec.compaction.minLag: Invalid value: "-1s": must be at least 0s`,
+		`{compaction: {minLag: 2h, maxLag: 1h}}`:                     `spec.compaction.minLag: Invalid value: "2h0m0s": with the cluster's topicDefaults: min.compaction.lag.ms (7200000) is above max.compaction.lag.ms (3600000)`,
+		`{compression: {type: brotli}}`:                              `spec.compression.type: Invalid value: "brotli": `,
+		`{compression: {type: zstd, level: 23}}`:                     `spec.compression.level: Invalid value: 23: `,
+		`{segment: {size: 100}}`:                                     `spec.segment.size: Invalid value: "100": must be 1024 to 2147483647 bytes`,
+		`{segment: {maxAge: 0s}}`:                                    `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
+		`{maxMessageSize: 4Gi}`:                                      `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
+		`{retention: {size: 10E}}`:                                   `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
+		`{durability: Always}`:                                       `spec.durability: Unsupported value: "Always": supported values: "Replicated", "Fsync"`,
+		`{timestampType: Now}`:                                       `spec.timestampType: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`,
 	} {
 		_, err := ResolveSettings(settingsOf(t, text), nil)
 		if !errors.Is(err, ErrInvalidSettings) || !strings.HasPrefix(err.Error(), want) {
@@ -207,6 +226,10 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	some(func() { s.Delete, s.Compact = false, true })
 	some(func() { s.Compact = true })
 	some(func() { s.MinDirtyPercent = random.IntN(101) })
+	some(func() { s.MaxGarbagePercent = random.IntN(100) })
+	some(func() {
+		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: compress.Codec(random.IntN(5)), Level: compress.LevelDefault}
+	})
 	some(func() { s.MinLag = milliseconds(0) })
 	some(func() { s.MaxLag = s.MinLag + milliseconds(1) })
 	some(func() { s.TombstoneRetention = milliseconds(0) })

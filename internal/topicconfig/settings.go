@@ -26,12 +26,14 @@ type Settings struct {
 	Delete             bool          // retention applies
 	Compact            bool          // the cleaner applies
 	MinDirtyPercent    int           // 0..100; a pass is due above it (docs/cleaner.md)
+	MaxGarbagePercent  int           // 0..99; how much of the cleaned section a pass may leave superseded (docs/adr/0087)
 	MinLag             time.Duration // a record stays uncleaned at least so long; 0: none
 	MaxLag             time.Duration // and at most so long, whatever the dirty ratio; Unlimited: none
 	TombstoneRetention time.Duration // from the pass that removed the older values on (reference X3), not from the tombstone's own time
 	KeepCodec          bool          // compression type producer: batches keep the codec they came in, and Codec is None
 	Codec              compress.Codec
 	CodecLevel         int           // compress.LevelDefault: the codec's default
+	CleanCodec         CleanCodec    // of what the cleaner writes
 	RetentionTime      time.Duration // Unlimited: for ever
 	RetentionBytes     int64         // Unlimited: any size
 	SegmentBytes       int64
@@ -43,11 +45,19 @@ type Settings struct {
 	Fsync bool
 }
 
+// CleanCodec is a codec for the cleaned section of a topic. The zero value is none: the cleaner takes the topic's.
+type CleanCodec struct {
+	Set   bool
+	Codec compress.Codec
+	Level int // compress.LevelDefault: the codec's default
+}
+
 // Default returns the settings of a topic that sets nothing.
 func Default() Settings {
 	return Settings{
 		Delete:             true,
 		MinDirtyPercent:    50,
+		MaxGarbagePercent:  20,
 		MaxLag:             Unlimited,
 		TombstoneRetention: 24 * time.Hour,
 		KeepCodec:          true,
