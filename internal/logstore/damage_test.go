@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -39,7 +40,10 @@ func stateOf(t *testing.T, log *Log) state {
 	log.AdvanceHighWatermark(log.LogEnd())
 	s.stable = log.LastStable()
 	s.keys, s.committed = readKeys(t, log, s.start), committedKeys(t, log, s.start)
-	s.epochs = fmt.Sprint(*log.epochs.Load())
+	s.epochs = fmt.Sprint(log.LeaderEpoch())
+	for offset := s.start; offset < s.end; offset++ {
+		s.epochs += fmt.Sprint(" ", log.EpochAt(offset))
+	}
 	for ms := int64(0); ms < 60; ms += 7 {
 		at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli()+ms, log.LogEnd())
 		if err != nil {
@@ -55,6 +59,9 @@ func newWorld(t *testing.T, clean bool) world {
 	w := world{mem: vfs.NewMem()}
 	store := openStore(t, w.mem)
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact, s.SegmentBytes = true, true, 900 }))
+	if err := log.Lead(2); err != nil {
+		t.Fatal(err)
+	}
 	other, err := store.Create(PartitionID{Topic: "other"}, topicTwo, settings(nil), true)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +167,7 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		{name: "transaction index, last", suffix: ".txnindex", last: true},
 		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true, misled: "stale, clean true"},
 		{name: "producer snapshot, oldest", suffix: snapshotSuffix},
-		{name: "leader epochs", suffix: epochFile},
+		{name: "leader epochs", suffix: epochFile, misled: "stale, clean true; stale, clean false"},
 		{name: "recovery points", suffix: recoveryPointFile},
 		{name: "log starts", suffix: logStartFile, except: func(got, want *state) {
 			if got.start == 0 { // of the first segment: nothing else tells
@@ -256,4 +263,83 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 	if !log.HasOpenTransaction(9, 0) {
 		t.Error("the open transaction of producer 9 is forgotten")
 	}
+}
+
+// A key sidecar that is damaged, or of other data, is found by verify, and made anew when a cleaner asks for it.
+func TestDamagedSidecarsAreFoundAndMadeAnew(t *testing.T) {
+	for _, file := range []string{keys.Extension, keys.SaltFile} {
+		for _, damage := range damages {
+			t.Run(file+", "+damage.name, func(t *testing.T) {
+				w := newWorld(t, true)
+				store := openStore(t, w.mem)
+				log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact, s.SegmentBytes = true, true, 900 }))
+				want := countKeys(t, log)
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				dir := filepath.Join(dataDir, partition.String())
+				if problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{}, t.Output()); err != nil || problems > 0 {
+					t.Fatalf("%d problems, %v", problems, err)
+				}
+				path := findFile(t, w.mem, file, false)
+				content, err := w.mem.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				other, err := w.mem.ReadFile(findFile(t, w.mem, file, true))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if file == keys.SaltFile {
+					other = keys.Salt{1}.Encode()
+				}
+				changed := damage.change(content, other)
+				if changed == nil {
+					err = w.mem.Remove(path)
+				} else {
+					err = vfs.WriteFileAtomic(w.mem, path, changed)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{}, io.Discard)
+				if missing := file == keys.Extension && changed == nil; err != nil || (problems == 0) != missing {
+					t.Errorf("%d problems, %v", problems, err)
+				}
+				log = createLog(t, openStore(t, w.mem), log.Settings())
+				if got := countKeys(t, log); !slices.Equal(got, want) {
+					t.Errorf("made anew: %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// countKeys opens, or makes, the sidecar of each sealed segment, and sums up what stands in it.
+func countKeys(t *testing.T, log *Log) (counts []string) {
+	t.Helper()
+	list := log.acquire()
+	defer list.release()
+	for _, h := range list.handles[:len(list.handles)-1] {
+		reader, err := log.openKeys(t.Context(), h.Segment, sidecarOptions{background: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := 0
+		for e := reader.Entries(keys.Everything); ; {
+			page, err := e.NextPage()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries += page.Len()
+		}
+		counts = append(counts, fmt.Sprint(h.Base(), reader.Counts(), entries))
+		if err := reader.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return counts
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -116,7 +117,8 @@ func (l *Log) readFrom(list *segmentList, offset, limit int64, bytesMax int, who
 		return nil, ErrClosed // its directory may be another log's, and files of it are not opened any more
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: read at offset %d: %w", ErrStorage, offset, err)
+		name := segment.Name(list.handles[list.floor(offset)].Base(), segment.LogExtension, "")
+		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset, filepath.Join(l.dir, name), err)
 	}
 	return slice, nil
 }

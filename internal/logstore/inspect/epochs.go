@@ -84,7 +84,9 @@ func (h *epochHistory) pass(v *verifier, f file, b batch) {
 	if h.any && epoch < h.latest {
 		v.findAt(f, b, "the leader epoch falls from %d to %d", h.latest, epoch)
 	}
-	h.latest, h.any = max(h.latest, epoch), true
+	if !h.any || epoch > h.latest {
+		h.latest, h.any = epoch, true
+	}
 	if !h.read {
 		return
 	}

@@ -91,6 +91,7 @@ func TestVerifyKnowsTheRulesOfProducers(t *testing.T) {
 		"no sequence":                    {[]written{{offset: 0, producer: 7, sequence: -1}}, "producer 7 sends sequence -1"},
 		"a transaction of nobody":        {[]written{{offset: 0, txn: true}}, "of no producer"},
 		"outside of a transaction":       {[]written{{offset: 0, producer: 7, txn: true}, {offset: 1, producer: 7, sequence: 1}}, "writes outside of its transaction, which is open since offset 0"},
+		"no leader epochs":               {[]written{{offset: 0, leader: -1}, {offset: 1, leader: -1}, {offset: 2}}, ""},
 		"the leader's epoch falls":       {[]written{{offset: 0, leader: 3}, {offset: 1, leader: 2}}, "the leader epoch falls from 3 to 2"},
 	} {
 		t.Run(name, func(t *testing.T) { wantVerify(t, logOf(t, c.batches), c.want) })
