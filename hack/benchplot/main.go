@@ -135,8 +135,13 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 		for _, r := range runs {
 			least, most = min(least, perMillion(r)), max(most, perMillion(r))
 		}
-		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f | %.0f | %.1f | %.2f / %.2f |\n", c.rate, c.kind, median(runs, perMillion), least, most,
-			median(runs, func(r run) float64 { return r.Achieved }), median(runs, func(r run) float64 { return r.Memory / 1e6 }),
+		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind, median(runs, perMillion), least, most,
+			median(runs, func(r run) float64 { return r.Achieved }))
+		if runs[0].Memory == 0 { // Kafka's benchmark does not tell
+			fmt.Fprintf(out, " - | - | - |\n")
+			continue
+		}
+		fmt.Fprintf(out, " %.0f | %.1f | %.2f / %.2f |\n", median(runs, func(r run) float64 { return r.Memory / 1e6 }),
 			median(runs, func(r run) float64 { return r.GCPauses }), median(runs, func(r run) float64 { return r.LateP50 }),
 			median(runs, func(r run) float64 { return r.LateP99 }))
 	}

@@ -31,7 +31,7 @@ func TestPlot(t *testing.T) {
 	results := write(t,
 		result("low", "purgatory", 400_000, 1), result("low", "purgatory", 400_000, 3), result("low", "purgatory", 400_000, 1.5),
 		result("low", "purgatory", 0, 1), result("low", "purgatory", 25_000, 2), result("high", "sundial", 25_000, 4))
-	kafka := write(t, result("low", "kafka", 400_000, 2))
+	kafka := write(t, `{"case":"low","kind":"kafka","requests":500000,"target_rate":400000,"achieved_rate":390000,"cpu_seconds":2}`)
 	svg := filepath.Join(t.TempDir(), "picture.svg")
 	var out strings.Builder
 	if err := plot(&out, results, kafka, svg); err != nil {
@@ -41,7 +41,7 @@ func TestPlot(t *testing.T) {
 	low, high, _ := strings.Cut(out.String(), "| high: rate")
 	order := 0
 	for _, want := range []string{
-		"| 25000 | purgatory | 4.00 (4.00 to 4.00) | 25000 | 2 |", "| 400000 | kafka | 4.00 (4.00 to 4.00) |",
+		"| 25000 | purgatory | 4.00 (4.00 to 4.00) | 25000 | 2 |", "| 400000 | kafka | 4.00 (4.00 to 4.00) | 390000 | - | - | - |",
 		"| 400000 | purgatory | 3.00 (2.00 to 6.00) |", "| 0 | purgatory | 2.00 (2.00 to 2.00) |",
 	} {
 		at := strings.Index(low, want)
