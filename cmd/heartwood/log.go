@@ -9,20 +9,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// logCommand holds the offline tools, internal/logstore/inspect. They only read, so a broker may be at work on the same
-// files.
+// logCommand holds the offline tools. dump and verify (internal/logstore/inspect) only read, so a broker may be at work on the same
+// files; clean takes the data directory's lock.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Look into logs on disk, without a broker",
-		Long: `Look into logs on disk, without a broker: ours, and those that Apache Kafka wrote.
+		Short: "Look into logs on disk, or clean them, without a broker",
+		Long: `Look into logs on disk, or clean them, without a broker: ours, and those that Apache Kafka wrote.
 
 A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint), a partition's directory, a data
 directory, or the directory of heartwood dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(logDumpCommand(), logVerifyCommand())
+	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logCleanCommand())
 	return cmd
 }
 

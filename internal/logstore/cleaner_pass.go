@@ -107,7 +107,10 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 // cannot know is whether the segments are still the log's when it wants to replace them; replaceSegments looks, under
 // Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next one begins with what is there.
 func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, int64, error) {
-	log, now := seen.log, time.Now()
+	log, now := seen.log, seen.at
+	if now.IsZero() {
+		now = time.Now()
+	}
 	view := log.cleanView(now)
 	defer view.Release()
 	if len(view.Segments) == 0 {
@@ -134,7 +137,11 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	for _, s := range view.Segments {
 		job.Sources = append(job.Sources, clean.Source{Segment: s, Dead: log.loadDead(s)})
 	}
-	stats, err := clean.Run(ctx, job)
+	run := clean.Run
+	if seen.run != nil {
+		run = seen.run
+	}
+	stats, err := run(ctx, job)
 	return stats, view.Lineage, err
 }
 

@@ -34,6 +34,10 @@ type look struct {
 	view     cleanView // without segments
 	horizon  int64     // Log.horizon
 	closed   bool
+
+	// What a clean by hand does differently (offline.go); the scheduler sets neither.
+	at  time.Time                                             // taken for now; zero: the clock's
+	run func(context.Context, clean.Job) (clean.Stats, error) // instead of clean.Run
 }
 
 // lookAt takes what the scheduler needs to know of a log. It changes nothing, and holds the segments only while it computes:

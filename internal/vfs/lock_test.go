@@ -1,0 +1,68 @@
+//go:build linux
+
+package vfs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestLockSeesTheLockOfAKafkaBroker: a process record lock, as FileChannel.lock takes it. Locks of one process do not keep one another
+// out, so another process holds it: this test's binary once more.
+func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
+	const variable = "VFS_TEST_LOCK"
+	if name := os.Getenv(variable); name != "" {
+		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			err = syscall.FcntlFlock(file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = os.Stdout.WriteString("locked\n")
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the other end is closed
+		return
+	}
+	name := filepath.Join(t.TempDir(), ".lock")
+	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLockSeesTheLockOfAKafkaBroker$")
+	holder.Env = append(os.Environ(), variable+"="+name)
+	stdin, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, len("locked\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (OS{}).Lock(name); !errors.Is(err, ErrLocked) {
+		t.Errorf("beside a broker of Kafka: %v", err)
+	}
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, stdout)
+	if err := holder.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := OS{}.Lock(name)
+	if err != nil {
+		t.Fatalf("when it is gone: %v", err)
+	}
+	if _, err := (OS{}).Lock(name); !errors.Is(err, ErrLocked) {
+		t.Errorf("twice in one process: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
