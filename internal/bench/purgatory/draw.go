@@ -28,7 +28,7 @@ type load struct {
 
 // draw makes a load. The same options give the same load.
 func draw(opts Options) load {
-	random := rand.New(rand.NewPCG(opts.Seed, 0)) //nolint:gosec // a load, not a secret
+	random := rand.New(rand.NewPCG(opts.Seed, 0))
 	l := load{
 		gaps:      make([]time.Duration, draws),
 		latencies: make([]time.Duration, draws),

@@ -126,7 +126,7 @@ func (t *heapTimers) take() (due []*waiter, sleep time.Duration, closed bool) {
 	}
 	t.wakeAt = math.MaxInt64
 	if len(t.queue) > 0 {
-		t.wakeAt = (t.queue[0].clock.due + time.Millisecond - 1) / time.Millisecond * time.Millisecond
+		t.wakeAt = (t.queue[0].clock.due + time.Millisecond - 1).Truncate(time.Millisecond)
 	}
 	return due, t.wakeAt - now, t.closed
 }

@@ -131,7 +131,7 @@ func (r *run) sendAll(ctx context.Context) error {
 			}
 		}
 		if i < r.opts.Requests {
-			r.sleepUntil(max(next, (now/dayLength+1)*dayLength))
+			r.sleepUntil(max(next, now.Truncate(dayLength)+dayLength))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
