@@ -4,11 +4,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/plan"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 // planCommand is internal/plan on the command line.
 func planCommand() *cobra.Command {
-	in := plan.Input{HotShare: 1, DirtyRatio: 0.5}
+	standard := topicconfig.Default()
+	in := plan.Input{
+		HotShare: 1, DirtyRatio: float64(standard.MinDirtyPercent) / 100, GarbageShare: float64(standard.MaxGarbagePercent) / 100,
+	}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "plan --keys COUNT --record-size SIZE",
@@ -20,7 +24,7 @@ docs/cleaner.md says. Keys and rates are those of the whole topic. docs/plan.md 
 
 A COUNT or SIZE is written as in manifests: 300, 1.6G (decimal), 5Ki (binary). A RATE may end with /s.`,
 		Example: `  heartwood plan --keys 1.6G --record-size 5k --compression-ratio 4 --update-rate 300/s \
-    --partitions 8 --replicas 3 --brokers 9 --republish-rate 43k/s --io-rate 200M/s --kafka-buffer 128Mi`,
+    --max-garbage-percent 0 --partitions 8 --replicas 3 --brokers 9 --republish-rate 43k/s --io-rate 200M/s --kafka-buffer 128Mi`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "keys", "record-size"); err != nil {
