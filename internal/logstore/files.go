@@ -54,7 +54,7 @@ func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	return files, err
 }
 
-// listDirectory is listSegmentFiles, with the names of what vfs.WriteFileAtomic did not get to rename.
+// listDirectory is listSegmentFiles, with the names of temporary files: what vfs.WriteFileAtomic did not get to rename, and spools.
 func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -66,7 +66,9 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		}
 		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
-		} else if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
+		}
+		// A spool of keys is both: it goes with its segment, and at the latest at a start, which cannot go on with it.
+		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
 			temporary = append(temporary, entry.Name())
 		}
 	}
