@@ -70,7 +70,7 @@ func (s *sidecar) pass(b batch) error {
 		return err
 	}
 	told := s.batches.Batch()
-	if told.Position != b.position || int(told.SizeBytes) != b.size || told.BaseOffset != b.BaseOffset() || told.LastOffset != b.LastOffset() ||
+	if told.Position != b.position || told.SizeBytes != b.size || told.BaseOffset != b.BaseOffset() || told.LastOffset != b.LastOffset() ||
 		told.CRC != b.CRC() || told.ProducerID != b.ProducerID() || told.LeaderEpoch != b.LeaderEpoch() {
 		s.find(s.path, 0, "tells of a batch at position %d, offsets %d to %d, that is another in the log", told.Position, told.BaseOffset, told.LastOffset)
 		s.batches = nil // it is of other data: once is enough
