@@ -21,7 +21,8 @@ func (c *Cleaner) tendSidecars() {
 			return
 		case <-timer.C:
 		}
-		for c.options().Workers > 0 && c.tendSidecarsOnce(time.Now()) {
+		for more := true; more; {
+			more = c.options().Workers > 0 && c.tendSidecarsOnce(time.Now())
 		}
 		timer.Reset(c.options().Interval)
 	}

@@ -199,8 +199,7 @@ func (o *Offline) Close() error {
 	s.commits.close()
 	var failed []error
 	for _, log := range s.Logs() {
-		failed = append(failed, log.close())
-		failed = append(failed, s.save())
+		failed = append(failed, log.close(), s.save())
 	}
 	return errors.Join(append(failed, s.lock.Close())...)
 }

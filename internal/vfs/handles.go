@@ -26,8 +26,8 @@ type Handles struct {
 	}
 }
 
-// NewHandles returns a set of files of which max stay open; 0: all of them.
-func NewHandles(fsys FS, max int) *Handles { return &Handles{fs: fsys, max: max} }
+// NewHandles returns a set of files of which openMax stay open; 0: all of them.
+func NewHandles(fsys FS, openMax int) *Handles { return &Handles{fs: fsys, max: openMax} }
 
 // Handle is a file of the set, open or not; it is opened for reading and writing. It implements File. Who needs the file to stay
 // open over several calls, or has to have the one that FS gave, pins it.

@@ -30,16 +30,8 @@ func (b bitmap) clear(i uint32) {
 	}
 }
 
-// hasShared, setShared and clearShared are for sets that several slices work on at once. Neighbouring ordinals share a word, and
-// belong to different keys.
-func (b bitmap) hasShared(i uint32) bool {
-	word := int(i / 64)
-	return word < len(b) && atomic.LoadUint64(&b[word])>>(i%64)&1 == 1
-}
-
+// setShared is set for sets that several slices work on at once. Neighbouring ordinals share a word, and belong to different keys.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
-
-func (b bitmap) clearShared(i uint32) { atomic.AndUint64(&b[i/64], ^uint64(1<<(i%64))) }
 
 // setRange adds [from, to).
 func (b bitmap) setRange(from, to uint32) {

@@ -254,14 +254,3 @@ func mergeGroups(a, b Group) Group {
 	}
 	return newGroup(max(a.SinceMs, b.SinceMs), both.members)
 }
-
-// without returns the group less the ordinals that go.
-func (g Group) without(dead bitmap) Group {
-	return newGroup(g.SinceMs, func(yield func(uint32) bool) {
-		for ordinal := range g.All {
-			if !dead.has(ordinal) && !yield(ordinal) {
-				return
-			}
-		}
-	})
-}

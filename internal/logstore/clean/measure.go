@@ -24,7 +24,6 @@ type measure struct {
 	due        bool  // a tombstone is due here
 	deleted    bool  // records below the log start are here
 	overdue    bool  // a record here has been superseded for longer than MaxLag, or has kept a tombstone for too long (F7)
-	reason     string
 }
 
 // fate is what becomes of a batch.

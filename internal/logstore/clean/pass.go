@@ -58,7 +58,7 @@ func (p *pass) run() error {
 	p.meter.done.Store(p.progress.TotalBytes)
 	p.enter(Committing)
 	if p.waiting {
-		p.noteNext(p.Now.Add(max(2*p.Rules.TombstoneRetention, waitMin)))
+		p.noteNext(p.Now.Add(max(2*p.Rules.TombstoneRetention, shortestWait)))
 	}
 	if p.stats.SegmentsNoSpace > 0 && p.stats.SegmentsRewritten == 0 {
 		return ErrNoSpace

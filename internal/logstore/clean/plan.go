@@ -24,7 +24,6 @@ type plan struct {
 	// that DeleteRecords took. Ranges of ordinals, ascending and apart; not a bitmap, because every slice needs those of all segments.
 	ignored  []ordinals
 	controls int // records of control batches: they have no key, and are not dead for that (I12)
-	opaque   int // batches
 
 	// By ordinal, and only while the plan's window is worked on.
 	dead  bitmap // superseded, without a key, ignored, or (from measure on) a tombstone or marker that goes

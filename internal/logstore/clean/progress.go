@@ -85,8 +85,8 @@ func (p *pass) sidecarWritten(n int) error {
 	return p.spend(n)
 }
 
-// waitMin is how soon at the earliest the log asks for a pass to look again for what was not lonely yet.
-const waitMin = time.Minute
+// shortestWait is how soon at the earliest the log asks for a pass to look again for what was not lonely yet.
+const shortestWait = time.Minute
 
 // noteNext keeps the earliest time at which the log wants another pass.
 func (p *pass) noteNext(at time.Time) {

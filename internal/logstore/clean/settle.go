@@ -62,7 +62,7 @@ func (p *pass) noteLeft(plan *plan) {
 		p.noteNext(time.UnixMilli(plan.supersededMs).Add(p.Rules.MaxLag))
 	}
 	if plan.blocking && !p.blind {
-		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, waitMin)))
+		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, shortestWait)))
 	}
 }
 

@@ -310,14 +310,14 @@ func TestDenserCodecIsForAllThatIsWritten(t *testing.T) {
 func TestTimestampsFromElsewhereDoNotMatter(t *testing.T) { // 2099, and none
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
-	real := l.now
+	today := l.now
 	l.now = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.put("a=1", "b=1")
 	l.roll()
 	l.now = time.UnixMilli(-1)
 	l.put("a=2")
 	l.roll()
-	l.now = real
+	l.now = today
 	l.pass()
 	l.want("1:b=1 2:a=2")
 }

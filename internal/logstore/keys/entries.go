@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 )
 
@@ -208,7 +209,7 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 func (t *bucketTable) load(r *Reader, number int) error {
 	where := r.header.place(bucketsSection)
 	at := int64(number) * (bucketPageBytes + checksumBytes)
-	page := append(t.page[:0], make([]byte, min(where.bytes-at, bucketPageBytes+checksumBytes))...)
+	page := slices.Grow(t.page[:0], bucketPageBytes+checksumBytes)[:min(where.bytes-at, bucketPageBytes+checksumBytes)]
 	if err := readFull(r.file, page, where.begin+at, r.read); err != nil {
 		return err
 	}

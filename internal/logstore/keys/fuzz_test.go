@@ -50,7 +50,7 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	t.Helper()
 	fixed := make([]byte, headerBytes)
 	copy(fixed[8:headerCRCAt], head[min(len(head), 8):])
-	fixed[8] = hashSip24
+	fixed[8] = hashSIP24
 	copy(fixed, headerMagic)
 	digest := binary.BigEndian.Uint64(fixed[40:])
 	var body bytes.Buffer
@@ -67,7 +67,7 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt(append(fixed, body.Bytes()...), 0); err != nil {
+	if _, err := file.WriteAt(slices.Concat(fixed, body.Bytes()), 0); err != nil {
 		t.Fatal(err)
 	}
 	big := binary.BigEndian

@@ -12,7 +12,7 @@ import (
 const (
 	headerBytes     = 256
 	headerMagic     = "hwkeys\x00\x01" // with the version
-	hashSip24       = 1
+	hashSIP24       = 1
 	probes          = 8
 	probesAt        = 104
 	probesEnd       = probesAt + 8*probes
@@ -53,7 +53,7 @@ func (h *header) place(of section) place {
 func (h *header) encode() []byte {
 	b := make([]byte, headerBytes)
 	copy(b, headerMagic)
-	b[8], b[9] = hashSip24, byte(h.bucketBits)
+	b[8], b[9] = hashSIP24, byte(h.bucketBits)
 	big := binary.BigEndian
 	big.PutUint32(b[12:], uint32(h.counts.Batches))
 	big.PutUint64(b[16:], h.saltID)
@@ -83,7 +83,7 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 		return h, fmt.Errorf("%w: no header", ErrCorrupt)
 	case crc32.Checksum(b[:headerCRCAt], castagnoli) != big.Uint32(b[headerCRCAt:]):
 		return h, fmt.Errorf("%w: checksum of the header does not match", ErrCorrupt)
-	case b[7] != headerMagic[7] || b[8] != hashSip24:
+	case b[7] != headerMagic[7] || b[8] != hashSIP24:
 		return h, fmt.Errorf("%w: version %d, hash %d", ErrStale, b[7], b[8])
 	}
 	h.bucketBits = int(b[9])
@@ -99,7 +99,8 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	for i := range h.probes {
 		h.probes[i] = probe{big.Uint32(b[probesAt+8*i:]), big.Uint32(b[probesAt+8*i+4:])}
 	}
-	return h, h.check(fileBytes)
+	err = h.check(fileBytes)
+	return h, err
 }
 
 // check holds the header's numbers against one another and against the file: all that is allocated later follows from them. Each is

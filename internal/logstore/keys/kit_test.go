@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -177,7 +176,7 @@ func (w *world) record(offset int64, s shape) record.Record {
 
 // name is that of the sidecar.
 func (w *world) name() string {
-	return filepath.Join("/", segment.Name(w.segment.Base(), Extension, ""))
+	return "/" + segment.Name(w.segment.Base(), Extension, "")
 }
 
 // identity is what the segment's owner knows of it after a start.
@@ -186,7 +185,7 @@ func (w *world) identity() Identity {
 }
 
 func (w *world) spool() *Spool {
-	return NewSpool(w.fsys, filepath.Join("/", segment.Name(w.segment.Base(), SpoolExtension, "")), w.segment.Base(), w.salt)
+	return NewSpool(w.fsys, "/"+segment.Name(w.segment.Base(), SpoolExtension, ""), w.segment.Base(), w.salt)
 }
 
 // scan makes the sidecar by a scan; fit is how many entries are sorted at once, 0 for the default.
