@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,7 +44,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 	}
 	batches := benchmarkBatches(b, size, codec)
 	scratch := make([]byte, 0, 1<<20)
-	began, done := processTime(), 0
+	began, done := cpuTime(b), 0
 	b.ResetTimer()
 	for i := 0; b.Loop(); i++ {
 		scratch = append(scratch[:0], batches[i%len(batches)]...)
@@ -58,7 +57,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 		}
 	}
 	b.StopTimer()
-	b.ReportMetric(float64(processTime()-began)/float64(100*done), "cpu-ns/record")
+	b.ReportMetric(float64(cpuTime(b)-began)/float64(100*done), "cpu-ns/record")
 }
 
 // benchmarkTend does what the background does, so that the disk does not fill up.
@@ -95,11 +94,4 @@ func benchmarkBatches(b *testing.B, size int, codec compress.Codec) (all [][]byt
 		all = append(all, batch)
 	}
 	return all
-}
-
-// processTime is what the process has used so far, user and system, in nanoseconds.
-func processTime() int64 {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail with these arguments
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }

@@ -97,7 +97,7 @@ func (b *build) batches() error {
 		item = before.appendItem(item[:0], batch)
 		before.advance(batch)
 		return pages.write(item)
-	}, func(Batch, uint32, *KeyedRecord) error { return nil })
+	}, nil)
 	if err != nil {
 		return err
 	}

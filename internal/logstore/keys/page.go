@@ -166,6 +166,18 @@ func (r *pageReader) take(into []byte) error {
 	return nil
 }
 
+// skip passes over bytes of the stream. Their pages are checked all the same.
+func (r *pageReader) skip(n uint64) error {
+	for n > uint64(len(r.rest)) {
+		n -= uint64(len(r.rest))
+		if err := r.fill(); err != nil {
+			return noEOF(err)
+		}
+	}
+	r.rest = r.rest[n:]
+	return nil
+}
+
 // byte reads one byte; io.EOF only where the stream ends.
 func (r *pageReader) byte() (byte, error) {
 	if len(r.rest) == 0 {
@@ -180,6 +192,11 @@ func (r *pageReader) byte() (byte, error) {
 
 // uvarint reads an unsigned number below limit. An end of the stream within it is damage, and so is one of more than ten bytes.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
+	// Most numbers take two bytes, and most lie in one page.
+	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {
+		r.rest = rest[2:]
+		return uint64(rest[0]&0x7f) | uint64(rest[1])<<7, nil
+	}
 	var value uint64
 	for shift := 0; shift < 64; shift += 7 {
 		b, err := r.byte()

@@ -1,10 +1,13 @@
 package keys
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"math/bits"
 
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -51,7 +54,7 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if err := s.appendBatch(b); err != nil {
 		return err
 	}
-	s.item = s.item[:0]
+	s.item = binary.AppendUvarint(s.item[:0], recordsBytes(records))
 	for i := range records {
 		s.item = s.appendRecord(s.item, &records[i])
 		if len(s.item) >= spoolPageBytes/2 { // so that a batch of any size takes no more memory than this
@@ -62,6 +65,18 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 		}
 	}
 	return s.write(s.item)
+}
+
+// recordsBytes is what appendRecord makes of the records. It stands in front of them, so that who wants the batches only can skip them.
+func recordsBytes(records []KeyedRecord) (sum uint64) {
+	for i := range records {
+		// A uvarint takes a byte for each seven bits; 0 takes one too.
+		sum += uint64(bits.Len64(uint64(records[i].BodyBytes)<<sizeShift|1)+6) / 7
+		if !records[i].NullKey {
+			sum += hashBytes
+		}
+	}
+	return sum
 }
 
 // appendRecord encodes and counts one record.
@@ -140,7 +155,8 @@ func (f *spoolFile) Write(page []byte) (int, error) {
 	return n, err
 }
 
-// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be appended any more.
+// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be appended any more. Without record only
+// batches are visited.
 func (s *Spool) each(read func(n int) error, batch func(Batch) error, record func(Batch, uint32, *KeyedRecord) error) error {
 	if s.broken != nil {
 		return s.broken
@@ -150,6 +166,7 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 	}
 	pages := pageReader{file: s.file, read: read, section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
 	before := startOf(s.base)
+	var r KeyedRecord // one for all: record must not keep it
 	for range s.counts.Batches {
 		b, err := before.readItem(&pages)
 		if err != nil {
@@ -159,8 +176,20 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 			return err
 		}
 		before.advance(b)
-		for i := uint32(0); !s.bare && i < uint32(b.Records); i++ {
-			var r KeyedRecord
+		if s.bare {
+			continue
+		}
+		length, err := pages.uvarint(math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		if record == nil {
+			if err := pages.skip(length); err != nil {
+				return err
+			}
+			continue
+		}
+		for i := range uint32(b.Records) {
 			if err := readKeyed(&pages, &r); err != nil {
 				return err
 			}
@@ -174,10 +203,16 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 
 // readKeyed decodes what appendRecord made.
 func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
+	r.Hash = Hash{}
 	if r.Record, err = readRecord(pages); err != nil || r.NullKey {
 		return err
 	}
-	var raw [hashBytes]byte
+	if len(pages.rest) >= hashBytes {
+		r.Hash = decodeHash(pages.rest)
+		pages.rest = pages.rest[hashBytes:]
+		return nil
+	}
+	var raw [hashBytes]byte // cut by the end of a page
 	if err := pages.take(raw[:]); err != nil {
 		return err
 	}
