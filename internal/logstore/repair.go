@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -36,7 +37,8 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 		present[base] = true
 	}
 	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
-		return !f.isLog() && f.kind != snapshotSuffix && !present[f.base]
+		// A spool has lost the memory that its last page was in.
+		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix && !present[f.base]
 	})
 	if err == nil && orphans > 0 {
 		err = fsys.SyncDir(dir)

@@ -13,7 +13,8 @@ import (
 )
 
 // Spool keeps what a sidecar will be made of, in the order of the log: a few KiB in memory, the rest in a file, which is made when it
-// is needed and never synced. It ends with Discard, also after Build.
+// is needed and never synced. The file is open only while a page is written or all are read: a broker may have thousands of spools.
+// It ends with Discard, also after Build.
 //
 // Invariant: it has exactly the batches that Append took, from the beginning of the segment without a gap.
 type Spool struct {
@@ -28,9 +29,9 @@ type Spool struct {
 	counts Counts
 	item   []byte // reused
 	pages  pageWriter
-	file   vfs.File // nil until the first page is full
-	size   int64    // of the file
-	broken error    // a write failed: what the spool has is not what it was given
+	made   bool  // there is a file, or may be
+	size   int64 // of it
+	broken error // a write failed: what the spool has is not what it was given
 }
 
 // NewSpool returns a spool for the segment with that base. name is where its file will be; the salt is the one the keys are hashed
@@ -142,17 +143,19 @@ func (s *Spool) NextPosition() int64 { return s.before.position }
 // spoolFile is the writing side of a spool's file, which is made with the first page.
 type spoolFile Spool
 
-func (f *spoolFile) Write(page []byte) (int, error) {
-	if f.file == nil {
-		file, err := f.fsys.Create(f.name)
-		if err != nil {
-			return 0, err
-		}
-		f.file = file
+func (f *spoolFile) Write(page []byte) (n int, err error) {
+	open := f.fsys.OpenReadWrite
+	if !f.made {
+		open = f.fsys.Create // also in the place of one that was left behind
 	}
-	n, err := f.file.WriteAt(page, f.size)
+	f.made = true
+	file, err := open(f.name)
+	if err != nil {
+		return 0, err
+	}
+	n, err = file.WriteAt(page, f.size)
 	f.size += int64(n)
-	return n, err
+	return n, errors.Join(err, file.Close())
 }
 
 // each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be appended any more. Without record only
@@ -164,7 +167,15 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 	if err := s.pages.end(); err != nil {
 		return s.fail(fmt.Errorf("write key spool: %w", err))
 	}
-	pages := pageReader{file: s.file, read: read, section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
+	if s.size == 0 {
+		return nil // no batch
+	}
+	file, err := s.fsys.Open(s.name)
+	if err != nil {
+		return fmt.Errorf("open key spool: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	pages := pageReader{file: file, read: read, section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
 	before := startOf(s.base)
 	var r KeyedRecord // one for all: record must not keep it
 	for range s.counts.Batches {
@@ -220,21 +231,15 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	return nil
 }
 
-// Discard closes and removes the file. It may be called again.
+// Discard removes the file. It may be called again.
 func (s *Spool) Discard() error {
 	s.broken = errors.Join(s.broken, fmt.Errorf("%w: discarded", ErrMismatch))
 	s.pages.payload, s.item = nil, nil
-	if s.file == nil {
+	if !s.made {
 		return nil
 	}
-	err := s.file.Close()
-	if err == nil {
-		if err = s.fsys.Remove(s.name); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	s.file = nil
-	if err != nil {
+	s.made, s.size = false, 0
+	if err := s.fsys.Remove(s.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove key spool: %w", err)
 	}
 	return nil
