@@ -20,6 +20,8 @@
 //   - Log.truncating: one TruncateTo or StartAt at a time.
 //   - Log.stable: the high watermark and what the last stable offset is made of; held for moments, never over I/O.
 //   - Store.changes: one Create, Release or Close at a time.
+//   - sidecars.making: one maker of key sidecars at a time. It is held over I/O and waits, so it is a channel that those who wait can
+//     leave; Log.maintain is taken behind it, to give a sidecar its name.
 //   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.
 //   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the segment list. An append writes
 //     under it, and so does a segment whose files have to be opened for it; nothing is synced under it but the few bytes of the epoch

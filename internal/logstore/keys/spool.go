@@ -55,18 +55,24 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if err := s.appendBatch(b); err != nil {
 		return err
 	}
-	s.item = binary.AppendUvarint(s.item[:0], recordsBytes(records))
+	if err := s.write(binary.AppendUvarint(s.item[:0], recordsBytes(records))); err != nil {
+		return err
+	}
 	for i := range records {
-		s.item = s.appendRecord(s.item, &records[i])
-		if len(s.item) >= spoolPageBytes/2 { // so that a batch of any size takes no more memory than this
-			if err := s.write(s.item); err != nil {
-				return err
-			}
-			s.item = s.item[:0]
+		if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
+			s.pages.payload = s.appendRecord(s.pages.payload, &records[i]) // straight to where it will be written from
+			continue
+		}
+		s.item = s.appendRecord(s.item[:0], &records[i])
+		if err := s.write(s.item); err != nil {
+			return err
 		}
 	}
-	return s.write(s.item)
+	return nil
 }
+
+// keyedBytesMax is the most that appendRecord makes of a record.
+const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 
 // recordsBytes is what appendRecord makes of the records. It stands in front of them, so that who wants the batches only can skip them.
 func recordsBytes(records []KeyedRecord) (sum uint64) {
