@@ -30,13 +30,15 @@ type promised struct {
 
 	first   int64      // where the log began
 	batches []appended // all whose append began, also below start
+	cutTo   int64      // where the last truncation ended the log: maybe in a gap between two batches
+	restart int64      // where the log is to begin anew, while that is under way; none else
 	synced  int64      // all below it was said to be durable: it must be there
 	// start is the log start that is durable, startMax what retention may have reached. The same of the high watermark and the end of
 	// what is clean.
 	start, startMax               int64
 	highWatermark, highWatermarkM int64
-	epochs                        []epochEntry // whose Lead returned, or began (then the last one is leading)
-	leading                       bool
+	epochs                        []epochEntry
+	leading                       bool  // epochs are being added or dropped: the last ones may be unknown
 	cleanable                     int64 // below it a pass may have removed what is superseded
 }
 
@@ -47,16 +49,37 @@ type appended struct {
 	sent  sent
 	wire  []byte // as sent
 	nulls bool   // all values are null: tombstones
+	// marker ends a transaction, if it is not nil: one control record, and nothing sent.
+	marker *EndTxn
 }
 
-func (a appended) last() int64 { return a.base + int64(len(a.sent.keys)) - 1 }
+func (a appended) last() int64 { return a.base + max(int64(len(a.sent.keys)), 1) - 1 }
+
+// none is no offset.
+const none = -1
 
 // end is where the log ends if nothing is lost.
-func (p *promised) end() int64 {
+func (p *promised) end() int64 { return max(p.cutTo, p.dataEnd()) }
+
+// dataEnd is the end of the last batch: a crash may take a gap behind it.
+func (p *promised) dataEnd() int64 {
 	if len(p.batches) == 0 {
 		return p.first
 	}
 	return p.batches[len(p.batches)-1].last() + 1
+}
+
+// begin makes the partition an empty log at an offset, of which nothing is known.
+func (p *promised) begin(offset int64) {
+	p.first, p.cutTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
+	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset, offset, offset, offset, offset
+}
+
+// upTo is the partition as it is when the log ends at an offset.
+func (p *promised) upTo(end int64) *promised {
+	c := p.clone()
+	c.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.base >= end })
+	return c
 }
 
 // clone copies the value. What the lists hold never changes, only how much of them counts.
@@ -68,14 +91,20 @@ func (p *promised) clone() *promised {
 
 // boundary tells whether the log may end at an offset: between two batches.
 func (p *promised) boundary(end int64) bool {
-	return end == p.first || slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
+	return end == p.first || end == p.cutTo || slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 
-// latest is the last batch of each producer below an offset.
+// latest is the last batch of each producer below an offset, in its latest epoch.
 func (p *promised) latest(end int64) map[int64]appended {
 	latest := map[int64]appended{}
 	for _, b := range p.batches {
-		if b.base < end && b.sent.producer != 0 {
+		if b.base >= end {
+			break
+		}
+		switch {
+		case b.marker != nil && latest[b.marker.ProducerID].sent.epoch != b.marker.ProducerEpoch:
+			delete(latest, b.marker.ProducerID)
+		case b.marker == nil && b.sent.producer != 0:
 			latest[b.sent.producer] = b
 		}
 	}
@@ -102,9 +131,13 @@ type modelRecord struct {
 	epoch     int32
 }
 
-// records lists what was appended in [from, to).
-func (p *promised) records(from, to int64) (records []modelRecord) {
+// records lists what was appended in [from, to), data only, and without aborted transactions if only what was committed is wanted.
+func (p *promised) records(from, to int64, committed bool) (records []modelRecord) {
+	aborted := p.transactions().aborted
 	for _, b := range p.batches {
+		if committed && aborted[b.base] {
+			continue
+		}
 		for i, key := range b.sent.keys {
 			offset := b.base + int64(i)
 			if offset < from || offset >= to {
@@ -120,39 +153,54 @@ func (p *promised) records(from, to int64) (records []modelRecord) {
 	return records
 }
 
-// missing returns why the records of [from, to) cannot have become what was read; "" if they can: each read record is one that was
-// appended, each that is missing was superseded below cleanable or is a tombstone there, and the last value of each key is the same.
-func (p *promised) missing(read []modelRecord, from, to int64) string {
-	want := p.records(from, to)
-	newest := map[string]int64{} // below cleanable
-	final, got := map[string]string{}, map[string]string{}
-	for _, r := range want {
-		final[r.key] = r.value
-		if r.offset < p.cleanable {
-			newest[r.key] = r.offset
-		}
+// removable are the records that a pass may have removed: superseded below cleanable, tombstones and aborted ones there.
+func (p *promised) removable() map[int64]bool {
+	may := map[int64]bool{}
+	newest := map[string]int64{}
+	for _, r := range p.records(0, p.cleanable, false) {
+		may[r.offset] = true
 	}
-	for _, r := range want {
+	for _, r := range p.records(0, p.cleanable, true) {
+		newest[r.key] = r.offset
+		may[r.offset] = r.value == ""
+	}
+	for _, r := range p.records(0, p.cleanable, true) {
+		may[r.offset] = may[r.offset] || newest[r.key] != r.offset
+	}
+	return may
+}
+
+// missing returns why the records of [from, to) cannot have become what was read; "" if they can: each read record is one that was
+// appended, each that is missing is removable, and the last value of each key is the same.
+func (p *promised) missing(read []modelRecord, from, to int64, committed bool) string {
+	final, got := map[string]modelRecord{}, map[string]string{}
+	may := p.removable()
+	aborted := p.abortedRecords()
+	for _, r := range p.records(from, to, committed) {
+		if !aborted[r.offset] {
+			final[r.key] = r
+		}
 		if len(read) > 0 && read[0] == r {
-			got[r.key] = r.value
+			if !aborted[r.offset] {
+				got[r.key] = r.value
+			}
 			read = read[1:]
 			continue
 		}
 		switch {
 		case len(read) > 0 && read[0].offset <= r.offset:
 			return sprint("read %+v, appended was %+v", read[0], r)
-		case r.offset >= p.cleanable:
-			return sprint("%+v is missing: nothing was cleaned at or above %d", r, p.cleanable)
-		case newest[r.key] == r.offset && r.value != "":
-			return sprint("%+v is missing, and nothing below %d supersedes it", r, p.cleanable)
+		case !may[r.offset]:
+			return sprint("%+v is missing: cleaned below %d", r, p.cleanable)
 		}
 	}
 	if len(read) > 0 {
 		return sprint("read %+v, which nobody appended", read[0])
 	}
-	for key, value := range final {
-		if got[key] != value {
-			return sprint("key %s is %q in the end, was %q", key, got[key], value)
+	for key, r := range final {
+		// Of a view that ends below cleanable the record that supersedes this one may lie above.
+		if got[key] != r.value && (to >= p.cleanable || !may[r.offset]) {
+			return sprint("key %s is %q in the end, was %q", key, got[key], r.value)
 		}
 	}
 	return ""

@@ -11,8 +11,9 @@ import (
 // It fails with ErrOffsetOutOfRange above the high watermark, for what is not replicated must not be given up; with ErrStorage when
 // the disk fails, and then the log start has moved in memory and is written with the next checkpoints; with ErrClosed.
 //
-// The order: the log start in memory, so that nobody reads what goes; the epochs that ended below; the segments; the checkpoints. After
-// a crash in between the log begins at the older log start or at the first segment that is left, the later of the two.
+// The order: a flush, which leaves a producer snapshot behind each segment that is to go, and a log that does not end below its start
+// after a crash; the log start in memory, so that nobody reads what goes; the segments; the checkpoints; the epochs that ended below. After a crash in between
+// the log begins at the older log start or at the first segment that is left, the later of the two, and knows the epochs from there on.
 func (l *Log) DeleteBefore(offset int64) error {
 	moved, err := l.deleteBefore(offset)
 	if err != nil || !moved {
@@ -25,7 +26,13 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if err := l.env.saveFirstDirty(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	epochs := l.epochs.Load().truncateFront(l.logStart.Load())
+	if l.mu.stopped != nil || len(epochs) == len(*l.epochs.Load()) {
+		return nil // a closed log's directory may not be its own any more; the next start drops them
+	}
+	return l.saveEpochs(epochs)
 }
 
 // deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, so that segments go one after the other.
@@ -43,15 +50,13 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	case offset <= l.logStart.Load():
 		return false, nil
 	}
+	// On a full disk it goes on without: what is deleted makes room.
+	if err := l.flushMaintained(); err != nil && !passes(err) {
+		return false, err
+	}
 	l.mu.Lock()
 	l.logStart.Store(offset)
-	if epochs := l.epochs.Load().truncateFront(offset); len(epochs) != len(*l.epochs.Load()) {
-		err = l.saveEpochs(epochs)
-	}
 	l.mu.Unlock()
-	if err != nil {
-		return true, err
-	}
 	count := 0
 	for count+1 < len(handles) && handles[count+1].Base() <= offset {
 		count++

@@ -168,7 +168,8 @@ func (l *Log) completeTxnIndexes() error {
 		if !control {
 			continue
 		}
-		_, aborted, err := stateAt(l, list.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := stateAt(l, list.handles[:i+1], h.NextOffset(), h.Base())
+		aborted := abortedOf(ended)
 		if err == nil && len(aborted) > 0 {
 			err = h.ResetAborted(aborted)
 		}

@@ -252,6 +252,14 @@ func (ps *producers) end(id int64, p *producer, marker int64, aborted bool) *end
 	return ended
 }
 
+// forgetOpen takes all open transactions for none.
+func (ps *producers) forgetOpen() {
+	for _, o := range ps.open {
+		ps.byID[o.producer].txnFirst = noTxn
+	}
+	ps.open = nil
+}
+
 // expire forgets producers that have been idle for producerExpiry. One with an open transaction stays, however long it is idle: a
 // transaction that is forgotten is never decided, and its records would pass for committed ones.
 func (ps *producers) expire(now time.Time) {

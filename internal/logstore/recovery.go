@@ -325,7 +325,9 @@ func (r *recovery) settleEnd() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	r.atActive = r.producers.encode() // what was scanned lies below
+	// No transaction goes on: nothing of one is left, and its marker may never come, as where the log was to begin anew.
+	r.producers.forgetOpen()
+	r.atActive, r.known = r.producers.encode(), -1 // also in the place of a snapshot that has them open
 	// Its name is durable before any append. Were the name of the first segment lost in a crash and that of the second kept, nothing
 	// would tell that the log once began below: recovery finds gaps between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
@@ -356,6 +358,9 @@ func (r *recovery) install() error {
 	r.producers.expire(r.now)
 	l.mu.producers = r.producers
 	l.settleStableLocked(nil)
+	if err := r.settleDecided(); err != nil {
+		return err
+	}
 	l.firstDirty.Store(r.saved.firstDirty)
 	l.horizon.Store(r.saved.horizon)
 	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a full disk wait for a flush that

@@ -61,9 +61,9 @@ func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn boo
 }
 
 // stateAt makes the producer state as of an offset at which a batch begins, or the log ends: from the newest usable snapshot that is
-// not above it, and the batches behind that. aborted are the transactions that were ended by an abort on the way, with a marker at
-// or above since. It reads what lies below the offset only.
-func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, aborted []segment.AbortedTxn, err error) {
+// not above it, and the batches behind that. ended are the transactions that were ended on the way, with a marker at or above since.
+// It reads what lies below the offset only.
+func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, ended []endedTxn, err error) {
 	from, state, err := newestSnapshot(l, min(offset, since))
 	if err != nil {
 		return state, nil, err
@@ -83,9 +83,9 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, a
 			if header.BaseOffset() < from {
 				return true, nil // the snapshot holds it
 			}
-			ended, err := state.replayed(h, header, h.ModTime())
-			if ended != nil && ended.aborted && ended.LastOffset >= since {
-				aborted = append(aborted, ended.AbortedTxn)
+			one, err := state.replayed(h, header, h.ModTime())
+			if one != nil && one.LastOffset >= since {
+				ended = append(ended, *one)
 			}
 			return true, err
 		})
@@ -93,7 +93,7 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, a
 			return state, nil, fmt.Errorf("replay segment %d: %w", h.Base(), err)
 		}
 	}
-	return state, aborted, nil
+	return state, ended, nil
 }
 
 // newestSnapshot loads the newest usable producer snapshot at or below limit; from is its offset, 0 if there is none. No file is
@@ -140,13 +140,57 @@ func (r *recovery) mendTxnIndexes() error {
 			continue
 		}
 		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id, "segment", h.Base(), "cause", damage)
-		_, aborted, err := stateAt(r.log, r.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := stateAt(r.log, r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
-			err = h.ResetAborted(aborted)
+			err = h.ResetAborted(abortedOf(ended))
 		}
 		if err != nil {
 			return fmt.Errorf("mend the transaction index of segment %d: %w", h.Base(), err)
 		}
 	}
 	return nil
+}
+
+// settleDecided finds the transactions whose marker is not below the high watermark: a truncation may still take the marker, so the last
+// stable offset stays below them, as it was before the restart. Most starts find no marker there, and read a few headers. Only recovery
+// calls it: it has the log to itself.
+func (r *recovery) settleDecided() error {
+	l := r.log
+	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
+	found := false
+	for _, h := range r.handles[(&segmentList{handles: r.handles}).floor(highWatermark):] {
+		position, err := h.Position(highWatermark)
+		if err == nil {
+			err = h.eachHeader(position, func(header segment.Header) (bool, error) {
+				found = found || header.Control()
+				return !found, nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("look for markers in segment %d: %w", h.Base(), err)
+		}
+	}
+	if !found {
+		return nil
+	}
+	_, ended, err := stateAt(l, r.handles, end, highWatermark)
+	if err != nil {
+		return err
+	}
+	l.stable.Lock()
+	defer l.stable.Unlock()
+	for _, e := range ended {
+		l.stable.end(e.FirstOffset, e.LastOffset, highWatermark)
+	}
+	return nil
+}
+
+// abortedOf are those of the ended transactions that were aborted.
+func abortedOf(ended []endedTxn) (aborted []segment.AbortedTxn) {
+	for _, e := range ended {
+		if e.aborted {
+			aborted = append(aborted, e.AbortedTxn)
+		}
+	}
+	return aborted
 }

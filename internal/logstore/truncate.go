@@ -77,6 +77,7 @@ func (l *Log) restartAt(offset int64) error {
 // The checkpoints first. Were the recovery point on disk above the cut when new records are appended behind it, a crash could take
 // some of them, and a start would not look.
 func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) error {
+	startBefore := l.logStart.Load()
 	if err := l.announce(&pending); err != nil {
 		return err
 	}
@@ -89,7 +90,14 @@ func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) e
 	l.mu.Lock()
 	l.mu.cut = nil
 	l.mu.Unlock()
-	return err
+	if err != nil || pending.offset >= startBefore {
+		return err
+	}
+	// The checkpoint on disk has the log start of before, and a start would empty a log that ends below it.
+	if err := l.env.saveFirstDirty(); err != nil {
+		return l.stopCut(err)
+	}
+	return nil
 }
 
 // announce makes saved tell of the log as it will be.
@@ -115,7 +123,7 @@ func (c *pendingCut) apply(s saved) saved {
 	s.highWatermark = min(s.highWatermark, c.offset)
 	s.firstDirty = min(s.firstDirty, c.firstDirty)
 	if c.restart {
-		s.logStart = c.offset
+		s.logStart = max(s.logStart, c.offset) // what was deleted must not come back should nothing be cut
 	}
 	return s
 }
@@ -171,8 +179,11 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	if err := l.cutSegment(fresh, end); err != nil {
 		return l.stopCut(err)
 	}
-	if err := l.truncateEpochs(end); err != nil {
+	// All but this is done: should there be no room for the file, the caller tries again, as any cut at the log end does.
+	if err := l.truncateEpochs(end); err != nil && !passes(err) {
 		return l.stopCut(err)
+	} else if err != nil {
+		return err
 	}
 	return nil
 }

@@ -1,0 +1,166 @@
+package logstore
+
+import (
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// truncate cuts off the end, at any offset: within a batch, in a gap, above the end, and now and then below the start. But not below
+// what may have been cleaned, which lies below the high watermark: no follower does, and what the cut supersedes is gone for good.
+func (w *workload) truncate(p *promised, log *Log) {
+	start := log.LogStart()
+	from := max(start-2, 0)
+	if w.random.IntN(4) > 0 { // mostly a little
+		from = max(from, p.end()-25)
+	}
+	from = min(max(from, p.cleanable), p.end())
+	offset := from + w.random.Int64N(p.end()+3-from)
+	if offset >= p.end() {
+		p.leading = true
+		if w.done(log.TruncateTo(offset), "truncate nothing") {
+			w.forgetEpochs(p, offset)
+		}
+		p.leading = false
+		if log.LogEnd() != p.end() {
+			w.failf("%s ends at %d, cut at %d, was %d", p.id, log.LogEnd(), offset, p.end())
+		}
+		return
+	}
+	end, low := offset, p.first
+	for _, b := range p.batches {
+		if b.base < offset {
+			low = b.last() + 1
+		}
+		if b.base < offset && offset <= b.last() {
+			end, low = b.base, b.base
+		}
+	}
+	if end <= start || offset <= start {
+		if offset <= start {
+			end = offset
+		}
+		w.restartAt(p, log, end, func() error { return log.TruncateTo(offset) })
+		return
+	}
+	p.synced, p.highWatermark = min(p.synced, low), min(p.highWatermark, low)
+	p.leading = true
+	done := w.done(log.TruncateTo(offset), "truncate")
+	got := log.LogEnd()
+	if !done && got == p.end() {
+		p.leading = false
+		return
+	}
+	if !done { // all but the leader epochs: they want to be written before anything is appended
+		w.drain()
+		w.must(log.TruncateTo(got), "truncate again")
+	}
+	if got < low || got > end {
+		w.failf("%s ends at %d, cut at %d, want [%d, %d]", p.id, got, offset, low, end)
+	}
+	*p = *p.upTo(got)
+	p.cutTo, p.cleanable = got, min(p.cleanable, got)
+	p.highWatermarkM = min(p.highWatermarkM, got)
+	w.forgetEpochs(p, got)
+	p.leading = false
+	if dirty := log.firstDirty.Load(); dirty > bases(log)[len(bases(log))-1] {
+		w.failf("%s is clean up to %d, within what was cut, at %d", p.id, dirty, got)
+	}
+	w.checkLog(p, log)
+}
+
+// forgetEpochs drops the leader epochs that begin at or above an offset, if the log did.
+func (w *workload) forgetEpochs(p *promised, offset int64) {
+	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].start >= offset {
+		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
+	}
+	if got, want := w.store.Log(p.id).LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
+		w.failf("%s: leader epoch is %d behind a cut at %d, want %d", p.id, got, offset, want)
+	}
+}
+
+// startAt begins the log anew, anywhere.
+func (w *workload) startAt(p *promised, log *Log) {
+	offset := w.random.Int64N(p.end() + 30)
+	w.restartAt(p, log, offset, func() error { return log.StartAt(offset) })
+}
+
+func (w *workload) restartAt(p *promised, log *Log, offset int64, cut func() error) {
+	w.drain() // it stops a log behind its first step, and only a start brings that back
+	p.restart = offset
+	w.must(cut(), "begin anew")
+	p.restart = none
+	p.begin(offset)
+	w.checkLog(p, log)
+}
+
+// checkRestart looks at a log that was to begin anew when the power went: it is empty, or what is in it was appended. Then it is told to
+// begin anew again, as the follower would that it is.
+func (w *workload) checkRestart(p *promised, log *Log) {
+	start, end := log.LogStart(), log.LogEnd()
+	if start != end {
+		if start < p.start || end > p.end() || !p.boundary(end) {
+			w.failf("%s is [%d, %d), was [%d, %d), and was to begin anew at %d", p.id, start, end, p.start, p.end(), p.restart)
+		}
+		known := map[int64]modelRecord{}
+		for _, r := range p.records(start, end, false) {
+			known[r.offset] = r
+		}
+		for _, r := range w.readAll(log) {
+			if known[r.offset] != r {
+				w.failf("%s: read %+v, appended was %+v", p.id, r, known[r.offset])
+			}
+		}
+	}
+	if stable := log.LastStable(); start == end && stable != end {
+		w.failf("%s is [%d, %d) and stable up to %d", p.id, start, end, stable)
+	}
+	w.restartAt(p, log, p.restart, func() error { return log.StartAt(p.restart) })
+}
+
+// deleteBefore gives up what lies below an offset, up to the high watermark.
+func (w *workload) deleteBefore(p *promised, log *Log) {
+	start := log.LogStart()
+	offset := start + w.random.Int64N(log.HighWatermark()-start+1)
+	p.startMax = max(p.startMax, offset)
+	if !w.done(log.DeleteBefore(offset), "delete records") {
+		return
+	}
+	p.start = max(p.start, offset)
+	if log.LogStart() != max(start, offset) {
+		w.failf("%s begins at %d, deleted below %d", p.id, log.LogStart(), offset)
+	}
+	p.startMax = max(log.LogStart(), p.start)
+	w.checkLog(p, log)
+}
+
+// replicate appends batches as a leader has them: with their offsets, gaps where its log was cleaned, epochs that begin, and markers.
+func (w *workload) replicate(p *promised, log *Log) {
+	var batches []byte
+	for range 1 + w.random.IntN(5) {
+		a := w.data(p)
+		if w.random.IntN(4) == 0 {
+			a.base += int64(w.random.IntN(20))
+		}
+		if w.random.IntN(6) == 0 || a.epoch < 0 {
+			a.epoch += 1 + int32(w.random.IntN(2))
+			p.epochs = append(p.epochs, epochEntry{a.epoch, a.base})
+		}
+		b := record.Batch(append([]byte{}, a.wire...))
+		b.SetBaseOffset(a.base)
+		b.SetLeaderEpoch(a.epoch)
+		p.batches = append(p.batches, a)
+		batches = append(batches, b...)
+	}
+	p.leading = true
+	if !w.done(log.AppendReplicated(batches, time.Now()), "append as a follower") {
+		w.drain() // and the leader sends the rest again
+		for len(batches) > 0 && record.Batch(batches).BaseOffset() < log.LogEnd() {
+			_, batches, _ = record.Next(batches)
+		}
+		w.must(log.AppendReplicated(batches, time.Now()), "append the rest as a follower")
+	}
+	p.leading = false
+	w.acknowledge(p, log)
+}

@@ -1,0 +1,36 @@
+package logstore
+
+import (
+	"errors"
+	"syscall"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// fill lets the disk be full for a few acts: nothing can be written, and no file be made.
+func (w *workload) fill(_ *promised, _ *Log) {
+	if w.fullFor > 0 {
+		return
+	}
+	w.fullFor = 1 + w.random.IntN(6)
+	skip := w.random.IntN(4)
+	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpMkdir} {
+		w.fault.Inject(vfs.Rule{Op: op, Skip: skip, Err: syscall.ENOSPC, WriteBytes: w.random.IntN(2) * w.random.IntN(90)})
+	}
+}
+
+// drain makes room again.
+func (w *workload) drain() {
+	w.fullFor = 0
+	w.fault.Clear()
+}
+
+// done tells whether an operation came to its end: on a full disk it may fail, for want of space only.
+func (w *workload) done(err error, what string) bool {
+	if err != nil && w.fullFor > 0 && errors.Is(err, syscall.ENOSPC) {
+		w.trace = append(w.trace, "(full)")
+		return false
+	}
+	w.must(err, what)
+	return true
+}

@@ -1,0 +1,185 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// transactions is what the batches of a model say of transactions.
+type transactions struct {
+	open    map[int64]int64 // by producer: where its transaction begins
+	epochs  map[int64]int16 // of producers that had a marker or a transactional batch: the latest
+	aborted map[int64]bool  // by base offset of a data batch
+	decided []decidedTxn
+}
+
+// transactions walks over all batches, as a consumer that reads everything would.
+func (p *promised) transactions() transactions {
+	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, aborted: map[int64]bool{}}
+	within := map[int64][]int64{}
+	for _, b := range p.batches {
+		id := b.sent.producer
+		switch {
+		case b.marker != nil:
+			id = b.marker.ProducerID
+			t.epochs[id] = b.marker.ProducerEpoch
+			first, open := t.open[id]
+			if !open {
+				continue
+			}
+			for _, base := range within[id] {
+				t.aborted[base] = !b.marker.Commit
+			}
+			t.decided = append(t.decided, decidedTxn{first: first, last: b.base})
+			delete(t.open, id)
+			delete(within, id)
+		case b.sent.txn:
+			t.epochs[id] = b.sent.epoch
+			if _, open := t.open[id]; !open {
+				t.open[id] = b.base
+			}
+			within[id] = append(within[id], b.base)
+		}
+	}
+	return t
+}
+
+// abortedRecords are the offsets of the records of aborted transactions.
+func (p *promised) abortedRecords() map[int64]bool {
+	offsets := map[int64]bool{}
+	aborted := p.transactions().aborted
+	for _, b := range p.batches {
+		for offset := b.base; aborted[b.base] && offset <= b.last(); offset++ {
+			offsets[offset] = true
+		}
+	}
+	return offsets
+}
+
+// lastStable is what consumers of committed data may see, of a log with this start and high watermark, if what ended below settled counts
+// as replicated.
+func (t transactions) lastStable(start, highWatermark, settled int64) int64 {
+	stable := highWatermark
+	for _, first := range t.open {
+		stable = min(stable, first)
+	}
+	for _, d := range t.decided {
+		if d.last >= max(highWatermark, settled) {
+			stable = min(stable, d.first)
+		}
+	}
+	return max(start, stable)
+}
+
+// transact appends a batch to a transaction, and begins one if none is open.
+func (w *workload) transact(p *promised, log *Log) {
+	id := int64(11 + w.random.IntN(3))
+	a := w.data(p)
+	a.sent.producer, a.sent.txn, a.sent.sequence, a.nulls = id, true, 0, false
+	a.sent.epoch = p.transactions().epochs[id]
+	if before, ok := p.latest(p.end())[id]; ok {
+		a.sent.sequence = before.sent.sequence + int32(len(before.sent.keys))
+	}
+	a.wire = a.sent.bytes(failTB{})
+	w.put(p, log, a)
+}
+
+// endTransaction writes a marker: in one case of four for a producer that has no transaction open, as a coordinator may that repeats it.
+func (w *workload) endTransaction(p *promised, log *Log) {
+	known := p.transactions()
+	id := int64(11 + w.random.IntN(3))
+	if _, open := known.open[id]; !open && w.random.IntN(4) > 0 {
+		return
+	}
+	end := EndTxn{ProducerID: id, ProducerEpoch: known.epochs[id], Commit: w.random.IntN(2) == 0}
+	if w.random.IntN(2) == 0 { // transaction version 2
+		end.ProducerEpoch, end.Version = end.ProducerEpoch+1, bumpingVersion
+	}
+	p.batches = append(p.batches, appended{base: p.end(), epoch: p.leaderEpoch(p.end()), marker: &end})
+	_, err := log.AppendControl(end, time.Now())
+	if !w.done(err, "end a transaction") {
+		p.batches = slices.Clip(p.batches[:len(p.batches)-1])
+		return
+	}
+	w.acknowledge(p, log)
+}
+
+// checkTransactions compares what a log knows of transactions with the model, and what consumers of committed data see.
+func (w *workload) checkTransactions(p *promised, log *Log) {
+	known := p.transactions()
+	for id, epoch := range known.epochs {
+		if _, open := known.open[id]; log.HasOpenTransaction(id, epoch) != open {
+			w.failf("%s: open transaction of producer %d: %t, want %t", p.id, id, !open, open)
+		}
+		if epoch == 0 {
+			continue
+		}
+		late := sent{producer: id, epoch: epoch - 1, keys: []string{"late"}, txn: true, timestamp: time.Now()}.bytes(failTB{})
+		if _, err := log.AppendVerified(late, verified, time.Now()); !errors.Is(err, ErrInvalidProducerEpoch) {
+			w.failf("%s: a batch of epoch %d of producer %d, behind epoch %d: %v", p.id, epoch-1, id, epoch, err)
+		}
+	}
+	start, stable := log.LogStart(), log.LastStable()
+	// Of what was cleaned below a high watermark that a crash has taken back the markers may be gone: it was decided for good.
+	low, high := known.lastStable(start, log.HighWatermark(), 0), known.lastStable(start, log.HighWatermark(), p.cleanable)
+	if stable < low || stable > high {
+		w.failf("%s is stable up to %d, want [%d, %d]", p.id, stable, low, high)
+	}
+	if !*crashAll {
+		return
+	}
+	if why := p.missing(w.readCommitted(log), start, stable, true); why != "" {
+		w.failf("%s, committed [%d, %d): %s", p.id, start, stable, why)
+	}
+}
+
+// readCommitted reads a log as a consumer of committed data does.
+func (w *workload) readCommitted(log *Log) (records []modelRecord) {
+	for offset := log.LogStart(); offset < log.LastStable(); {
+		slice, err := log.ReadCommitted(offset, log.LogEnd(), 700, true)
+		w.must(err, fmt.Sprintf("read committed data of %s at %d", log.ID(), offset))
+		if slice.Length == 0 {
+			slice.Release()
+			return records
+		}
+		pending := slices.Clone(slice.Aborted)
+		slices.SortStableFunc(pending, func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
+		aborted := map[int64]bool{}
+		from := offset
+		for _, b := range batchesOf(failTB{}, slice) {
+			for len(pending) > 0 && pending[0].FirstOffset <= b.LastOffset() {
+				aborted[pending[0].ProducerID] = true
+				pending = pending[1:]
+			}
+			offset = b.NextOffset()
+			if b.Control() {
+				if m, ok, err := b.Marker(); err == nil && ok && m.Type == record.ControlAbort {
+					delete(aborted, b.ProducerID())
+				}
+				continue
+			}
+			if !b.Transactional() || !aborted[b.ProducerID()] {
+				records = append(records, w.recordsOf(b, from)...)
+			}
+		}
+		slice.Release()
+	}
+	return records
+}
+
+// recordsOf are the records of a batch at or above an offset.
+func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord) {
+	err := b.Records(1<<20, func(r *record.Record) error {
+		if r.Offset >= from {
+			records = append(records, modelRecord{r.Offset, string(r.Key), string(r.Value), r.Timestamp, b.LeaderEpoch()})
+		}
+		return nil
+	})
+	w.must(err, "records")
+	return records
+}
