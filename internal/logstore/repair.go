@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -45,7 +46,9 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	}
 	for _, name := range temporary {
 		if err == nil {
-			err = fsys.Remove(filepath.Join(dir, name))
+			if err = fsys.Remove(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+				err = nil // a spool's: it went above
+			}
 		}
 	}
 	if err != nil {
