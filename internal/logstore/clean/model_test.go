@@ -199,6 +199,7 @@ func (m *model) cutOff() {
 	if m.next < m.bounded { // and no clock counts any more
 		clear(m.clocks)
 	}
+	m.lossy = true // a segment that is written to again, or a bound that falls, begins some clocks anew
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 

@@ -48,7 +48,7 @@ func (r *batchReader) run() error {
 		switch {
 		case fate == empty:
 			w.read = record.HeaderBytes
-		case fate == drop && (b.Records == 0 || b.CRC%sampleShare != 0):
+		case fate == drop && (b.Records == 0 || b.Marker != keys.NoMarker || b.CRC%sampleShare != 0):
 			return nil
 		}
 		return r.add(w)

@@ -238,3 +238,27 @@ func TestI25MarkersOfAProducerThatHasNothingElseStay(t *testing.T) {
 		t.Errorf("markers at %s", l.markers())
 	}
 }
+
+// A marker that goes may be among the batches that are read to look at the sidecar, and has no entry there: found by the model.
+func TestF6SampledMarkerContradictsNoSidecar(t *testing.T) {
+	for ms := start.UnixMilli(); ; ms++ {
+		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}
+		marker, err := record.AppendMarker(nil, id, ms, record.Control{Type: record.ControlCommit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Batch(marker).CRC()%sampleShare != 0 {
+			continue
+		}
+		l := newLog(t)
+		l.appendRaw(marker)
+		l.put("z=1")
+		l.roll()
+		l.pass()
+		l.now = l.now.Add(time.Hour)
+		if stats := l.pass(); stats.MarkersRemoved != 1 || l.markers() != "[]" {
+			t.Errorf("markers at %s, stats %+v", l.markers(), stats)
+		}
+		return
+	}
+}

@@ -1,0 +1,146 @@
+package clean
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// onDisk is a fake log in a real directory: what a benchmark reads and writes shall cost what it costs.
+func onDisk(b *testing.B) *fakeLog {
+	l := newLog(b)
+	dir := b.TempDir()
+	l.fsys = rooted{vfs.OS{}, dir}
+	l.segments = nil
+	l.roll()
+	b.Cleanup(func() {
+		for _, s := range l.segments {
+			_ = s.Close()
+		}
+	})
+	return l
+}
+
+// rooted is a real directory under the name /.
+type rooted struct {
+	vfs.OS
+	root string
+}
+
+func (r rooted) Open(name string) (vfs.File, error) { return r.OS.Open(r.root + name) }
+func (r rooted) OpenReadWrite(name string) (vfs.File, error) {
+	return r.OS.OpenReadWrite(r.root + name)
+}
+func (r rooted) Create(name string) (vfs.File, error)       { return r.OS.Create(r.root + name) }
+func (r rooted) Rename(from, to string) error               { return r.OS.Rename(r.root+from, r.root+to) }
+func (r rooted) Remove(name string) error                   { return r.OS.Remove(r.root + name) }
+func (r rooted) SyncDir(name string) error                  { return r.OS.SyncDir(r.root + name) }
+func (r rooted) Stat(name string) (fs.FileInfo, error)      { return r.OS.Stat(r.root + name) }
+func (r rooted) Chtimes(name string, mtime time.Time) error { return r.OS.Chtimes(r.root+name, mtime) }
+
+// cpuTime is what the process has used: on a shared machine the time on the wall says little.
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkDedupe is the resolving of the keys alone, in ns an entry: the yardstick is the bandwidth of the memory.
+func BenchmarkDedupe(b *testing.B) {
+	l := newLog(b)
+	const segments, each = 16, 250_000
+	for s := range segments {
+		l.many(each, func(i int) string { return fmt.Sprintf("k%d", (i*7919+s*104_729)%(each*8)) })
+		l.roll()
+	}
+	for _, budget := range []int64{1 << 20, 8 << 20, 64 << 20} {
+		b.Run(fmt.Sprintf("%dMiB", budget>>20), func(b *testing.B) {
+			job := l.whole()
+			job.Limits.MemoryBytes = budget + 3*segments*each/8
+			p := newPass(b.Context(), job.withDefaults())
+			l.must(p.index())
+			defer func() { l.must(p.close()) }()
+			l.must(p.findTransactions(window{0, len(p.plans)}))
+			began := cpuTime(b)
+			for b.Loop() {
+				l.must(p.resolve(window{0, len(p.plans)}))
+			}
+			b.ReportMetric(float64((cpuTime(b)-began).Nanoseconds())/float64(b.N)/float64(p.entries()), "cpu-ns/entry")
+		})
+	}
+}
+
+// BenchmarkRewriteVerbatim is the rewrite of a segment of which nearly all lives, next to the copying of its file.
+func BenchmarkRewriteVerbatim(b *testing.B) {
+	value := strings.Repeat("v", 1000)
+	l := onDisk(b)
+	records := make([]string, 0, 16)
+	for i := range 200_000 {
+		if records = append(records, fmt.Sprintf("key%d=%s", i, value)); len(records) == cap(records) {
+			l.batch(compress.None, record.Identity{ProducerID: -1}, records...)
+			records = records[:0]
+		}
+	}
+	l.roll()
+	size := l.segments[0].SizeBytes()
+	b.Run("rewrite", func(b *testing.B) {
+		b.SetBytes(size)
+		job := l.whole()
+		p := newPass(b.Context(), job.withDefaults())
+		l.must(p.index())
+		defer func() { l.must(p.close()) }()
+		l.must(p.findTransactions(window{0, 1}))
+		began := cpuTime(b)
+		for b.Loop() {
+			out := newOutput(p, p.plans)
+			l.must(out.write())
+			l.must(out.finish())
+			l.must(out.discard())
+			l.must(removed(l.fsys.Remove(l.derivedName(0))))
+		}
+		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9, "cpu-ms/GB")
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(size)
+		buffer := make([]byte, chunkBytesMax)
+		dir := b.TempDir()
+		began := cpuTime(b)
+		for b.Loop() {
+			from := io.NewSectionReader(l.segments[0].File(), 0, size)
+			to, err := os.Create(filepath.Join(dir, "copy"))
+			l.must(err)
+			_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buffer)
+			l.must(err)
+			l.must(to.Sync())
+			l.must(to.Close())
+		}
+		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9, "cpu-ms/GB")
+	})
+}
+
+// BenchmarkSidecarScan is what it costs to make the sidecar of a segment from its data, a record.
+func BenchmarkSidecarScan(b *testing.B) {
+	l := newLog(b)
+	l.many(200_000, func(i int) string { return fmt.Sprintf("key%d", i) })
+	l.roll()
+	opts := Job{}.keysOptions()
+	opts.Anew = true
+	for b.Loop() {
+		r, err := l.sidecar(b.Context(), l.segments[0], opts)
+		l.must(err)
+		l.must(r.Close())
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/200_000, "ns/record")
+}
