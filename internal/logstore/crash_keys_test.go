@@ -11,6 +11,7 @@ import (
 
 // keys brings the log's sidecars to where they shall be, as the cleaner's goroutine does, or makes those of some segments as a pass does.
 func (w *workload) keys(_ *promised, log *Log) {
+	w.drain() // a pass without room for sidecars fails, and that is all
 	if w.random.IntN(2) == 0 {
 		for log.tendSidecars(context.Background(), time.Now(), sidecarOptions{background: true}) {
 		}

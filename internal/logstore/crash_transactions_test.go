@@ -130,9 +130,6 @@ func (w *workload) checkTransactions(p *promised, log *Log) {
 	if stable < low || stable > high {
 		w.failf("%s is stable up to %d, want [%d, %d]", p.id, stable, low, high)
 	}
-	if !*crashAll {
-		return
-	}
 	if why := p.missing(w.readCommitted(log), start, stable, true); why != "" {
 		w.failf("%s, committed [%d, %d): %s", p.id, start, stable, why)
 	}

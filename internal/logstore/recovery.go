@@ -81,6 +81,9 @@ func (r *recovery) run() (err error) {
 		// a recovery point everything is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
+		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint && !r.sealedTo(r.saved.recoveryPoint) {
+			scanFrom--
+		}
 	}
 	if err := r.open(bases[:scanFrom]); err != nil {
 		return err
@@ -101,6 +104,15 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	return r.install()
+}
+
+// sealedTo tells whether the segment that ends at an offset was sealed for certain. It may have been active when its end was synced, and
+// rolled just before the crash: then the recovery point is its end, but its transaction index was never synced, and is not to be believed.
+// The snapshot at its end is written once it is sealed (Log.seal).
+func (r *recovery) sealedTo(end int64) bool {
+	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
+		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
+	})
 }
 
 // loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the batches.
