@@ -88,7 +88,7 @@ var operations = []operation{
 	{"take up", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, aside},
 }
 
-// operationsAll are operations after which one crash in some thousand does not end as the model says. Whether the store or the model is
+// operationsAll are operations after which about one crash in five hundred does not end as the model says. Whether the store or the model is
 // wrong is not known yet; -crash.all has them too.
 var operationsAll = []operation{
 	{"truncate", 5, (*workload).truncate, present},
