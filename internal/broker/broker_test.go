@@ -290,9 +290,9 @@ func TestFailedDisk(t *testing.T) {
 	disk := vfs.NewFault(vfs.OS{})
 	c.fsys = disk
 	c.start()
-	c.produce(c.client(), "before", 100)
+	client := c.once() // all on partition 0: the one sync that fails is of its log
+	c.produce(client, "before", 100)
 	disk.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: syscall.EIO, Times: 1})
-	client := c.once()
 	acknowledged := 0
 	for ; ; acknowledged++ { // the sync comes with the next flush
 		err := produceOnce(t, client, fmt.Sprint(acknowledged))
