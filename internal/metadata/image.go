@@ -30,6 +30,12 @@ type Broker struct {
 	Rack  string
 	// Directory identifies the broker's disk: another one means that its logs are gone.
 	Directory string
+	// CleanEpoch is the incarnation whose orderly stop left this disk as it is; -1: the stop before was none, or the disk is new.
+	// The broker keeps it in the data directory, writes it after the last log was closed, and removes it at a start before
+	// anything else is written: so the disk itself proves it (KIP-966). What such a disk holds is what that incarnation held.
+	CleanEpoch int64
+	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do, and must be elected no more.
+	Leaving bool
 }
 
 // CleanerBudget bounds what a broker's cleaner may use.
@@ -52,10 +58,11 @@ type Topic struct {
 // Partition is who holds and leads a partition.
 type Partition struct {
 	Index       int32
-	Replicas    []int32 // the preferred leader first
+	Replicas    []int32 // all that hold a log now; the preferred leader first, during a move the new ones last
 	Leader      int32   // NoBroker: offline
 	LeaderEpoch int32   // grows with each election; stamped on every batch
 	ISR         []int32 // in sync: all of them hold what is below the high watermark
+	Target      []int32 // where the replicas are to be, when that is not where they are; nil: they are there
 }
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.

@@ -15,6 +15,9 @@ var (
 	ErrInvalidSettings    = errors.New("invalid settings")
 )
 
+// ErrISRConflict is what ChangeISR wraps when the partition is not as the caller took it to be.
+var ErrISRConflict = errors.New("in-sync replicas have changed meanwhile")
+
 // Store is where the cluster's metadata lives: local (one process, one file) or kube (resources in the API server).
 type Store interface {
 	// Run registers self, keeps it registered, and calls apply with each new image, in order, from one goroutine, the first
@@ -23,6 +26,35 @@ type Store interface {
 	// Serving tells the store which partitions this broker leads and serves now, all of them, each with its leader epoch.
 	// An error means that some of it was not recorded; the caller tells all of it again later.
 	Serving(ctx context.Context, broker int32, served []Served) error
+	// ChangeISR proposes other in-sync replicas of a partition that the caller leads; it is a compare-and-swap.
+	//
+	// nil: they are change.To from now on; an image will say so, too, and may have said so before ChangeISR returns.
+	// ErrISRConflict is wrapped when leader, epoch or ISR are not as named, or a member's incarnation is not the one that lives,
+	// or a member leaves: nothing has changed, and the caller waits for an image and thinks again.
+	// Any other error leaves the outcome unknown: the caller counts with both sets until an image of this leader epoch tells.
+	ChangeISR(ctx context.Context, change ISRChange) error
+}
+
+// InSync is a broker in one incarnation: a later one is not in sync because an earlier one was.
+type InSync struct {
+	Broker int32
+	Epoch  int64
+}
+
+// ISRChange is what a leader proposes.
+type ISRChange struct {
+	Topic       ID
+	Partition   int32
+	LeaderEpoch int32    // in which the caller leads
+	From        []int32  // what it holds for committed, in any order
+	To          []InSync // what it proposes; the leader is always in it
+}
+
+// Leaver is a Store that can say beforehand that this broker goes.
+type Leaver interface {
+	// Leave records that the broker that Run registered must lead nothing any more; images will show it Leaving, and its
+	// partitions led by others where there are others. An error means that it may not have been recorded. A new Run begins anew.
+	Leave(ctx context.Context) error
 }
 
 // Served is a partition that its leader serves, or would if its leader epoch were higher.
