@@ -19,6 +19,10 @@ const (
 	// directory id of that leader's new disk, so that a consent counts once.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
+	// AnnotationCleanNow, on a compacted Topic, has each of its partitions cleaned once for each value that it gets, whatever
+	// the dirty ratio: see Topic.CleanNow.
+	AnnotationCleanNow = "heartwood.dev/clean-now"
+
 	// AnnotationAllowDelete, on a Partition, lets it be deleted while its Topic lives; see config/admission.
 	AnnotationAllowDelete = "heartwood.dev/allow-delete"
 )

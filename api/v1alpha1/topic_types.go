@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,6 +19,9 @@ import (
 // +kubebuilder:printcolumn:name="Dirty",type=string,JSONPath=`.status.compaction.dirty`
 // +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
 // +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
+// +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compacting")].reason`
+// +kubebuilder:printcolumn:name="Progress",type=integer,priority=1,JSONPath=`.status.compaction.progressPercent`
+// +kubebuilder:printcolumn:name="Last Cleaned",type=date,priority=1,JSONPath=`.status.compaction.lastCleaned`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 240",message="metadata.name must have at most 240 characters, as Partitions are named after it: choose a shorter one, and set spec.topicName for a long name"
 type Topic struct {
@@ -108,24 +113,62 @@ type CompressionStatus struct {
 	Encoder string `json:"encoder,omitempty"`
 }
 
-// CompactionStatus sums up the cleaner's work on a topic.
+// CompactionStatus sums up the cleaner's work on a topic. Each replica has a cleaner of its own: sizes, phase and progress are
+// those of the partitions' leaders, so that a copy is not counted twice; cleanNow is of all replicas.
+//
+// Numbers are rounded, and one that alone has changed is written once in a while, not whenever it changes. The brokers' metrics and
+// GET /api/v1/partitions have them as they are.
 type CompactionStatus struct {
 	// Dirty is the share of cleanable bytes that is dirty, such as "37%": the largest of any partition.
 	// +optional
 	Dirty string `json:"dirty,omitempty"`
-	// Reclaimable is what a clean would free, over all partitions; absent while unknown.
+	// Reclaimable is what a clean would free, over all partitions, to two digits; absent while unknown.
 	// +optional
 	Reclaimable *resource.Quantity `json:"reclaimable,omitempty"`
 	// Phase is the busiest phase of any partition: Idle, Queued, Indexing, Deduplicating, Rewriting or Committing.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// ProgressPercent is the progress of the running passes.
+	// ProgressPercent is how much of the running passes is done, each weighed alike; absent while none runs.
 	// +optional
 	ProgressPercent *int32 `json:"progressPercent,omitempty"`
+	// ETA is when the last of the running passes will end, at its pace so far; absent while none runs.
+	// +optional
+	ETA *metav1.Time `json:"eta,omitempty"`
 	// LastCleaned is when a partition was last cleaned: the oldest of all partitions that ever were.
 	// +optional
 	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
+	// CleanNow is what became of the annotation heartwood.dev/clean-now; absent without one.
+	// +optional
+	CleanNow *CleanNowStatus `json:"cleanNow,omitempty"`
 }
+
+// CleanNowStatus is what became of the annotation heartwood.dev/clean-now.
+type CleanNowStatus struct {
+	// Value is the annotation's, cut off as Topic.CleanNow does.
+	Value string `json:"value"`
+	// State is Pending until a replica works on it, Running while one does, Failed while no replica works on it and one of them
+	// has failed (it is tried again with back-off), and Done when each replica was cleaned.
+	State CleanNowState `json:"state"`
+	// Replicas is how many replicas were cleaned for this value, such as "2/3".
+	// +optional
+	Replicas string `json:"replicas,omitempty"`
+	// Finished is when the last replica was; absent before State is Done.
+	// +optional
+	Finished *metav1.Time `json:"finished,omitempty"`
+}
+
+// CleanNowState is how far a request to clean now is.
+//
+// +kubebuilder:validation:Enum=Pending;Running;Failed;Done
+type CleanNowState string
+
+// States of a request to clean now.
+const (
+	CleanNowPending CleanNowState = "Pending"
+	CleanNowRunning CleanNowState = "Running"
+	CleanNowFailed  CleanNowState = "Failed"
+	CleanNowDone    CleanNowState = "Done"
+)
 
 // TopicList is a list of topics.
 //
@@ -142,4 +185,18 @@ func (t *Topic) KafkaName() string {
 		return t.Spec.TopicName
 	}
 	return t.Name
+}
+
+// CleanNowBytesMax is how much of the annotation heartwood.dev/clean-now counts, in bytes.
+const CleanNowBytesMax = 128
+
+// CleanNow returns the value of the annotation heartwood.dev/clean-now, "" if there is none; of a longer one its first
+// CleanNowBytesMax bytes. Each replica is cleaned once for each value; one that comes back after another counts as new.
+func (t *Topic) CleanNow() string {
+	value := t.Annotations[AnnotationCleanNow]
+	if len(value) > CleanNowBytesMax {
+		// A character that is cut in two goes whole: the value travels as JSON.
+		return strings.ToValidUTF8(value[:CleanNowBytesMax], "")
+	}
+	return value
 }

@@ -52,6 +52,7 @@ type Topic struct {
 	Settings   topicconfig.Settings
 	Internal   bool         // the brokers' own; clients hide it from lists unless asked
 	RetainData bool         // reclaimPolicy: what becomes of the data when the topic goes
+	CleanNow   string       // v1alpha1.Topic.CleanNow: each replica is cleaned once for each value
 	Partitions []*Partition // by index
 }
 

@@ -33,6 +33,7 @@ func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, 
 		Settings:   settings,
 		Internal:   InternalTopic(topic.KafkaName()),
 		RetainData: topic.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete,
+		CleanNow:   topic.CleanNow(),
 	}, nil
 }
 

@@ -90,6 +90,7 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 	if last != nil {
 		if before := last.TopicByID(topicID); before != nil {
 			kept := *before
+			kept.CleanNow = t.CleanNow()
 			return &kept, err
 		}
 	}

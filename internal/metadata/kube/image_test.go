@@ -186,6 +186,22 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 	}
 }
 
+// TestACleanIsAskedForByAnnotation, also of a topic whose settings make no sense any more.
+func TestACleanIsAskedForByAnnotation(t *testing.T) {
+	all := parse(t, demo+"kind: Topic\nmetadata: {name: a, annotations: {heartwood.dev/clean-now: monday}}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	before, _ := all.image(nil, nil)
+	if got := before.Topic("a").CleanNow; got != "monday" {
+		t.Errorf("asked for %q", got)
+	}
+	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
+	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
+	after, faults := all.image(nil, before)
+	if len(faults) != 1 || after.Topic("a").CleanNow != "tuesday" || before.Topic("a").CleanNow != "monday" {
+		t.Errorf("%v: before %+v, after %+v", faults, before.Topic("a"), after.Topic("a"))
+	}
+}
+
 // TestATopicWhosePartitionsWereDeleted: its records must not go with them.
 func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
 	all := parse(t, demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
@@ -244,6 +260,9 @@ func TestStatusOfTopicsIsNoNews(t *testing.T) {
 	at := metav1.ObjectMeta{UID: "a", Generation: 1}
 	changed, other, deleting := at, at, at
 	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b", &metav1.Time{Time: time.Unix(1, 0)}
+	asked, noted := at, at
+	asked.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
+	noted.Annotations = map[string]string{"example.com/note": "today"}
 	counted := v1alpha1.TopicStatus{ReadyPartitions: 3}
 	for name, c := range map[string]struct {
 		before, after any
@@ -253,6 +272,8 @@ func TestStatusOfTopicsIsNoNews(t *testing.T) {
 		"a Topic's spec":         {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: changed}, true},
 		"a Topic made again":     {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: other}, true},
 		"a Topic to be deleted":  {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: deleting}, true},
+		"a clean asked for":      {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: asked}, true},
+		"another annotation":     {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: noted}, false},
 		"a LogCluster's status":  {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: at}, false},
 		"a LogCluster's spec":    {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: changed}, true},
 		"a Partition's anything": {&v1alpha1.Partition{ObjectMeta: at}, &v1alpha1.Partition{ObjectMeta: at}, true},

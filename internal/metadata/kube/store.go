@@ -160,13 +160,14 @@ func (s *Store) watch(ctx context.Context) error {
 }
 
 // meaningful tells whether an update can change an image. The status of LogClusters and Topics sums up what Partitions say, and is
-// written again and again while a broker goes or comes; an image says nothing of it.
+// written again and again while a broker goes or comes; an image says nothing of it. Of their annotations it has one.
 func meaningful(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic:
 		before, after := before.(client.Object), after.(client.Object)
 		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
-			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
+			before.GetAnnotations()[v1alpha1.AnnotationCleanNow] != after.GetAnnotations()[v1alpha1.AnnotationCleanNow]
 	default:
 		return true
 	}

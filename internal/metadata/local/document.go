@@ -55,6 +55,7 @@ type topic struct {
 	ID         string             `json:"id"`
 	Origin     string             `json:"origin"` // Sync deletes topics of originManifest only
 	Spec       v1alpha1.TopicSpec `json:"spec"`
+	CleanNow   string             `json:"cleanNow,omitempty"` // the manifest's annotation, as v1alpha1.Topic.CleanNow gives it
 	Partitions []partition        `json:"partitions"`
 }
 
@@ -187,11 +188,15 @@ func (t topic) kafkaName() string { return cmp.Or(t.Spec.TopicName, t.Name) }
 
 // resource is the Topic resource, as far as this file knows it.
 func (t topic) resource() *v1alpha1.Topic {
-	return &v1alpha1.Topic{
+	resource := &v1alpha1.Topic{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
 		ObjectMeta: metav1.ObjectMeta{Name: t.Name},
 		Spec:       t.Spec,
 	}
+	if t.CleanNow != "" {
+		resource.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: t.CleanNow}
+	}
+	return resource
 }
 
 // resource is the LogCluster resource, nil without one.

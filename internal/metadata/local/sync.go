@@ -93,7 +93,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if resource.Spec.Partitions == 0 {
 		resource.Spec.Partitions = 1 // the schema's default; manifests have it filled in
 	}
-	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin, Spec: resource.Spec}
+	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin, Spec: resource.Spec, CleanNow: resource.CleanNow()}
 	at, exists := d.find(resource.KafkaName())
 	if exists {
 		changed.ID, changed.Partitions = d.Topics[at].ID, d.Topics[at].Partitions

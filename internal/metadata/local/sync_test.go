@@ -117,6 +117,32 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 	}
 }
 
+// TestACleanIsAskedForByManifest: it is kept for a start without manifests, and goes with the annotation.
+func TestACleanIsAskedForByManifest(t *testing.T) {
+	mem := memory(t)
+	s := open(t, mem)
+	sync := func(annotations map[string]string) {
+		t.Helper()
+		manifests := topics(t, `a {partitions: 1}`)
+		manifests[0].Annotations = annotations
+		if err := s.Sync(nil, 1, manifests); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync(map[string]string{v1alpha1.AnnotationCleanNow: "monday", "other": "x"})
+	_, _, manifests := s.Manifests()
+	if err := s.Sync(nil, 1, manifests); err != nil { // what a start without manifests does
+		t.Fatal(err)
+	}
+	if got := open(t, mem).Image().Topic("a").CleanNow; got != "monday" {
+		t.Errorf("asked for %q", got)
+	}
+	sync(nil)
+	if got := s.Image().Topic("a").CleanNow; got != "" {
+		t.Errorf("asked for %q without the annotation", got)
+	}
+}
+
 func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
 	s := open(t, memory(t))
 	made, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: -1})
