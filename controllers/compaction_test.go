@@ -1,106 +1,64 @@
 package controllers
 
 import (
-	"math"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-func row(reason string) *report.Compaction { return &report.Compaction{Reason: reason, Phase: "idle"} }
-
-func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
-	answered := &clusterReport{answered: 1, asked: 2}
-	for _, test := range []struct {
-		rows    []*report.Compaction
-		status  metav1.ConditionStatus
-		reason  string
-		message string
-	}{
-		{nil, metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "1 of 2 brokers answered"},
-		{[]*report.Compaction{row("UpToDate")}, metav1.ConditionFalse, v1alpha1.ReasonUpToDate, "(1 of 1 partitions)"},
-		{[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")}, metav1.ConditionTrue, v1alpha1.ReasonCleaning, "(2 of 3 partitions)"},
-		{[]*report.Compaction{row("Cleaning"), row("Quarantined")}, metav1.ConditionFalse, v1alpha1.ReasonQuarantined, "(1 of 2 partitions)"},
-		{[]*report.Compaction{row("ActiveSegmentOnly"), row("BelowDirtyRatio")}, metav1.ConditionFalse, v1alpha1.ReasonBelowDirtyRatio, "minDirtyPercent"},
-		{[]*report.Compaction{row("OfAFutureBroker")}, metav1.ConditionUnknown, v1alpha1.ReasonUnknown, `"OfAFutureBroker"`},
-	} {
-		got := compacting(test.rows, answered)
-		if got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) {
-			t.Errorf("%d rows: %+v, want %s %s with %q", len(test.rows), got, test.status, test.reason, test.message)
-		}
-	}
-}
-
-func TestEveryReasonOfTheSetHasItsPlaceAndMeaning(t *testing.T) {
-	var known []string
-	for _, r := range reasons {
-		known = append(known, r.reason)
-		if r.meaning == "" {
-			t.Errorf("%s has no meaning", r.reason)
-		}
-	}
-	for _, want := range []string{
-		v1alpha1.ReasonUpToDate, v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued, v1alpha1.ReasonBelowDirtyRatio,
-		v1alpha1.ReasonNothingToReclaim, v1alpha1.ReasonActiveSegmentOnly, v1alpha1.ReasonMinLagNotReached,
-		v1alpha1.ReasonBlockedByOpenTransaction, v1alpha1.ReasonQuarantined, v1alpha1.ReasonCleanerDisabled,
-	} {
-		if !slices.Contains(known, want) {
-			t.Errorf("reason %s is not weighed against the others", want)
-		}
-	}
-}
-
-func TestSummaryOfPartitions(t *testing.T) {
-	rows := []*report.Compaction{
-		{DirtyRatio: 0.364, Phase: "idle", ReclaimableBytes: new(int64(1 << 20)), LastSuccess: new(1767268800.9)},
-		{DirtyRatio: 0.2, Phase: "rewriting", ProgressRatio: 0.5, ReclaimableBytes: new(int64(1 << 20)), LastSuccess: new(1767268900.0)},
-		{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1, ReclaimableBytes: new(int64(0))},
-	}
-	got := summarise(rows)
-	if got.Dirty != "36%" || got.Phase != "Rewriting" || got.Reclaimable.String() != "2Mi" || *got.ProgressPercent != 30 {
-		t.Errorf("dirty %s, phase %s, reclaimable %s, progress %d", got.Dirty, got.Phase, got.Reclaimable, *got.ProgressPercent)
-	}
-	if want := time.Unix(1767268800, 0); !got.LastCleaned.Time.Equal(want) {
-		t.Errorf("last cleaned %s, want the oldest, %s", got.LastCleaned, want)
-	}
-}
-
-func TestSummaryWithoutKnowledgeIsAbsent(t *testing.T) {
-	if got := summarise(nil); got != nil {
-		t.Errorf("%+v of no rows", got)
-	}
-	got := summarise([]*report.Compaction{{Phase: "idle", ReclaimableBytes: new(int64(5))}, {Phase: "idle"}})
-	if diff := cmp.Diff(&v1alpha1.CompactionStatus{Dirty: "0%", Phase: "Idle"}, got); diff != "" {
-		t.Errorf("one partition does not know what is reclaimable (-want +got): %s", diff)
-	}
-}
-
-func TestNonsenseOfABrokerStaysReadable(t *testing.T) {
-	for ratio, want := range map[float64]int32{math.NaN(): 0, math.Inf(1): 100, -3: 0, 7: 100, 0.005: 1} {
-		if got := percent(ratio); got != want {
-			t.Errorf("percent(%v) = %d, want %d", ratio, got, want)
-		}
-	}
-	got := summarise([]*report.Compaction{{Phase: "dancing", DirtyRatio: math.NaN()}})
-	if got.Phase != "Idle" || got.Dirty != "0%" {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestMergeKeepsWhatLeadersSay(t *testing.T) {
+func TestMergeKeepsWhatAllReplicasSay(t *testing.T) {
 	got := merge([]*report.Partitions{
 		{Partitions: []report.Partition{{Broker: 0, Topic: "a", Leader: true}, {Broker: 0, Topic: "b"}}},
 		nil,
-		{Partitions: []report.Partition{{Broker: 2, Topic: "a", Partition: 1, Leader: true}}},
+		{Partitions: []report.Partition{{Broker: 2, Topic: "a", Partition: 1}}},
 	})
-	if got.asked != 3 || got.answered != 2 || len(got.leaders["a"]) != 2 || len(got.leaders["b"]) != 0 {
+	if got.asked != 3 || got.answered != 2 || len(got.rows["a"]) != 2 || len(got.rows["b"]) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestHotNumbersWait: what changes all the time while producers write is not written all the time.
+func TestHotNumbersWait(t *testing.T) {
+	status := func(change func(*v1alpha1.CompactionStatus, *metav1.Condition)) v1alpha1.TopicStatus {
+		c := &v1alpha1.CompactionStatus{Dirty: "10%", Phase: "Rewriting", ProgressPercent: new(int32(3)), CleanNow: &v1alpha1.CleanNowStatus{State: "Running"}}
+		condition := metav1.Condition{Type: v1alpha1.ConditionCompacting, Reason: v1alpha1.ReasonCleaning, Message: "a pass runs (1 of 3 partitions)"}
+		if change != nil {
+			change(c, &condition)
+		}
+		return v1alpha1.TopicStatus{Compaction: c, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Message: "kept"}, condition}}
+	}
+	key := types.NamespacedName{Name: "tickets"}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.CompactionStatus, *metav1.Condition)
+		hot    bool
+	}{
+		"dirty":     {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.Dirty = "11%" }, true},
+		"progress":  {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { *c.ProgressPercent = 4 }, true},
+		"end":       {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.ETA = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		"count":     {func(_ *v1alpha1.CompactionStatus, m *metav1.Condition) { m.Message = "a pass runs (2 of 3 partitions)" }, true},
+		"phase":     {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.Phase = "Idle" }, false},
+		"reason":    {func(_ *v1alpha1.CompactionStatus, m *metav1.Condition) { m.Reason = v1alpha1.ReasonQueued }, false},
+		"cleaned":   {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.LastCleaned = &metav1.Time{} }, false},
+		"clean now": {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.CleanNow.State = "Done" }, false},
+	} {
+		before, after := status(nil), status(test.change)
+		if (pace{}).holds(key, before, after, 1) {
+			t.Errorf("%s: held back though nothing was written yet", name)
+		}
+		p := pace{key: 10}
+		if got := p.holds(key, before, after, 13); got != test.hot {
+			t.Errorf("%s: held back three rounds later: %t", name, got)
+		}
+		if p.holds(key, before, after, 14) {
+			t.Errorf("%s: held back four rounds later", name)
+		}
+		if after.Conditions[0].Message != "kept" || after.Conditions[1].Message == "" || after.Compaction.Dirty == "" {
+			t.Errorf("%s: the status was changed by looking: %+v", name, after)
+		}
 	}
 }

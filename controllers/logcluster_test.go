@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -172,6 +173,57 @@ var _ = Describe("a LogCluster", func() {
 		} {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", what, err)
 		}
+	})
+
+	It("tells how far a clean is that was asked for by annotation", func() {
+		w.cluster(1)
+		w.topic("tickets", func(spec *v1alpha1.TopicSpec) { spec.CleanupPolicy, spec.Partitions = v1alpha1.CleanupCompact, 2 })
+		var done atomic.Pointer[string]
+		done.Store(new(""))
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+			asked := get(Default, w, "tickets", &v1alpha1.Topic{}).CleanNow() // as a broker learns it
+			rows := make([]report.Partition, 2)
+			for i := range rows {
+				compaction := &report.Compaction{Phase: "idle", Reason: v1alpha1.ReasonUpToDate}
+				switch {
+				case asked != "" && asked == *done.Load():
+					compaction.CleanNow = &report.CleanNow{Value: asked, State: report.CleanNowDone, Finished: new(float64(1_000_000 + i))}
+				case asked != "":
+					compaction.CleanNow = &report.CleanNow{Value: asked, State: report.CleanNowRunning}
+				}
+				rows[i] = report.Partition{Topic: "tickets", Partition: int32(i), Leader: true, Compaction: compaction}
+			}
+			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: rows})
+		}))
+		DeferCleanup(server.Close)
+		hosts.set(render.HTTPAddress("main", w.namespace, 0), server.Listener.Addr().String())
+		expect := func(want v1alpha1.CleanNowStatus) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				compaction := get(g, w, "tickets", &v1alpha1.Topic{}).Status.Compaction
+				g.Expect(compaction).NotTo(BeNil())
+				g.Expect(compaction.CleanNow).NotTo(BeNil())
+				got := *compaction.CleanNow
+				got.Finished = nil
+				g.Expect(got).To(Equal(want))
+			}).Should(Succeed())
+		}
+		ask := func(value string) {
+			change(w, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+				topic.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: value}
+			})
+		}
+		ask("monday")
+		expect(v1alpha1.CleanNowStatus{Value: "monday", State: v1alpha1.CleanNowRunning, Replicas: "0/2"})
+		done.Store(new("monday"))
+		expect(v1alpha1.CleanNowStatus{Value: "monday", State: v1alpha1.CleanNowDone, Replicas: "2/2"})
+		Expect(get(Default, w, "tickets", &v1alpha1.Topic{}).Status.Compaction.CleanNow.Finished.Unix()).To(Equal(int64(1_000_001)))
+		ask("tuesday")
+		expect(v1alpha1.CleanNowStatus{Value: "tuesday", State: v1alpha1.CleanNowRunning, Replicas: "0/2"})
+		change(w, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Annotations = nil })
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, w, "tickets", &v1alpha1.Topic{}).Status.Compaction.CleanNow).To(BeNil())
+		}).Should(Succeed())
 	})
 
 	It("is asked how its cleaning goes", func() {

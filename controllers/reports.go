@@ -26,18 +26,31 @@ const (
 	// reportInterval is from the start of one round to that of the next. A round that takes longer is followed by the next
 	// at once.
 	reportInterval = 15 * time.Second
+	// topicInterval is how many Topics a second are told of a report, at most: each may be a write to the API server. With more
+	// than 750 compacted topics it stretches the rounds.
+	topicInterval = 20 * time.Millisecond
 	// reportTimeout bounds one broker's answer, its body included.
 	reportTimeout = 3 * time.Second
 	// reportsAtOnce bounds how many brokers are asked at the same time.
 	reportsAtOnce = 8
-	// reportBytesMax bounds what is read of one broker: about 600 bytes a partition, so some 50,000 partitions.
-	reportBytesMax = 32 << 20
+	// reportBytesMax bounds what is read of one broker: about 1.5 KB a partition, so some 40,000 partitions.
+	reportBytesMax = 64 << 20
 )
 
 // clusterReport is what the brokers of a cluster said in one round. It is never changed once it is to be seen.
 type clusterReport struct {
+	round           int64                         // counts up from 1 as long as the operator runs
+	at              time.Time                     // when the brokers had answered
 	answered, asked int                           // brokers; 0 <= answered <= asked
-	leaders         map[string][]report.Partition // by the topic's Kafka name, as its leaders see it
+	rows            map[string][]report.Partition // by the topic's Kafka name; of all replicas
+}
+
+// number is the report's round, 0 before the first.
+func (c *clusterReport) number() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.round
 }
 
 // reporter asks the brokers how cleaning goes, as these numbers change too often to travel through the API server. It asks
@@ -48,6 +61,7 @@ type reporter struct {
 	interval time.Duration
 	// topics takes the Topics that must look again; the topic controller drains it.
 	topics chan event.GenericEvent
+	rounds int64 // only Start's goroutine counts
 	mu     struct {
 		sync.Mutex
 		latest map[types.NamespacedName]*clusterReport // by LogCluster; replaced as a whole, so what is gone falls out
@@ -66,17 +80,20 @@ func newReporter(reader client.Reader, options reportOptions) *reporter {
 
 // Start asks again and again until ctx ends. The manager runs it where the controllers run: on the elected operator only.
 func (r *reporter) Start(ctx context.Context) error {
-	ticker := time.NewTicker(r.interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		if err := r.round(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "cannot gather reports")
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		began := time.Now()
+		told, err := r.round(ctx)
+		if err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot gather reports")
+		}
+		timer.Reset(max(r.interval, time.Duration(told)*topicInterval) - time.Since(began))
 	}
 }
 
@@ -87,16 +104,17 @@ func (r *reporter) of(cluster types.NamespacedName) *clusterReport {
 	return r.mu.latest[cluster]
 }
 
-// round asks all brokers once, then tells the Topics. In this order: a Topic that looks earlier would find the report
-// before. It waits while the topic controller's queue is full, until ctx ends; the lock is held for the swap alone.
-func (r *reporter) round(ctx context.Context) error {
+// round asks all brokers once, then tells the Topics, and returns how many. In this order: a Topic that looks earlier would find
+// the report before. It waits while the topic controller's queue is full, until ctx ends; the lock is held for the swap alone.
+func (r *reporter) round(ctx context.Context) (told int, err error) {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
 	if err := r.reader.List(ctx, clusters); err != nil {
-		return fmt.Errorf("list clusters: %w", err)
+		return 0, fmt.Errorf("list clusters: %w", err)
 	}
 	if err := r.reader.List(ctx, topics); err != nil {
-		return fmt.Errorf("list topics: %w", err)
+		return 0, fmt.Errorf("list topics: %w", err)
 	}
+	r.rounds++
 	compacted := compactedTopics(clusters.Items, topics.Items)
 	latest := map[types.NamespacedName]*clusterReport{}
 	for i := range clusters.Items {
@@ -112,12 +130,13 @@ func (r *reporter) round(ctx context.Context) error {
 		for _, topic := range topics {
 			select {
 			case r.topics <- event.GenericEvent{Object: topic}:
+				told++
 			case <-ctx.Done():
-				return ctx.Err()
+				return told, ctx.Err()
 			}
 		}
 	}
-	return nil
+	return told, nil
 }
 
 // compactedTopics returns the topics that the cleaner works on, by cluster.
@@ -159,22 +178,22 @@ func (r *reporter) ask(ctx context.Context, cluster *v1alpha1.LogCluster) *clust
 		})
 	}
 	_ = group.Wait() // no function of the group fails
-	return merge(answers)
+	merged := merge(answers)
+	merged.round, merged.at = r.rounds, time.Now()
+	return merged
 }
 
-// merge takes each partition's row from its leader, as followers know less. Brokers answer at different moments, so while
-// leadership moves two may report a partition, or none; the next round puts that right.
+// merge sorts the answers by topic. Brokers answer at different moments, so while leadership moves two may report a partition as
+// its leader, or none; the next round puts that right.
 func merge(answers []*report.Partitions) *clusterReport {
-	merged := &clusterReport{asked: len(answers), leaders: map[string][]report.Partition{}}
+	merged := &clusterReport{asked: len(answers), rows: map[string][]report.Partition{}}
 	for _, answer := range answers {
 		if answer == nil {
 			continue
 		}
 		merged.answered++
 		for _, row := range answer.Partitions {
-			if row.Leader {
-				merged.leaders[row.Topic] = append(merged.leaders[row.Topic], row)
-			}
+			merged.rows[row.Topic] = append(merged.rows[row.Topic], row)
 		}
 	}
 	return merged

@@ -87,7 +87,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess},
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
-			placed: map[types.NamespacedName]placed{}},
+			placed: map[types.NamespacedName]placed{}, pace: pace{}},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]brokerState{}},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages},
 	} {

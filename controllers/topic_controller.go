@@ -33,6 +33,7 @@ type topicReconciler struct {
 	lastSuccess *lastSuccess
 	// placed is where the partitions of each Topic were last seen. Only Reconcile uses it, of which one runs at a time.
 	placed map[types.NamespacedName]placed
+	pace   pace
 }
 
 // setup runs one worker: placing counts what each broker holds, and two Topics placed at once would both choose the
@@ -61,6 +62,7 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	if scope == nil {
 		r.lastSuccess.forget("topic", req.NamespacedName)
 		delete(r.placed, req.NamespacedName)
+		delete(r.pace, req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	defer func() {
@@ -78,15 +80,17 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	return ctrl.Result{}, r.makePartitions(ctx, scope)
 }
 
-// patchStatus writes the status when it is another than before. Nobody else writes it, so it needs no compare-and-swap; the
+// patchStatus writes the status when it is another than before, and not only in numbers that were written a moment ago. Nobody else writes it, so it needs no compare-and-swap; the
 // event goes out after the write, or a write that fails would tell the same change twice.
 func (r *topicReconciler) patchStatus(ctx context.Context, scope *topicScope) error {
 	before := scope.topic
 	after := before.DeepCopy()
 	after.Status = scope.status()
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+	key, round := client.ObjectKeyFromObject(before), scope.report.number()
+	if equality.Semantic.DeepEqual(before.Status, after.Status) || r.pace.holds(key, before.Status, after.Status, round) {
 		return nil
 	}
+	r.pace[key] = round
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil // it was deleted meanwhile

@@ -55,4 +55,14 @@ type Compaction struct {
 	// LastSuccess is the time of the last successful pass; absent if there was none.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
 	LastError   string   `json:"lastError,omitempty"`
+
+	// RunningPass is the pass that runs, as far as it is; absent while none does. LastPass is the last that ended; absent before.
+	RunningPass *Pass `json:"runningPass,omitempty"`
+	LastPass    *Pass `json:"lastPass,omitempty"`
+	// CleanNowAsked is the ticket of the last request to clean at once, CleanNowServed that of the last one that a pass has served;
+	// 0 if there was none since the broker started.
+	CleanNowAsked  int64 `json:"cleanNowAsked"`
+	CleanNowServed int64 `json:"cleanNowServed"`
+	// CleanNow is what became of the topic's annotation heartwood.dev/clean-now; absent without one.
+	CleanNow *CleanNow `json:"cleanNow,omitempty"`
 }

@@ -17,6 +17,7 @@ const module = "heartwood.dev/heartwood/"
 var layers = map[string][]string{
 	"api/v1alpha1": {},
 	"api/report":   {},
+	"api/summary":  {"api/v1alpha1", "api/report"},
 	"config/crd":   {},
 
 	"internal/version":     {},
@@ -49,19 +50,19 @@ var layers = map[string][]string{
 		"internal/compress",
 	},
 	"internal/broker": {
-		"api/report", "internal/wire", "internal/handler", "internal/replica", "internal/logstore", "internal/metadata",
+		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler", "internal/replica", "internal/logstore", "internal/metadata",
 		"internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},
 	"internal/dev": {
-		"api/v1alpha1", "api/report", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",
+		"api/v1alpha1", "api/report", "api/summary", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",
 		"internal/vfs",
 	},
 
 	"internal/operator/render": {"api/v1alpha1"},
 	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place decides that for operator and brokers.
 	"controllers": {
-		"api/v1alpha1", "api/report", "internal/operator/render", "internal/placement", "internal/metadata",
+		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render", "internal/placement", "internal/metadata",
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},

@@ -1,0 +1,44 @@
+package summary
+
+import (
+	"fmt"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// CleanNow is what became of a value of the annotation heartwood.dev/clean-now, of so many replicas; nil without a value. One that
+// is done stays done, whatever happens to its replicas later: before, which may be nil, is what was known.
+func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows, replicas int) *v1alpha1.CleanNowStatus {
+	switch {
+	case value == "":
+		return nil
+	case before != nil && before.Value == value && before.State == v1alpha1.CleanNowDone:
+		return before.DeepCopy()
+	}
+	count := map[string]int{}
+	var last *float64
+	for _, row := range rows.Replicas {
+		if row.Compaction == nil || row.Compaction.CleanNow == nil || row.Compaction.CleanNow.Value != value {
+			continue
+		}
+		now := row.Compaction.CleanNow
+		count[now.State]++
+		if now.State == report.CleanNowDone && now.Finished != nil && (last == nil || *now.Finished > *last) {
+			last = now.Finished
+		}
+	}
+	done := count[report.CleanNowDone]
+	status := &v1alpha1.CleanNowStatus{
+		Value: value, State: v1alpha1.CleanNowPending, Replicas: fmt.Sprintf("%d/%d", done, max(done, replicas)),
+	}
+	switch {
+	case count[report.CleanNowRunning] > 0:
+		status.State = v1alpha1.CleanNowRunning
+	case count[report.CleanNowFailed] > 0:
+		status.State = v1alpha1.CleanNowFailed
+	case replicas > 0 && done >= replicas:
+		status.State, status.Finished = v1alpha1.CleanNowDone, timeOf(last)
+	}
+	return status
+}
