@@ -35,13 +35,22 @@ type Compaction struct {
 	DirtyRatio float64 `json:"dirtyRatio"`
 	// BlockedBytes cannot be cleaned now, by reason: active_segment, min_lag, open_transaction, unreplicated, quarantined.
 	BlockedBytes map[string]int64 `json:"blockedBytes"`
-	// ReclaimableBytes is what a pass would free; absent while unknown.
+	// ReclaimableBytes is the garbage below what may be cleaned: what a pass would free that leaves none. Absent until it was looked for.
+	// ReclaimableExact tells that a pass has counted it, and nothing has come since; else it is an estimate.
 	ReclaimableBytes *int64 `json:"reclaimableBytes,omitempty"`
 	ReclaimableExact bool   `json:"reclaimableExact"`
+	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent while that is.
+	GarbageRatio *float64 `json:"garbageRatio,omitempty"`
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
 	// Reason is why the phase is what it is: a reason of the Topic condition Compacting.
-	Reason        string           `json:"reason"`
+	Reason string `json:"reason"`
+	// Trigger is why a pass runs or is queued: max_lag, requested, dirty_ratio, tombstones; absent when neither.
+	Trigger string `json:"trigger,omitempty"`
+	// OverdueSeconds is how far past maxLag the oldest superseded record is, as far as that is known; 0: it is not.
+	OverdueSeconds float64 `json:"overdueSeconds"`
+	// NextDue is when the log wants its next pass because of the time: maxLag, tombstones, or the end of a quarantine; absent: never.
+	NextDue       *float64         `json:"nextDueTimestampSeconds,omitempty"`
 	ProgressRatio float64          `json:"progressRatio"`
 	EtaSeconds    *float64         `json:"etaSeconds,omitempty"`
 	Runs          map[string]int64 `json:"runs"` // by result: success, nothing_to_do, aborted, failed
@@ -54,7 +63,9 @@ type Compaction struct {
 	RemovedRecords      int64 `json:"removedRecords"`
 	// LastSuccess is the time of the last successful pass; absent if there was none.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
-	LastError   string   `json:"lastError,omitempty"`
+	// LastError is that of the last pass that failed, and LastErrorTime when; both stay until a pass succeeds.
+	LastError     string   `json:"lastError,omitempty"`
+	LastErrorTime *float64 `json:"lastErrorTimestampSeconds,omitempty"`
 
 	// RunningPass is the pass that runs, as far as it is; absent while none does. LastPass is the last that ended; absent before.
 	RunningPass *Pass `json:"runningPass,omitempty"`

@@ -2,19 +2,17 @@ package logstore
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
 // CleanerOptions of a Cleaner.
 type CleanerOptions struct {
-	Workers     int           // passes at once; default 1; 0 from the user means none: pass -1
+	Workers     int           // logs or slices worked on at once; default 1; 0 from the user means none: pass -1
 	MemoryBytes int64         // for all workers together; default 128 MiB
 	IOBytesRate int64         // reads plus writes a second, of all workers; 0: no limit
 	Interval    time.Duration // how often logs are looked at, at most 1 s; default 1 s
@@ -44,18 +42,19 @@ func (o CleanerOptions) withDefaults() CleanerOptions {
 	return o
 }
 
-// passMemoryBytes is the share of one pass. Equal shares, so that a large log cannot take what others need; not of what is
-// free at the moment, or the same log would fail or not by what runs beside it.
-func (o CleanerOptions) passMemoryBytes() int64 { return o.MemoryBytes / int64(max(1, o.Workers)) }
-
-// Cleaner cleans the logs of a store in the background: it picks the dirtiest, one worker a log, and quarantines what fails.
+// Cleaner cleans the logs of a store in the background: it picks the dirtiest, one pass a log, and quarantines what fails.
 //
-// It has one goroutine that looks at the logs (cleaner_schedule.go), one that makes key sidecars (cleaner_sidecars.go), and one for
-// each pass that runs (cleaner_pass.go).
-// Cleaner.mu guards all of its state; it is taken for moments only, and never with a lock of a Log or the Store held.
+// It has one goroutine that looks at the logs (cleaner_schedule.go), one that makes key sidecars and estimates (cleaner_sidecars.go), and
+// for each pass one, or as many as it has workers (cleaner_pass.go, cleaner_turns.go).
+// Cleaner.mu guards all of its state; it is taken for moments only, and never with a lock of a Log or the Store held. The lock of
+// turns is taken with it or without, and no other under that.
 type Cleaner struct {
-	store   *Store
-	limiter *rate.Limiter
+	store  *Store
+	bucket atomic.Pointer[bucket]
+	turns  turns
+	// maker is held by who makes a sidecar or an estimate: one at a time, for the memory they take. It is taken before
+	// sidecars.making and before a worker, so none of those is held by who waits for it.
+	maker chan struct{}
 
 	stop context.CancelFunc
 	ctx  context.Context // ends with stop: the passes' parent
@@ -67,39 +66,48 @@ type Cleaner struct {
 		closed    bool
 		opts      CleanerOptions
 		logs      map[PartitionID]*cleanerState
-		busy      int // workers; busy <= opts.Workers but for a moment after Configure
+		passes    int   // begun, and not ended
+		fresh     int   // of passes, those that wait for their first turn
+		granted   int64 // bytes of memory, of all passes
+		making    int64 // bytes of memory that who holds maker takes
+		tended    tended
 		throttled time.Duration
 	}
 }
 
 // NewCleaner starts a cleaner on a store; Close stops it, within a second, and joins its goroutines.
 func NewCleaner(store *Store, opts CleanerOptions) *Cleaner {
-	c := &Cleaner{store: store, limiter: rate.NewLimiter(rate.Inf, 0), wake: make(chan struct{}, 1)}
-	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.mu.logs = map[PartitionID]*cleanerState{}
-	c.Configure(opts)
+	c := newCleaner(store, opts)
 	c.done.Go(c.run)
-	c.done.Go(c.tendSidecars)
+	c.done.Go(c.tend)
 	return c
 }
 
-// Configure puts a new budget into effect for the next pass, and the I/O rate at once. What failed is tried again at once: the
-// old budget may have been the reason.
+// newCleaner returns a cleaner that does nothing by itself.
+func newCleaner(store *Store, opts CleanerOptions) *Cleaner {
+	c := &Cleaner{store: store, wake: make(chan struct{}, 1), maker: make(chan struct{}, 1)}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.mu.logs = map[PartitionID]*cleanerState{}
+	c.Configure(opts)
+	return c
+}
+
+// Configure puts a new budget into effect. Passes that run go on, with as many workers as there are now and at the new rate, unless
+// there are none any more, or they hold more memory than all may now: those are aborted, and begun again within the new budget. What
+// failed is tried again at once: the old budget may have been the reason.
 func (c *Cleaner) Configure(opts CleanerOptions) {
 	opts = opts.withDefaults()
 	c.mu.Lock()
 	c.mu.opts = opts
 	for _, state := range c.mu.logs {
 		state.quarantine = quarantine{}
+		if state.running() && (opts.Workers == 0 || c.mu.granted > opts.passesMemoryBytes()) {
+			state.cancel()
+		}
 	}
 	c.mu.Unlock()
-	if opts.IOBytesRate > 0 {
-		// The burst first: a limit with a burst of 0 would have spend take 0 bytes at a time, without end.
-		c.limiter.SetBurst(int(max(minBurstBytes, opts.IOBytesRate/10)))
-		c.limiter.SetLimit(rate.Limit(opts.IOBytesRate))
-	} else {
-		c.limiter.SetLimit(rate.Inf)
-	}
+	c.turns.resize(opts.Workers)
+	c.setRate(opts.IOBytesRate)
 	c.awake()
 }
 
@@ -127,59 +135,36 @@ func (c *Cleaner) Close() {
 	c.done.Wait()
 }
 
-// minBurstBytes is the least the token bucket holds, however low the rate.
-const minBurstBytes = 64 << 10
-
-// spend takes n bytes out of the token bucket of all workers (I40), and waits for them. No lock is held: Kafka sleeps inside
-// a lock that its threads share. n may exceed the burst, which WaitN refuses, so it is taken in parts. It fails only when
-// ctx ends.
-func (c *Cleaner) spend(ctx context.Context, n int) error {
-	if c.limiter.Limit() == rate.Inf {
-		return nil
-	}
-	began := time.Now()
-	for n > 0 {
-		part := min(n, c.limiter.Burst())
-		if err := c.limiter.WaitN(ctx, part); err == nil {
-			n -= part
-		} else if ctx.Err() != nil {
-			return fmt.Errorf("wait for the I/O budget: %w", ctx.Err())
-		} // else Configure made the burst smaller than the part: once more
-	}
-	c.mu.Lock()
-	c.mu.throttled += time.Since(began)
-	c.mu.Unlock()
-	return nil
-}
-
-// memoryBytes is what the running passes hold, as of their last reports, and what all passes may hold together.
-func (c *Cleaner) memoryBytes() (held, limit int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, state := range c.mu.logs {
-		if state.running() {
-			held += state.progress.MemoryBytes
-		}
-	}
-	return held, c.mu.opts.MemoryBytes
-}
-
 // cleanerState is what the cleaner knows of one log.
 //
-// Its life: made by the scheduler when it first sees the log; running from startLocked to finish; dropped by forgetLocked
-// when the log is gone or not compacted any more, but never while a pass runs. Cleaner.mu guards all fields but log, which
-// never changes.
+// Its life: made by the scheduler when it first sees the log, or by CleanNow; running from startLocked to finish; dropped by
+// forgetLocked when the log is gone or not compacted any more, but never while a pass runs. Cleaner.mu guards all fields but log,
+// which never changes.
 type cleanerState struct {
-	log    *Log               // a topic that is deleted and made again has another Log under the same id, and a state of its own
-	seen   time.Time          // when the cleaner first saw the log
-	due    time.Time          // since when a pass is due; zero if none is
-	cancel context.CancelFunc // ends the pass that runs; nil if none does
+	log  *Log      // a topic that is deleted and made again has another Log under the same id, and a state of its own
+	seen time.Time // when the cleaner first saw the log
+	due  time.Time // since when a pass is due; zero if none is
 
 	quarantine quarantine
-	progress   clean.Progress // of the running pass, or zero
-	began      time.Time      // when it began
+	request    request
+	estimate   estimate
+	oldest     time.Time // clean.Stats.OldestGarbage of the last pass
+	ended      time.Time // when the last pass did
 	counters   counters
+
+	// Of the pass that runs.
+	cancel   context.CancelFunc // ends it; nil if none does
+	trigger  string
+	config   *config // the log's settings when it began
+	lineage  int64   // of the view it works on; lineageNone: it has none yet
+	fresh    bool    // it waits for its first turn
+	granted  int64   // bytes of memory
+	progress clean.Progress
+	began    time.Time // when it had its first turn
 }
+
+// lineageNone is no lineage of a log.
+const lineageNone = -1
 
 // running tells whether a pass runs, or was cancelled and has not ended yet. It needs Cleaner.mu.
 func (s *cleanerState) running() bool { return s.cancel != nil }

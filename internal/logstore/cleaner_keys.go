@@ -20,15 +20,18 @@ func (l *Log) keysPath(base int64, extension, suffix string) string {
 }
 
 // keysForPass opens or makes the sidecar of a segment for a pass, which accounts what that costs.
-func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader, error) {
+func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.KeysOptions, maker sidecarMaker) (*keys.Reader, error) {
 	if opts.Anew {
 		if err := l.dropSidecar(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	reader, err := l.openKeys(ctx, s, sidecarOptions{
-		read:    func(_ context.Context, n int) error { return opts.LogRead(n) },
-		Options: keys.Options{Spend: func(_ context.Context, n int) error { return opts.SidecarWritten(n) }},
+		read: func(_ context.Context, n int) error { return opts.LogRead(n) },
+		Options: keys.Options{
+			MemoryBytes: sidecarMemoryBytes, Spend: func(_ context.Context, n int) error { return opts.SidecarWritten(n) },
+		},
+		maker: maker,
 	})
 	if errors.Is(err, keys.ErrTooManyRecords) {
 		return nil, nil

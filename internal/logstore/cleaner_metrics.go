@@ -23,8 +23,8 @@ func describeCleaner(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	reclaimableDesc      = describe("reclaimable_bytes", "Bytes a pass of the cleaner would free; absent while unknown.")
-	reclaimableExactDesc = describe("reclaimable_exact", "1 if log_reclaimable_bytes comes from a pass, 0 if it is estimated.")
+	reclaimableDesc      = describe("reclaimable_bytes", "Bytes of garbage below what may be cleaned; absent while unknown.")
+	reclaimableExactDesc = describe("reclaimable_exact", "1 if log_reclaimable_bytes was counted by a pass, 0 if it is estimated.")
 
 	phaseDesc     = describeCleaner("phase", "1 for what the cleaner does with a log now.", "topic", "partition", "phase")
 	progressDesc  = describeCleaner("progress_ratio", "How much of the running pass is done.", "topic", "partition")
@@ -35,13 +35,13 @@ var (
 	reclaimedDesc = describeCleaner("reclaimed_bytes_total", "Bytes the cleaner freed.", "topic", "partition", "kind")
 	removedDesc   = describeCleaner("removed_records_total", "Records the cleaner removed.", "topic", "partition", "kind")
 	successDesc   = describeCleaner("last_success_timestamp_seconds", "When the last pass succeeded; absent if none did.", "topic", "partition")
-	overdueDesc   = describeCleaner("overdue_seconds", "How far past its maximum lag the oldest dirty record is.", "topic", "partition")
+	overdueDesc   = describeCleaner("overdue_seconds", "How far past maxLag the oldest superseded record is.", "topic", "partition")
 
 	queueDesc       = describeCleaner("queue_length", "Logs that wait for a worker.")
-	workersDesc     = describeCleaner("workers", "Passes that may run at once.")
-	busyDesc        = describeCleaner("workers_busy", "Passes that run.")
-	memoryDesc      = describeCleaner("memory_bytes", "Memory the running passes hold.")
-	memoryLimitDesc = describeCleaner("memory_limit_bytes", "Memory all passes together may hold.")
+	workersDesc     = describeCleaner("workers", "Logs or slices that may be worked on at once.")
+	busyDesc        = describeCleaner("workers_busy", "Workers that work.")
+	memoryDesc      = describeCleaner("memory_bytes", "Memory that passes and the making of key sidecars hold.")
+	memoryLimitDesc = describeCleaner("memory_limit_bytes", "Memory the cleaner may hold.")
 	throttledDesc   = describeCleaner("throttled_seconds_total", "Time passes waited for the I/O budget.")
 	quarantineDesc  = describeCleaner("quarantined_partitions", "Logs that wait because their last pass failed.")
 
@@ -81,7 +81,7 @@ func (c cleanerCollector) Collect(metrics chan<- prometheus.Metric) {
 		case reasonQuarantined:
 			quarantined++
 		}
-		series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}.partition(status, overdueBy(seen.view, seen.settings, now), &log.sidecars)
+		series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}.partition(status, &log.sidecars)
 	}
 	c.pool(series{metrics: metrics}, waiting, quarantined)
 }
@@ -89,8 +89,9 @@ func (c cleanerCollector) Collect(metrics chan<- prometheus.Metric) {
 // pool puts out what all logs share.
 func (c cleanerCollector) pool(s series, waiting, quarantined int) {
 	held, limit := c.cleaner.memoryBytes()
+	busy, _ := c.cleaner.turns.busy()
 	c.cleaner.mu.Lock()
-	workers, busy, throttled := c.cleaner.mu.opts.Workers, c.cleaner.mu.busy, c.cleaner.mu.throttled
+	workers, throttled := c.cleaner.mu.opts.Workers, c.cleaner.mu.throttled
 	c.cleaner.mu.Unlock()
 	s.gauge(queueDesc, float64(waiting))
 	s.gauge(workersDesc, float64(workers))
@@ -117,7 +118,7 @@ func (s series) counter(desc *prometheus.Desc, value float64, more ...string) {
 }
 
 // partition puts out what is known of one log. Counters are there from the beginning, at 0.
-func (s series) partition(status *report.Compaction, overdue time.Duration, sidecars *sidecars) {
+func (s series) partition(status *report.Compaction, sidecars *sidecars) {
 	for _, phase := range clean.Phases {
 		s.gauge(phaseDesc, boolean(phase.String() == status.Phase), phase.String())
 	}
@@ -132,7 +133,7 @@ func (s series) partition(status *report.Compaction, overdue time.Duration, side
 	if status.LastSuccess != nil {
 		s.gauge(successDesc, *status.LastSuccess)
 	}
-	s.gauge(overdueDesc, overdue.Seconds())
+	s.gauge(overdueDesc, status.OverdueSeconds)
 	for _, result := range runResults {
 		s.counter(runsDesc, float64(status.Runs[result]), result)
 	}

@@ -3,7 +3,6 @@ package logstore
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
@@ -30,7 +29,8 @@ type counters struct {
 	sidecarWritten           int64
 	removedRecords           int64
 	lastSuccess              time.Time
-	lastError                string // of the last pass, if it failed
+	lastError                string // of the last pass that failed, if none has succeeded since
+	lastFailure              time.Time
 }
 
 // add returns the counters with one pass's work, and leaves c as it is; runs is shared and not touched.
@@ -44,21 +44,28 @@ func (c counters) add(s clean.Stats) counters {
 	return c
 }
 
-// pass cleans one log, once, and notes how it ended. budget is in bytes. The settings are those of seen, also when others
-// come meanwhile: a pass that changed its rules half way could not be told from the log it leaves.
-func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, wanted need, budget int64) {
+// budget is what a pass may use.
+type budget struct {
+	memoryBytes int64
+	workers     int    // slices resolved at once, if nobody else wants the workers
+	shift       *shift // nil: nobody shares the workers
+}
+
+// pass cleans one log, once, and notes how it ended. The settings are those of seen, also when others come meanwhile: a pass that
+// changed its rules half way could not be told from the log it leaves.
+func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, with budget) (result string) {
 	logger := c.options().Logger.With("partition", seen.log.id)
-	logger.Debug("cleaning began", "trigger", wanted.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
+	logger.Debug("cleaning began", "trigger", state.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
 	began := time.Now()
-	stats, err := c.clean(ctx, state, seen, budget)
-	result := resultOf(ctx, seen.log, stats, err)
+	stats, err := c.clean(ctx, state, seen, with)
+	result = resultOf(ctx, seen.log, stats, err)
 	summary := []any{
-		"result", result, "seconds", time.Since(began).Seconds(), "cleanedTo", stats.CleanedTo,
+		"result", result, "trigger", state.trigger, "seconds", time.Since(began).Seconds(), "cleanedTo", stats.CleanedTo,
 		"readBytes", stats.LogReadBytes, "writtenBytes", stats.LogWrittenBytes, "reclaimedBytes", stats.ReclaimedBytes,
 		"sidecarReadBytes", stats.SidecarReadBytes, "sidecarWrittenBytes", stats.SidecarWrittenBytes,
 		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved, "removedMarkers", stats.MarkersRemoved,
 		"rewrittenSegments", stats.SegmentsRewritten, "untouchedSegments", stats.SegmentsUntouched, "garbageBytes", stats.GarbageBytes,
-		"unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes,
+		"unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes, "memoryGrantedBytes", with.memoryBytes,
 	}
 	if err != nil {
 		summary = append(summary, "error", err)
@@ -69,6 +76,7 @@ func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, want
 		logger.Info("cleaning ended", summary...)
 	}
 	c.finish(state, seen, stats, result, err)
+	return result
 }
 
 // resultOf names how a pass ended. It was aborted, and not its own fault, if somebody wanted it to end or took segments away.
@@ -86,12 +94,15 @@ func resultOf(ctx context.Context, log *Log, stats clean.Stats, err error) strin
 
 // clean runs the pass and records how far the log is clean. A pass that found a sidecar wrong has made it anew, and is begun again at
 // once.
-func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, error) {
+func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, with budget) (clean.Stats, error) {
+	if err := ctx.Err(); err != nil {
+		return clean.Stats{CleanedTo: seen.view.FirstDirty}, err
+	}
 	defer seen.log.trimSidecars()
-	stats, lineage, err := c.cleanOnce(ctx, state, seen, budget)
+	stats, lineage, err := c.cleanOnce(ctx, state, seen, with)
 	if errors.Is(err, clean.ErrSidecar) && ctx.Err() == nil {
 		seen.log.env.logger.Warn("key sidecar made anew", "partition", seen.log.id, "error", err)
-		stats, lineage, err = c.cleanOnce(ctx, state, seen, budget)
+		stats, lineage, err = c.cleanOnce(ctx, state, seen, with)
 	}
 	if err != nil {
 		return stats, err
@@ -106,7 +117,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, bud
 // whatever retention, a release of the log or a swap does, so a pass never reads a file that is another's by now. What the pass
 // cannot know is whether the segments are still the log's when it wants to replace them; replaceSegments looks, under
 // Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next one begins with what is there.
-func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look, budget int64) (clean.Stats, int64, error) {
+func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look, with budget) (clean.Stats, int64, error) {
 	log, now := seen.log, seen.at
 	if now.IsZero() {
 		now = time.Now()
@@ -116,6 +127,9 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	if len(view.Segments) == 0 {
 		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, nil // closed, or cut down meanwhile
 	}
+	c.mu.Lock()
+	state.lineage = view.Lineage
+	c.mu.Unlock()
 	// Of each producer the pass keeps the last batch as of the view. A crash must not take that one, and leave the producer's last
 	// batch one that the pass has removed: its repetition would be appended once more.
 	if err := log.flush(); err != nil {
@@ -125,14 +139,19 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	if salt == nil {
 		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, errNoKeys
 	}
+	goBelow := log.replicasCleaned.Load() // X1
 	job := clean.Job{
-		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted,
-		Lineage: func(below int64) uint64 { return uint64(log.EpochAt(below - 1)) },
-		Now:     now, Rules: rulesOf(seen.settings), Limits: clean.Limits{MemoryBytes: budget},
-		// One replica: what it has compacted is all there is (X1).
-		TombstonesMayGoBelow: math.MaxInt64, MarkersMayGoBelow: math.MaxInt64,
+		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted, Lineage: log.lineageOf,
+		Now: now, Rules: rulesOf(seen.settings), Limits: clean.Limits{MemoryBytes: with.memoryBytes},
+		TombstonesMayGoBelow: goBelow, MarkersMayGoBelow: goBelow,
 		Producers: view.Producers, Hasher: salt.Hasher(),
-		Env: c.envOf(log, view.Lineage, state),
+		Env: c.envOf(log, view.Lineage, state, with.shift),
+	}
+	if with.shift != nil {
+		job.Limits.Workers, job.Limits.Parallel = with.workers, with.shift.parallel
+	}
+	if seen.thorough {
+		job.Rules.MaxGarbagePercent = 0
 	}
 	for _, s := range view.Segments {
 		job.Sources = append(job.Sources, clean.Source{Segment: s, Dead: log.loadDead(s)})
@@ -159,9 +178,11 @@ func rulesOf(s topicconfig.Settings) clean.Rules {
 }
 
 // envOf returns how a pass reaches the log, as long as that is of this lineage.
-func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState) clean.Env {
+func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shift) clean.Env {
 	return clean.Env{
-		Keys: log.keysForPass,
+		Keys: func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader, error) {
+			return log.keysForPass(ctx, s, opts, c.makerOf(work))
+		},
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
@@ -175,8 +196,13 @@ func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState) clean.Env 
 		Producers: log.cleanProducers,
 		SaveDead:  log.saveDead,
 		FreeBytes: func() (uint64, error) { return log.env.fs.Free(log.dir) },
-		Spend:     c.spend,
-		Compress:  log.env.compress(siteClean),
+		Spend: func(ctx context.Context, n int) error {
+			if err := c.spend(ctx, n); err != nil {
+				return err
+			}
+			return work.spent(ctx, n)
+		},
+		Compress: log.env.compress(siteClean),
 		Progress: func(p clean.Progress) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -202,8 +228,9 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.busy--
-	state.cancel, state.progress = nil, clean.Progress{}
+	c.mu.passes--
+	c.mu.granted -= state.granted
+	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.Progress{}, 0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {
 		state.counters.runs = map[string]int64{}
@@ -211,12 +238,17 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	state.counters.runs[result]++
 	switch result { // an aborted pass says nothing of the log: quarantine and last error stay
 	case runSuccess, runNothingToDo:
-		state.quarantine = quarantine{}
-		state.counters.lastSuccess, state.counters.lastError = now, ""
+		state.quarantine, state.oldest = quarantine{}, stats.OldestGarbage
+		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "", time.Time{}
+		if stats.SegmentsTotal > 0 {
+			state.estimate = estimate{
+				looked: true, lineage: state.lineage, firstDirty: stats.CleanedTo, known: true, exact: true, bytes: stats.GarbageBytes,
+			}
+		}
 	case runFailed:
 		// The settings the pass ran with: if others came meanwhile, it is tried again at once.
 		state.quarantine = state.quarantine.after(now, seen.config)
-		state.counters.lastError = err.Error()
+		state.counters.lastError, state.counters.lastFailure = err.Error(), now
 	}
 	c.awake()
 }

@@ -52,16 +52,16 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 		ReclaimedBytes:      sums.reclaimed,
 		RemovedRecords:      sums.removedRecords,
 		LastError:           sums.lastError,
+		LastErrorTime:       unixSeconds(sums.lastFailure),
+		LastSuccess:         unixSeconds(sums.lastSuccess),
+		NextDue:             unixSeconds(state.nextDue(seen, now)),
+		OverdueSeconds:      overdueBy(seen.view, seen.settings, state.oldest, now).Seconds(),
 	}
 	var phase clean.Phase
-	phase, r.Reason = c.phaseLocked(state, seen, now)
+	phase, r.Reason, r.Trigger = c.phaseLocked(state, seen, now)
 	r.Phase = phase.String()
 	for _, result := range runResults {
 		r.Runs[result] = sums.runs[result]
-	}
-	if !sums.lastSuccess.IsZero() {
-		seconds := float64(sums.lastSuccess.UnixMilli()) / 1000
-		r.LastSuccess = &seconds
 	}
 	if r.Reason == reasonQuarantined {
 		r.BlockedBytes[blockedQuarantined] = seen.view.DirtyBytes
@@ -70,23 +70,39 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 		r.ProgressRatio, r.EtaSeconds = progressOf(state.progress, now.Sub(state.began))
 	}
 	r.ReclaimableBytes, r.ReclaimableExact = reclaimable(state, seen.view)
+	if all := seen.view.CleanBytes + seen.view.DirtyBytes; r.ReclaimableBytes != nil && all > 0 {
+		ratio := min(1, float64(*r.ReclaimableBytes)/float64(all))
+		r.GarbageRatio = &ratio
+	}
 	return r
 }
 
-// phaseLocked returns what the cleaner does with a log, and why. The order matters: a pass that still runs after the workers were
-// set to none is shown; a quarantine without workers is not, because lifting it would change nothing.
-func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (clean.Phase, string) {
-	switch {
-	case state.running():
-		return state.progress.Phase, reasonCleaning
-	case c.mu.opts.Workers == 0:
-		return clean.Idle, reasonCleanerDisabled
-	case state.quarantine.holds(now, seen.config):
-		return clean.Idle, reasonQuarantined
-	case c.needLocked(state, seen, now).trigger != "":
-		return clean.Queued, reasonQueued
+// unixSeconds is how a report writes a time; nil for none.
+func unixSeconds(at time.Time) *float64 {
+	if at.IsZero() {
+		return nil
 	}
-	return clean.Idle, idleReason(seen.view)
+	seconds := float64(at.UnixMilli()) / 1000
+	return &seconds
+}
+
+// phaseLocked returns what the cleaner does with a log, why, and what made its pass due. The order matters: a pass that still runs
+// after the workers were set to none is shown; a quarantine without workers is not, because lifting it would change nothing.
+func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (phase clean.Phase, reason, trigger string) {
+	switch {
+	case state.running() && state.fresh:
+		return clean.Queued, reasonQueued, state.trigger
+	case state.running():
+		return state.progress.Phase, reasonCleaning, state.trigger
+	case c.mu.opts.Workers == 0:
+		return clean.Idle, reasonCleanerDisabled, ""
+	case state.quarantine.holds(now, seen.config):
+		return clean.Idle, reasonQuarantined, ""
+	}
+	if wanted := c.needLocked(state, seen, now); wanted.trigger != "" {
+		return clean.Queued, reasonQueued, wanted.trigger
+	}
+	return clean.Idle, idleReason(seen.view, seen.settings), ""
 }
 
 // progressOf returns how much of a pass is done, 0 to 1, and how long the rest takes at the pace so far, in seconds; nil
@@ -100,15 +116,18 @@ func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *fl
 	return ratio, &left
 }
 
-// reclaimable is what a pass would free, nil while unknown, and whether a pass found it out. What is dirty is unknown until a
-// pass has read it: a guess would look like a measurement.
+// reclaimable is the garbage of a log, nil while nobody has looked, and whether a pass has counted it. While a pass rewrites, it is
+// what that will still free.
 func reclaimable(state *cleanerState, v cleanView) (bytes *int64, exact bool) {
+	e := state.estimate
 	switch {
 	case state.running() && state.progress.Measured:
-		left := state.progress.ReclaimableBytes
+		left := max(0, state.progress.ReclaimableBytes)
 		return &left, true
-	case !state.running() && v.DirtyBytes == 0:
-		return new(int64), !state.counters.lastSuccess.IsZero()
+	case v.CleanBytes+v.DirtyBytes == 0:
+		return new(int64), false // there is nothing to look at
+	case !e.known || e.lineage != v.Lineage:
+		return nil, false
 	}
-	return nil, false
+	return &e.bytes, e.exact && v.DirtyBytes == 0
 }

@@ -27,7 +27,7 @@ type cleanView struct {
 	CleanBytes  int64                    // below FirstDirty
 	DirtyBytes  int64                    // [FirstDirty, Bound)
 	Blocked     map[string]int64         // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
-	OldestDirty time.Time                // when the oldest dirty segment that could be cleaned was first written; zero if none
+	OldestDirty time.Time                // when the oldest of the dirty segments was first written; zero if there is none
 	Producers   map[int64]clean.Producer // the active ones: their last batches stay, empty if need be (I25)
 	Lineage     int64                    // of the log when the view was taken: see Log.lineage
 	LogStart    int64
@@ -153,6 +153,15 @@ func (l *Log) setCleanedIn(lineage, firstDirty int64, horizon time.Time) error {
 	return l.env.saveFirstDirty()
 }
 
+// SetReplicasCleaned is told the lowest CleanedTo of all replicas of the partition, in sync or not. From there on tombstones and
+// transaction markers stay: one that is removed here while another replica still holds what it hides would bring that back when the
+// other comes to lead (X1). It may fall, when a replica is added. Until it is called a log counts as the only replica.
+func (l *Log) SetReplicasCleaned(offset int64) { l.replicasCleaned.Store(offset) }
+
+// CleanedTo is the offset below which this replica is compacted: each key has one record there, but for what was left for the sake
+// of I/O, and nothing of an aborted transaction.
+func (l *Log) CleanedTo() int64 { return l.firstDirty.Load() }
+
 // setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is that of writing
 // it: in memory the offset counts, and after a crash a pass is repeated, which changes nothing (I38).
 func (l *Log) setFirstDirty(offset int64) error {
@@ -185,8 +194,8 @@ func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, 
 			continue
 		case dirty:
 			view.DirtyBytes += h.SizeBytes()
-			if view.OldestDirty.IsZero() && h.SizeBytes() > 0 {
-				view.OldestDirty = h.firstWritten()
+			if written := h.firstWritten(); h.SizeBytes() > 0 && (view.OldestDirty.IsZero() || written.Before(view.OldestDirty)) {
+				view.OldestDirty = written
 			}
 		default:
 			view.CleanBytes += h.SizeBytes()
@@ -226,10 +235,12 @@ func reasonOf(blocked string, active bool) string {
 	return blocked
 }
 
-// firstWritten is when the segment got its first batch, by that batch's timestamp; by the file's if it has none.
+// firstWritten is when the segment got its first batch, by that batch's timestamp; by the file's if it has none, or one that lies
+// behind that: a producer whose clock is ahead must not put off what maxLag promises.
 func (h *handle) firstWritten() time.Time {
-	if ms, ok := h.FirstTimestamp(); ok && ms > 0 {
+	modified := h.ModTime()
+	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
 		return time.UnixMilli(ms)
 	}
-	return h.ModTime()
+	return modified
 }

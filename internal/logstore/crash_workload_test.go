@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -286,10 +284,9 @@ func (w *workload) clean(p *promised, log *Log) {
 	}
 	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at once.
 	p.cleanable = max(p.cleanable, min(log.saved().recoveryPoint, log.LastStable()))
-	c := &Cleaner{store: w.store, limiter: rate.NewLimiter(rate.Inf, 0)}
-	c.mu.opts = CleanerOptions{Logger: quiet()}.withDefaults()
+	c := newCleaner(w.store, CleanerOptions{Logger: quiet()})
 	seen := look{log: log, config: log.config.Load(), settings: log.Settings()}
-	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen, 1<<20)
+	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen, budget{memoryBytes: 1 << 20})
 	w.done(err, "clean")
 	if dirty := log.firstDirty.Load(); dirty > p.end() {
 		w.failf("%s is clean up to %d, beyond its end %d", p.id, dirty, p.end())

@@ -70,7 +70,9 @@ type Log struct {
 	durable atomic.Int64
 	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
 	quarantined atomic.Bool
-	sidecars    sidecars
+	// replicasCleaned is below what offset every replica has compacted: tombstones and markers from there on stay (X1).
+	replicasCleaned atomic.Int64
+	sidecars        sidecars
 
 	// sealed sums up the segments as close left them, if it left them in order; Store.Close reads it after close.
 	sealed []segment.Summary

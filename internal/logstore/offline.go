@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -232,13 +230,14 @@ const passesByHandMax = 4
 
 // Clean runs passes until nothing is left that may go now. What was committed before an error or the end of ctx stays.
 func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
-	cleaner := &Cleaner{store: o.store, limiter: rate.NewLimiter(rate.Inf, 0), wake: make(chan struct{}, 1)}
-	cleaner.mu.logs = map[PartitionID]*cleanerState{}
-	cleaner.Configure(CleanerOptions{Workers: 1, MemoryBytes: by.MemoryBytes, IOBytesRate: by.IOBytesRate, Logger: o.store.opts.Logger})
+	cleaner := newCleaner(o.store, CleanerOptions{
+		Workers: 1, MemoryBytes: by.MemoryBytes, IOBytesRate: by.IOBytesRate, Logger: o.store.opts.Logger,
+	})
 	if by.Now.IsZero() {
 		by.Now = time.Now()
 	}
 	o.log.Configure(o.settings(by), o.log.Retain())
+	with := budget{memoryBytes: cleaner.options().MemoryBytes}
 	var sum Cleaned
 	for sum.Passes < passesByHandMax {
 		seen := lookAt(o.log, by.Now)
@@ -251,10 +250,10 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 		var stats clean.Stats
 		var err error
 		if by.DryRun {
-			stats, _, err = cleaner.cleanOnce(ctx, state, seen, cleaner.options().MemoryBytes)
+			stats, _, err = cleaner.cleanOnce(ctx, state, seen, with)
 			o.log.trimSidecars()
 		} else {
-			stats, err = cleaner.clean(ctx, state, seen, cleaner.options().MemoryBytes)
+			stats, err = cleaner.clean(ctx, state, seen, with)
 		}
 		sum.add(stats)
 		if err != nil {

@@ -41,6 +41,7 @@ type recovery struct {
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	l := &Log{id: id, dir: dir, env: env, sidecars: sidecars{making: make(chan struct{}, 1)}}
+	l.replicasCleaned.Store(math.MaxInt64)
 	l.stable.undecided = math.MaxInt64
 	l.topic.Store(&topic)
 	l.config.Store(config)

@@ -61,3 +61,16 @@ func (l *Log) rollIdle(now time.Time) error {
 	}
 	return l.rollLocked()
 }
+
+// rollNow rolls the active segment if it holds anything, and returns the log end.
+func (l *Log) rollNow() (end int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mu.stopped != nil:
+		return 0, l.mu.stopped
+	case !l.mu.cut.isRunning() && !l.mu.firstAppend.IsZero():
+		err = l.rollLocked()
+	}
+	return l.logEnd.Load(), err
+}

@@ -27,7 +27,28 @@ type sidecarNote struct {
 type sidecarOptions struct {
 	keys.Options
 	read       func(ctx context.Context, n int) error // may be nil
-	background bool                                   // no pass accounts for it: the log does
+	maker      sidecarMaker
+	background bool // no pass accounts for it: the log does
+}
+
+// sidecarMaker lends the right to make a sidecar, one at a time in all logs, for the memory it takes. It is taken before the right to
+// make sidecars of a log (sidecars.making). The zero value always lends it.
+type sidecarMaker struct {
+	lock   func(ctx context.Context) error
+	unlock func()
+}
+
+func (m sidecarMaker) take(ctx context.Context) error {
+	if m.lock == nil {
+		return nil
+	}
+	return m.lock(ctx)
+}
+
+func (m sidecarMaker) give() {
+	if m.unlock != nil {
+		m.unlock()
+	}
 }
 
 // sidecarRetry is how long a segment whose sidecar could not be made is left alone.
@@ -68,6 +89,10 @@ func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOpti
 	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
 		return reader, err
 	}
+	if err := opts.maker.take(ctx); err != nil {
+		return nil, err
+	}
+	defer opts.maker.give()
 	if err := l.lockSidecars(ctx); err != nil {
 		return nil, err
 	}
@@ -227,7 +252,11 @@ func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts sidecarOptio
 	}
 	defer list.release()
 	h, wanted := l.nextSidecar(list, now)
-	if h == nil || l.lockSidecars(ctx) != nil {
+	if h == nil || opts.maker.take(ctx) != nil {
+		return false
+	}
+	defer opts.maker.give()
+	if l.lockSidecars(ctx) != nil {
 		return false
 	}
 	defer l.unlockSidecars()

@@ -50,6 +50,9 @@ type Source struct {
 	// Dead is the content of its .dead file, nil if it has none. It is believed if it is bound to this very segment, and if it was
 	// computed in this lineage (see Job.Lineage).
 	Dead []byte
+	// NoneAborted tells Measure that no transaction was aborted whose marker lies in the segment. It spares the reading of all batches'
+	// headers; a pass looks for itself.
+	NoneAborted bool
 }
 
 // Producer is what is known of an active producer: which of its batches must stay (I25).
@@ -200,6 +203,8 @@ type Stats struct {
 	GarbageBytes    int64 // left below Bound when the pass ended: exact
 	GarbageRecords  int64
 	MemoryPeakBytes int64 // with the buffers of the largest batch, so it may exceed Limits.MemoryBytes
+	// OldestGarbage is since when the oldest of the garbage that is left has been superseded; zero if none is.
+	OldestGarbage time.Time
 	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one may go; zero if none stays.
 	NextPass time.Time
 }

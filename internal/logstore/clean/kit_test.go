@@ -126,7 +126,7 @@ func (l *fakeLog) whole() Job {
 	job := l.job
 	bound, segments := l.bound()
 	for _, s := range l.segments[:segments] {
-		job.Sources = append(job.Sources, Source{s, l.dead[s.Base()]})
+		job.Sources = append(job.Sources, Source{Segment: s, Dead: l.dead[s.Base()]})
 	}
 	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now, l.salt.Hasher()
 	job.Aborted = l.cut(bound)

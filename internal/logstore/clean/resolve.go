@@ -97,6 +97,7 @@ type slicer struct {
 	blocking     []bool  // plan.blocking, as far as these slices know
 	supersededMs []int64 // plan.supersededMs, likewise
 	dead         []int64 // superseded records of each segment; nil if nobody asks
+	live         int64   // keys that have a latest record
 
 	entriesOf keys.Entries // reused
 	run       run
@@ -148,6 +149,7 @@ func (s *slicer) slice(of keys.Range) error {
 		return fmt.Errorf("audit of the hashes from %x to %x: %d entries, but %d ignored, %d dead and %d latest ones, %d in the table",
 			of.First, of.Last, a.entries, a.ignored, a.dead, a.groups, s.table.used)
 	}
+	s.live += int64(s.audit.groups)
 	return nil
 }
 

@@ -58,8 +58,14 @@ func (p *pass) settle(w window) error {
 
 // noteLeft notes when a segment that was left alone wants a pass.
 func (p *pass) noteLeft(plan *plan) {
-	if p.Rules.MaxLag > 0 && plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
-		p.noteNext(time.UnixMilli(plan.supersededMs).Add(p.Rules.MaxLag))
+	if plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
+		superseded := time.UnixMilli(plan.supersededMs)
+		if p.stats.OldestGarbage.IsZero() || superseded.Before(p.stats.OldestGarbage) {
+			p.stats.OldestGarbage = superseded
+		}
+		if p.Rules.MaxLag > 0 {
+			p.noteNext(superseded.Add(p.Rules.MaxLag))
+		}
 	}
 	if plan.blocking && !p.blind {
 		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, shortestWait)))
