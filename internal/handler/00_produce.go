@@ -37,7 +37,20 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	if err != nil {
 		return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 	}
-	failures := make([]error, len(p.partitions))
+	failures, produced := h.appendBatches(p)
+	req.Drop() // a wait may be long, and there may be many
+	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
+	response, result := h.produceResponse(p, failures, produced.Wait(ctx, wait))
+	if p.acks == 0 {
+		return wire.Reply{None: true, Error: result.name}, result.err
+	}
+	return reply(response, result), nil
+}
+
+// appendBatches appends what passes checkProduce. failures has an error for each that does not, in the order of the request. Nothing
+// refers to the request's bytes afterwards.
+func (h *Handler) appendBatches(p *produceRequest) (failures []error, produced *replica.Produced) {
+	failures = make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {
 		part := &p.partitions[i]
@@ -46,16 +59,11 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 			batches = append(batches, replica.ProducePartition{ID: part.id, Batch: part.records})
 		}
 	}
-	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
-	var results []replica.ProduceResult
-	if len(batches) > 0 {
-		results = h.opts.Replicas.Produce(ctx, p.acks, wait, batches)
+	produced = h.opts.Replicas.Append(p.acks, batches)
+	for i := range p.partitions {
+		p.partitions[i].records = nil
 	}
-	response, result := h.produceResponse(p, failures, results)
-	if p.acks == 0 {
-		return wire.Reply{None: true, Error: result.name}, result.err
-	}
-	return reply(response, result), nil
+	return failures, produced
 }
 
 // checkProduce refuses what depends on the request's version; the batch itself is the log's to check.

@@ -177,10 +177,20 @@ func dialWatched(t *testing.T, b *broker, seen *journey) watchedClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	server := wire.NewServer(wire.Options{Listener: watchedListener{listener, seen}, Handler: b.Handler})
+	serve(t, wire.Options{Listener: watchedListener{listener, seen}, Handler: b.Handler})
+	return dial(t, listener)
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, opts wire.Options) {
+	server := wire.NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
 	t.Cleanup(func() { must(t, <-served) }) // the test's context ends before its cleanups
+}
+
+func dial(t *testing.T, listener net.Listener) watchedClient {
+	t.Helper()
 	socket, err := net.Dial("tcp", listener.Addr().String())
 	must(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
@@ -190,6 +200,13 @@ func dialWatched(t *testing.T, b *broker, seen *journey) watchedClient {
 // produce sends a request of version 8, waits for the answer and fails on any error in it.
 func (c watchedClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	t.Helper()
+	_, err := c.Write(frameOf(req))
+	must(t, err)
+	c.wantProduced(t)
+}
+
+// frameOf encodes a request of version 8.
+func frameOf(req *kmsg.ProduceRequest) []byte {
 	req.SetVersion(8)
 	frame := make([]byte, 4)
 	frame = kbin.AppendInt16(frame, req.Key())
@@ -198,16 +215,20 @@ func (c watchedClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	frame = kbin.AppendNullableString(frame, nil)
 	frame = req.AppendTo(frame)
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-	_, err := c.Write(frame)
-	must(t, err)
+	return frame
+}
+
+// wantProduced waits for an answer and fails on any error in it.
+func (c watchedClient) wantProduced(t *testing.T) {
+	t.Helper()
 	var size [4]byte
-	_, err = io.ReadFull(c, size[:])
+	_, err := io.ReadFull(c, size[:])
 	must(t, err)
 	answer := make([]byte, binary.BigEndian.Uint32(size[:]))
 	_, err = io.ReadFull(c, answer)
 	must(t, err)
 	response := kmsg.NewPtrProduceResponse()
-	response.SetVersion(req.Version)
+	response.SetVersion(8)
 	must(t, response.ReadFrom(answer[4:]))
 	for _, topic := range response.Topics {
 		for _, p := range topic.Partitions {

@@ -139,18 +139,21 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask sends a request at a version, as its bytes, and decodes the answer's bytes. Then it overwrites the request, as the next one does
-// with the buffer it was in: whatever the broker knows, it knows without it.
+// ask sends a request at a version, as its bytes, and decodes the answer's bytes. The request is overwritten once it is given up, or was
+// answered, as the next one does with the buffer it was in: whatever the broker knows, it knows without it.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
 	body := request.AppendTo(nil)
-	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: body})
+	asked := &wire.Request{Key: request.Key(), Version: version, Body: body, Free: func() {
+		for i := range body {
+			body[i] = 0xaa
+		}
+	}}
+	answer, err := b.Handle(b.t.Context(), asked)
 	must(b.t, err)
 	response := decodeReply[R](b.t, request, answer)
-	for i := range body {
-		body[i] = 0xaa
-	}
+	asked.Drop()
 	return response
 }
 

@@ -24,7 +24,7 @@ type produceTopic struct {
 
 type producePartition struct {
 	id      replica.PartitionID
-	records []byte // aliases the frame
+	records []byte // aliases the frame; nil once the batch was appended
 }
 
 // decodeProduce decodes the body of any version of the table. It fails on a body that ends early, and on more

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -106,6 +107,11 @@ func batch(t *testing.T, values ...string) []byte {
 		t.Fatal(err)
 	}
 	return bytes
+}
+
+// Produce appends batches and waits for them.
+func (b *broker) Produce(ctx context.Context, acks int16, timeout time.Duration, batches []ProducePartition) []ProduceResult {
+	return b.Append(acks, batches).Wait(ctx, timeout)
 }
 
 // produce appends one batch with acks=all, and returns its answer.

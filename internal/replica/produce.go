@@ -24,32 +24,49 @@ type ProduceResult struct {
 	Err      error
 }
 
-// Produce appends each batch and, with acks -1, waits in the purgatory until every one is below its high watermark, or for
-// timeout (ErrTimeout). With acks 1 it waits for this replica alone, which under durability Fsync has to sync first; with acks 0 for
-// nothing. A log that stops meanwhile fails its batches with ErrStorage. The results are in the order of the batches.
+// Produced are the batches of a produce request behind their append. It holds nothing of their bytes.
+type Produced struct {
+	set     *Set
+	results []ProduceResult
+	waits   []produceWait // for those that are not acknowledged yet
+}
+
+// Append appends each batch, for acks -1, 1 or 0. What came of it, Wait returns; the batches themselves are not needed any more.
+func (s *Set) Append(acks int16, batches []ProducePartition) *Produced {
+	produced := &Produced{set: s, results: make([]ProduceResult, len(batches))}
+	for i, batch := range batches {
+		result := &produced.results[i]
+		result.ID = batch.ID
+		p, r, err := s.append(acks, batch, result)
+		if err != nil {
+			result.Err = err
+			continue
+		}
+		wait := produceWait{p, r, result, acks == AcksAll}
+		if acks == AcksAll && !wait.over() || acks == 1 && p.log.SafeEnd() <= result.Appended.LastOffset {
+			produced.waits = append(produced.waits, wait)
+		}
+	}
+	return produced
+}
+
+// Wait waits, with acks -1, in the purgatory until every batch is below its high watermark, or for timeout (ErrTimeout). With acks 1 it
+// waits for this replica alone, which under durability Fsync has to sync first; with acks 0 for nothing. A log that stops meanwhile fails
+// its batches with ErrStorage. The results are in the order of the batches. It is called once.
 //
 // An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records will stay: a producer sends
 // them again, and its sequence numbers keep them single.
-func (s *Set) Produce(ctx context.Context, acks int16, timeout time.Duration, batches []ProducePartition) []ProduceResult {
-	results := make([]ProduceResult, len(batches))
-	op := &delayedProduce{done: make(chan struct{})}
-	var keys []PartitionID
-	for i, batch := range batches {
-		results[i].ID = batch.ID
-		p, r, err := s.append(acks, batch, &results[i])
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		if acks == AcksAll || acks == 1 && p.log.SafeEnd() <= results[i].Appended.LastOffset {
-			op.waits = append(op.waits, produceWait{p, r, &results[i], acks == AcksAll})
-			keys = append(keys, batch.ID)
-		}
+func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
+	if len(p.waits) == 0 {
+		return p.results
 	}
-	if len(op.waits) > 0 {
-		wait(ctx, s.produces.Wait(op, timeout, keys...), op.done)
+	keys := make([]PartitionID, len(p.waits))
+	for i := range p.waits {
+		keys[i] = p.waits[i].result.ID
 	}
-	return results
+	op := &delayedProduce{waits: p.waits, done: make(chan struct{})}
+	wait(ctx, p.set.produces.Wait(op, timeout, keys...), op.done)
+	return p.results
 }
 
 // append appends one batch, and moves the high watermark as far as that allows.
@@ -87,7 +104,7 @@ func closedError(p *partition, then *role) error {
 }
 
 // delayedProduce is a produce request that waits for its high watermarks. Its results are written by whoever ends it, before
-// done is closed; Produce reads them after that.
+// done is closed; Produced.Wait reads them after that.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}

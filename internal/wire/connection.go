@@ -16,22 +16,25 @@ type connection struct {
 	socket net.Conn        // read by the reading goroutine alone, written to by the answering one alone
 	sender sender          // of the answering goroutine
 	head   [headBytes]byte // of the frame being read; the reading goroutine's
+	turn   chan struct{}   // holds one while no request is in hand: the reading goroutine takes it for the frame that is to be next
 	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however many steps it takes.
 	drainEnd func() time.Time
 }
 
 func newConnection(s *Server, socket net.Conn) *connection {
-	return &connection{
-		server: s, socket: socket, sender: newSender(socket),
+	c := &connection{
+		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1),
 		drainEnd: sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
 	}
+	c.turn <- struct{}{}
+	return c
 }
 
 // serve answers the connection's requests until the peer goes, something fails, or ctx ends. It joins the reading goroutine.
 func (c *connection) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	// Without a buffer: one frame is answered and one more is held by the reader, never a third.
-	frames := make(chan frame)
+	// One frame is answered and one more may be held by the reader, never a third: who sends has taken the turn.
+	frames := make(chan frame, 1)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(frames)
@@ -44,22 +47,20 @@ func (c *connection) serve(ctx context.Context) {
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
 	})
 	for f := range frames {
-		err := c.answer(ctx, f)
-		f.release()
-		if err != nil {
+		if err := c.answer(ctx, f); err != nil {
 			c.logEnd(ctx, err)
 			break
 		}
+		c.turn <- struct{}{}
 	}
-	// cancel frees a reader that waits to hand a frame over, Close one that waits in a read. Only then can it be joined.
+	// cancel frees a reader that waits for its turn, Close one that waits in a read. Only then can it be joined.
 	cancel()
 	unhook()
 	_ = c.socket.Close()
 	reader.Wait()
 }
 
-// readFrames reads one frame ahead of the one in hand, until a read fails or ctx ends. A frame that nobody takes any more is
-// released here, so that its share of the budget does not leak.
+// readFrames reads one frame ahead of the one in hand, until a read fails or ctx ends.
 func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
 	for {
 		f, err := c.readFrame(ctx, c.socket)
@@ -67,21 +68,28 @@ func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
 			c.logEnd(ctx, err)
 			return
 		}
-		select {
-		case frames <- f:
-		case <-ctx.Done():
-			f.release()
-			return
-		}
+		frames <- f
+	}
+}
+
+// takeTurn waits until no request is in hand. Its error is ctx's.
+func (c *connection) takeTurn(ctx context.Context) error {
+	select {
+	case <-c.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // answer handles one request and sends its reply. Any error closes the connection: a part of the reply may have left
-// already, and what followed it would be read as its rest. The reply is released in every case, and only after it was sent.
+// already, and what followed it would be read as its rest. Request and reply are released in every case, and the reply only after
+// it was sent.
 func (c *connection) answer(ctx context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
-	req := &Request{Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr()}
+	req := &Request{Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr(), Free: f.release}
+	defer req.Drop()
 	var err error
 	req.ClientID, req.Body, err = parseHeaderRest(f.rest, s.opts.Handler.Flexible(f.key, f.version))
 	if err != nil {

@@ -7,8 +7,10 @@
 //     taken only as its bytes arrive, charged to one budget for all connections.
 //   - A request's bytes are read from the socket into the one place where the handler finds them, and are not moved again.
 //   - A connection has at most one request in hand; its replies leave in the order its requests came.
-//   - A frame's buffer is given back only after Handle returned and the reply was sent: batches and replies may alias it. Nothing else
-//     may, and what does by mistake sees zeros or another frame, never memory that is not a frame's (docs/adr/0062).
+//   - A frame's buffer is given back when its handler drops it, else once the reply was sent: batches and replies may alias it until
+//     then. Nothing else may, and what does by mistake sees zeros or another frame, never memory that is not a frame's (docs/adr/0062).
+//   - A large frame's share of the budget waits for its peer, at a bounded pace, or for an append; never for the answer to a request
+//     (docs/adr/0105).
 //   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
 //
 // Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame

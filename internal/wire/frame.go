@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 const (
@@ -18,6 +19,12 @@ const (
 	// stepBytes is read or sent between two looks at the deadline: a slow peer that moves is not cut off, and one that moves less
 	// in Options.Stall is taken for stalled. Without such a pace a few peers could sit on the whole budget for large frames.
 	stepBytes = 1 << 20
+	// aheadBytesMax is the largest frame that is read while the request before it is in hand. That may wait for minutes, and a larger
+	// one behind it would hold its memory as long; Kafka reads none ahead.
+	aheadBytesMax = 128 << 10
+	// largePace is how fast a large frame has to come, in bytes a second and after a first Options.Stall, once others wait for its share
+	// of the budget. At stepBytes in each Stall alone, one of 100 MiB could hold its share for 50 minutes.
+	largePace = 1 << 20
 )
 
 // rejectedError closes a connection for what its peer sent; reason is the metric's label.
@@ -60,8 +67,25 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	if err := c.checkLimit(f.key, n); err != nil {
 		return frame{}, err
 	}
-	err = c.readRest(ctx, r, &f, n-prefixBytes)
-	return f, err
+	return f, c.readInTurn(ctx, r, &f, n-prefixBytes)
+}
+
+// readInTurn reads the rest of a frame, and waits until the one before it was answered: with a small one in hand, before a larger one.
+func (c *connection) readInTurn(ctx context.Context, r io.Reader, f *frame, n int) error {
+	if n > aheadBytesMax {
+		if err := c.takeTurn(ctx); err != nil {
+			return err
+		}
+		return c.readRest(ctx, r, f, n)
+	}
+	if err := c.readRest(ctx, r, f, n); err != nil {
+		return err
+	}
+	if err := c.takeTurn(ctx); err != nil {
+		f.release() // nobody takes it any more
+		return err
+	}
+	return nil
 }
 
 // checkLimit refuses frames of unknown APIs and those too large for theirs, before anything is allocated for them.
@@ -78,14 +102,19 @@ func (c *connection) checkLimit(key int16, size int) error {
 // readRest fills the frame's buffer. A small one comes from the pool. A large one is charged to the budget first, then reserved
 // whole, which costs nothing until its bytes come: a peer that names 100 MB and sends nothing costs a share of the budget.
 //
-// Who holds a share of the budget waits for its peer (no longer than Options.Stall a step) or for an answer, never for more
-// of the budget, so waiting for it cannot end in a deadlock.
+// Who holds a share of the budget waits for its peer (no longer than Options.Stall a step, and largePace overall) or for an append,
+// never for more of the budget, so waiting for it cannot end in a deadlock.
 func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
 	buf, give, err := c.frameBuffer(ctx, n)
 	if err != nil {
 		return err
 	}
-	for filled := 0; filled < n; {
+	fair := c.server.opts.Stall + time.Duration(n)*time.Second/largePace
+	for filled, begin := 0, time.Now(); filled < n; {
+		if filled > 0 && time.Since(begin) > fair && c.server.large.wanted() {
+			give()
+			return &rejectedError{rejectSlow, fmt.Sprintf("%d bytes of a frame of %d in %v, others wait for its memory", filled, n, fair)}
+		}
 		step := min(n, filled+stepBytes)
 		c.readUntil(ctx, c.server.opts.Stall)
 		if _, err := io.ReadFull(r, buf[filled:step]); err != nil {
@@ -105,7 +134,7 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give f
 		return buf, func() { giveBuffer(buf) }, nil
 	}
 	charged := min(int64(n), c.server.opts.LargeBytesMax) // above the whole budget it would wait for ever
-	if err := c.server.large.Acquire(ctx, charged); err != nil {
+	if err := c.server.large.acquire(ctx, charged); err != nil {
 		return nil, nil, err
 	}
 	buf, unreserve, err := reserve(n)

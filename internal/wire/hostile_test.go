@@ -140,6 +140,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			taken += 4 + prefixBytes + len(frame.rest)
 			frame.release()
+			c.turn <- struct{}{} // it was answered
 		}
 		if taken > len(stream) {
 			t.Errorf("%d bytes of frames in %d bytes", taken, len(stream))

@@ -21,6 +21,7 @@ const (
 	keySilent = 3 // no answer
 	keyFail   = 4 // closes the connection
 	keyFiles  = 5 // answers with the chunks of the test
+	keyDrop   = 6 // gives its body up, waits for its ctx, then answers
 )
 
 const flexibleFrom = 2
@@ -42,7 +43,7 @@ func newTestHandler() *testHandler {
 }
 
 func (h *testHandler) FrameMax(key int16) int {
-	if key < keyEcho || key > keyFiles {
+	if key < keyEcho || key > keyDrop {
 		return 0
 	}
 	return h.frameMax
@@ -58,7 +59,10 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	switch req.Key {
 	case keyEcho:
 		reply.Chunks = []Chunk{{Bytes: req.Body}}
-	case keyWait:
+	case keyWait, keyDrop:
+		if req.Key == keyDrop {
+			req.Drop()
+		}
 		h.waiting <- struct{}{}
 		<-ctx.Done()
 		reply.Chunks = []Chunk{{Bytes: []byte("woken")}}

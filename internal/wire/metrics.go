@@ -14,6 +14,7 @@ const (
 	rejectTooLarge    = "frame_size"
 	rejectUnknownAPI  = "unknown_api"
 	rejectHeader      = "malformed_header"
+	rejectSlow        = "slow_frame"
 	rejectHTTP        = "http"
 	rejectTLS         = "tls"
 )
@@ -59,7 +60,7 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 		Help: "Connections refused, or closed for what they sent.",
 	}, []string{"listener", "reason"}))
 	// Each reason begins at 0: of a series that appears with its first event, rate() would miss that event.
-	for _, reason := range []string{rejectConnections, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectHTTP, rejectTLS} {
+	for _, reason := range []string{rejectConnections, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
 		m.rejections.WithLabelValues(listener, reason)
 	}
 	return m

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -57,6 +58,84 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Once others wait for the memory that a slow frame holds, it has to come at largePace: three of them, each at a MiB in 20 s, are cut off
+// one after the other, and the small one behind them is read.
+func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
+		var all sync.WaitGroup
+		defer all.Wait()
+		body := make([]byte, 9<<20)
+		read := func(body []byte, piece int) error {
+			here, there := net.Pipe()
+			all.Go(func() { writeAtPace(there, request(keyEcho, 0, 1, body), piece, 20*time.Second) })
+			defer here.Close()
+			f, err := newConnection(s, here).readFrame(t.Context(), here)
+			if err == nil {
+				f.release()
+			}
+			return err
+		}
+		for range 3 {
+			all.Go(func() {
+				var rejected *rejectedError
+				if err := read(body, 1<<20); !errors.As(err, &rejected) || rejected.reason != rejectSlow {
+					t.Errorf("a slow frame: %v", err)
+				}
+			})
+			synctest.Wait() // they wait in this order
+		}
+		begin := time.Now()
+		if err := read(body[:2<<20], 2<<20); err != nil {
+			t.Errorf("the frame behind them: %v", err)
+		}
+		// Each has 30 s and a second a MiB, and then the step it is in.
+		if took := time.Since(begin); took > 3*(30+9+20)*time.Second+20*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+	})
+}
+
+// A large frame behind a request that waits is not read, and holds no budget; a small one is read, so that it is at hand.
+func TestALargeFrameIsReadInItsTurn(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(request(keyWait, 0, 1, nil))
+	<-s.handler.waiting
+	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }() // more than socket buffers hold
+	other := s.dial()
+	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))
+	other.send(request(keyEcho, 0, 4, nil)) // it is answered once the one before is done with
+	for _, want := range []int32{3, 4} {
+		if id, _ := other.reply(); id != want {
+			t.Errorf("reply to %d, want %d", id, want)
+		}
+	}
+	if !s.large.TryAcquire(s.opts.LargeBytesMax) {
+		t.Error("a frame that waits for its turn holds budget")
+	} else {
+		s.large.Release(s.opts.LargeBytesMax)
+	}
+	s.shutdown()
+	if id, body := c.reply(); id != 1 || string(body) != "woken" {
+		t.Errorf("reply %d %q", id, body)
+	}
+}
+
+// A request that was given up has no share of the budget any more, however long it waits for its answer.
+func TestADroppedRequestHoldsNoBudget(t *testing.T) {
+	s := startServer(t, func(o *Options) { o.LargeBytesMax = 3 << 20 })
+	const requests = 20
+	for i := range int32(requests) {
+		s.dial().send(request(keyDrop, 0, i, make([]byte, 2<<20)))
+		<-s.handler.waiting
+	}
+	if !s.large.TryAcquire(s.opts.LargeBytesMax) {
+		t.Error("requests that wait hold budget")
+	}
+	s.large.Release(s.opts.LargeBytesMax)
 }
 
 // holdings is a connection that notes how much a sender held copied at each write.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -20,8 +19,19 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // empty if the client sent none
-	Body          []byte // valid until the reply was sent: what is kept of it has to be copied
+	Body          []byte // valid until Drop, or until the reply was sent: what is kept of it has to be copied
 	Remote        net.Addr
+	Free          func() // gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to call
+}
+
+// Drop gives up Body before the request is answered. A handler that is about to wait, and needs Body no more, calls it: otherwise those
+// who wait keep others from being read. The reply must not alias Body then.
+func (r *Request) Drop() {
+	free := r.Free
+	r.Body, r.Free = nil, nil
+	if free != nil {
+		free()
+	}
 }
 
 // Chunk is a part of a reply: bytes, or a range of a file that goes out without being copied.
@@ -99,8 +109,8 @@ func defaulted[T comparable](value, standard T) T {
 type Server struct {
 	opts    Options
 	metrics *metrics
-	large   *semaphore.Weighted // bytes of frames above largeBytes; held <= Options.LargeBytesMax
-	slots   chan struct{}       // holds one a connection; len(slots) <= Options.ConnectionsMax
+	large   budget        // bytes of frames above largeBytes; held <= Options.LargeBytesMax
+	slots   chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
 	conns   sync.WaitGroup
 }
 
@@ -110,7 +120,7 @@ func NewServer(opts Options) *Server {
 	return &Server{
 		opts:    opts,
 		metrics: newMetrics(opts.Registry, opts.Name),
-		large:   semaphore.NewWeighted(opts.LargeBytesMax),
+		large:   newBudget(opts.LargeBytesMax),
 		slots:   make(chan struct{}, opts.ConnectionsMax),
 	}
 }

@@ -1,0 +1,89 @@
+package handler
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// gatedDisk tells of each write to a data file, and holds their syncs back until the gate is closed.
+type gatedDisk struct {
+	vfs.FS
+	wrote chan struct{}
+	gate  chan struct{}
+}
+
+func (d gatedDisk) Create(name string) (vfs.File, error) {
+	file, err := d.FS.Create(name)
+	if err != nil || !strings.HasSuffix(name, ".log") {
+		return file, err
+	}
+	return gatedFile{file, d}, nil
+}
+
+type gatedFile struct {
+	vfs.File
+	disk gatedDisk
+}
+
+func (f gatedFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.WriteAt(p, offset)
+	f.disk.wrote <- struct{}{}
+	return n, err
+}
+
+func (f gatedFile) Sync() error {
+	<-f.disk.gate
+	return f.File.Sync()
+}
+
+// A produce that waits for its acknowledgement holds nothing of its request: with a budget for one request, many are taken, and wait.
+func TestProducesThatWaitHoldNoBudget(t *testing.T) {
+	const requests, partitions = 12, 3
+	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions), gate: make(chan struct{})}
+	b := newBrokerOn(t, disk)
+	b.topic("t", func(topic *metadata.Topic) {
+		topic.Settings.Fsync = true
+		for len(topic.Partitions) < partitions {
+			next := *topic.Partitions[0]
+			next.Index = int32(len(topic.Partitions))
+			topic.Partitions = append(topic.Partitions, &next)
+		}
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	serve(t, wire.Options{Listener: listener, Handler: b.Handler, LargeBytesMax: 4 << 20})
+	req := produceRequestFor("t", -1)
+	req.TimeoutMillis = int32(time.Hour.Milliseconds())
+	value := strings.Repeat("v", 1<<20-200)
+	for i := range int32(partitions) {
+		more := produceRequestFor("t", -1, batch(t, compress.None, value)).Topics[0].Partitions[0]
+		more.Partition = i
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, more)
+	}
+	frame := frameOf(req)
+	clients := make([]watchedClient, requests)
+	for i := range clients {
+		clients[i] = dial(t, listener)
+		go func() { _, _ = clients[i].Write(frame) }()
+	}
+	deadline := time.After(time.Minute)
+	for n := range requests * partitions {
+		select {
+		case <-disk.wrote:
+		case <-deadline:
+			close(disk.gate)
+			t.Fatalf("%d batches of %d were written: the others wait for the memory of those that wait", n, requests*partitions)
+		}
+	}
+	close(disk.gate)
+	for _, client := range clients {
+		client.wantProduced(t)
+	}
+}
