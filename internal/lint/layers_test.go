@@ -40,7 +40,7 @@ var layers = map[string][]string{
 
 	"internal/metadata":       {"api/v1alpha1", "internal/topicconfig", "internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
-	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/topicconfig"},
+	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig"},
 	"internal/manifest":       {"api/v1alpha1", "config/crd"},
 
 	"internal/replica": {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},

@@ -9,4 +9,11 @@
 //  2. without racks, the brokers' shares of one call differ by one replica at most;
 //  3. what does not divide evenly goes to the brokers that hold least already;
 //  4. leaders go to the replica that leads least in this call, so leading spreads as holding does.
+//
+// Decide is the election of one partition, and all that goes with it: who is in sync, reassignment, epochs (decide.go; ChangeISR, the
+// leader's own say, is in partition.go). Its promises are held against a model of logs and brokers in decide_model_test.go:
+//  1. nobody leads who lacks a record that was acknowledged by all in sync, unless nobody is left who has it and came back whole,
+//     or the topic, or somebody, agreed;
+//  2. an epoch has one leader, in one incarnation; whenever that changes, also to none, the epoch grows by one, and never otherwise;
+//  3. who has the records is never forgotten: the ISR does not become empty.
 package placement

@@ -1,0 +1,345 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Wishes are what a decision takes into account besides what is.
+type Wishes struct {
+	// Unclean: the topic would rather lose records than wait (Kafka's unclean.leader.election.enable).
+	Unclean bool
+	// Preferred: move leadership back to the first replica. The caller asks for it from time to time, when brokers have been
+	// quiet: each move costs every client a refresh.
+	Preferred bool
+	// Accepted is somebody's consent to go on with the records that a certain disk holds: what Consent returns for it, or,
+	// of an in-sync replica whose disk was replaced, the new disk's directory id alone. "" is none.
+	Accepted string
+}
+
+// Consent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts once: the election that it
+// allows makes another leader epoch.
+func Consent(directory string, leaderEpoch int32) string {
+	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
+}
+
+// Decision is a partition as it should be, and what there is to say about it.
+type Decision struct {
+	Partition
+	// Unproven: the leader was elected now without proof that it has every acknowledged record: all in-sync replicas came back
+	// from an unclean stop, or somebody or the topic agreed to lose some.
+	Unproven bool
+	// Of a partition without a leader: the in-sync replicas it waits for, and those that live with another disk, whose records are gone.
+	Awaited, Lost []int32
+}
+
+// Decide returns who should lead a partition, in which epoch, and who is in sync, given what is known of brokers: all that
+// the operator, or the store of `heartwood dev`, may decide about it. It is a pure function, and settled: asked again with what it
+// answered, it answers the same. brokers has those that were seen; one that is missing is gone.
+//
+// In this order:
+//  1. Where it is to be: the brokers of Target hold replicas besides those that did, until all of them are in sync; then they alone do.
+//  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new incarnation. One that is gone, came
+//     back uncleanly or with another disk, or leaves, no more is, if somebody is who stays. So the ISR never loses its last
+//     member: it is the memory of where the records are.
+//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a successor; else the first replica
+//     that is in sync, lives and stays. Failing that see lastResort.
+//
+// The caller writes the result by compare-and-swap against what it was given, or under one lock. A partition whose Topic is gone
+// is not decided about, but retired: see Retire.
+func Decide(p Partition, brokers map[int32]Standing, wishes Wishes) Decision {
+	e := election{Partition: p.clone(), before: p, brokers: brokers, wishes: wishes}
+	e.extend()
+	e.begin()
+	e.sift()
+	e.contract()
+	leader, epoch := e.choose()
+	e.contract() // the last resort may be all that was to be
+	e.install(leader, epoch)
+	return e.decision()
+}
+
+// Retire takes the leader from a partition whose topic is gone. Where the records are, and under which epochs, stays known.
+func Retire(p Partition) Partition {
+	p = p.clone()
+	if p.Leader != NoLeader {
+		p.Leader = NoLeader
+		p.LeaderEpoch++
+	}
+	return p
+}
+
+// election is one Decide under way.
+type election struct {
+	Partition           // as it will be
+	before    Partition // as it was
+	brokers   map[int32]Standing
+	wishes    Wishes
+	unproven  bool
+}
+
+// begin comes after extend; it makes every living replica of a new partition a member: there are no records yet that one could lack. Both must be
+// empty for that: an ISR that is empty after an election would mean that nobody has the records. Without a broker that may
+// lead, the partition stays new.
+func (e *election) begin() {
+	if e.LeaderEpoch != 0 || len(e.ISR) != 0 {
+		return
+	}
+	for _, id := range e.Replicas {
+		if b := e.brokers[id]; b.Life == Up && !b.Leaving {
+			e.ISR = append(e.ISR, Member{Broker: id, Epoch: b.Epoch, Directory: b.Directory})
+		}
+	}
+}
+
+// extend adds the target's brokers to the replicas. A member that is no replica, as when somebody wrote other replicas over it,
+// stays one until the others have its records.
+func (e *election) extend() {
+	wanted := e.Target
+	if len(wanted) == 0 {
+		wanted = slices.Clone(e.Replicas)
+	}
+	for _, id := range slices.Concat(ids(e.ISR), wanted) {
+		if !slices.Contains(e.Replicas, id) {
+			e.Replicas = append(e.Replicas, id)
+		}
+	}
+	e.Target = wanted
+	if slices.Equal(wanted, e.Replicas) {
+		e.Target = nil
+	}
+}
+
+// standing is how a member is.
+type standing int
+
+const (
+	away     standing = iota // not there, or nobody can tell: it may come back with all its records
+	replaced                 // there with another disk: its records are gone
+	unclean                  // there with its disk, which may lack what was not synced before an unclean stop
+	doubted                  // there for all we know
+	intact                   // there, with all it had
+)
+
+// standing tells how a member is. An unknown directory is no proof of another disk.
+func (e *election) standing(m Member) standing {
+	b := e.brokers[m.Broker]
+	switch {
+	case b.Life == Gone:
+		return away
+	case b.Epoch == m.Epoch && b.Life == Doubtful:
+		return doubted
+	case b.Life == Doubtful:
+		return away
+	case b.Epoch == m.Epoch:
+		return intact
+	case b.Directory != m.Directory && b.Directory != "" && m.Directory != "":
+		return replaced
+	case b.CleanEpoch == m.Epoch:
+		return intact
+	default:
+		return unclean
+	}
+}
+
+// sift raises those members that are intact to their present incarnation, and drops those that are not: see Decide. While none
+// is intact nobody is dropped: one that is only doubted may turn out to be gone.
+func (e *election) sift() {
+	stays := false
+	for i, m := range e.ISR {
+		if b := e.brokers[m.Broker]; e.standing(m) == intact {
+			e.ISR[i] = Member{Broker: m.Broker, Epoch: b.Epoch, Directory: either(b.Directory, m.Directory)}
+			stays = stays || !b.Leaving
+		}
+	}
+	some := slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) == intact })
+	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool {
+		switch e.standing(m) {
+		case intact:
+			return stays && e.brokers[m.Broker].Leaving
+		case doubted:
+			return false
+		default:
+			return some
+		}
+	})
+}
+
+// contract ends a reassignment once all of the target are in sync and stay.
+func (e *election) contract() {
+	if e.Target == nil {
+		return
+	}
+	for _, id := range e.Target {
+		if !e.mayLead(id) {
+			return
+		}
+	}
+	e.Replicas, e.Target = e.Target, nil
+	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool { return !slices.Contains(e.Replicas, m.Broker) })
+}
+
+// preference is the order in which replicas are asked to lead.
+func (e *election) preference() []int32 {
+	return slices.Concat(e.Target, e.Replicas)
+}
+
+// member finds a broker's entry.
+func (e *election) member(id int32) (m Member, ok bool) {
+	at := slices.IndexFunc(e.ISR, func(m Member) bool { return m.Broker == id })
+	if at < 0 {
+		return Member{}, false
+	}
+	return e.ISR[at], true
+}
+
+// mayLead tells whether a broker is in sync, lives and stays.
+func (e *election) mayLead(id int32) bool {
+	m, ok := e.member(id)
+	return ok && e.standing(m) == intact && !e.brokers[id].Leaving
+}
+
+// choose returns who leads, and the incarnation it leads in.
+func (e *election) choose() (leader int32, epoch int64) {
+	at := slices.IndexFunc(e.preference(), e.mayLead)
+	present, in := e.member(e.Leader)
+	holds := in && e.standing(present) >= doubted
+	switch {
+	case holds && at < 0: // perhaps it leaves, but nobody could follow
+		return e.Leader, present.Epoch
+	case holds && !e.brokers[e.Leader].Leaving && !(e.wishes.Preferred && at == 0 && e.standing(present) == intact):
+		return e.Leader, present.Epoch
+	case at >= 0:
+		id := e.preference()[at]
+		return id, e.brokers[id].Epoch
+	}
+	return e.lastResort()
+}
+
+// lastResort looks for a leader when no member may lead. What it elects is alone in sync: what the others have beyond it is not
+// the log any more.
+//
+// A member that came back from an unclean stop with its own disk may lack what it had not synced; it leads once all other members
+// are there, too, and no better off, since each had every acknowledged record. Of several the one that led goes first: it has
+// most. While another is away, or leaves, that one may come back intact, and is waited for. Who will not wait says so, for the
+// topic or for one disk.
+func (e *election) lastResort() (leader int32, epoch int64) {
+	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false), e.uncleanly} {
+		at := slices.IndexFunc(e.preference(), func(id int32) bool {
+			return e.brokers[id].Life == Up && !e.brokers[id].Leaving && may(id)
+		})
+		if at < 0 {
+			continue
+		}
+		id := e.preference()[at]
+		b := e.brokers[id]
+		e.ISR = []Member{{Broker: id, Epoch: b.Epoch, Directory: b.Directory}}
+		e.unproven = true
+		return id, b.Epoch
+	}
+	return NoLeader, 0
+}
+
+// accepted tells whether somebody agreed to go on with what a living broker's disk holds.
+func (e *election) accepted(id int32) bool {
+	directory := e.brokers[id].Directory
+	if directory == "" || e.wishes.Accepted == "" {
+		return false
+	}
+	if m, ok := e.member(id); ok && e.standing(m) == replaced && e.wishes.Accepted == directory {
+		// The consent names the new disk, so it does not hold for the next one that is lost. It takes the place of the
+		// old disk, and of that alone: other members have the records still.
+		return !slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) != replaced })
+	}
+	return e.wishes.Accepted == Consent(directory, e.before.LeaderEpoch)
+}
+
+// returned tells of a member whether it is all that came back of the log: see lastResort.
+func (e *election) returned(led bool) func(id int32) bool {
+	return func(id int32) bool {
+		m, ok := e.member(id)
+		if !ok || e.standing(m) != unclean {
+			return false
+		}
+		for _, other := range e.ISR {
+			if how := e.standing(other); how != unclean && how != replaced {
+				return false
+			}
+		}
+		return !led || e.brokers[id].Directory == e.LeaderDirectory
+	}
+}
+
+// uncleanly tells whether a topic would have a broker lead that lacks records; an empty disk only when there is no other. Members
+// that are only doubted, or leave, are waited for all the same: that is over in a moment.
+func (e *election) uncleanly(id int32) bool {
+	if !e.wishes.Unclean || slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) >= doubted }) {
+		return false
+	}
+	m, ok := e.member(id)
+	if !ok || e.standing(m) != replaced {
+		return true
+	}
+	return !slices.ContainsFunc(e.Replicas, func(other int32) bool {
+		m, ok := e.member(other)
+		b := e.brokers[other]
+		return b.Life == Up && !b.Leaving && (!ok || e.standing(m) != replaced)
+	})
+}
+
+// install makes a broker the leader, of a new epoch if that is news: another broker, another incarnation, or one whose log knows
+// later epochs, as when the metadata were lost and made again. Those are never given out twice.
+func (e *election) install(leader int32, epoch int64) {
+	led, was := Member{}, false
+	for _, m := range e.before.ISR {
+		if m.Broker == e.before.Leader {
+			led, was = m, true
+		}
+	}
+	ahead := e.FoundEpoch != nil && *e.FoundEpoch >= e.LeaderEpoch
+	if leader == NoLeader {
+		e.Leader = NoLeader
+		if e.before.Leader != NoLeader {
+			e.LeaderEpoch++
+		}
+		if e.LeaderEpoch == 0 {
+			e.ISR = nil // still new
+		}
+		return
+	}
+	if leader == e.before.Leader && was && led.Epoch == epoch && !ahead {
+		return
+	}
+	e.Leader = leader
+	if e.FoundEpoch != nil {
+		e.LeaderEpoch, e.FoundEpoch = max(e.LeaderEpoch, *e.FoundEpoch), nil
+	}
+	e.LeaderEpoch++
+	e.LeaderDirectory = either(e.brokers[leader].Directory, e.LeaderDirectory)
+}
+
+// decision says what came out, and what an offline partition waits for.
+func (e *election) decision() Decision {
+	d := Decision{Partition: e.Partition, Unproven: e.unproven}
+	if e.Leader != NoLeader {
+		return d
+	}
+	for _, m := range e.ISR {
+		switch e.standing(m) {
+		case replaced:
+			d.Lost = append(d.Lost, m.Broker)
+		case unclean:
+		default:
+			d.Awaited = append(d.Awaited, m.Broker)
+		}
+	}
+	return d
+}
+
+// either is the first that is known: a broker that does not tell its disk leaves what is known, else its next loss would go unseen.
+func either(directory, otherwise string) string {
+	if directory != "" {
+		return directory
+	}
+	return otherwise
+}

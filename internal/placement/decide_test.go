@@ -1,0 +1,226 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// up is a broker that lives in incarnation 1, on disk "d<id>"; the functions that follow change it.
+func up(id int32, changes ...func(*Standing)) Standing {
+	s := Standing{Life: Up, Epoch: 1, CleanEpoch: -1, Directory: disk(id)}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func disk(id int32) string { return "d" + string(rune('0'+id)) }
+
+func restarted(s *Standing) { s.Epoch = 2 }
+func cleanly(s *Standing)   { s.Epoch, s.CleanEpoch = 2, 1 }
+func newDisk(s *Standing)   { s.Epoch, s.Directory = 2, "new" }
+func leaving(s *Standing)   { s.Leaving = true }
+func inDoubt(s *Standing)   { s.Life = Doubtful }
+
+// led is a partition whose replicas are all in sync, but for those left out of isr; the first of isr leads in epoch 5.
+func led(replicas string, isr string) Partition {
+	p := Partition{Leader: NoLeader, LeaderEpoch: 5}
+	for _, r := range replicas {
+		p.Replicas = append(p.Replicas, r-'0')
+	}
+	for _, r := range isr {
+		p.ISR = append(p.ISR, Member{Broker: r - '0', Epoch: 1, Directory: disk(r - '0')})
+	}
+	if len(p.ISR) > 0 {
+		p.Leader, p.LeaderDirectory = p.ISR[0].Broker, p.ISR[0].Directory
+	}
+	return p
+}
+
+func offline(p Partition) Partition {
+	p.Leader = NoLeader
+	return p
+}
+
+func towards(p Partition, target ...int32) Partition {
+	p.Target = target
+	return p
+}
+
+func TestDecide(t *testing.T) {
+	type brokers = map[int32]Standing
+	for _, test := range []struct {
+		name    string
+		p       Partition
+		brokers brokers
+		wishes  Wishes
+		leader  int32
+		epoch   int32
+		isr     string
+	}{
+		{"a new partition: all that live are in sync", Partition{Replicas: []int32{2, 0, 1}, Leader: NoLeader},
+			brokers{0: up(0), 2: up(2)}, Wishes{}, 2, 1, "20"},
+		{"a new partition waits for its first broker", Partition{Replicas: []int32{2}, Leader: NoLeader}, nil, Wishes{}, NoLeader, 0, ""},
+		{"all is well", led("012", "012"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"the leader stays, preferred or not", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 1, 5, "102"},
+		{"a follower dies", led("012", "012"), brokers{0: up(0), 2: up(2)}, Wishes{}, 0, 5, "02"},
+		{"the leader dies", led("012", "012"), brokers{1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
+		{"never one out of sync", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{}, NoLeader, 6, "0"},
+		{"offline stays offline", offline(led("012", "0")), brokers{1: up(1)}, Wishes{}, NoLeader, 5, "0"},
+		{"all die: the ISR is remembered", led("012", "012"), nil, Wishes{}, NoLeader, 6, "012"},
+		{"the leader came back in order", led("012", "012"), brokers{0: up(0, cleanly), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "012"},
+		{"a follower came back in order", led("012", "012"), brokers{0: up(0), 1: up(1, cleanly), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"the leader was killed and is back at once", led("012", "012"), brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
+		{"a follower was killed and is back at once", led("012", "012"), brokers{0: up(0), 1: up(1, restarted), 2: up(2)}, Wishes{}, 0, 5, "02"},
+		{"the last member was killed and is back", led("012", "0"), brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "0"},
+		{"all were killed, one is back: the others are waited for", offline(led("012", "012")), brokers{1: up(1, restarted)}, Wishes{}, NoLeader, 5, "012"},
+		{"all were killed and are back: who led goes on", offline(led("012", "102")),
+			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, restarted)}, Wishes{}, 1, 6, "1"},
+		{"one of those stopped in order", offline(led("012", "102")),
+			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, cleanly)}, Wishes{}, 2, 6, "2"},
+		{"one of those has lost its disk", offline(led("012", "102")),
+			brokers{0: up(0, restarted), 1: up(1, newDisk), 2: up(2, restarted)}, Wishes{}, 0, 6, "0"},
+		{"all disks are lost", offline(led("01", "01")), brokers{0: up(0, newDisk), 1: up(1, newDisk)}, Wishes{}, NoLeader, 5, "01"},
+		{"the last disk is lost", led("012", "0"), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{}, NoLeader, 6, "0"},
+		{"that is accepted", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{Accepted: "new"}, 0, 6, "0"},
+		{"a consent for another disk", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{Accepted: "other"}, NoLeader, 5, "0"},
+		{"a consent to an empty disk is none while a member is only away", offline(led("01", "01")), brokers{0: up(0, newDisk)},
+			Wishes{Accepted: "new"}, NoLeader, 5, "01"},
+		{"a consent to what one disk holds", offline(led("012", "0")), brokers{1: up(1), 2: up(2)}, Wishes{Accepted: Consent("d2", 5)}, 2, 6, "2"},
+		{"that consent is used up", offline(led("012", "0")), brokers{1: up(1), 2: up(2)}, Wishes{Accepted: Consent("d2", 4)}, NoLeader, 5, "0"},
+		{"a consent changes nothing while a member lives", led("012", "0"), brokers{0: up(0), 2: up(2)}, Wishes{Accepted: Consent("d2", 5)}, 0, 5, "0"},
+		{"a topic that would rather lose records", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 1, 6, "1"},
+		{"not while a member lives", led("012", "02"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
+		{"not while a member may live", led("012", "02"), brokers{1: up(1), 2: up(2, inDoubt)}, Wishes{Unclean: true}, NoLeader, 6, "02"},
+		{"an old log before an empty disk", led("012", "0"), brokers{0: up(0, newDisk), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
+		{"an empty disk before nothing", led("012", "0"), brokers{0: up(0, newDisk)}, Wishes{Unclean: true}, 0, 6, "0"},
+		{"a leader in doubt goes on", led("012", "012"), brokers{0: up(0, inDoubt), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"one in doubt is given nothing", led("01", "01"), brokers{1: up(1, inDoubt)}, Wishes{}, NoLeader, 6, "01"},
+		{"the leader leaves", led("012", "012"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
+		{"a follower leaves", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)}, Wishes{}, 0, 5, "02"},
+		{"all leave: nobody to hand over to", led("012", "012"), brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Wishes{}, 0, 5, "012"},
+		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "0"},
+		{"one that leaves is not elected, and not forgotten", led("01", "01"), brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "1"},
+		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 0, 6, "102"},
+		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 1, 5, "12"},
+		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 2, 5, "21"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := Decide(test.p, test.brokers, test.wishes)
+			if got := digits(d.ISR); d.Leader != test.leader || d.LeaderEpoch != test.epoch || got != test.isr {
+				t.Errorf("leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch, got, test.leader, test.epoch, test.isr)
+			}
+		})
+	}
+}
+
+func digits(members []Member) string {
+	var text strings.Builder
+	for _, m := range members {
+		text.WriteRune('0' + m.Broker)
+	}
+	return text.String()
+}
+
+func TestDecideReassigns(t *testing.T) {
+	brokers := map[int32]Standing{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
+	moving := Decide(towards(led("01", "01"), 2, 3), brokers, Wishes{}).Partition
+	want := led("0123", "01")
+	want.Target = []int32{2, 3}
+	if diff := cmp.Diff(want, moving); diff != "" {
+		t.Errorf("both old and new hold logs (-want +got):\n%s", diff)
+	}
+	half, err := ChangeISR(moving, Proposal{5, []int32{0, 1}, []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}, {Broker: 2, Epoch: 1}}}, brokers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := Decide(half, brokers, Wishes{}).Partition; !slices.Equal(again.Replicas, want.Replicas) || again.Leader != 0 {
+		t.Errorf("one of the new ones is in sync: %+v", again)
+	}
+	whole := half.clone()
+	whole.ISR = append(whole.ISR, Member{Broker: 3, Epoch: 1, Directory: "d3"})
+	done := Decide(whole, brokers, Wishes{}).Partition
+	if !slices.Equal(done.Replicas, []int32{2, 3}) || done.Target != nil || done.Leader != 2 || done.LeaderEpoch != 6 || digits(done.ISR) != "23" {
+		t.Errorf("all new ones are in sync: %+v", done)
+	}
+	back := moving.clone()
+	back.Target = []int32{0, 1}
+	if got := Decide(back, brokers, Wishes{}).Partition; !slices.Equal(got.Replicas, []int32{0, 1}) || got.Target != nil || got.LeaderEpoch != 5 {
+		t.Errorf("called off: %+v", got)
+	}
+}
+
+// TestAMemberThatIsNoReplica is what somebody sees who wrote other replicas over the old ones.
+func TestAMemberThatIsNoReplica(t *testing.T) {
+	p := led("0", "0")
+	p.Replicas = []int32{1}
+	got := Decide(p, map[int32]Standing{0: up(0), 1: up(1)}, Wishes{}).Partition
+	if got.Leader != 0 || !slices.Equal(got.Replicas, []int32{1, 0}) || !slices.Equal(got.Target, []int32{1}) {
+		t.Errorf("%+v; want broker 0 to lead until 1 has its records", got)
+	}
+}
+
+func TestALogThatIsAhead(t *testing.T) {
+	p := led("01", "01")
+	p.FoundEpoch = new(int32(40))
+	brokers := map[int32]Standing{0: up(0), 1: up(1)}
+	got := Decide(p, brokers, Wishes{}).Partition
+	if got.Leader != 0 || got.LeaderEpoch != 41 || got.FoundEpoch != nil {
+		t.Errorf("%+v; want leader 0 in epoch 41", got)
+	}
+	p.FoundEpoch = new(int32(4))
+	if got = Decide(p, brokers, Wishes{}).Partition; got.LeaderEpoch != 5 {
+		t.Errorf("epoch %d for an old finding, want 5", got.LeaderEpoch)
+	}
+}
+
+func TestWhatAnOfflinePartitionWaitsFor(t *testing.T) {
+	d := Decide(led("012", "012"), map[int32]Standing{1: up(1, newDisk), 2: up(2, restarted)}, Wishes{})
+	if !slices.Equal(d.Awaited, []int32{0}) || !slices.Equal(d.Lost, []int32{1}) || d.Unproven {
+		t.Errorf("awaited %v, lost %v, unproven %t; want [0], [1], false", d.Awaited, d.Lost, d.Unproven)
+	}
+	if d = Decide(led("0", "0"), map[int32]Standing{0: up(0, restarted)}, Wishes{}); !d.Unproven {
+		t.Error("a broker came back from an unclean stop, and is taken for proven")
+	}
+}
+
+func TestRetire(t *testing.T) {
+	p := Retire(led("01", "01"))
+	if p.Leader != NoLeader || p.LeaderEpoch != 6 || digits(p.ISR) != "01" {
+		t.Errorf("%+v", p)
+	}
+	if p = Retire(p); p.LeaderEpoch != 6 {
+		t.Errorf("retired twice: epoch %d, want 6", p.LeaderEpoch)
+	}
+}
+
+func TestChangeISRRefuses(t *testing.T) {
+	brokers := map[int32]Standing{0: up(0), 1: up(1), 2: up(2, leaving), 3: up(3)}
+	p := led("0123", "01")
+	member := func(ids ...int32) (members []Member) {
+		for _, id := range ids {
+			members = append(members, Member{Broker: id, Epoch: 1})
+		}
+		return members
+	}
+	for name, proposal := range map[string]Proposal{
+		"of another epoch":              {4, []int32{0, 1}, member(0)},
+		"about another ISR":             {5, []int32{0}, member(0, 1)},
+		"without the leader":            {5, []int32{0, 1}, member(1)},
+		"with one that leaves":          {5, []int32{0, 1}, member(0, 1, 2)},
+		"with one that is not there":    {5, []int32{0, 1}, member(0, 1, 4)},
+		"with one twice":                {5, []int32{0, 1}, member(0, 1, 1)},
+		"with an incarnation of before": {5, []int32{0, 1}, []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
+	} {
+		if got, err := ChangeISR(p, proposal, brokers); err == nil || !cmp.Equal(got, p) {
+			t.Errorf("%s: %v, %+v", name, err, got)
+		}
+	}
+	got, err := ChangeISR(p, Proposal{5, []int32{1, 0}, member(3, 0)}, brokers)
+	if err != nil || digits(got.ISR) != "30" || got.ISR[0].Directory != "d3" || got.LeaderEpoch != 5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

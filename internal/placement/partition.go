@@ -1,0 +1,118 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Partition is what is decided about a partition. It is a value: Decide and ChangeISR return another, and share no list with
+// the one that they were given.
+//
+// Invariants of what they return: Replicas has no id twice; ISR is part of Replicas, no broker twice; Leader is NoLeader or
+// one of ISR; ISR is empty only before the first election.
+type Partition struct {
+	Replicas []int32 // who hold a log; the preferred leader first
+	Target   []int32 // where the replicas are to be, the preferred leader first; nil: where they are
+	Leader   int32   // NoLeader: offline
+	// LeaderEpoch grows by one whenever Leader, or the incarnation that leads, changes, also to NoLeader: who led before, and
+	// lives on unseen, must not go on under a valid epoch.
+	LeaderEpoch int32
+	ISR         []Member // who has every acknowledged record; empty before the first election
+	// LeaderDirectory is the disk that the leader was elected with, also after it went down; "" when not known.
+	LeaderDirectory string
+	// FoundEpoch is the latest epoch that the leader's log knows, when it says that it is ahead of LeaderEpoch; nil: it does
+	// not. The next election is above it.
+	FoundEpoch *int32
+}
+
+// Member is an in-sync replica: a broker in the incarnation in which it was in sync.
+type Member struct {
+	Broker    int32
+	Epoch     int64
+	Directory string // of its disk; "" when not known, which proves nothing
+}
+
+// Life is what is known of a broker's being up.
+type Life int
+
+const (
+	// Gone: it stopped or was killed, or was never there.
+	Gone Life = iota
+	// Doubtful: nobody can tell. It keeps what it has and is given nothing.
+	Doubtful
+	// Up: it lives.
+	Up
+)
+
+// Standing is what an election looks at of a broker. The zero value is a broker that nobody has seen.
+type Standing struct {
+	Life       Life
+	Epoch      int64  // incarnation
+	CleanEpoch int64  // the incarnation whose orderly stop left the disk as it is; -1: none. Incarnations are 0 or more
+	Directory  string // of its disk; "" when it does not say
+	Leaving    bool   // it shuts down in order, and is to lead nothing more
+}
+
+// ErrConflict is wrapped by ChangeISR when the proposal is about another state of the partition, or of a member.
+var ErrConflict = errors.New("in-sync replicas have changed meanwhile")
+
+// Proposal is a leader's, to change the in-sync replicas (KIP-497, KIP-903).
+type Proposal struct {
+	LeaderEpoch int32
+	From        []int32 // the ISR as the leader knows it, in any order
+	To          []Member
+}
+
+// ChangeISR returns the partition with the ISR that its leader proposes. It fails, with ErrConflict, when leader epoch or ISR are
+// not those that the leader means, or a member is not the incarnation that lives, or one that joins leaves the cluster: it
+// would be out again at once, and must not hold the leadership that it gives away. A member that leaves may stay, since what
+// it has still counts.
+func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Partition, error) {
+	switch {
+	case p.Leader == NoLeader || proposal.LeaderEpoch != p.LeaderEpoch:
+		return p, fmt.Errorf("%w: leader epoch is %d, the proposal is of %d", ErrConflict, p.LeaderEpoch, proposal.LeaderEpoch)
+	case !sameIDs(ids(p.ISR), proposal.From):
+		return p, fmt.Errorf("%w: they are %v, the proposal is about %v", ErrConflict, ids(p.ISR), proposal.From)
+	}
+	next := make([]Member, 0, len(proposal.To))
+	for _, m := range proposal.To {
+		standing := brokers[m.Broker]
+		switch {
+		case !slices.Contains(p.Replicas, m.Broker) || slices.Contains(ids(next), m.Broker):
+			return p, fmt.Errorf("%w: broker %d holds no replica, or comes twice", ErrConflict, m.Broker)
+		case standing.Life != Up || standing.Epoch != m.Epoch:
+			return p, fmt.Errorf("%w: broker %d does not live in incarnation %d", ErrConflict, m.Broker, m.Epoch)
+		case standing.Leaving && !slices.Contains(proposal.From, m.Broker):
+			return p, fmt.Errorf("%w: broker %d leaves", ErrConflict, m.Broker)
+		}
+		m.Directory = standing.Directory
+		next = append(next, m)
+	}
+	if !slices.Contains(ids(next), p.Leader) {
+		return p, fmt.Errorf("%w: the leader %d is not among %v", ErrConflict, p.Leader, ids(next))
+	}
+	p = p.clone()
+	p.ISR = next
+	return p, nil
+}
+
+// clone copies the lists that decisions write into.
+func (p Partition) clone() Partition {
+	p.Replicas, p.Target, p.ISR = slices.Clone(p.Replicas), slices.Clone(p.Target), slices.Clone(p.ISR)
+	return p
+}
+
+// ids of members, in their order.
+func ids(members []Member) []int32 {
+	all := make([]int32, len(members))
+	for i, m := range members {
+		all[i] = m.Broker
+	}
+	return all
+}
+
+// sameIDs compares as sets; neither holds an id twice.
+func sameIDs(a, b []int32) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(id int32) bool { return !slices.Contains(b, id) })
+}
