@@ -31,6 +31,7 @@ type fakeLog struct {
 	job        Job // what try takes for every pass
 	commits    int
 	epochs     []epochStart
+	epochMax   int32            // of all that ever were: no leader has an epoch that was another's
 	open       map[int64]int64  // producer -> first offset of its transaction
 	dead       map[int64][]byte // .dead files, by base
 	salt       keys.Salt
@@ -40,7 +41,7 @@ type fakeLog struct {
 var start = time.UnixMilli(1_000_000_000_000)
 
 func newLog(t testing.TB) *fakeLog {
-	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{}, salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}}
+	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{}, salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}, epochMax: -1}
 	l.job = Job{
 		Rules: Rules{TombstoneRetention: time.Hour, KeepCodec: true}, Limits: Limits{MemoryBytes: 64 << 20},
 		TombstonesMayGoBelow: math.MaxInt64, MarkersMayGoBelow: math.MaxInt64,

@@ -251,6 +251,39 @@ func TestF4TruncationVoidsTheClocks(t *testing.T) {
 	l.want("0:a 1:z=1")
 }
 
+// What was found by the model's seed 1795287846919434046: two truncations, of which the second takes the epoch of the first out of the
+// log. The epoch behind it is a later one all the same, or the clock of the tombstone would go on.
+func TestF4SecondTruncationVoidsTheClocksToo(t *testing.T) {
+	l := newLog(t)
+	l.job.Rules.TombstoneRetention = 2 * time.Minute
+	l.lead()
+	l.put("a")
+	l.put("b=1")
+	l.put("c=1")
+	l.truncate(2)
+	l.put("z=1")
+	l.roll()
+	l.pass()
+	if got := l.clocks(); got != "0@0s" {
+		t.Errorf("clocks %s", got)
+	}
+	l.now = l.now.Add(time.Minute)
+	l.truncate(1)
+	l.put("y=1")
+	l.put("z=2")
+	l.roll()
+	l.pass()
+	if got := l.clocks(); got != "0@1m0s" {
+		t.Errorf("clocks %s after the second truncation", got)
+	}
+	l.now = l.now.Add(2*time.Minute - time.Millisecond)
+	l.pass()
+	l.want("0:a 1:y=1 2:z=2")
+	l.now = l.now.Add(time.Millisecond)
+	l.pass()
+	l.want("1:y=1 2:z=2")
+}
+
 func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // reference 1.2
 	l := newLog(t)
 	l.batch(compress.Gzip, record.Identity{ProducerID: -1}, "a=1", "b=1", "c", "a", "d=1")

@@ -26,13 +26,11 @@ func (l *fakeLog) epochAt(offset int64) int32 {
 	return -1
 }
 
-// lead begins another leader epoch.
+// lead begins another leader epoch: one that no leader had before, also when a truncation has taken the last ones out of the log. It is
+// what .dead files are held against (F4).
 func (l *fakeLog) lead() {
-	epoch := int32(len(l.epochs))
-	if len(l.epochs) > 0 {
-		epoch = l.epochs[len(l.epochs)-1].epoch + 1
-	}
-	l.epochs = append(l.epochs, epochStart{epoch, l.next})
+	l.epochMax++
+	l.epochs = append(l.epochs, epochStart{l.epochMax, l.next})
 }
 
 // txn appends a batch of a producer's transaction, and begins one if none is open.
