@@ -191,7 +191,14 @@ func (o *output) addAborted(piece *piece) error {
 }
 
 // left tells whether batches of an aborted transaction stay in the log when the group is replaced.
+//
+// One of which none was there when the pass began has no entry any more, whatever segments its range lies over. Its marker may go in this
+// very pass, and it is by the marker that a consumer knows the transaction's end: told of the transaction without it, he would leave out
+// all that the producer commits behind.
 func (o *output) left(a segment.AbortedTxn) bool {
+	if !o.blind && !o.aborted.endsAt(a.ProducerID, a.LastOffset) {
+		return false
+	}
 	for i, plan := range o.plans {
 		if plan.segment.Base() >= a.LastOffset || o.end(i) <= a.FirstOffset {
 			continue

@@ -1,6 +1,7 @@
 package clean
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,6 +32,12 @@ func (t transactions) covers(b keys.Batch) bool {
 		return 0
 	})
 	return found && b.BaseOffset >= all[i].from
+}
+
+// endsAt tells whether a producer's transaction that ends with the marker at an offset is among them.
+func (t transactions) endsAt(producer, marker int64) bool {
+	_, found := slices.BinarySearchFunc(t[producer], marker, func(r offsets, o int64) int { return cmp.Compare(r.to, o) })
+	return found
 }
 
 // findTransactions goes through the batches of all segments, from the log start (I21): it finds out which transactions were aborted,

@@ -173,6 +173,28 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 	}
 }
 
+// A consumer leaves out a producer's batches from where an aborted transaction begins to its marker. Were the marker gone and the index told
+// of the transaction still, he would leave out all that the producer commits later: found by TestHistoriesAgainstTheLedger of the log.
+func TestI22IndexForgetsATransactionWithItsMarker(t *testing.T) {
+	l := newLog(t)
+	l.job.Rules.SegmentBytes = 300 // so that the two stay apart
+	l.put("live=1")
+	l.txn(7, compress.None, "a=1", "b=1") // 1, 2
+	l.put("b=2")
+	l.roll()
+	l.end(7, false) // 4
+	l.txn(7, compress.None, "c=1")
+	l.end(7, true)
+	l.roll()
+	l.pass() // the batch goes; its segment is not rewritten any more
+	l.pass() // the marker is alone
+	l.now = l.now.Add(time.Hour)
+	l.pass()
+	if got := l.markers(); got != "[6]" || len(l.aborted()) != 0 || len(l.segments) < 3 {
+		t.Errorf("markers at %s, the index has %v, %d segments", got, l.aborted(), len(l.segments))
+	}
+}
+
 func TestI23MarkersWithoutDataGo(t *testing.T) { // KAFKA-10702: piles of them
 	l := newLog(t)
 	for i := range 500 {

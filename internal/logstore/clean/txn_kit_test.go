@@ -101,15 +101,27 @@ func (l *fakeLog) cut(bound int64) (all []segment.AbortedTxn) {
 	return all
 }
 
-// committed returns the records that a reader with read_committed is shown below the last stable offset, by offset.
+// committed returns the records that a reader with read_committed is shown below the last stable offset, by offset. It does as Kafka's
+// consumer: it is told where aborted transactions begin, and knows by their markers where they end.
 func (l *fakeLog) committed() map[int64]*record.Record {
 	l.t.Helper()
-	aborted, all := l.aborted(), map[int64]*record.Record{}
-	slices.SortFunc(aborted, func(a, b segment.AbortedTxn) int { return cmp.Compare(a.LastOffset, b.LastOffset) })
+	told, within, all := l.aborted(), map[int64]bool{}, map[int64]*record.Record{}
+	slices.SortFunc(told, func(a, b segment.AbortedTxn) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	for _, b := range l.batches() {
-		if b.Control() || b.BaseOffset() >= l.lastStable() || b.Transactional() && slices.ContainsFunc(aborted, func(a segment.AbortedTxn) bool {
-			return a.ProducerID == b.ProducerID() && a.FirstOffset <= b.BaseOffset() && b.BaseOffset() < a.LastOffset
-		}) {
+		if b.BaseOffset() >= l.lastStable() {
+			break
+		}
+		for len(told) > 0 && told[0].FirstOffset <= b.LastOffset() {
+			within[told[0].ProducerID] = true
+			told = told[1:]
+		}
+		if b.Control() {
+			if m, ok, err := b.Marker(); err == nil && ok && m.Type == record.ControlAbort {
+				delete(within, b.ProducerID())
+			}
+			continue
+		}
+		if b.Transactional() && within[b.ProducerID()] {
 			continue
 		}
 		l.must(b.Records(1<<30, func(r *record.Record) error {
