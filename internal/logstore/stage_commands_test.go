@@ -30,6 +30,7 @@ var stageCommands = map[string]func(s *stage, args []string){
 	"lead":          func(s *stage, _ []string) { s.lead() },
 	"memory":        (*stage).memory,
 	"log":           func(s *stage, _ []string) { s.print() },
+	"paragraph":     func(s *stage, _ []string) { s.out.WriteString(paragraphEnd) },
 	"counts":        func(s *stage, _ []string) { s.counts() },
 	"read":          func(s *stage, _ []string) { s.ledger.checkReads(s) },
 	"settled":       func(s *stage, _ []string) { s.ledger.checkSettled(s) },

@@ -24,7 +24,7 @@ func (s *stage) print() {
 		if i == len(list.handles)-1 {
 			name = "active "
 		}
-		fmt.Fprintf(&s.out, "%s %d: %s\n", name, h.Base(), strings.Join(batches, " | "))
+		s.out.WriteString(strings.TrimRight(fmt.Sprintf("%s %d: %s", name, h.Base(), strings.Join(batches, " | ")), " ") + "\n")
 	}
 	if start := s.log.LogStart(); start > 0 {
 		fmt.Fprintf(&s.out, "begins at %d\n", start)

@@ -109,6 +109,7 @@ func (s *stage) open() {
 	s.replicated()
 	s.budget.Logger = quiet()
 	s.cleaner, s.seen, s.runs = NewCleaner(s.store, s.budget), tally{}, ""
+	time.Sleep(time.Second / 2) // so that no wait ends at the moment at which the cleaner or the store looks
 }
 
 // lead begins another leader epoch, as a controller counts them.
