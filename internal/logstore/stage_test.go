@@ -19,6 +19,8 @@ import (
 // ledger, which keeps everything and knows what must be there. The stories in testdata/clean and the random histories are such scripts.
 type stage struct {
 	fsys     *vfs.Mem
+	disk     func(*vfs.Mem) vfs.FS // what the store gets of it
+	at       string                // the line that is played
 	store    *Store
 	cleaner  *Cleaner
 	log      *Log
@@ -48,31 +50,49 @@ func stageMust(err error, what string) {
 // play runs a script, each line in turn, and returns what its lines print. The error names the line that failed, whatever the reason: a
 // command, or a check of the ledger behind it.
 func play(t *testing.T, script []string) (output string, err error) {
+	err = inStage(t, func(s *stage) {
+		defer func() { output = s.out.String() }()
+		s.open()
+		s.doAll(script)
+	})
+	return output, err
+}
+
+// inStage calls act in a bubble, with a stage of an empty disk that is not open yet, and closes it. It returns what a check found.
+func inStage(t *testing.T, act func(s *stage)) (err error) {
 	warmUp(t)
 	defer emptyPools()
 	synctest.Test(t, func(*testing.T) {
-		s := &stage{fsys: vfs.NewMem(), epoch: -1, ledger: newLedger()}
-		s.settings = compacted(nil)
-		s.settings.SegmentBytes, s.settings.TombstoneRetention, s.settings.MinDirtyPercent = 1<<20, time.Minute, 0
-		at := "the beginning"
+		s := newStage()
 		defer func() {
 			s.close()
-			output = s.out.String()
 			if failure := recover(); failure != nil {
 				found, ok := failure.(stageFailure)
 				if !ok {
 					panic(failure)
 				}
-				err = fmt.Errorf("%s: %s", at, found.text)
+				err = fmt.Errorf("%s: %s", s.at, found.text)
 			}
 		}()
-		s.open()
-		for i, line := range script {
-			at = fmt.Sprintf("line %d, %s", i+1, line)
-			s.do(line)
-		}
+		act(s)
 	})
-	return output, err
+	return err
+}
+
+func newStage() *stage {
+	s := &stage{fsys: vfs.NewMem(), epoch: -1, ledger: newLedger(), at: "the beginning"}
+	s.disk = func(mem *vfs.Mem) vfs.FS { return mem }
+	s.settings = compacted(nil)
+	s.settings.SegmentBytes, s.settings.TombstoneRetention, s.settings.MinDirtyPercent = 1<<20, time.Minute, 0
+	return s
+}
+
+// doAll runs lines.
+func (s *stage) doAll(script []string) {
+	for i, line := range script {
+		s.at = fmt.Sprintf("line %d, %s", i+1, line)
+		s.do(line)
+	}
 }
 
 // warmUp makes what the process makes once and a bubble may not share with another: the zstd library's channels.
@@ -98,7 +118,7 @@ func emptyPools() {
 // open opens the store as it is on the disk, and leads it in another epoch.
 func (s *stage) open() {
 	var err error
-	s.store, err = Open(Options{FS: s.fsys, Dir: dataDir, Logger: quiet()})
+	s.store, err = Open(Options{FS: s.disk(s.fsys), Dir: dataDir, Logger: quiet()})
 	stageMust(err, "open")
 	if s.log = s.store.Log(partition); s.log == nil {
 		s.log, err = s.store.Create(partition, topicOne, s.settings, true)
@@ -134,7 +154,7 @@ func (s *stage) close() {
 
 // restart stops the broker in order, and starts it.
 func (s *stage) restart() {
-	last := s.lastBatch()
+	last := s.lastBatch(s.ledger.end)
 	s.cleaner.Close()
 	s.cleaner = nil
 	stageMust(s.store.Close(), "close")
@@ -147,7 +167,7 @@ func (s *stage) restart() {
 // kill cuts the power, and starts the broker: what was not synced may be gone, and nothing else.
 func (s *stage) kill() {
 	s.replicated()
-	safe, disk := min(s.log.saved().recoveryPoint, s.lastBatch()), s.fsys.CrashClone()
+	safe, disk := s.lastBatch(s.log.saved().recoveryPoint), s.fsys.CrashClone()
 	s.close()
 	s.fsys = disk
 	s.wantEndFrom(safe)
@@ -155,12 +175,16 @@ func (s *stage) kill() {
 	s.repeat()
 }
 
-// lastBatch is where the last batch ends: a gap behind it, left by a truncation, is not known to a start that looks at the files.
-func (s *stage) lastBatch() int64 {
-	if batches := s.scan().batches; len(batches) > 0 {
-		return batches[len(batches)-1].NextOffset()
+// lastBatch is where the last batch below an offset ends: a gap behind it, left by a truncation, is not known to a start that looks at the
+// files.
+func (s *stage) lastBatch(below int64) int64 {
+	end := s.log.LogStart()
+	for _, b := range s.scan().batches {
+		if b.NextOffset() <= below {
+			end = b.NextOffset()
+		}
 	}
-	return s.log.LogStart()
+	return end
 }
 
 // wantEndFrom starts the broker. Nothing below safe may be gone, nor anything be there that was not.

@@ -53,6 +53,7 @@ type Fault struct {
 	mu    sync.Mutex // guards what follows, the counters within the rules too
 	rules []*Rule
 	count int // operations so far, failed ones too
+	fails int // operations that a rule made fail
 }
 
 var _ FS = (*Fault)(nil)
@@ -81,6 +82,13 @@ func (f *Fault) Count() int {
 	return f.count
 }
 
+// Failed returns how many operations a rule made fail. A test that skips more and more of them knows by it when there are no more.
+func (f *Fault) Failed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fails
+}
+
 // check counts an operation and returns the rule that makes it fail, with Err set; nil if it may go on.
 func (f *Fault) check(op Op, name string) *Rule {
 	f.mu.Lock()
@@ -89,6 +97,7 @@ func (f *Fault) check(op Op, name string) *Rule {
 	for _, rule := range f.rules {
 		if rule.hits(op, name) {
 			failure := *rule
+			f.fails++
 			if failure.Err == nil {
 				failure.Err = syscall.EIO
 			}

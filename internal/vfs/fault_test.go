@@ -66,9 +66,12 @@ func TestFaultReachesEveryOperation(t *testing.T) {
 		OpSync:      func() error { return file.Sync() },
 	} {
 		fault.Inject(Rule{Op: op})
-		before := fault.Count()
+		before, failed := fault.Count(), fault.Failed()
 		if err := run(); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v, want EIO", op, err)
+		}
+		if fault.Failed() != failed+1 {
+			t.Errorf("%s failed %d times", op, fault.Failed()-failed)
 		}
 		if fault.Count() != before+1 {
 			t.Errorf("%s counted %d times", op, fault.Count()-before)
