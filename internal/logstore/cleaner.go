@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
@@ -151,10 +152,14 @@ type cleanerState struct {
 	oldest     time.Time // clean.Stats.OldestGarbage of the last pass
 	ended      time.Time // when the last pass did
 	counters   counters
+	last       *report.Pass // the last that ended; nil before. It is not written to any more
+	// Tickets of requests: asked is the highest that was given, served the highest that a pass has served; served <= asked.
+	asked, served int64
 
 	// Of the pass that runs.
 	cancel   context.CancelFunc // ends it; nil if none does
 	trigger  string
+	serving  int64   // ticket of the request it was begun for, 0 if for none
 	config   *config // the log's settings when it began
 	lineage  int64   // of the view it works on; lineageNone: it has none yet
 	fresh    bool    // it waits for its first turn

@@ -27,6 +27,7 @@ var (
 	reclaimableExactDesc = describe("reclaimable_exact", "1 if log_reclaimable_bytes was counted by a pass, 0 if it is estimated.")
 
 	phaseDesc     = describeCleaner("phase", "1 for what the cleaner does with a log now.", "topic", "partition", "phase")
+	reasonDesc    = describeCleaner("reason", "1 for why the cleaner does that: a reason of the Topic's condition Compacting; the others are absent.", "topic", "partition", "reason")
 	progressDesc  = describeCleaner("progress_ratio", "How much of the running pass is done.", "topic", "partition")
 	etaDesc       = describeCleaner("eta_seconds", "How long the running pass will take still; absent while none runs.", "topic", "partition")
 	runsDesc      = describeCleaner("runs_total", "Passes that ended, by result.", "topic", "partition", "result")
@@ -46,7 +47,7 @@ var (
 	quarantineDesc  = describeCleaner("quarantined_partitions", "Logs that wait because their last pass failed.")
 
 	cleanerDescs = []*prometheus.Desc{
-		reclaimableDesc, reclaimableExactDesc, phaseDesc, progressDesc, etaDesc, runsDesc, readDesc, writtenDesc, reclaimedDesc,
+		reclaimableDesc, reclaimableExactDesc, phaseDesc, reasonDesc, progressDesc, etaDesc, runsDesc, readDesc, writtenDesc, reclaimedDesc,
 		removedDesc, successDesc, overdueDesc, queueDesc, workersDesc, busyDesc, memoryDesc, memoryLimitDesc, throttledDesc, quarantineDesc,
 	}
 )
@@ -122,6 +123,7 @@ func (s series) partition(status *report.Compaction, sidecars *sidecars) {
 	for _, phase := range clean.Phases {
 		s.gauge(phaseDesc, boolean(phase.String() == status.Phase), phase.String())
 	}
+	s.gauge(reasonDesc, 1, status.Reason)
 	s.gauge(progressDesc, status.ProgressRatio)
 	if status.EtaSeconds != nil {
 		s.gauge(etaDesc, *status.EtaSeconds)

@@ -230,6 +230,7 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	defer c.mu.Unlock()
 	c.mu.passes--
 	c.mu.granted -= state.granted
+	state.endPass(now, stats, result, err)
 	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.Progress{}, 0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {

@@ -17,6 +17,7 @@ var (
 type request struct {
 	at      time.Time
 	through int64 // the log end when it was asked: what is below shall take part
+	ticket  int64 // its number in the log's state, from 1; it is served with all that were made before it
 }
 
 // requestPatience is how long a request waits for what it asked for to be sealed. What cannot be cleaned by then is held back by
@@ -29,52 +30,33 @@ func (r request) due(v cleanView, now time.Time) bool {
 }
 
 // CleanNow asks for a pass over one log at once, whatever its dirty ratio, the estimate of its garbage and a quarantine say; the
-// pass leaves no garbage for the sake of I/O. The active segment is rolled, so that it takes part. It returns when that is noted.
-func (c *Cleaner) CleanNow(id PartitionID) error {
+// pass leaves no garbage for the sake of I/O. The active segment is rolled, so that it takes part. It returns when that is noted, with
+// a ticket: the request was served when Status gives it, or a higher one, as CleanNowServed.
+func (c *Cleaner) CleanNow(id PartitionID) (ticket int64, err error) {
 	log := c.store.Log(id)
 	switch {
 	case log == nil:
-		return fmt.Errorf("%w: %s", ErrNoLog, id)
+		return 0, fmt.Errorf("%w: %s", ErrNoLog, id)
 	case !log.Settings().Compact:
-		return fmt.Errorf("%w: %s", ErrNotCompacted, id)
+		return 0, fmt.Errorf("%w: %s", ErrNotCompacted, id)
 	case c.options().Workers == 0:
-		return ErrCleanerDisabled
+		return 0, ErrCleanerDisabled
 	}
 	end, err := log.rollNow()
 	if err != nil {
-		return fmt.Errorf("roll %s to clean it: %w", id, err)
+		return 0, fmt.Errorf("roll %s to clean it: %w", id, err)
 	}
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.stateLocked(log, now)
 	if state == nil {
-		return fmt.Errorf("%w: %s is just being replaced", ErrClosed, id)
+		return 0, fmt.Errorf("%w: %s is just being replaced", ErrClosed, id)
 	}
-	state.request, state.quarantine = request{now, end}, quarantine{}
+	state.asked++
+	state.request, state.quarantine = request{now, end, state.asked}, quarantine{}
 	c.awake()
-	return nil
-}
-
-// CleanNowTopic is CleanNow for each partition of a topic that is here, and tells how many were asked. It asks all of them, and
-// returns the errors joined.
-func (c *Cleaner) CleanNowTopic(topic string) (asked int, err error) {
-	found := false
-	for _, log := range c.store.Logs() {
-		if log.id.Topic != topic {
-			continue
-		}
-		found = true
-		if failed := c.CleanNow(log.id); failed != nil {
-			err = errors.Join(err, failed)
-			continue
-		}
-		asked++
-	}
-	if !found {
-		err = fmt.Errorf("%w: topic %s", ErrNoLog, topic)
-	}
-	return asked, err
+	return state.asked, nil
 }
 
 // stateLocked returns what is known of a log, nil if what is known is of its namesake, which is not forgotten yet. It needs Cleaner.mu.

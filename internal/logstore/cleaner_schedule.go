@@ -242,6 +242,7 @@ func (c *Cleaner) startLocked(seen look, wanted need) bool {
 	state.progress = clean.Progress{Phase: clean.Indexing}
 	asked := state.request
 	if wanted.trigger == triggerRequested {
+		state.serving = asked.ticket
 		seen.thorough, state.request = true, request{}
 	}
 	c.mu.passes++

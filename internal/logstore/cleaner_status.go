@@ -66,6 +66,7 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 	if r.Reason == reasonQuarantined {
 		r.BlockedBytes[blockedQuarantined] = seen.view.DirtyBytes
 	}
+	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(), state.last, state.asked, state.served
 	if state.running() {
 		r.ProgressRatio, r.EtaSeconds = progressOf(state.progress, now.Sub(state.began))
 	}

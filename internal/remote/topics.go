@@ -1,0 +1,64 @@
+package remote
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"heartwood.dev/heartwood/api/summary"
+)
+
+// PrintTopics writes a table, a line a topic, as kubectl get topics does. now is the reader's.
+func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(table, strings.Join([]string{"TOPIC", "PARTITIONS", "SIZE", "DIRTY", "RECLAIMABLE", "CLEANER", "CLEANED", "WHY"}, "\t"))
+	for _, topic := range topics {
+		_, _ = fmt.Fprintln(table, strings.Join(line(topic, now), "\t"))
+	}
+	return table.Flush() // the writes go to memory, and fail here
+}
+
+// line has a dash for what is not known, or has no meaning.
+func line(topic summary.Topic, now time.Time) []string {
+	dirty, reclaimable, cleaner, cleaned, why := "-", "-", "-", "-", "not compacted"
+	if c := topic.Compaction; c != nil {
+		if c.Dirty != "" {
+			dirty = c.Dirty
+		}
+		if c.Reclaimable != nil {
+			reclaimable = Bytes(c.Reclaimable.Value())
+		}
+		if c.Phase != "" {
+			cleaner = c.Phase
+		}
+		if c.ProgressPercent != nil {
+			cleaner += fmt.Sprintf(" %d%%", *c.ProgressPercent)
+		}
+		if c.ETA != nil && c.ETA.After(now) {
+			cleaner += ", " + age(c.ETA.Sub(now)) + " left"
+		}
+		if c.LastCleaned != nil {
+			cleaned = age(now.Sub(c.LastCleaned.Time)) + " ago"
+		}
+	}
+	if topic.Compacting != nil {
+		why = topic.Compacting.Reason + ": " + topic.Compacting.Message
+	}
+	return []string{topic.Topic, strconv.Itoa(topic.Partitions), Bytes(topic.SizeBytes), dirty, reclaimable, cleaner, cleaned, why}
+}
+
+// age writes a duration with one unit, the largest of which there are two.
+func age(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
