@@ -33,13 +33,9 @@ func (s *topicScope) compaction(before *v1alpha1.CompactionStatus, rows summary.
 	if before != nil {
 		asked = before.CleanNow
 	}
-	after := summary.Compaction(rows)
-	cleanNow := summary.CleanNow(s.topic.CleanNow(), asked, rows, s.replicaCount())
-	if after == nil && cleanNow != nil {
-		after = &v1alpha1.CompactionStatus{}
-	}
-	if after != nil {
-		after.CleanNow = cleanNow
+	after := summary.WithCleanNow(summary.Compaction(rows), summary.CleanNow(s.topic.CleanNow(), asked, rows, s.replicaCount()))
+	if after != nil && after.LastCleaned == nil && before != nil {
+		after.LastCleaned = before.LastCleaned // brokers that were restarted have forgotten it
 	}
 	return after
 }

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
@@ -113,21 +112,19 @@ var errRecovering = errors.New("opens its logs")
 // brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then, and reports no partitions.
 // started is set once, by another goroutine, hence atomic.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer) http.Handler {
-	return broker.NewHTTP(broker.HTTPOptions{
-		Gatherer: gatherer,
-		Ready: func() error {
-			if b := started.Load(); b != nil {
-				return b.Ready()
-			}
-			return errRecovering
-		},
-		Partitions: func() []report.Partition {
-			if b := started.Load(); b != nil {
-				return b.Report()
-			}
-			return nil
-		},
-	})
+	brokers := func() broker.Brokers {
+		if b := started.Load(); b != nil {
+			return broker.Brokers{b}
+		}
+		return nil
+	}
+	ready := func() error {
+		if b := started.Load(); b != nil {
+			return b.Ready()
+		}
+		return errRecovering
+	}
+	return broker.NewHTTP(broker.HTTPOf(gatherer, ready, brokers))
 }
 
 // serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for them: a scrape that is

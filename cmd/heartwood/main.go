@@ -54,6 +54,8 @@ func rootCommand() *cobra.Command {
 
 Try it here:          heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
+Watch the cleaner:    heartwood topics
+Clean a topic now:    heartwood clean tickets --wait
 Look into a log:      heartwood log dump DIR
 Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		Version:       version.Version() + " (" + version.Commit() + ")",
@@ -64,6 +66,6 @@ Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	}
 	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
+	root.AddCommand(devCommand(), topicsCommand(), cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

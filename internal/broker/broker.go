@@ -54,6 +54,7 @@ type Broker struct {
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *logstore.Cleaner
+	cleanNow *cleanNow
 	replicas *replica.Set
 	listener net.Listener
 	server   *wire.Server
@@ -108,6 +109,7 @@ func (b *Broker) open() (err error) {
 	}
 	// The cleaner may start at once: until an image has configured a log, the log is not a compacted one.
 	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
+	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir, cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
 	})
@@ -174,6 +176,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	follow := start(func() error { return b.follow(following) })
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
+	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
 	// From here on nobody appends. Waits ended with the server; closing the set ends those that came in between. The metadata go
@@ -183,6 +186,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	stopFollowing()
 	<-follow.done
 	<-metadataStore.done
+	<-cleanNow.done
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))
 	}

@@ -67,6 +67,7 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
+	b.cleanNow.want(image, b.opts.NodeID)
 	b.show(image)
 	select {
 	case <-b.applied:

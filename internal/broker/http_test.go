@@ -3,8 +3,10 @@ package broker
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/logstore"
 )
 
 func get(t *testing.T, handler http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -63,6 +67,76 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 		}
 		if strings.Contains(r.Body.String(), "null") {
 			t.Errorf("%q: null where a list is promised: %s", query, r.Body)
+		}
+	}
+}
+
+// TestHTTPCleanNow: what went wrong is told in words and in a code, each its own.
+func TestHTTPCleanNow(t *testing.T) {
+	var topic string
+	var partitions []int32
+	var fault error
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), CleanNow: func(t string, p []int32) (report.CleanRequests, error) {
+		topic, partitions = t, p
+		return report.CleanRequests{Topic: t, Requests: []report.CleanRequest{{Broker: 1, Partition: 2, Ticket: 3}}}, fault
+	}})
+	r := get(t, handler, "POST", "/api/v1/topics/my.topic/clean?partition=2&partition=0")
+	if r.Code != http.StatusAccepted || topic != "my.topic" || !slices.Equal(partitions, []int32{2, 0}) ||
+		strings.TrimSpace(r.Body.String()) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
+		t.Errorf("%d %s, asked for %s %v", r.Code, r.Body, topic, partitions)
+	}
+	for _, c := range []struct {
+		err    error
+		code   int
+		reason string
+	}{
+		{ErrUnknownTopic, 404, "UnknownTopic"}, {ErrUnknownPartition, 404, "UnknownPartition"}, {ErrStarting, 503, "NotReady"},
+		{logstore.ErrNotCompacted, 409, "NotCompacted"}, {logstore.ErrCleanerDisabled, 409, "CleanerDisabled"},
+		{errors.New("disk on fire"), 500, "Failed"},
+	} {
+		fault = fmt.Errorf("clean: %w", c.err)
+		r := get(t, handler, "POST", "/api/v1/topics/t/clean")
+		var answer report.Failure
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != c.code || answer.Reason != c.reason || answer.Error != fault.Error() {
+			t.Errorf("%v: %d %s", c.err, r.Code, r.Body)
+		}
+	}
+	if r := get(t, handler, "POST", "/api/v1/topics/t/clean?partition=all"); r.Code != http.StatusBadRequest {
+		t.Errorf("partition all: %d %s", r.Code, r.Body)
+	}
+	if r := get(t, handler, "GET", "/api/v1/topics/t/clean"); r.Code != http.StatusNotFound {
+		t.Errorf("GET: %d %s", r.Code, r.Body)
+	}
+}
+
+// TestHTTPRefusesWebPagesFromElsewhere: a page that a browser shows must not have logs rewritten.
+func TestHTTPRefusesWebPagesFromElsewhere(t *testing.T) {
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
+	request := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/topics/t/clean", nil)
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	if recorder.Code != http.StatusForbidden || !strings.Contains(recorder.Body.String(), `"reason":"Forbidden"`) {
+		t.Errorf("%d %s", recorder.Code, recorder.Body)
+	}
+}
+
+func TestHTTPTopicsAreFiltered(t *testing.T) {
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Topics: func() summary.Topics {
+		return summary.Topics{Topics: []summary.Topic{{Topic: "a"}, {Topic: "b"}, {Topic: "c"}}}
+	}})
+	for query, want := range map[string]string{"": "a b c ", "?topic=b": "b ", "?topic=c&topic=a": "a c ", "?topic=none": ""} {
+		r := get(t, handler, "GET", "/api/v1/topics"+query)
+		var answer summary.Topics
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != http.StatusOK || strings.Contains(r.Body.String(), "null") {
+			t.Fatalf("%q: %d %s: %v", query, r.Code, r.Body, err)
+		}
+		got := ""
+		for _, topic := range answer.Topics {
+			got += topic.Topic + " "
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", query, got, want)
 		}
 	}
 }

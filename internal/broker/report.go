@@ -31,6 +31,8 @@ func (b *Broker) row(state replica.State) report.Partition {
 	row.SizeBytes, row.Segments = stats.SizeBytes, stats.Segments
 	row.LogStartOffset, row.LogEndOffset = stats.LogStart, stats.LogEnd
 	row.HighWatermark, row.LastStableOffset = stats.HighWatermark, stats.LastStable
-	row.Compaction = b.cleaner.Status(state.ID)
+	if row.Compaction = b.cleaner.Status(state.ID); row.Compaction != nil {
+		row.Compaction.CleanNow = b.cleanNow.of(state.ID)
+	}
 	return row
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/manifest"
 	"heartwood.dev/heartwood/internal/metadata/local"
@@ -74,8 +73,8 @@ type cluster struct {
 	listen  address
 	watcher *watcher
 	store   *local.Store
-	wanted  state                            // at the start
-	brokers atomic.Pointer[[]*broker.Broker] // once all are open; HTTP asks them
+	wanted  state                          // at the start
+	brokers atomic.Pointer[broker.Brokers] // once all are open; HTTP asks them
 
 	reported string // the faults of the last change of manifests
 }
@@ -153,7 +152,7 @@ func (c *cluster) run(ctx context.Context, httpAddress address) error {
 		return listenFault("http", err)
 	}
 	server := &http.Server{
-		Handler:           broker.NewHTTP(broker.HTTPOptions{Gatherer: registry, Ready: c.ready, Partitions: c.report}),
+		Handler:           broker.NewHTTP(broker.HTTPOf(registry, c.ready, c.all)),
 		ReadHeaderTimeout: headerTimeout,
 	}
 	var serving errgroup.Group
@@ -188,7 +187,7 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 
 // newBrokers opens all brokers, or none: their ports and the locks on their directories are free again when it fails, so that a
 // start with other flags can follow at once.
-func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers []*broker.Broker, err error) {
+func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
 	for i := range c.wanted.brokers {
 		listen, advertise := c.listen.broker(i)
 		b, err := broker.New(broker.Options{
@@ -236,7 +235,7 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 }
 
 // announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of the start comes after it.
-func (c *cluster) announce(brokers []*broker.Broker, httpAddress string) {
+func (c *cluster) announce(brokers broker.Brokers, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
 	}
@@ -304,11 +303,11 @@ func (c *cluster) applyManifests() error {
 
 // ready is nil once every broker serves.
 func (c *cluster) ready() error {
-	brokers := c.brokers.Load()
+	brokers := c.all()
 	if brokers == nil {
 		return errors.New("brokers start")
 	}
-	for i, b := range *brokers {
+	for i, b := range brokers {
 		if err := b.Ready(); err != nil {
 			return fmt.Errorf("broker %d: %w", i, err)
 		}
@@ -316,17 +315,12 @@ func (c *cluster) ready() error {
 	return nil
 }
 
-// report is every broker's rows; none before all brokers are open.
-func (c *cluster) report() []report.Partition {
-	brokers := c.brokers.Load()
-	if brokers == nil {
-		return nil
+// all are the brokers; none before all are open.
+func (c *cluster) all() broker.Brokers {
+	if brokers := c.brokers.Load(); brokers != nil {
+		return *brokers
 	}
-	var all []report.Partition
-	for _, b := range *brokers {
-		all = append(all, b.Report()...)
-	}
-	return all
+	return nil
 }
 
 // isFolder follows links.

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/broker"
 )
 
 // TestListenFaults: what another address would mend is the user's to mend, and the message says which flag; the rest is not.
@@ -40,8 +43,14 @@ func TestHTTPAnswersBeforeBrokersAreOpen(t *testing.T) {
 	if err := c.ready(); err == nil {
 		t.Error("a cluster without brokers is ready")
 	}
-	if rows := c.report(); rows != nil {
+	if rows := c.all().Report(); rows != nil {
 		t.Errorf("it reports %v", rows)
+	}
+	if topics := c.all().Topics(time.Now()); len(topics.Topics) != 0 {
+		t.Errorf("it reports %v", topics)
+	}
+	if _, err := c.all().CleanNow("tickets", nil); !errors.Is(err, broker.ErrStarting) {
+		t.Errorf("asked to clean, it says %v", err)
 	}
 }
 

@@ -59,6 +59,8 @@ var layers = map[string][]string{
 		"internal/vfs",
 	},
 
+	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},
+
 	"internal/operator/render": {"api/v1alpha1"},
 	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place decides that for operator and brokers.
 	"controllers": {
