@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// runInstead makes the test's binary heartwood: its arguments, one a line.
+const runInstead = "HEARTWOOD_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if args := os.Getenv(runInstead); args != "" {
+		os.Exit(run(context.Background(), strings.Split(args, "\n"), os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// heartwood is the command as a process of its own.
+func heartwood(t *testing.T, args ...string) (command *exec.Cmd, said *bytes.Buffer) {
+	t.Helper()
+	command, said = exec.CommandContext(t.Context(), os.Args[0]), &bytes.Buffer{}
+	command.Env = append(os.Environ(), runInstead+"="+strings.Join(args, "\n"))
+	command.Stdout, command.Stderr = said, said
+	return command, said
+}
+
+var killedID = logstore.PartitionID{Topic: "tickets", Index: 0}
+
+// opened opens the data directory as a broker does.
+func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
+	t.Helper()
+	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, store.Log(killedID)
+}
+
+// written makes a data directory with a log of three versions of each key, the last of which is its offset.
+func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
+	t.Helper()
+	dir, latest = t.TempDir(), map[string]int64{}
+	store, _ := opened(t, dir)
+	settings := topicconfig.Default()
+	settings.Compact, settings.Delete, settings.SegmentBytes = true, false, 64<<10
+	log, err := store.Create(killedID, logstore.TopicID{1}, settings, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	for i := range 3 * keys {
+		builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		key := fmt.Sprintf("k%d", i%keys)
+		builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte(key), Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("v", 300))})
+		batch, err := builder.Build(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appended, err := log.Append(batch, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		latest[key] = appended.BaseOffset
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, latest
+}
+
+// readBack checks that the latest record of each key is there, as it was, and returns how many records there are.
+func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
+	t.Helper()
+	store, log := opened(t, dir)
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if log == nil {
+		t.Fatal(store.Offline())
+	}
+	found := map[string]int64{}
+	for offset := log.LogStart(); offset < log.LogEnd(); {
+		slice, err := log.Read(offset, log.LogEnd(), 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := make([]byte, slice.Length)
+		if _, err := slice.File.ReadAt(content, slice.Position); err != nil || slice.Length == 0 {
+			t.Fatalf("read at %d of %d: %v", offset, log.LogEnd(), err)
+		}
+		slice.Release()
+		for len(content) > 0 {
+			batch, rest, err := record.Next(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = batch.Records(1<<20, func(r *record.Record) error {
+				found[string(r.Key)] = r.Offset
+				records++
+				if !strings.HasPrefix(string(r.Value), fmt.Sprintf("%d v", r.Offset)) {
+					return fmt.Errorf("offset %d holds %.20s", r.Offset, r.Value)
+				}
+				return batch.CheckCRC()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, offset = rest, batch.NextOffset()
+		}
+	}
+	for key, offset := range latest {
+		if found[key] != offset {
+			t.Fatalf("the latest record of %s is at %d, want %d", key, found[key], offset)
+		}
+	}
+	return records
+}
+
+// log clean is killed at any moment of its work, and while it works nobody else gets the directory. What a start finds is whole, and the
+// next run goes on.
+func TestCleanIsKilledAndRunAgain(t *testing.T) {
+	const keys = 700
+	dir, latest := written(t, keys)
+	partition := filepath.Join(dir, killedID.String())
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed := 0
+	for range 3 {
+		command, said := heartwood(t, "log", "clean", "--io-rate", "256Ki", "--tombstone-retention", "0s", partition)
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- command.Wait() }()
+		working, over := untilItWrites(t, partition, ended)
+		if working && killed == 0 {
+			wantLocked(t, partition, command.Process)
+		}
+		if working {
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // any moment of it
+			if err := command.Process.Kill(); err != nil {
+				t.Log(err) // it came to its end first
+			}
+			over = <-ended
+			killed++
+		}
+		if over != nil && !strings.Contains(over.Error(), "killed") {
+			t.Fatalf("log clean: %v: %s (seed %d)", over, said, seed)
+		}
+		if records := readBack(t, dir, latest); !working && records > keys+200 {
+			t.Errorf("%d records are left, and it came to its end", records)
+		}
+		if !working {
+			break
+		}
+	}
+	if killed == 0 {
+		t.Error("it was never killed at work")
+	}
+	if command, said := heartwood(t, "log", "clean", partition); command.Run() != nil {
+		t.Fatalf("the last run: %s", said)
+	}
+	if records := readBack(t, dir, latest); records > keys+200 { // those of the active segment come on top
+		t.Errorf("%d records are left of %d keys", records, keys)
+	}
+	left, err := filepath.Glob(filepath.Join(partition, "*.cleaned"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// untilItWrites waits until a process has begun to write an output segment, or has ended.
+func untilItWrites(t *testing.T, partition string, ended chan error) (working bool, err error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		select {
+		case err := <-ended:
+			return false, err
+		case <-time.After(time.Millisecond):
+		}
+		if there, _ := filepath.Glob(filepath.Join(partition, "*.log.cleaned")); len(there) > 0 {
+			return true, nil
+		}
+	}
+	t.Fatal("a minute, and it writes nothing and does not end")
+	return false, nil
+}
+
+// wantLocked runs a second clean of the same directory, which must be refused, and change nothing.
+func wantLocked(t *testing.T, partition string, first *os.Process) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), []string{"log", "clean", partition}, &out, &errOut)
+	if (code == 0 || !strings.Contains(errOut.String(), "lock")) && first.Signal(syscall.Signal(0)) == nil {
+		t.Errorf("a second run beside the first: exit code %d, %s", code, errOut.String())
+	}
+}
