@@ -1,0 +1,213 @@
+// Command benchproduce sends one batch to a broker again and again, over one connection, and says what processor time that cost the
+// broker: docs/bench/append.md. The broker runs on this machine, and its topic exists.
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// produceVersion is the last version before compact fields: its answers are easy to read.
+const produceVersion = 8
+
+// load is what is sent.
+type load struct {
+	address, topic       string
+	pid                  int // of the broker
+	recordBytes, records int // of a batch
+	batches, inFlight    int
+	idempotent           bool
+}
+
+func main() {
+	var l load
+	flag.StringVar(&l.address, "broker", "127.0.0.1:9092", "address of the broker")
+	flag.StringVar(&l.topic, "topic", "events", "topic to send to, partition 0")
+	flag.IntVar(&l.pid, "pid", 0, "process of the broker")
+	flag.IntVar(&l.recordBytes, "record-bytes", 1024, "bytes of a record's value: random capital letters")
+	flag.IntVar(&l.records, "records", 62, "records of a batch")
+	flag.IntVar(&l.batches, "batches", 5000, "batches to send")
+	flag.IntVar(&l.inFlight, "in-flight", 5, "requests that may be unanswered")
+	flag.BoolVar(&l.idempotent, "idempotent", false, "number the batches, as an idempotent producer does")
+	flag.Parse()
+	if err := l.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "benchproduce:", err)
+		os.Exit(1)
+	}
+}
+
+// run sends the batches and prints a line.
+func (l *load) run() error {
+	frames, err := l.frames()
+	if err != nil {
+		return err
+	}
+	socket, err := net.Dial("tcp", l.address)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	before, err := processorTime(l.pid)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := l.exchange(socket, frames); err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	after, err := processorTime(l.pid)
+	if err != nil {
+		return err
+	}
+	micros := (after - before).Seconds() * 1e6 / float64(l.batches)
+	fmt.Printf("%d x %d B, %d in flight: %.1f us of the broker's processors a batch, %.3f a record; %.0f batches/s\n",
+		l.records, l.recordBytes, l.inFlight, micros, micros/float64(l.records), float64(l.batches)/took.Seconds())
+	return nil
+}
+
+// exchange sends the frames in turns and reads as many answers.
+func (l *load) exchange(socket net.Conn, frames [][]byte) error {
+	slots := make(chan struct{}, l.inFlight)
+	failed := make(chan error, 1)
+	go func() {
+		for i := range l.batches {
+			slots <- struct{}{}
+			if _, err := socket.Write(frames[i%len(frames)]); err != nil {
+				failed <- err
+				_ = socket.Close() // ends the reading
+				return
+			}
+		}
+	}()
+	for range l.batches {
+		if err := readAnswer(socket); err != nil {
+			select {
+			case cause := <-failed:
+				err = cause
+			default:
+			}
+			return err
+		}
+		<-slots
+	}
+	return nil
+}
+
+// readAnswer reads one answer and fails on an error in it.
+func readAnswer(socket io.Reader) error {
+	var size [4]byte
+	if _, err := io.ReadFull(socket, size[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n < 4 || n > 1<<20 {
+		return errors.New("the answer is none of Kafka's")
+	}
+	answer := make([]byte, n)
+	if _, err := io.ReadFull(socket, answer); err != nil {
+		return err
+	}
+	response := kmsg.NewPtrProduceResponse()
+	response.SetVersion(produceVersion)
+	if err := response.ReadFrom(answer[4:]); err != nil {
+		return err
+	}
+	for _, topic := range response.Topics {
+		for _, p := range topic.Partitions {
+			if p.ErrorCode != 0 {
+				return fmt.Errorf("partition %d answers with error %d", p.Partition, p.ErrorCode)
+			}
+		}
+	}
+	return nil
+}
+
+// frames returns the requests: one that can be sent again, or, numbered, all of them.
+func (l *load) frames() ([][]byte, error) {
+	count := 1
+	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LastOffsetDelta: int32(l.records - 1), LeaderEpoch: -1}
+	if l.idempotent {
+		count = l.batches
+		id.ProducerID, id.ProducerEpoch = time.Now().UnixNano(), 0
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	frames := make([][]byte, count)
+	for i := range frames {
+		if l.idempotent {
+			id.BaseSequence = int32(i * l.records)
+		}
+		builder.Reset(id)
+		for n := range l.records {
+			value := make([]byte, l.recordBytes)
+			for at := range value {
+				value[at] = byte('A' + random.IntN(26))
+			}
+			builder.Add(&record.Record{Offset: int64(n), Timestamp: time.Now().UnixMilli(), Value: value})
+		}
+		batch, err := builder.Build(nil)
+		if err != nil {
+			return nil, err
+		}
+		frames[i] = l.frame(batch)
+	}
+	return frames, nil
+}
+
+// frame encodes a request with one batch.
+func (l *load) frame(batch []byte) []byte {
+	req := kmsg.NewPtrProduceRequest()
+	req.SetVersion(produceVersion)
+	req.Acks, req.TimeoutMillis = -1, 30_000
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic = l.topic
+	partition := kmsg.NewProduceRequestTopicPartition()
+	partition.Records = batch
+	topic.Partitions = append(topic.Partitions, partition)
+	req.Topics = append(req.Topics, topic)
+	frame := kbin.AppendInt16(make([]byte, 4), req.Key())
+	frame = kbin.AppendInt16(frame, produceVersion)
+	frame = kbin.AppendInt32(frame, 1)
+	frame = kbin.AppendNullableString(frame, nil)
+	frame = req.AppendTo(frame)
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
+}
+
+// processorTime is what a process's threads have used, by the scheduler's account: the one in /proc/PID/stat counts hundredths of seconds.
+// Threads that have ended are not in it; a broker's do not, while it works.
+func processorTime(pid int) (time.Duration, error) {
+	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
+	if err != nil || len(paths) == 0 {
+		return 0, fmt.Errorf("process %d has no account in /proc", pid)
+	}
+	total := time.Duration(0)
+	for _, path := range paths {
+		account, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended just now
+		}
+		var ran time.Duration
+		if _, err := fmt.Sscan(string(account), &ran); err != nil {
+			return 0, fmt.Errorf("read %s: %w", path, err)
+		}
+		total += ran
+	}
+	return total, nil
+}
