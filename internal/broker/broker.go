@@ -35,9 +35,14 @@ type Options struct {
 	Advertise string // host:port that clients are told; default: the listener's own address
 	Rack      string
 	Metadata  Metadata
-	FS        vfs.FS                // of DataDir; default: the operating system's
-	Registry  prometheus.Registerer // may be nil
-	Logger    *slog.Logger          // default: none
+	// ReplicaLagMax is how long a follower may be behind before it is out of sync; default 10 s.
+	ReplicaLagMax time.Duration
+	// CatchUpBytesRate bounds what replicas that are not in sync (new ones, those that were away) copy from this broker, in bytes a
+	// second; 0: not at all.
+	CatchUpBytesRate int64
+	FS               vfs.FS                // of DataDir; default: the operating system's
+	Registry         prometheus.Registerer // may be nil
+	Logger           *slog.Logger          // default: none
 }
 
 // Why a broker is not ready.
@@ -112,6 +117,7 @@ func (b *Broker) open() (err error) {
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir, cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
+		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR, LagMax: b.opts.ReplicaLagMax, CatchUpBytesRate: b.opts.CatchUpBytesRate,
 	})
 	b.server = wire.NewServer(wire.Options{
 		Listener: b.listener,
@@ -168,8 +174,8 @@ func (b *Broker) Ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then stops in order: listener, requests that wait, metadata, cleaner, store (clean shutdown).
-// It is called once. It returns nil if ctx ended and all closed well; else why it could not go on, joined with what closing
+// Run serves until ctx ends, then stops in order: leadership, which others take over while this broker still serves (leave.go),
+// listener, requests that wait, metadata, cleaner, store (clean shutdown). It is called once. It returns nil if ctx ended and all closed well; else why it could not go on, joined with what closing
 // met.
 func (b *Broker) Run(ctx context.Context) error {
 	// Following the metadata outlives ctx: the server stops first, while the partitions are still what clients think they are.
@@ -202,14 +208,18 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-b.applied:
 	}
-	serving, stopServing := context.WithCancel(ctx)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while others take over
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
 	b.notReady.Store(nil)
 	close(b.serving)
 	b.logger.Info("broker serves", "address", b.Addr())
 	select {
-	case <-server.done: // ctx ended, or the listener failed
+	case <-server.done: // the listener failed
+	case <-ctx.Done():
+		b.notReady.Store(&errStopping)
+		b.leave(serving)
+		stopServing()
 	case <-metadataStore.done:
 		// Without metadata this broker would go on as leader of what others may lead by now.
 		stopServing()

@@ -61,6 +61,9 @@ func (b *Broker) follow(ctx context.Context) error {
 // apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served.
 // A fault does not keep the image from them: it concerns some partitions, and the others are to be served meanwhile.
 func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
+	if self, up := image.Broker(b.opts.NodeID); up {
+		b.store.NoteEpoch(self.Epoch) // for the clean stop
+	}
 	served, fault := b.replicas.Apply(image)
 	fault = errors.Join(fault, b.recordCluster())
 	// The image before the first has no ClusterID, and the cleaner is made with defaults: the first always configures it.

@@ -14,6 +14,7 @@ import (
 type partitionMetrics struct {
 	broker                           *Broker
 	leader, offline, underReplicated *prometheus.Desc
+	lag                              *prometheus.Desc
 }
 
 // register adds what this broker measures to a registry, which may be nil. Two brokers on one registry need a label each.
@@ -31,6 +32,8 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		leader:          desc("partition_leader", "1 if this broker leads the partition, else 0."),
 		offline:         desc("partition_offline", "1 if this broker should serve the partition and cannot, else 0."),
 		underReplicated: desc("partition_under_replicated", "1 if fewer replicas are in sync than there are; shown by the leader."),
+		lag: prometheus.NewDesc("heartwood_replica_lag_offsets", "How many offsets a follower is behind the log end; shown by the leader.",
+			[]string{"topic", "partition", "replica"}, nil),
 	})
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_build_info", Help: "Always 1; the labels say which binary this is.",
@@ -44,6 +47,7 @@ func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.leader
 	to <- m.offline
 	to <- m.underReplicated
+	to <- m.lag
 }
 
 // Collect implements prometheus.Collector.
@@ -61,6 +65,10 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		// Followers do not know who is in sync: from them the series would contradict the leader's.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
+		}
+		for replica, lag := range state.Lags {
+			to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, float64(lag),
+				state.ID.Topic, strconv.Itoa(int(state.ID.Index)), strconv.Itoa(int(replica)))
 		}
 	}
 }

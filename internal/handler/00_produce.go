@@ -10,19 +10,21 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Produce (key 0), versions 0-12.
+// Produce (key 0), versions 0-13.
 //
 //	0-2   advertised, since old librdkafka turns compression off otherwise (KAFKA-18659), and refused with UNSUPPORTED_VERSION:
 //	      they carry the message formats before batches v2.
 //	3     batches v2, transactional id (KIP-98)
 //	5     log start offset                        7  zstd (KIP-110)
 //	8     record errors and message (KIP-467)     9  flexible
-//	10    leader hint tags (KIP-951), not sent   11, 12  transactions, part 2 (KIP-890)
+//	10    current leaders with errors (KIP-951)  11, 12  transactions, part 2 (KIP-890)
+//	13    topic ids (KIP-516)
 //
 // acks=0 has no answer; a failure then closes the connection, which is all its client can notice. Batches alias the frame and are
 // written into by the log.
@@ -37,10 +39,11 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	if err != nil {
 		return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 	}
-	failures, produced := h.appendBatches(p)
+	img := h.opts.Image()
+	failures, produced := h.appendBatches(img, p)
 	req.Drop() // a wait may be long, and there may be many
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
-	response, result := h.produceResponse(p, failures, produced.Wait(ctx, wait))
+	response, result := h.produceResponse(img, p, failures, produced.Wait(ctx, wait))
 	if p.acks == 0 {
 		return wire.Reply{None: true, Error: result.name}, result.err
 	}
@@ -49,14 +52,19 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 
 // appendBatches appends what passes checkProduce. failures has an error for each that does not, in the order of the request. Nothing
 // refers to the request's bytes afterwards.
-func (h *Handler) appendBatches(p *produceRequest) (failures []error, produced *replica.Produced) {
+func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failures []error, produced *replica.Produced) {
 	failures = make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {
 		part := &p.partitions[i]
-		failures[i] = checkProduce(p, part)
+		if p.version >= 13 {
+			part.id.Topic, failures[i] = topicName(img, part.topic)
+		}
 		if failures[i] == nil {
-			batches = append(batches, replica.ProducePartition{ID: part.id, Batch: part.records})
+			failures[i] = checkProduce(p, part)
+		}
+		if failures[i] == nil {
+			batches = append(batches, replica.ProducePartition{ID: part.id, Topic: part.topic, Batch: part.records})
 		}
 	}
 	produced = h.opts.Replicas.Append(p.acks, batches)
@@ -90,23 +98,34 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 
 // produceResponse answers partition by partition, in the order of the request. results holds those that were not refused:
 // len(results) is the number of nils in failures, and their order is the same.
-func (h *Handler) produceResponse(p *produceRequest, failures []error, results []replica.ProduceResult) (*kmsg.ProduceResponse, outcome) {
+func (h *Handler) produceResponse(
+	img *metadata.Image, p *produceRequest, failures []error, results []replica.ProduceResult,
+) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version
 	result := outcome{handler: h}
+	var named leaders
 	at := 0
 	for _, asked := range p.topics {
 		topic := kmsg.NewProduceResponseTopic()
-		topic.Topic = asked.name
+		topic.Topic, topic.TopicID = asked.name, asked.id
 		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, asked.count)
 		for ; len(topic.Partitions) < asked.count; at++ {
 			answer := replica.ProduceResult{Err: failures[at]}
 			if failures[at] == nil {
 				answer, results = results[0], results[1:]
 			}
-			topic.Partitions = append(topic.Partitions, producePartitionResponse(p.partitions[at].id.Index, &answer, &result))
+			part := producePartitionResponse(p.partitions[at].id.Index, &answer, &result)
+			if leader, led := hint(img, p.partitions[at].id); led && isLeaderError(answer.Err) {
+				part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id, leader.epoch
+				named.add(leader.id)
+			}
+			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)
+	}
+	for _, b := range named.in(img) {
+		response.Brokers = append(response.Brokers, kmsg.ProduceResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: rack(&b)})
 	}
 	return response, result
 }

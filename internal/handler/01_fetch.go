@@ -9,19 +9,23 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Fetch (key 1), versions 4-12.
+// Fetch (key 1), versions 4-18.
 //
 //	4   isolation level (KIP-98)     5   log start offset (KIP-107)     7   sessions (KIP-227)
-//	9   leader epoch (KIP-320)       10  zstd (KIP-110)                 11  rack (KIP-392)
-//	12  flexible
+//	9   leader epoch (KIP-320)       10  zstd (KIP-110)                 11  rack, reads from followers (KIP-392)
+//	12  flexible; last fetched epoch and diverging epoch (KIP-595)      13  topic ids (KIP-516)
+//	15  replica state instead of replica id (KIP-903)                   16  current leaders with errors (KIP-951)
+//	17  directory id (KIP-853), not looked at   18  the follower's high watermark (KIP-1166)
 //
 // A session is never opened: a client that asks for one is told session 0, a legal refusal, and sends whole requests. The data
-// are file ranges; only what stands around them is encoded (fetch_response.go).
+// are file ranges; only what stands around them is encoded (fetch_response.go). Brokers copy each other's logs by it, with a replica
+// state and private tags (docs/replication.md).
 
 const (
 	// fetchWaitMax is below the idle time of a connection, so that a long poll does not look like one.
@@ -32,65 +36,121 @@ const (
 
 // fetchShape is the request's fields (see shape.go).
 var fetchShape = shape{
-	fixed(16), // replica, longest wait, fewest bytes, most bytes
-	fixed(1),  // isolation level
+	fixed(4).to(14), // replica
+	fixed(12),       // longest wait, fewest bytes, most bytes
+	fixed(1),        // isolation level
 	fixed(8).from(7),
 	array(
-		text(),
+		text().to(12), fixed(16).from(13),
 		array(
 			fixed(4), fixed(4).from(9), fixed(8), fixed(4).from(12), fixed(8).from(5), fixed(4),
 		),
 	),
-	array(text(), plainArray(fixed(4))).from(7), // forgotten topics
+	array(text().to(12), fixed(16).from(13), plainArray(fixed(4))).from(7), // forgotten topics
 	text().from(11),
 	tagged(1, fixed(12)), // replica state
 }
 
 // fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0.
 func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply {
-	result := outcome{handler: h}
+	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(), request: req}
 	// Epoch 0 asks for a new session and -1 for none: both are whole requests, whatever the id. Any other continues one.
 	if req.SessionEpoch != 0 && req.SessionEpoch != -1 {
-		return fetchFailed(req.Version, result.code(errSessionNotFound), &result)
-	}
-	if req.ReplicaID >= 0 {
-		return h.fetchRefused(req, fmt.Errorf("%w: followers do not fetch this way", errInvalidRequest))
+		return fetchFailed(&answer, answer.code(errSessionNotFound))
 	}
 	want := replica.FetchRequest{
-		BytesMin:  int(max(0, req.MinBytes)),
-		BytesMax:  int(min(max(0, req.MaxBytes), fetchBytesMax)),
-		Wait:      min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, fetchWaitMax),
-		Committed: req.IsolationLevel == 1,
+		BytesMin:   int(max(0, req.MinBytes)),
+		BytesMax:   int(min(max(0, req.MaxBytes), fetchBytesMax)),
+		Wait:       min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, fetchWaitMax),
+		Committed:  req.IsolationLevel == 1,
+		Rack:       req.Rack,
+		AnyReplica: req.Version >= 11,
 	}
-	for i := range req.Topics {
-		topic := &req.Topics[i]
-		for _, part := range topic.Partitions {
-			want.Partitions = append(want.Partitions, replica.FetchPartition{
-				ID:          replica.PartitionID{Topic: topic.Topic, Index: part.Partition},
-				Offset:      part.FetchOffset,
-				BytesMax:    int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
-				LeaderEpoch: part.CurrentLeaderEpoch,
-			})
-		}
+	switch {
+	case req.Version >= 15 && req.ReplicaState.ID >= 0:
+		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
+	case req.Version < 15 && req.ReplicaID >= 0:
+		answer.results = failedFetch(req, fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
+		return encodeFetch(&answer)
 	}
-	results := h.opts.Replicas.Fetch(ctx, want)
+	refused := h.wantedPartitions(&answer, &want)
+	if len(refused) > 0 {
+		want.Wait = 0 // what is wrong is to be told now
+	}
+	answer.results = h.opts.Replicas.Fetch(ctx, want)
+	for _, r := range refused { // ascending
+		answer.results = append(answer.results, replica.FetchResult{})
+		copy(answer.results[r.at+1:], answer.results[r.at:])
+		answer.results[r.at] = r.result
+	}
 	if req.Version < 10 {
-		withholdZstd(results)
+		withholdZstd(answer.results)
 	}
-	return encodeFetch(req, results, &result)
+	answer.brief = want.Replica != nil && isBrief(req)
+	return encodeFetch(&answer)
 }
 
-// fetchRefused answers every partition with an error.
-func (h *Handler) fetchRefused(req *kmsg.FetchRequest, err error) wire.Reply {
-	var results []replica.FetchResult
-	for i := range req.Topics {
-		for _, part := range req.Topics[i].Partitions {
-			id := replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition}
-			results = append(results, replica.FetchResult{ID: id, Err: err})
+// refusedPartition is a partition of which nothing is fetched, and its place in the request.
+type refusedPartition struct {
+	at     int
+	result replica.FetchResult
+}
+
+// wantedPartitions fills in what is to be fetched. From version 13 on topics are named by id; one that nobody knows is refused.
+func (h *Handler) wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) (refused []refusedPartition) {
+	at := 0
+	for i := range answer.request.Topics {
+		asked := &answer.request.Topics[i]
+		name, err := asked.Topic, error(nil)
+		if answer.request.Version >= 13 {
+			name, err = topicName(answer.image, asked.TopicID)
+		}
+		for j := range asked.Partitions {
+			part := &asked.Partitions[j]
+			id := replica.PartitionID{Topic: name, Index: part.Partition}
+			if err != nil {
+				refused = append(refused, refusedPartition{at, unfetched(id, err)})
+			} else {
+				want.Partitions = append(want.Partitions, wantedPartition(id, asked.TopicID, part))
+			}
+			at++
 		}
 	}
-	result := outcome{handler: h}
-	return encodeFetch(req, results, &result)
+	return refused
+}
+
+func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {
+	want := replica.FetchPartition{
+		ID: id, Topic: topic, Offset: part.FetchOffset, BytesMax: int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
+		LeaderEpoch: part.CurrentLeaderEpoch, LastEpoch: part.LastFetchedEpoch, HighWater: part.HighWatermark, Safe: part.FetchOffset,
+	}
+	readPullTag(&part.UnknownTags, &want)
+	return want
+}
+
+// unfetched is the result of a partition that is not fetched.
+func unfetched(id replica.PartitionID, err error) replica.FetchResult {
+	return replica.FetchResult{
+		ID: id, Err: err, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1, PreferredReplica: metadata.NoBroker,
+	}
+}
+
+// failedFetch answers every partition with an error.
+func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
+	for i := range req.Topics {
+		for _, part := range req.Topics[i].Partitions {
+			results = append(results, unfetched(replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition}, err))
+		}
+	}
+	return results
+}
+
+// topicName finds the name of a topic by its id.
+func topicName(img *metadata.Image, id metadata.ID) (string, error) {
+	if topic := img.TopicByID(id); topic != nil {
+		return topic.Name, nil
+	}
+	return "", errUnknownTopicID
 }
 
 // withholdZstd keeps zstd batches from clients that cannot read them (fetch below version 10): they get the batches before the

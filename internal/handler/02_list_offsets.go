@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -73,9 +74,18 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 	if since, known := timestampSince[asked.Timestamp]; asked.Timestamp < 0 && (!known || req.Version < since) {
 		return offsetUnknown, fmt.Errorf("%w: timestamp %d in version %d", errUnsupportedVersion, asked.Timestamp, req.Version)
 	}
-	log, err := h.opts.Replicas.Leader(replica.PartitionID{Topic: topic, Index: asked.Partition}, asked.CurrentLeaderEpoch)
+	id := replica.PartitionID{Topic: topic, Index: asked.Partition}
+	log, err := h.opts.Replicas.Leader(id, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return offsetUnknown, err
+	}
+	if asked.Timestamp == timestampLatest || asked.Timestamp >= 0 {
+		// A new leader that does not know yet how far its predecessor came would tell an end that was passed already (KIP-207).
+		if err := h.opts.Replicas.EndKnown(id); errors.Is(err, replica.ErrOffsetNotAvailable) && req.Version < 5 {
+			return offsetUnknown, errLeaderNotAvailable
+		} else if err != nil {
+			return offsetUnknown, err
+		}
 	}
 	limit := log.HighWatermark()
 	if req.IsolationLevel == 1 {

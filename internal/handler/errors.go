@@ -52,6 +52,7 @@ var kafkaErrors = []struct {
 	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
 	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
 	// The log.
+	{replica.ErrOffsetNotAvailable, kafkaError{78, "OFFSET_NOT_AVAILABLE"}},
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
 	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
@@ -59,6 +60,10 @@ var kafkaErrors = []struct {
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	// The partition.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
+	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
+	{replica.ErrOtherTopic, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
+	{replica.ErrStaleReplica, kafkaError{77, "STALE_BROKER_EPOCH"}},
+	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	{replica.ErrTimeout, kafkaError{7, "REQUEST_TIMED_OUT"}},

@@ -1,21 +1,36 @@
 package handler
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
+// fetchAnswer is what a Fetch request is answered with. results are in the order of the request's partitions.
+type fetchAnswer struct {
+	outcome
+	image   *metadata.Image
+	request *kmsg.FetchRequest
+	results []replica.FetchResult
+	brief   bool // to a follower: partitions without news are left out
+}
+
 // fetchEncoder writes the Fetch response around holes that file ranges fill. kmsg cannot leave holes, and compares tagged
 // structs by reflection for each partition.
 type fetchEncoder struct {
+	*fetchAnswer
 	version  int16
 	flexible bool
+	pull     bool // to a follower
 	out      []byte
 	holes    []hole
+	leaders  leaders
 }
 
 // hole is where a file range goes: after the first at bytes of out.
@@ -27,38 +42,87 @@ type hole struct {
 // partitionBytes is about what one partition takes beside its records.
 const partitionBytes = 64
 
-// encodeFetch answers a request whose results are in the order of its partitions.
-func encodeFetch(req *kmsg.FetchRequest, results []replica.FetchResult, result *outcome) wire.Reply {
-	e := newFetchEncoder(req.Version, len(results))
+// encodeFetch answers a request.
+func encodeFetch(answer *fetchAnswer) wire.Reply {
+	e := newFetchEncoder(answer, len(answer.results))
 	e.head(0)
-	e.arrayLen(len(req.Topics))
-	at := 0
-	for i := range req.Topics {
-		topic := &req.Topics[i]
-		e.string(topic.Topic)
-		e.arrayLen(len(topic.Partitions))
-		for range topic.Partitions {
-			e.partition(&results[at], result.code(results[at].Err), req.IsolationLevel == 1)
-			at++
+	topics := answer.request.Topics
+	rest := answer.results
+	if e.brief {
+		topics = slices.Clone(topics)
+	}
+	kept := 0
+	for i := range topics {
+		n := len(answer.request.Topics[i].Partitions)
+		if !e.brief || slices.ContainsFunc(rest[:n], isNews) {
+			kept++
+		} else {
+			topics[i].Partitions = nil
 		}
-		e.tags()
+		rest = rest[n:]
+	}
+	e.arrayLen(kept)
+	rest = answer.results
+	for i := range topics {
+		n := len(answer.request.Topics[i].Partitions)
+		if !e.brief || topics[i].Partitions != nil {
+			e.topic(&topics[i], rest[:n])
+		}
+		rest = rest[n:]
+	}
+	e.endpoints()
+	return e.reply()
+}
+
+// isNews tells whether a follower learns anything from a result.
+func isNews(r replica.FetchResult) bool {
+	return r.News || r.Err != nil || r.Diverging != nil || r.Data != nil && r.Data.Length > 0
+}
+
+// topic writes one topic with its partitions.
+func (e *fetchEncoder) topic(topic *kmsg.FetchRequestTopic, results []replica.FetchResult) {
+	if e.version >= 13 {
+		e.out = append(e.out, topic.TopicID[:]...)
+	} else {
+		e.string(topic.Topic)
+	}
+	n := len(results)
+	if e.brief {
+		n = 0
+		for i := range results {
+			if isNews(results[i]) {
+				n++
+			}
+		}
+	}
+	e.arrayLen(n)
+	for i := range results {
+		if !e.brief || isNews(results[i]) {
+			e.partition(&results[i])
+		}
 	}
 	e.tags()
-	return e.reply(result)
 }
 
 // fetchFailed answers the request as a whole with an error.
-func fetchFailed(version, code int16, result *outcome) wire.Reply {
-	e := newFetchEncoder(version, 0)
+func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
+	e := newFetchEncoder(answer, 0)
 	e.head(code)
 	e.arrayLen(0)
 	e.tags()
-	return e.reply(result)
+	return e.reply()
 }
 
 // newFetchEncoder reserves room for so many partitions, so that the response is as a rule one allocation.
-func newFetchEncoder(version int16, partitions int) *fetchEncoder {
-	return &fetchEncoder{version: version, flexible: version >= 12, out: make([]byte, 0, partitionBytes*(partitions+1))}
+func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
+	version := answer.request.Version
+	if answer.brief {
+		partitions = 8
+	}
+	return &fetchEncoder{
+		fetchAnswer: answer, version: version, flexible: version >= 12,
+		pull: version >= 15 && answer.request.ReplicaState.ID >= 0, out: make([]byte, 0, partitionBytes*(partitions+1)),
+	}
 }
 
 // head writes what comes before the topics. Below version 7 there is no room for an error of the request as a whole.
@@ -71,21 +135,21 @@ func (e *fetchEncoder) head(code int16) {
 }
 
 // partition writes one partition around its hole. With an error the offsets are -1, which clients take for unknown.
-func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed bool) {
+func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	highWater, stable, start := r.HighWater, r.Stable, r.LogStart
 	if r.Err != nil {
 		highWater, stable, start = -1, -1, -1
 	}
 	e.out = kbin.AppendInt32(e.out, r.ID.Index)
-	e.out = kbin.AppendInt16(e.out, code)
+	e.out = kbin.AppendInt16(e.out, e.code(r.Err))
 	e.out = kbin.AppendInt64(e.out, highWater)
 	e.out = kbin.AppendInt64(e.out, stable)
 	if e.version >= 5 {
 		e.out = kbin.AppendInt64(e.out, start)
 	}
-	e.aborted(r.Data, committed)
+	e.aborted(r.Data, e.request.IsolationLevel == 1)
 	if e.version >= 11 {
-		e.out = kbin.AppendInt32(e.out, -1) // preferred read replica: the leader
+		e.out = kbin.AppendInt32(e.out, r.PreferredReplica)
 	}
 	length := 0
 	if r.Data != nil {
@@ -95,7 +159,67 @@ func (e *fetchEncoder) partition(r *replica.FetchResult, code int16, committed b
 	if r.Data != nil {
 		e.holes = append(e.holes, hole{len(e.out), r.Data})
 	}
-	e.tags()
+	e.partitionTags(r)
+}
+
+// partitionTags writes a partition's tagged fields: where the logs part (KIP-595), who leads (KIP-951), and what followers are told.
+func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
+	if !e.flexible {
+		return
+	}
+	leader, led := leaderHint{}, false
+	if isLeaderError(r.Err) {
+		leader, led = hint(e.image, r.ID)
+	}
+	private := e.pull && (r.Err != nil || r.Cleaned > 0)
+	count := byte(0)
+	for _, present := range []bool{r.Diverging != nil, led, private} {
+		if present {
+			count++
+		}
+	}
+	e.out = append(e.out, count)
+	if r.Diverging != nil {
+		e.out = append(e.out, 0, 13)
+		e.out = kbin.AppendInt32(e.out, r.Diverging.Epoch)
+		e.out = kbin.AppendInt64(e.out, r.Diverging.End)
+		e.out = append(e.out, 0)
+	}
+	if led {
+		e.out = append(e.out, 1, 9)
+		e.out = kbin.AppendInt32(e.out, leader.id)
+		e.out = kbin.AppendInt32(e.out, leader.epoch)
+		e.out = append(e.out, 0)
+		e.leaders.add(leader.id)
+	}
+	if private {
+		e.out = kbin.AppendUvarint(e.out, pullTag)
+		e.out = append(e.out, pulledTagBytes)
+		e.out = kbin.AppendInt64(e.out, r.LogStart)
+		e.out = kbin.AppendInt64(e.out, r.LogEnd)
+		e.out = kbin.AppendInt64(e.out, r.Cleaned)
+	}
+}
+
+// endpoints writes where the leaders that were named are, for clients that have not heard of them yet (KIP-951).
+func (e *fetchEncoder) endpoints() {
+	named := e.leaders.in(e.image)
+	if e.version < 16 || e.pull || len(named) == 0 {
+		e.tags()
+		return
+	}
+	var list []byte
+	list = kbin.AppendCompactArrayLen(list, len(named))
+	for _, b := range named {
+		list = kbin.AppendInt32(list, b.ID)
+		list = kbin.AppendCompactString(list, b.Host)
+		list = kbin.AppendInt32(list, b.Port)
+		list = kbin.AppendCompactNullableString(list, rack(&b))
+		list = append(list, 0)
+	}
+	e.out = append(e.out, 1, 0)
+	e.out = kbin.AppendUvarint(e.out, uint32(len(list)))
+	e.out = append(e.out, list...)
 }
 
 // aborted writes the aborted transactions whose records the client must leave out; null for one that reads all (KIP-98).
@@ -114,7 +238,7 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 
 // reply cuts what was written at the holes. It is called last: chunks alias out, which appending could move. The slices are
 // released once the reply was sent.
-func (e *fetchEncoder) reply(result *outcome) wire.Reply {
+func (e *fetchEncoder) reply() wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.holes)+1)
 	from := 0
 	for _, hole := range e.holes {
@@ -128,7 +252,7 @@ func (e *fetchEncoder) reply(result *outcome) wire.Reply {
 	}
 	chunks = append(chunks, wire.Chunk{Bytes: e.out[from:]})
 	holes := e.holes
-	return wire.Reply{Flexible: e.flexible, Chunks: chunks, Error: result.name, Release: func() {
+	return wire.Reply{Flexible: e.flexible, Chunks: chunks, Error: e.name, Release: func() {
 		for _, hole := range holes {
 			hole.data.Release()
 		}

@@ -144,6 +144,7 @@ func (b *broker) changed() error {
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
+	b.nameByID(request)
 	body := request.AppendTo(nil)
 	asked := &wire.Request{Key: request.Key(), Version: version, Body: body, Free: func() {
 		for i := range body {
@@ -155,6 +156,26 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	response := decodeReply[R](b.t, request, answer)
 	asked.Drop()
 	return response
+}
+
+// nameByID gives topics their ids, as versions from 13 on name them.
+func (b *broker) nameByID(request kmsg.Request) {
+	idOf := func(name string) (id [16]byte) {
+		if topic := b.image.Load().Topic(name); topic != nil {
+			id = topic.ID
+		}
+		return id
+	}
+	switch req := request.(type) {
+	case *kmsg.FetchRequest:
+		for i := range req.Topics {
+			req.Topics[i].TopicID = idOf(req.Topics[i].Topic)
+		}
+	case *kmsg.ProduceRequest:
+		for i := range req.Topics {
+			req.Topics[i].TopicID = idOf(req.Topics[i].Topic)
+		}
+	}
 }
 
 func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wire.Reply) R {

@@ -3,6 +3,7 @@ package handler
 import (
 	"github.com/twmb/franz-go/pkg/kbin"
 
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
 )
@@ -19,12 +20,14 @@ type produceRequest struct {
 
 type produceTopic struct {
 	name  string
-	count int // so many of the request's partitions are its, after those of the topics before; >= 0
+	id    metadata.ID // from version 13 on, instead of the name
+	count int         // so many of the request's partitions are its, after those of the topics before; >= 0
 }
 
 type producePartition struct {
 	id      replica.PartitionID
-	records []byte // aliases the frame; nil once the batch was appended
+	topic   metadata.ID // zero below version 13
+	records []byte      // aliases the frame; nil once the batch was appended
 }
 
 // decodeProduce decodes the body of any version of the table. It fails on a body that ends early, and on more
@@ -38,18 +41,24 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	p.acks = d.Int16()
 	p.timeoutMillis = d.Int32()
 	for range d.arrayLen() {
-		name := d.string()
+		topic := produceTopic{}
+		if version >= 13 {
+			copy(topic.id[:], d.Span(len(topic.id)))
+		} else {
+			topic.name = d.string()
+		}
 		count := d.arrayLen()
 		// Before the loop: a count is believed only once it is known to be bounded.
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
 			return nil, errTooManyElements
 		}
-		p.topics = append(p.topics, produceTopic{name, count})
+		topic.count = count
+		p.topics = append(p.topics, topic)
 		for range count {
 			index := d.Int32()
 			records := d.bytes()
 			d.tags()
-			p.partitions = append(p.partitions, producePartition{replica.PartitionID{Topic: name, Index: index}, records})
+			p.partitions = append(p.partitions, producePartition{replica.PartitionID{Topic: topic.name, Index: index}, topic.id, records})
 		}
 		d.tags()
 	}

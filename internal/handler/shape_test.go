@@ -21,6 +21,7 @@ var shapes = map[int16]shape{
 	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape, keyAPIVersions: apiVersionsShape,
 	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
 	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
+	keyOffsetForEpoch: offsetForEpochShape,
 }
 
 // fill sets every field of a request at random, so that every field is on the wire.

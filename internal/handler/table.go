@@ -18,6 +18,7 @@ const (
 	keyCreateTopics    int16 = 19
 	keyDeleteTopics    int16 = 20
 	keyInitProducerID  int16 = 22
+	keyOffsetForEpoch  int16 = 23
 	keyDescribeConfigs int16 = 32
 	keyDescribeCluster int16 = 60
 )
@@ -45,8 +46,8 @@ type api struct {
 // to learn a broker's features, is kept (Produce 0: librdkafka before 2.11 turns compression off without it).
 func table() []api {
 	return []api{
-		{keyProduce, "Produce", 0, 12, 9, produceFrameMax, (*Handler).produce},
-		{keyFetch, "Fetch", 4, 12, 12, controlFrameMax, decoded(fetchShape, (*Handler).fetch)},
+		{keyProduce, "Produce", 0, 13, 9, produceFrameMax, (*Handler).produce},
+		{keyFetch, "Fetch", 4, 18, 12, controlFrameMax, decoded(fetchShape, (*Handler).fetch)},
 		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded(listOffsetsShape, (*Handler).listOffsets)},
 		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded(metadataShape, (*Handler).metadata)},
 		{keyFindCoordinator, "FindCoordinator", 0, 2, 3, controlFrameMax, decoded(findCoordinatorShape, (*Handler).findCoordinator)},
@@ -54,6 +55,7 @@ func table() []api {
 		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded(createTopicsShape, (*Handler).createTopics)},
 		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded(deleteTopicsShape, (*Handler).deleteTopics)},
 		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax, decoded(initProducerIDShape, (*Handler).initProducerID)},
+		{keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, controlFrameMax, decoded(offsetForEpochShape, (*Handler).offsetForEpoch)},
 		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax, decoded(describeConfigsShape, (*Handler).describeConfigs)},
 		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded(describeClusterShape, (*Handler).describeCluster)},
 	}

@@ -120,6 +120,9 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 
 // writeLocked gives the batch its place, as the leader does, and writes it there. Log.mu is held.
 func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
+	if l.mu.follows {
+		return ErrFollows
+	}
 	b.SetBaseOffset(l.logEnd.Load())
 	b.SetLeaderEpoch(l.mu.leaderEpoch)
 	return l.writeAtLocked(b, config, now)

@@ -27,6 +27,7 @@ var (
 	ErrFencedLeaderEpoch    = errors.New("fenced leader epoch")          // Lead: a later leader was here
 	ErrStorage              = errors.New("storage error")                // the disk failed; wrapped with what failed
 	ErrClosed               = errors.New("log is closed")                // by Store.Close or Store.Release
+	ErrFollows              = errors.New("log follows another replica")  // Append: after Follow, until Lead
 )
 
 // Log is one partition's log: an ordered list of segments, the last of which is active. One append at a time; reads run beside
@@ -90,6 +91,8 @@ type Log struct {
 		stopped error // why appends are refused for good; nil while the log is well
 		// leaderEpoch is what appends stamp: the latest of epochs, -1 if nobody has led yet.
 		leaderEpoch int32
+		// follows refuses what is not replicated: since Follow, until Lead.
+		follows bool
 		// producers is the state behind the last batch, as of logEnd.
 		producers  producers
 		appends    outage // of appends that fail and leave the log well: a full disk
@@ -211,6 +214,7 @@ func (l *Log) Lead(epoch int32) error {
 	case epoch < l.mu.leaderEpoch:
 		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch, l.mu.leaderEpoch)
 	case epoch == l.mu.leaderEpoch:
+		l.mu.follows = false
 		return nil
 	}
 	// The file is written before any batch of the epoch is: a batch without its epoch in the file would need a scan to mend.
@@ -218,8 +222,17 @@ func (l *Log) Lead(epoch int32) error {
 	if err := l.saveEpochs(next); err != nil {
 		return err
 	}
-	l.mu.leaderEpoch = epoch
+	l.mu.leaderEpoch, l.mu.follows = epoch, false
 	return nil
+}
+
+// Follow ends that appends of producers and coordinators are taken; they fail with ErrFollows until the next Lead. An append that took
+// its broker for the leader a moment ago would else be stamped with an epoch that belongs to another leader, and no replica could tell
+// the two apart. When Follow returns, no such append is under way.
+func (l *Log) Follow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.follows = true
 }
 
 // LeaderEpoch is the latest leader epoch that the log knows, -1 if there was none.

@@ -69,6 +69,8 @@ func newStore(opts Options) *Store {
 	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	s.commits = newCommitter(s.settled)
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
+	s.cleanEpoch = -1
+	s.epoch.Store(-1)
 	s.saving.written = map[string]string{}
 	s.mu.logs = map[PartitionID]*Log{}
 	s.mu.offline = map[PartitionID]offline{}
@@ -86,12 +88,10 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	marker := filepath.Join(s.opts.Dir, cleanShutdownFile)
-	_, err = s.opts.FS.Stat(marker)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for %s: %w", cleanShutdownFile, err)
+	clean, cleanEpoch, err := s.readCleanShutdown()
+	if err != nil {
+		return err
 	}
-	clean := err == nil
 	ids, err := s.partitions()
 	if err != nil {
 		return err
@@ -111,8 +111,12 @@ func (s *Store) load() (err error) {
 		s.saveCut()
 		return nil
 	}
+	s.cleanEpoch = cleanEpoch
+	if len(s.mu.offline) > 0 {
+		s.cleanEpoch = -1 // it does not hold all that it held
+	}
 	// Gone for good before the first append, and only now: a start that is cut off may begin again as a clean one.
-	if err := s.opts.FS.Remove(marker); err != nil {
+	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
 	return s.opts.FS.SyncDir(s.opts.Dir)

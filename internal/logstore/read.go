@@ -53,7 +53,27 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	return l.readFrom(list, offset, limit, bytesMax, wholeFirst)
+	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
+}
+
+// ReadReplica is Read for another replica: up to the log end, and with the batches that have no record left. Those keep producers'
+// sequences (reference I25), and a replica without them would take a repeated batch for a new one.
+func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	limit := l.logEnd.Load() // before the list, as in Read
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst, empties: true})
+}
+
+// reading is what a read asks for.
+type reading struct {
+	offset, limit int64
+	bytesMax      int
+	wholeFirst    bool // the first batch comes whole, whatever its size
+	empties       bool // it may be one without a record at or above offset
 }
 
 // ReadCommitted is Read for consumers of committed data (read_committed): below the last stable offset, and with the transactions
@@ -66,7 +86,7 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	slice, err := l.readFrom(list, offset, limit, bytesMax, wholeFirst)
+	slice, err := l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
 	if err != nil || slice.Length == 0 {
 		return slice, err
 	}
@@ -98,10 +118,10 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	return nil
 }
 
-// readFrom is Read on a list that the caller holds; limit is at most the log end as it was before.
-func (l *Log) readFrom(list *segmentList, offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+// readFrom is Read on a list that the caller holds; its limit is at most the log end as it was before.
+func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
 	// Again, with the list in hand: a truncation lowers the log end before it shows the list it leaves (truncate.go).
-	limit = min(limit, l.logEnd.Load())
+	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, slice.LogStart, limit)
@@ -109,9 +129,9 @@ func (l *Log) readFrom(list *segmentList, offset, limit int64, bytesMax int, who
 	if offset == limit {
 		return slice, nil
 	}
-	first, found, err := list.firstBatch(offset, limit)
+	first, found, err := list.firstBatch(offset, limit, r.empties)
 	if err == nil && found {
-		err = slice.fill(first, limit, bytesMax, wholeFirst)
+		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
 	if err != nil && l.list.Load() == nil {
 		return nil, ErrClosed // its directory may be another log's, and files of it are not opened any more
@@ -129,11 +149,12 @@ type place struct {
 	header segment.Header
 }
 
-// firstBatch finds the batch that a read at offset begins with; found is false if no batch below limit is left.
+// firstBatch finds the batch that a read at offset begins with; found is false if no batch below limit is left. With empties it is the
+// first one, also if it has no record to give.
 // After cleaning the batch may stand in a later segment than the one whose range holds offset, so the walk goes on to the
 // end of the list (I44). A batch counts as below limit only as a whole: a reader must not see a part of what is not
 // replicated yet.
-func (s *segmentList) firstBatch(offset, limit int64) (first place, found bool, err error) {
+func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place, found bool, err error) {
 	for _, h := range s.handles[s.floor(offset):] {
 		position, err := h.Position(offset)
 		if err != nil {
@@ -152,6 +173,9 @@ func (s *segmentList) firstBatch(offset, limit int64) (first place, found bool, 
 			}
 			// A batch without a record to give is remembered only in case nothing better follows.
 			first, found = place{h, header}, true
+			if empties {
+				return first, true, nil
+			}
 			if holds, err := holdsFrom(h, header, offset); holds || err != nil {
 				return first, true, err
 			}

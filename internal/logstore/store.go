@@ -6,9 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/vfs"
@@ -62,6 +62,9 @@ type Store struct {
 	commits    *committer
 	handles    *vfs.Handles // the segment files of all logs
 	settlement settlement   // whom to tell of a sync
+
+	cleanEpoch int64        // what CleanEpoch returns
+	epoch      atomic.Int64 // what NoteEpoch was told, -1 if nothing
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
@@ -128,6 +131,13 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
+// CleanEpoch is the broker epoch (incarnation) that closed this directory in order, with all its logs, before this store was opened; -1
+// if nobody did, or without an epoch. What the logs hold now is what that incarnation held (KIP-966).
+func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
+
+// NoteEpoch tells the store in which incarnation its broker runs, for Close to write.
+func (s *Store) NoteEpoch(epoch int64) { s.epoch.Store(epoch) }
+
 // Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the directory. It joins the store's
 // goroutine first, so Options.Failed must not call it. The error joins what failed; the store is closed all the same, and a
 // second call does nothing. Slices that are held can be read on.
@@ -154,8 +164,7 @@ func (s *Store) Close() error {
 	}
 	// Without the marker the next start scans every log from its recovery point: for those that closed well, next to nothing.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
-		content := []byte(`{"version":0,"brokerEpoch":-1}`)
-		if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content); err != nil {
+		if err := s.writeCleanShutdown(); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
 		}
 	}

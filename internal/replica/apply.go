@@ -3,6 +3,8 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,7 +35,7 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 
 	s.makeLogs(old, assigned)
 	var served []metadata.Served
-	for i, took := range s.takeAll(old, assigned) {
+	for i, took := range s.takeAll(img, old, assigned) {
 		a, p := assigned[i], took.partition
 		next.partitions[a.id] = p
 		if took.err != nil {
@@ -48,16 +50,17 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		}
 	}
 	s.view.Store(next)
+	s.follow(img, next.partitions)
+	s.reviews.wantAll()
 	// Again, now that settled finds them in their new roles: a sync that ended since take looked moved nothing, and there may be no other.
 	for _, p := range next.partitions {
-		if p.role.Load().refusal == nil {
-			p.advance()
-		}
+		p.advance()
 	}
 	s.metrics.forgetTopics(old, next.partitions)
 	// Requests that wait under the old roles look again. Not earlier: what they then read is of the new view.
 	for id := range old {
 		s.notify(id)
+		s.notifyFollowers(id)
 	}
 	return served, errors.Join(faults...)
 }
@@ -88,7 +91,7 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	// there.
 	for id, p := range old {
 		if topic, ok := wanted[id]; !ok || topic != p.topic {
-			p.role.Store(&role{epoch: p.role.Load().epoch, refusal: (&view{image: img}).missing(id)})
+			p.become(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker, refusal: (&view{image: img}).missing(id)})
 		}
 	}
 	var faults []error
@@ -98,10 +101,8 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 			continue
 		}
 		retain := log.Retain() || s.foreign(img)
-		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
-			// The topic lives, its partition moved to other brokers. Without replication they have not got the records from
-			// here, and this may be the only copy.
-			retain = true
+		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil && !elsewhere(topic, log) {
+			retain = true // the topic lives, and this may be the only copy of its records
 		}
 		s.logger.Info("release log", "partition", id, "retain", retain)
 		if err := s.store.Release(id, retain); err != nil {
@@ -109,6 +110,18 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 		}
 	}
 	return faults
+}
+
+// elsewhere tells whether a partition that was moved away has its records where it is now: it is led there, in an epoch that this log
+// knows of or a later one. A move takes a replica away only once those it was moved to are in sync; but Partitions may also have been
+// deleted and made anew, which forgets the epochs.
+func elsewhere(topic *metadata.Topic, log *logstore.Log) bool {
+	id := log.ID()
+	if int(id.Index) >= len(topic.Partitions) {
+		return false
+	}
+	p := topic.Partitions[id.Index]
+	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
 }
 
 // foreign tells whether the store's logs are of another cluster than the image: then that a topic is not in it does not mean
@@ -130,13 +143,13 @@ const takeWorkers = 16
 
 // takeAll takes every partition, and returns them in the order of assigned. Partitions do not depend on each other; what does, that
 // logs were released and made before and that nobody is told before all are taken, is kept by Apply, which waits for all of them.
-func (s *Set) takeAll(old map[PartitionID]*partition, assigned []assignment) []taken {
+func (s *Set) takeAll(img *metadata.Image, old map[PartitionID]*partition, assigned []assignment) []taken {
 	all := make([]taken, len(assigned))
 	var workers errgroup.Group
 	workers.SetLimit(takeWorkers)
 	for i, a := range assigned {
 		workers.Go(func() error {
-			all[i].partition, all[i].err = s.take(old[a.id], a)
+			all[i].partition, all[i].err = s.take(img, old[a.id], a)
 			return nil
 		})
 	}
@@ -147,37 +160,94 @@ func (s *Set) takeAll(old map[PartitionID]*partition, assigned []assignment) []t
 // take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
 // one that cannot be served says why in its role. The old one is kept, with a new role, as long as its log is: waiting
 // requests hold it, and learn from its role what has changed. A leader epoch is begun once, not again with every image.
-func (s *Set) take(old *partition, a assignment) (*partition, error) {
+func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
-		p = &partition{id: a.id, topic: a.topic.ID, traffic: s.metrics.of(a.id.Topic)}
+		p = &partition{id: a.id, topic: a.topic.ID, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
 	}
 	before := p.role.Load()
 	r := &role{
 		epoch:    a.partition.LeaderEpoch,
-		isr:      max(len(a.partition.ISR), 1), // a leader is in sync with itself, whether the image has it yet or not
+		leader:   a.partition.Leader,
 		minISR:   a.topic.Settings.MinInSyncReplicas,
-		replicas: len(a.partition.Replicas),
+		replicas: a.partition.Replicas,
+		brisk:    racks(img),
 	}
 	err := s.openLog(p, a)
 	switch {
 	case err != nil:
 		r.refusal = err
-	case len(a.partition.Replicas) > 1:
-		err = fmt.Errorf("%w: it has %d", ErrReplicated, len(a.partition.Replicas))
-		r.refusal = err
 	case a.partition.Leader != s.node:
 		r.refusal = ErrNotLeader
-	case before == nil || before.refusal != nil || before.epoch != r.epoch:
-		if err = p.log.Lead(r.epoch); err != nil {
-			err = fmt.Errorf("begin leader epoch %d: %w", r.epoch, err)
+	case before != nil && before.reign != nil && before.epoch == r.epoch:
+		r.reign = before.reign
+	default:
+		if err = s.beginReign(p, r, before, img); err != nil {
 			r.refusal = err
-			break
 		}
-		p.advance()
+	}
+	if r.reign != nil {
+		r.reign.setMinISR(min(r.minISR, len(r.replicas)))
+		r.reign.image(img, a.partition, time.Now())
+	}
+	p.become(r)
+	if p.log != nil {
+		boundCleaning(p, before, r)
+	}
+	p.advance()
+	return p, err
+}
+
+// become gives the partition its new role. What was under way in the old one has ended when it returns: the reign moves no high
+// watermark, no producer's batch is appended in it, and no leader's answer is carried out.
+func (p *partition) become(r *role) {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	before := p.role.Load()
+	if before != nil && before.reign != nil && before.reign != r.reign {
+		before.reign.end()
+	}
+	if r.reign == nil && p.log != nil && (before == nil || before.reign != nil) {
+		p.log.Follow()
 	}
 	p.role.Store(r)
-	return p, err
+	p.stuck.Store(nil)
+}
+
+// errOldEpoch refuses to lead in an epoch that the log was led in before this broker came up.
+var errOldEpoch = fmt.Errorf("%w: the log knows it from before this start", ErrFencedLeaderEpoch)
+
+// beginReign begins a leader epoch.
+//
+// A replica that has just come up may have lost the end of its log, and its followers may have it: in the same epoch as before it would
+// write another history under the same number. Its image is one of before its new incarnation; it waits for its election.
+func (s *Set) beginReign(p *partition, r, before *role, img *metadata.Image) error {
+	if len(r.replicas) > 1 && r.epoch == p.found {
+		return errOldEpoch
+	}
+	if before != nil && before.reign != nil {
+		before.reign.end()
+	}
+	if err := p.log.Lead(r.epoch); err != nil {
+		return fmt.Errorf("begin leader epoch %d: %w", r.epoch, err)
+	}
+	r.reign = newReign(p.log, newISR(s.node, p.log.LogEnd(), s.lagMax))
+	switch {
+	case before == nil || before.reign != nil || before.leader == metadata.NoBroker:
+		s.metrics.elections.WithLabelValues(electionStart).Inc()
+	default:
+		reason := electionFailover
+		if _, lives := img.Broker(before.leader); lives {
+			reason = electionMove
+		}
+		s.metrics.elections.WithLabelValues(reason).Inc()
+	}
+	return nil
+}
+
+// racks tells whether the cluster's brokers are in several racks.
+func racks(img *metadata.Image) bool {
+	return slices.ContainsFunc(img.Brokers, func(b metadata.Broker) bool { return b.Rack != img.Brokers[0].Rack })
 }
 
 // makeLogs makes the logs that are not there yet, all at once, for the store then writes its checkpoints once. openLog finds them; what
@@ -208,7 +278,7 @@ func (s *Set) openLog(p *partition, a assignment) error {
 	if err != nil {
 		return storageError(err)
 	}
-	p.log = log
+	p.log, p.found = log, log.LeaderEpoch()
 	if log.Settings() != settings || log.Retain() != retain {
 		log.Configure(settings, retain) // it was on the disk, with the settings of then
 	}

@@ -3,30 +3,43 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// FetchPartition is what a consumer wants of one partition.
+// FetchPartition is what a consumer or a follower wants of one partition.
 type FetchPartition struct {
 	ID          PartitionID
+	Topic       metadata.ID // zero: whatever topic has the name
 	Offset      int64
 	BytesMax    int   // of this partition; a first batch may exceed it
 	LeaderEpoch int32 // what the client thinks it is; -1: unknown
+	LastEpoch   int32 // of the record before Offset, as the client has it; -1: unknown
+
+	// Of followers only.
+	HighWater int64 // as the follower knows it
+	Safe      int64 // the follower vouches for what lies below; at most Offset
+	Cleaned   int64 // it has cleaned its log below
 }
 
-// FetchRequest is a consumer's fetch.
+// FetchRequest is a consumer's fetch, or, with Replica, a follower's.
 type FetchRequest struct {
 	Partitions []FetchPartition
 	BytesMin   int           // of all partitions together: with less there the fetch waits
 	BytesMax   int           // of all partitions together; a first batch may exceed it
 	Wait       time.Duration // at most; <= 0: not at all
 	Committed  bool          // read_committed: up to the last stable offset
+
+	Rack       string // where the consumer is; "": it does not say
+	AnyReplica bool   // the consumer takes answers from followers too (KIP-392)
+	Replica    *metadata.InSync
 }
 
-// FetchResult is the answer for one partition. Data is nil on an error; otherwise it must be released. The offsets are -1
-// where this broker cannot know them: it does not lead the partition, or its log closed.
+// FetchResult is the answer for one partition. Data is nil on an error and with a diverging epoch; otherwise it must be released. The
+// offsets are -1 where this broker cannot know them: it does not have the partition, or its log closed.
 type FetchResult struct {
 	ID        PartitionID
 	Data      *logstore.Slice
@@ -34,6 +47,19 @@ type FetchResult struct {
 	LogStart  int64
 	HighWater int64
 	Stable    int64
+	LogEnd    int64 // for followers that are out of range; else -1
+	// Diverging tells that the asker's log is not this one's, and where the epoch before ends; nil: it is, or it did not ask.
+	Diverging *EpochEnd
+	// PreferredReplica is where the consumer had better read, as it is in its rack; metadata.NoBroker: here.
+	PreferredReplica int32
+	Cleaned          int64 // all replicas have cleaned their logs below; for followers
+	News             bool  // a follower learns something from this
+}
+
+// EpochEnd is a leader epoch, and where it ends in a log.
+type EpochEnd struct {
+	Epoch int32
+	End   int64
 }
 
 // Fetch reads; while less than BytesMin bytes are there and nothing failed, it waits in the purgatory, at most Wait. Results
@@ -44,7 +70,7 @@ type FetchResult struct {
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	results, positions, enough := s.read(req)
 	if enough || req.Wait <= 0 || len(req.Partitions) == 0 {
-		return handOver(results, positions)
+		return handOver(req, results, positions)
 	}
 	op := &delayedFetch{req: req, positions: positions, done: make(chan struct{})}
 	keys := make([]PartitionID, len(req.Partitions))
@@ -52,13 +78,20 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 		keys[i] = result.ID
 		result.Data.Release()
 	}
-	wait(ctx, s.fetches.Wait(op, req.Wait, keys...), op.done)
+	purgatory := s.fetches
+	if req.Replica != nil {
+		purgatory = s.pulls
+	}
+	wait(ctx, purgatory.Wait(op, req.Wait, keys...), op.done)
 	results, positions, _ = s.read(req)
-	return handOver(results, positions)
+	return handOver(req, results, positions)
 }
 
-// handOver counts what goes out; what was read before a wait did not.
-func handOver(results []FetchResult, positions []position) []FetchResult {
+// handOver counts what goes out to consumers; what was read before a wait did not.
+func handOver(req FetchRequest, results []FetchResult, positions []position) []FetchResult {
+	if req.Replica != nil {
+		return results
+	}
 	for _, at := range positions {
 		if at.bytes > 0 {
 			at.partition.fetchedBytes.Add(float64(at.bytes))
@@ -75,10 +108,12 @@ type position struct {
 	limit     int64 // of what it could read then
 	bytes     int   // that it read
 	more      bool  // there was more, out of its reach
+	held      bool  // it may not have more now: its share of the bandwidth is used up
 }
 
 // read reads every partition once, within the request's budget. enough is true if the answer must not wait: a partition failed,
-// BytesMin are there, or there is more than one answer can hold, as an answer holds batches of one segment at most.
+// BytesMin are there, there is more than one answer can hold, as an answer holds batches of one segment at most, or the asker has to
+// hear of something else.
 func (s *Set) read(req FetchRequest) (results []FetchResult, positions []position, enough bool) {
 	results = make([]FetchResult, len(req.Partitions))
 	positions = make([]position, len(req.Partitions))
@@ -87,45 +122,128 @@ func (s *Set) read(req FetchRequest) (results []FetchResult, positions []positio
 		if left := req.BytesMax - total; want.BytesMax > left {
 			want.BytesMax = max(left, 0)
 		}
-		results[i], positions[i] = s.readPartition(want, req.Committed, total == 0)
-		if results[i].Err != nil {
+		if req.Replica != nil {
+			results[i], positions[i] = s.readReplica(want, *req.Replica, total == 0)
+		} else {
+			results[i], positions[i] = s.readPartition(want, &req, total == 0)
+		}
+		if positions[i].partition == nil {
 			enough = true
 			continue
 		}
 		positions[i].want = req.Partitions[i] // not cut by what the others took
 		total += positions[i].bytes
-		enough = enough || positions[i].more
+		enough = enough || positions[i].more || results[i].News && positions[i].role.brisk
 	}
 	return results, positions, enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
-// readPartition reads one partition, at most want.BytesMax bytes, but its first batch always if wholeFirst is set. On an
-// error there is no position.
-func (s *Set) readPartition(want FetchPartition, committed, wholeFirst bool) (FetchResult, position) {
-	result := FetchResult{ID: want.ID, LogStart: -1, HighWater: -1, Stable: -1}
-	p, r, err := s.leader(want.ID, want.LeaderEpoch)
+// unread is a result without anything.
+func unread(id PartitionID) FetchResult {
+	return FetchResult{ID: id, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1, PreferredReplica: metadata.NoBroker}
+}
+
+// readPartition reads one partition for a consumer, at most want.BytesMax bytes, but its first batch always if wholeFirst is set.
+// When there is something else to say than records, there is no position.
+func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst bool) (FetchResult, position) {
+	result := unread(want.ID)
+	p, r, err := s.reader(want, req)
 	if err != nil {
 		result.Err = err
 		return result, position{}
 	}
-	limit := p.limit(committed)
+	if result.PreferredReplica = s.nearer(r, req.Rack, want.Offset); result.PreferredReplica != metadata.NoBroker {
+		result.offsetsOf(p.log)
+		result.Data = &logstore.Slice{}
+		return result, position{}
+	}
+	if diverging, err := p.diverging(want); diverging != nil || err != nil {
+		result.Diverging, result.Err = diverging, err
+		result.offsetsOf(p.log)
+		return result, position{}
+	}
+	limit := p.limit(req.Committed)
 	read := p.log.Read
-	if committed {
+	if req.Committed {
 		read = p.log.ReadCommitted
 	}
 	data, err := read(p.readable(want.Offset, limit), limit, want.BytesMax, wholeFirst)
+	if result.take(p, r, data, err) != nil {
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) && r.reign == nil && want.Offset > p.log.LogEnd() {
+			result.Err = fmt.Errorf("%w: %w", ErrOffsetNotAvailable, err) // the leader may have it
+		}
+		return result, position{}
+	}
+	return result, position{partition: p, role: r, limit: limit, bytes: data.Length, more: data.More}
+}
+
+// reader finds a partition that the consumer may read here: one that this broker leads, or, if it takes that, follows.
+func (s *Set) reader(want FetchPartition, req *FetchRequest) (*partition, *role, error) {
+	view := s.view.Load()
+	p := view.partitions[want.ID]
+	if p == nil {
+		return nil, nil, view.missing(want.ID)
+	}
+	if err := p.isOf(want.Topic); err != nil {
+		return nil, nil, err
+	}
+	r := p.role.Load()
+	if req.AnyReplica && p.log != nil && r.follows(s.node) {
+		return p, r, r.checkEpoch(want.LeaderEpoch)
+	}
+	return p, r, r.check(want.LeaderEpoch)
+}
+
+// nearer returns a replica in the consumer's rack that has what it wants, metadata.NoBroker if this one will do.
+func (s *Set) nearer(r *role, rack string, offset int64) int32 {
+	if rack == "" || r.reign == nil || !r.brisk {
+		return metadata.NoBroker
+	}
+	img := s.view.Load().image
+	if own, up := img.Broker(s.node); !up || own.Rack == rack {
+		return metadata.NoBroker
+	}
+	for _, id := range r.replicas {
+		if broker, up := img.Broker(id); up && broker.Rack == rack && r.reign.holds(id, offset) {
+			return id
+		}
+	}
+	return metadata.NoBroker
+}
+
+// diverging tells where the asker's log and this one part, if they do before its offset (KIP-320, KIP-595); nil: they do not, or it did
+// not say what epoch its last record has. It fails for an epoch that this log does not know.
+func (p *partition) diverging(want FetchPartition) (*EpochEnd, error) {
+	if want.LastEpoch < 0 {
+		return nil, nil
+	}
+	found, end := p.log.EndOffsetFor(want.LastEpoch)
+	switch {
+	case end < 0:
+		return nil, fmt.Errorf("%w: epoch %d is unknown, the latest is %d", logstore.ErrOffsetOutOfRange, want.LastEpoch, p.log.LeaderEpoch())
+	case found < want.LastEpoch || end < want.Offset:
+		return &EpochEnd{found, end}, nil
+	}
+	return nil, nil
+}
+
+// take fills in what was read of a partition, or why nothing was.
+func (f *FetchResult) take(p *partition, r *role, data *logstore.Slice, err error) error {
 	switch {
 	case errors.Is(err, logstore.ErrClosed):
-		result.Err = closedError(p, r)
+		f.Err = closedError(p, r)
 	case err != nil:
-		result.Err = err
-		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(), p.log.LastStable()
+		f.Err = err
+		f.offsetsOf(p.log)
 	default:
-		result.Data = data
-		result.LogStart, result.HighWater, result.Stable = data.LogStart, data.HighWater, data.Stable
-		return result, position{partition: p, role: r, limit: limit, bytes: data.Length, more: data.More}
+		f.Data = data
+		f.LogStart, f.HighWater, f.Stable = data.LogStart, data.HighWater, data.Stable
 	}
-	return result, position{}
+	return err
+}
+
+func (f *FetchResult) offsetsOf(log *logstore.Log) {
+	f.LogStart, f.HighWater, f.Stable, f.LogEnd = log.LogStart(), log.HighWatermark(), log.LastStable(), log.LogEnd()
 }
 
 // limit is the end of what a consumer may read.
@@ -143,54 +261,4 @@ func (p *partition) readable(offset, limit int64) int64 {
 		return limit
 	}
 	return offset
-}
-
-// delayedFetch is a fetch that waits for records. Its positions need no lock: the purgatory never calls TryComplete twice at
-// a time.
-type delayedFetch struct {
-	req       FetchRequest
-	positions []position
-	done      chan struct{}
-}
-
-// TryComplete implements timer.Operation. Only what came after the first read counts as new: were there an offset range
-// without any record left in it, the fetch would complete with nothing, and its client ask again, without end.
-func (d *delayedFetch) TryComplete() bool {
-	total, enough := 0, false
-	for i := range d.positions {
-		bytes, now := d.positions[i].available(d.req)
-		total += bytes
-		enough = enough || now
-	}
-	if !enough && total < min(d.req.BytesMin, d.req.BytesMax) {
-		return false
-	}
-	close(d.done)
-	return true
-}
-
-// Expire implements timer.Operation.
-func (d *delayedFetch) Expire() { close(d.done) }
-
-// available returns how many bytes a read would give now; now is true if the fetch must not wait for more, because it could not
-// get more, or would get an error. What it learns it keeps: a fetch of a thousand partitions looks again at each append to any of
-// them, and must then read the index of that one, not of all that have grown since it came.
-func (a *position) available(req FetchRequest) (bytes int, now bool) {
-	if a.partition.since(a.role) != nil {
-		return 0, true
-	}
-	limit := a.partition.limit(req.Committed)
-	if limit <= max(a.limit, a.want.Offset) {
-		return a.bytes, false
-	}
-	if req.BytesMin <= 1 {
-		return 1, false // anything is enough: nothing need be read to know
-	}
-	data, err := a.partition.log.Read(a.want.Offset, limit, a.want.BytesMax, true)
-	if err != nil {
-		return 0, true
-	}
-	defer data.Release()
-	a.limit, a.bytes = limit, data.Length
-	return data.Length, data.More
 }

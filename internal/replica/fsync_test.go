@@ -70,10 +70,10 @@ func testFsync(t *testing.T, fails bool) {
 	results := make(chan ProduceResult, 2)
 	for _, acks := range []int16{1, AcksAll} {
 		go func() {
-			results <- b.Produce(t.Context(), acks, time.Hour, []ProducePartition{{id("a", 0), batch(t, "x")}})[0]
+			results <- b.Produce(t.Context(), acks, time.Hour, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})[0]
 		}()
 	}
-	if result := b.Produce(t.Context(), 0, time.Hour, []ProducePartition{{id("a", 0), batch(t, "y")}})[0]; result.Err != nil {
+	if result := b.Produce(t.Context(), 0, time.Hour, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "y")}})[0]; result.Err != nil {
 		t.Errorf("acks 0: %v", result.Err)
 	}
 	time.Sleep(time.Minute)

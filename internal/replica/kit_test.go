@@ -133,7 +133,7 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
 	for _, id := range of {
-		req.Partitions = append(req.Partitions, FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1})
+		req.Partitions = append(req.Partitions, FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: -1})
 	}
 	return req
 }
@@ -168,4 +168,18 @@ func values(t *testing.T, result FetchResult) []string {
 		buf = rest
 	}
 	return all
+}
+
+// lastOffset is the last offset of whole batches.
+func lastOffset(t *testing.T, batches []byte) int64 {
+	t.Helper()
+	last := int64(-1)
+	for len(batches) > 0 {
+		first, rest, err := record.Next(batches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, batches = first.LastOffset(), rest
+	}
+	return last
 }

@@ -3,8 +3,11 @@ package replica
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -15,29 +18,58 @@ type partition struct {
 	id    PartitionID
 	topic metadata.ID
 	log   *logstore.Log        // nil when it could not be opened
+	found int32                // the latest leader epoch of the log when it was taken up; -1: none
 	role  atomic.Pointer[role] // never nil once Apply returned
+	// changing is held while the role changes, and while a fetcher does to the log what its leader says: so that what one leader said
+	// is never done under the next, nor behind the back of a leadership of our own.
+	changing sync.Mutex
+	// stuck is why this broker cannot follow the leader, nil while it can; for reports.
+	stuck  atomic.Pointer[error]
+	logger *slog.Logger
 	traffic
 }
 
-// role is this broker's part in a partition from one image to the next. It is immutable.
+// role is this broker's part in a partition from one image to the next. It is immutable; the reign in it is not.
 type role struct {
 	epoch    int32 // of the partition's leader, whoever that is
 	refusal  error // nil: this broker leads and serves the partition
-	isr      int   // in-sync replicas, this one included
+	leader   int32 // metadata.NoBroker: nobody
 	minISR   int
-	replicas int // that the partition has in the image
+	replicas []int32
+	reign    *reign // nil unless this broker leads
+	brisk    bool   // consumers may read from followers, so these hear of the high watermark at once
 }
 
 // check fails unless this broker leads the partition and the epoch is the one that the client knows (-1: any). The epoch comes
 // first, as in Kafka: a client with an old epoch has old metadata, whoever leads.
 func (r *role) check(epoch int32) error {
+	if err := r.checkEpoch(epoch); err != nil {
+		return err
+	}
+	return r.refusal
+}
+
+func (r *role) checkEpoch(epoch int32) error {
 	switch {
 	case epoch >= 0 && epoch < r.epoch:
 		return fmt.Errorf("%w: client has %d, partition %d", ErrFencedLeaderEpoch, epoch, r.epoch)
 	case epoch > r.epoch:
 		return fmt.Errorf("%w: client has %d, partition %d", ErrUnknownLeaderEpoch, epoch, r.epoch)
 	}
-	return r.refusal
+	return nil
+}
+
+// follows tells whether this broker is to copy the log of another.
+func (r *role) follows(node int32) bool {
+	return r.refusal == ErrNotLeader && r.leader != metadata.NoBroker && r.leader != node //nolint:errorlint // exactly this value: see take
+}
+
+// isOf fails if the partition is of another topic than the one that is meant; zero: any.
+func (p *partition) isOf(topic metadata.ID) error {
+	if topic != p.topic && topic != (metadata.ID{}) {
+		return fmt.Errorf("%w: %s", ErrOtherTopic, p.topic)
+	}
+	return nil
 }
 
 // since fails if this broker does not lead the partition any more, or not in the same epoch as when then was its role.
@@ -52,9 +84,30 @@ func (p *partition) since(then *role) error {
 	return nil
 }
 
-// advance moves the high watermark as far as every in-sync replica vouches for the log, and tells whether it moved. There is one
-// replica, this one: see Apply.
-func (p *partition) advance() bool { return p.log.AdvanceHighWatermark(p.log.SafeEnd()) }
+// serves fails if this broker does not serve consumers any more as it did when then was its role: as leader in the same epoch, or as
+// follower.
+func (p *partition) serves(then *role) error {
+	now := p.role.Load()
+	if now.refusal != then.refusal || now.epoch != then.epoch { //nolint:errorlint // the very same
+		if now.refusal != nil {
+			return now.refusal
+		}
+		return fmt.Errorf("%w in epoch %d any more", ErrNotLeader, then.epoch)
+	}
+	return nil
+}
+
+// advance moves the high watermark as far as the in-sync replicas vouch for the log, and tells whether it moved. Of a partition that
+// another broker leads it is the leader who says.
+func (p *partition) advance() bool {
+	r := p.role.Load()
+	return r.reign != nil && r.reign.advance(time.Now())
+}
+
+// comparePartitions orders by topic and index.
+func comparePartitions(a, b PartitionID) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
+}
 
 // State is a partition replica as metrics and reports show it.
 type State struct {
@@ -62,8 +115,9 @@ type State struct {
 	Log             *logstore.Log // nil when it could not be opened
 	Leader          bool
 	LeaderEpoch     int32
-	UnderReplicated bool  // as its leader knows it: fewer in-sync replicas than replicas
-	Fault           error // why this broker cannot serve what it should; nil: nothing
+	UnderReplicated bool            // as its leader knows it: fewer in-sync replicas than replicas
+	Lags            map[int32]int64 // of a leader: how many offsets each follower is behind
+	Fault           error           // why this broker cannot serve or follow as it should; nil: nothing
 }
 
 // States returns the state of every partition here, sorted by topic and index.
@@ -73,9 +127,7 @@ func (s *Set) States() []State {
 	for _, p := range partitions {
 		states = append(states, p.state())
 	}
-	slices.SortFunc(states, func(a, b State) int {
-		return cmp.Or(cmp.Compare(a.ID.Topic, b.ID.Topic), cmp.Compare(a.ID.Index, b.ID.Index))
-	})
+	slices.SortFunc(states, func(a, b State) int { return comparePartitions(a.ID, b.ID) })
 	return states
 }
 
@@ -83,12 +135,17 @@ func (s *Set) States() []State {
 func (p *partition) state() State {
 	r := p.role.Load()
 	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch}
-	state.UnderReplicated = state.Leader && r.isr < r.replicas
+	if state.Leader {
+		state.UnderReplicated = r.reign.inSync() < len(r.replicas)
+		state.Lags = r.reign.lags()
+	}
 	switch {
 	case p.log != nil && p.log.Fault() != nil:
 		state.Fault = p.log.Fault() // appends are refused by the log itself; reads go on as long as they can
 	case r.refusal != ErrNotLeader: //nolint:errorlint // exactly this value is the refusal of a broker that should not lead
 		state.Fault = r.refusal
+	case p.stuck.Load() != nil:
+		state.Fault = *p.stuck.Load()
 	}
 	return state
 }

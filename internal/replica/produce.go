@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // AcksAll asks for an acknowledgement once every in-sync replica has the records.
@@ -14,7 +15,8 @@ const AcksAll int16 = -1
 // ProducePartition is one partition's batch in a produce request.
 type ProducePartition struct {
 	ID    PartitionID
-	Batch []byte // may be written into
+	Topic metadata.ID // zero: whatever topic has the name
+	Batch []byte      // may be written into
 }
 
 // ProduceResult is the answer for one partition.
@@ -72,14 +74,17 @@ func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceRes
 // append appends one batch, and moves the high watermark as far as that allows.
 func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role, error) {
 	p, r, err := s.leader(batch.ID, -1)
+	if err == nil {
+		err = p.isOf(batch.Topic)
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case acks == AcksAll && r.isr < r.minISR:
+	case acks == AcksAll && r.reign.inSync() < r.minISR:
 		return nil, nil, ErrNotEnoughReplicas
 	}
 	result.Appended, err = p.log.Append(batch.Batch, time.Now())
-	if errors.Is(err, logstore.ErrClosed) {
+	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
 		return nil, nil, closedError(p, r)
 	}
 	if err != nil {
@@ -89,8 +94,11 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 		p.producedBytes.Add(float64(len(batch.Batch)))
 		p.producedRecords.Add(float64(result.Appended.LastOffset - result.Appended.BaseOffset + 1))
 	}
-	if p.advance() {
-		s.notify(batch.ID)
+	if len(r.replicas) > 1 {
+		s.notifyFollowers(batch.ID)
+	}
+	if r.reign.advance(time.Now()) {
+		s.advanced(p, r)
 	}
 	return p, r, nil
 }
@@ -128,7 +136,16 @@ func (w produceWait) over() bool {
 		safe = log.HighWatermark()
 	}
 	w.result.Err = w.partition.since(w.role)
-	if w.result.Err == nil && safe <= w.result.Appended.LastOffset {
+	if w.result.Err != nil {
+		return true
+	}
+	// With fewer in sync than asked for the high watermark stands still, and one that is past the batch is no answer either: the topic
+	// asks for so many copies, and they are not there any more (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	if w.all && w.role.reign.inSync() < w.role.minISR {
+		w.result.Err = ErrNotEnoughReplicasAfterAppend
+		return true
+	}
+	if safe <= w.result.Appended.LastOffset {
 		w.result.Err = log.Fault()
 		return w.result.Err != nil
 	}

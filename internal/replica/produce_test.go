@@ -19,7 +19,7 @@ func TestProduceAnswersInTheOrderOfItsBatches(t *testing.T) {
 		damaged := batch(t, "x")
 		damaged[len(damaged)-1] ^= 1
 		results := b.Produce(t.Context(), acks, time.Minute, []ProducePartition{
-			{id("a", 1), batch(t, "x", "y")}, {id("none", 0), batch(t, "x")}, {id("a", 0), damaged}, {id("a", 0), batch(t, "z")},
+			{ID: id("a", 1), Batch: batch(t, "x", "y")}, {ID: id("none", 0), Batch: batch(t, "x")}, {ID: id("a", 0), Batch: damaged}, {ID: id("a", 0), Batch: batch(t, "z")},
 		})
 		for i, want := range []error{nil, ErrUnknownPartition, record.ErrCorrupt, nil} {
 			if !errors.Is(results[i].Err, want) {
@@ -47,7 +47,7 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	if log, _ := b.Leader(id("a", 0), -1); log.LogEnd() != 0 {
 		t.Error("refused, and appended all the same")
 	}
-	results := b.Produce(t.Context(), 1, time.Minute, []ProducePartition{{id("a", 0), batch(t, "x")}})
+	results := b.Produce(t.Context(), 1, time.Minute, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})
 	if results[0].Err != nil {
 		t.Errorf("acks=1: %v", results[0].Err)
 	}

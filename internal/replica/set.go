@@ -3,10 +3,13 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -21,8 +24,15 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
-	// ErrReplicated refuses partitions with several replicas: without replication their followers would hold nothing.
-	ErrReplicated = errors.New("partitions with more than one replica are not served yet")
+	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, and while it waited for the others fewer than the topic asks
+	// for were left in sync.
+	ErrNotEnoughReplicasAfterAppend = errors.New("not enough in-sync replicas after the append")
+	// ErrOffsetNotAvailable: there will be records at the offset, or are elsewhere; this broker cannot tell yet (KIP-207, KIP-392).
+	ErrOffsetNotAvailable = errors.New("offset not available yet")
+	// ErrOtherTopic: the topic of the name is another one than the client means.
+	ErrOtherTopic = errors.New("the topic has another id")
+	// ErrStaleReplica refuses a fetch of a follower in an incarnation that is over, or that the partition's replicas do not have.
+	ErrStaleReplica = errors.New("not a replica of the partition, or one of the past")
 )
 
 // PartitionID names a partition.
@@ -37,7 +47,15 @@ type Set struct {
 	metrics  *metrics
 	view     atomic.Pointer[view]
 	produces *timer.Purgatory[PartitionID]
-	fetches  *timer.Purgatory[PartitionID]
+	fetches  *timer.Purgatory[PartitionID] // of consumers
+	pulls    *timer.Purgatory[PartitionID] // of followers
+
+	dial      Dial
+	changeISR func(context.Context, metadata.ISRChange) error
+	lagMax    time.Duration
+	catchUp   *rate.Limiter // bytes for replicas that are not in sync
+	fetchers  fetchers
+	reviews   reviews
 }
 
 // view is what Apply made of an image. It is immutable; the partitions in it are not, they change their roles.
@@ -53,7 +71,18 @@ type Options struct {
 	Store    *logstore.Store
 	Registry prometheus.Registerer // of its and the purgatories' metrics; may be nil
 	Logger   *slog.Logger          // default: none
+
+	// Dial connects to another broker, to follow the partitions that it leads. Without it none is followed.
+	Dial Dial
+	// ChangeISR is metadata.Store's. Without it the in-sync replicas change by images only.
+	ChangeISR func(context.Context, metadata.ISRChange) error
+	// LagMax is how long a follower may be behind before it is out of sync; default 10 s (replica.lag.time.max.ms is 30 s in Kafka).
+	LagMax time.Duration
+	// CatchUpBytesRate bounds what replicas that are not in sync fetch from this broker, in bytes a second; 0: not at all.
+	CatchUpBytesRate int64
 }
+
+const lagMaxDefault = 10 * time.Second
 
 // NewSet returns a set without partitions; Apply gives it some.
 func NewSet(opts Options) *Set {
@@ -71,21 +100,34 @@ func NewSet(opts Options) *Set {
 		metrics:  newMetrics(opts.Registry),
 		produces: purgatory("produce"),
 		fetches:  purgatory("fetch"),
+		pulls:    purgatory("replica_fetch"),
+
+		dial: opts.Dial, changeISR: opts.ChangeISR, lagMax: opts.LagMax,
+		catchUp: newCatchUp(opts.CatchUpBytesRate),
 	}
+	if s.lagMax <= 0 {
+		s.lagMax = lagMaxDefault
+	}
+	s.fetchers.running = map[fetcherKey]*fetcher{}
+	s.startReviews()
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
 	s.store.OnSettled(s.settled)
 	return s
 }
 
 // settled is told by the store that a log was synced, or has stopped: what is safe now moves the high watermark, and producers that
-// wait for either look again. On a follower there is nothing to move.
+// wait for either look again. On a follower there is nothing to move, but its leader waits to be told.
 func (s *Set) settled(id PartitionID) {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil {
 		return
 	}
-	if p.role.Load().refusal == nil {
-		p.advance()
+	if r := p.role.Load(); r.reign == nil {
+		s.fetchers.synced(r.leader)
+	}
+	if r := p.role.Load(); r.reign != nil && r.reign.advance(time.Now()) {
+		s.advanced(p, r)
+		return
 	}
 	s.notify(id)
 }
@@ -97,6 +139,19 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 		return nil, err
 	}
 	return p.log, nil
+}
+
+// EndKnown fails with ErrOffsetNotAvailable while this broker, new as the leader, does not know yet how far the leader before it came:
+// what it would tell of the log's end could lie below what consumers have seen (KIP-207).
+func (s *Set) EndKnown(id PartitionID) error {
+	p, r, err := s.leader(id, -1)
+	if err != nil {
+		return err
+	}
+	if hw := p.log.HighWatermark(); hw < r.reign.start {
+		return fmt.Errorf("%w: the high watermark is %d, the leader epoch begins at %d", ErrOffsetNotAvailable, hw, r.reign.start)
+	}
+	return nil
 }
 
 // leader finds a partition that this broker leads, and its role at this moment.
@@ -125,6 +180,17 @@ func (s *Set) notify(id PartitionID) {
 	s.fetches.Notify(id)
 }
 
+// advanced is called after the high watermark of a partition moved that this broker leads.
+func (s *Set) advanced(p *partition, r *role) {
+	s.notify(p.id)
+	if r.brisk && len(r.replicas) > 1 {
+		s.notifyFollowers(p.id)
+	}
+}
+
+// notifyFollowers lets the followers of a partition look again: there is more to copy, or its leader has changed.
+func (s *Set) notifyFollowers(id PartitionID) { s.pulls.Notify(id) }
+
 // wait returns once an operation has ended; the end of ctx ends it early. It waits for done also then: the operation may be
 // completing at this moment, and writes results the caller is about to read.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan struct{}) {
@@ -136,8 +202,11 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan s
 	}
 }
 
-// Close ends all waiting requests; the store stays open.
+// Close ends all waiting requests, and copies and proposes nothing any more; the store stays open.
 func (s *Set) Close() {
+	s.fetchers.close()
+	s.reviews.close()
 	s.produces.Close()
 	s.fetches.Close()
+	s.pulls.Close()
 }

@@ -171,8 +171,8 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 			of  FetchPartition
 			err error
 		}{
-			"beyond the end":   {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1}, logstore.ErrOffsetOutOfRange},
-			"below the start":  {FetchPartition{ID: id("a", 0), Offset: -1, LeaderEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"beyond the end":   {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1, LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"below the start":  {FetchPartition{ID: id("a", 0), Offset: -1, LeaderEpoch: -1, LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
 			"unknown":          {FetchPartition{ID: id("b", 0), LeaderEpoch: -1}, ErrUnknownPartition},
 			"old leader epoch": {FetchPartition{ID: id("a", 0), LeaderEpoch: 0}, ErrFencedLeaderEpoch},
 		} {

@@ -1,6 +1,6 @@
 // Package wire is the listener: it takes TCP connections, cuts their bytes into request frames, hands these to a Handler one
 // after the other, and sends the replies in the order of the requests. It knows framing and headers of the Kafka protocol,
-// nothing of its APIs.
+// nothing of its APIs. Peer is the other end: a connection to another broker's listener.
 //
 // Invariants:
 //   - Nothing is allocated on a peer's word alone: size and API key are checked first, and a large frame's memory is

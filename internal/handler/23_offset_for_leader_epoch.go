@@ -1,0 +1,48 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// OffsetForLeaderEpoch (key 23), versions 2-4.
+//
+//	2  current leader epoch (KIP-320)     3  replica id     4  flexible
+//
+// It tells how far a leader epoch goes in the log: a consumer that had records of it beyond that has read what was lost since, and
+// begins again there. Brokers ask the same by Fetch.
+
+// offsetForEpochShape is the request's fields (see shape.go).
+var offsetForEpochShape = shape{
+	fixed(4).from(3),
+	array(text(), array(fixed(4), fixed(4), fixed(4))),
+}
+
+// offsetForEpoch answers partition by partition. An epoch that the log does not know, later than all or none at all, has epoch and offset
+// -1, which is no error.
+func (h *Handler) offsetForEpoch(_ context.Context, req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
+	response := kmsg.NewPtrOffsetForLeaderEpochResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	for i := range req.Topics {
+		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		topic.Topic = req.Topics[i].Topic
+		for j := range req.Topics[i].Partitions {
+			asked := &req.Topics[i].Partitions[j]
+			part := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			part.Partition = asked.Partition
+			log, err := h.opts.Replicas.Leader(replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.CurrentLeaderEpoch)
+			part.ErrorCode = result.code(err)
+			if err == nil {
+				part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(asked.LeaderEpoch)
+			}
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}

@@ -1,0 +1,193 @@
+package handler
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
+// what the follower vouches for and how far it has cleaned; in the request itself, empty, that partitions without news may be left out;
+// in a partition of the answer the leader's log end and log start with an error, and how far all replicas have cleaned. The peer that
+// does not know the tag skips it.
+
+// pullVersion is the version of Fetch that brokers use among themselves.
+const pullVersion = 18
+
+// pullTag is far from what Kafka numbers its tags with.
+const pullTag = 0x4857
+
+const (
+	pullTagBytes   = 16 // request: safe, cleaned
+	pulledTagBytes = 24 // answer: log start, log end, cleaned
+)
+
+// readPullTag takes in what a follower says of one partition.
+func readPullTag(tags *kmsg.Tags, want *replica.FetchPartition) {
+	tags.Each(func(tag uint32, value []byte) {
+		if tag == pullTag && len(value) == pullTagBytes {
+			want.Safe = int64(binary.BigEndian.Uint64(value))
+			want.Cleaned = int64(binary.BigEndian.Uint64(value[8:]))
+		}
+	})
+}
+
+// isBrief tells whether partitions without news may be left out of the answer.
+func isBrief(req *kmsg.FetchRequest) (brief bool) {
+	req.UnknownTags.Each(func(tag uint32, _ []byte) { brief = brief || tag == pullTag })
+	return brief
+}
+
+// PullCall describes the request of a follower's fetch for wire.Peer: key, version, and whether its headers carry tags.
+func PullCall() (key, version int16, flexible bool) { return keyFetch, pullVersion, true }
+
+// AppendPull appends the body of a follower's fetch. It is written by hand, since a broker asks for all of a leader's partitions each
+// time, and nothing of them is to be allocated.
+func AppendPull(out []byte, pull *replica.Pull) []byte {
+	out = kbin.AppendInt32(out, int32(pull.Wait.Milliseconds()))
+	out = kbin.AppendInt32(out, 1) // fewest bytes
+	out = kbin.AppendInt32(out, int32(pull.BytesMax))
+	out = append(out, 0)            // isolation level: all
+	out = kbin.AppendInt32(out, 0)  // session
+	out = kbin.AppendInt32(out, -1) // none is asked for
+	out = kbin.AppendCompactArrayLen(out, runs(pull.Partitions))
+	for rest := pull.Partitions; len(rest) > 0; {
+		n := run(rest)
+		out = append(out, rest[0].Topic[:]...)
+		out = kbin.AppendCompactArrayLen(out, n)
+		for i := range rest[:n] {
+			out = appendPullPartition(out, &rest[i])
+		}
+		out = append(out, 0)
+		rest = rest[n:]
+	}
+	out = kbin.AppendCompactArrayLen(out, 0) // forgotten topics
+	out = kbin.AppendCompactString(out, "")  // rack
+	out = append(out, 2, 1, 13)              // two tags; 1: replica state
+	out = kbin.AppendInt32(out, pull.Replica.Broker)
+	out = kbin.AppendInt64(out, pull.Replica.Epoch)
+	out = append(out, 0)
+	out = kbin.AppendUvarint(out, pullTag)
+	return append(out, 0)
+}
+
+func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
+	out = kbin.AppendInt32(out, at.ID.Index)
+	out = kbin.AppendInt32(out, at.LeaderEpoch)
+	out = kbin.AppendInt64(out, at.Offset)
+	out = kbin.AppendInt32(out, at.LastEpoch)
+	out = kbin.AppendInt64(out, at.LogStart)
+	out = kbin.AppendInt32(out, int32(at.BytesMax))
+	private := at.Safe != at.Offset || at.Cleaned != 0
+	if private {
+		out = append(out, 2)
+	} else {
+		out = append(out, 1)
+	}
+	out = append(out, 1, 8)
+	out = kbin.AppendInt64(out, at.HighWater)
+	if !private {
+		return out
+	}
+	out = kbin.AppendUvarint(out, pullTag)
+	out = append(out, pullTagBytes)
+	out = kbin.AppendInt64(out, at.Safe)
+	return kbin.AppendInt64(out, at.Cleaned)
+}
+
+// run is how many partitions at the front are of one topic; runs, how many such groups there are.
+func run(partitions []replica.PullPartition) int {
+	n := 1
+	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
+		n++
+	}
+	return n
+}
+
+func runs(partitions []replica.PullPartition) (n int) {
+	for ; len(partitions) > 0; n++ {
+		partitions = partitions[run(partitions):]
+	}
+	return n
+}
+
+// errPeer is an error that a peer answered with and that has no meaning of its own here.
+var errPeer = errors.New("the peer refused")
+
+// DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics that were asked for; a partition of
+// any other is left out.
+func DecodePull(body []byte, topics map[metadata.ID]string) ([]replica.Pulled, error) {
+	if err := fetchAnswerShape.check(pullVersion, true, body); err != nil {
+		return nil, err
+	}
+	answer := kmsg.FetchResponse{Version: pullVersion}
+	if err := answer.ReadFrom(body); err != nil {
+		return nil, err
+	}
+	if answer.ErrorCode != 0 {
+		return nil, peerError(answer.ErrorCode)
+	}
+	var results []replica.Pulled
+	for i := range answer.Topics {
+		name, asked := topics[answer.Topics[i].TopicID]
+		if !asked {
+			continue
+		}
+		for j := range answer.Topics[i].Partitions {
+			results = append(results, pulled(name, &answer.Topics[i].Partitions[j]))
+		}
+	}
+	return results, nil
+}
+
+func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled {
+	got := replica.Pulled{
+		ID: replica.PartitionID{Topic: topic, Index: part.Partition}, HighWater: part.HighWatermark, LogStart: part.LogStartOffset,
+		LogEnd: -1, DivergingEpoch: part.DivergingEpoch.Epoch, DivergingEnd: part.DivergingEpoch.EndOffset, Records: part.RecordBatches,
+	}
+	if part.ErrorCode != 0 {
+		got.Err = peerError(part.ErrorCode)
+	}
+	part.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag == pullTag && len(value) == pulledTagBytes {
+			got.LogStart = int64(binary.BigEndian.Uint64(value))
+			got.LogEnd = int64(binary.BigEndian.Uint64(value[8:]))
+			got.Cleaned = int64(binary.BigEndian.Uint64(value[16:]))
+		}
+	})
+	return got
+}
+
+// peerError turns a code back into the error that a follower branches on.
+func peerError(code int16) error {
+	for _, err := range []error{
+		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch, replica.ErrUnknownLeaderEpoch,
+		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic, logstore.ErrStorage,
+	} {
+		for i := range kafkaErrors {
+			if kafkaErrors[i].code == code && errors.Is(err, kafkaErrors[i].err) {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("%w: error %d", errPeer, code)
+}
+
+// fetchAnswerShape is the answer's fields, for what a peer sends is bytes from outside, too (see shape.go).
+var fetchAnswerShape = shape{
+	fixed(4), fixed(2), fixed(4),
+	array(
+		fixed(16),
+		array(
+			fixed(4), fixed(2), fixed(8), fixed(8), fixed(8), array(fixed(8), fixed(8)), fixed(4), text(),
+			tagged(0, fixed(12)), tagged(1, fixed(8)), tagged(2, fixed(12)),
+		),
+	),
+}

@@ -1,0 +1,43 @@
+package logstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// cleanShutdown is the content of the marker of a clean stop, as Kafka writes it (CleanShutdownFileHandler, KIP-966).
+type cleanShutdown struct {
+	Version     int   `json:"version"`
+	BrokerEpoch int64 `json:"brokerEpoch"` // the incarnation that stopped; -1: unknown
+}
+
+// writeCleanShutdown says that all of the directory is on disk. It is the last file that is written.
+func (s *Store) writeCleanShutdown() error {
+	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content)
+}
+
+// readCleanShutdown tells whether the marker is there, and which incarnation wrote it. One that cannot be understood is a clean stop all
+// the same, for it is there; but nobody's.
+func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
+	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, cleanShutdownFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, -1, nil
+	}
+	if err != nil {
+		return false, -1, fmt.Errorf("read %s: %w", cleanShutdownFile, err)
+	}
+	marker := cleanShutdown{BrokerEpoch: -1}
+	if err := json.Unmarshal(content, &marker); err != nil || marker.Version != 0 {
+		return true, -1, nil //nolint:nilerr // see above
+	}
+	return true, max(marker.BrokerEpoch, -1), nil
+}

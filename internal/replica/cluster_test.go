@@ -1,0 +1,347 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// nodes is a small cluster: several Sets, each on a real store whose disk is in memory, wired to each other, and the metadata they
+// obey. It runs in a synctest bubble.
+type nodes struct {
+	t     *testing.T
+	ids   []int32
+	nodes map[int32]*node
+	meta  *register
+}
+
+// node is one broker.
+type node struct {
+	*Set
+	id    int32
+	disk  *vfs.Mem
+	store *logstore.Store
+	epoch int64
+	down  bool
+	live  atomic.Pointer[Set]           // what others reach; nil: nothing
+	cut   atomic.Bool                   // from all other brokers
+	slow  atomic.Pointer[chan struct{}] // its fetches wait for a token; nil: they do not
+}
+
+// register is the cluster's metadata: one topic, and compare-and-swap.
+type register struct {
+	mu     sync.Mutex
+	topic  *metadata.Topic
+	epochs map[int32]int64
+	racks  map[int32]string
+	lose   int                       // so many next answers are lost, after the change was made
+	refuse error                     // what ChangeISR fails with; nil: it works
+	calls  []metadata.ISRChange      // that succeeded
+	told   map[int32]*metadata.Image // the newest image of each broker
+}
+
+// newNodes starts brokers 1 to count, with one partition on all of them that 1 leads.
+func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
+	n := &nodes{t: t, nodes: map[int32]*node{}, meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{}, told: map[int32]*metadata.Image{}}}
+	for i := range count {
+		n.ids = append(n.ids, int32(i+1))
+	}
+	topic := &metadata.Topic{Name: "a", ID: metadata.NewID(), Settings: topicconfig.Default()}
+	topic.Partitions = []*metadata.Partition{{Replicas: slices.Clone(n.ids), Leader: 1, LeaderEpoch: 1, ISR: slices.Clone(n.ids)}}
+	if change != nil {
+		change(topic)
+	}
+	n.meta.topic = topic
+	for _, id := range n.ids {
+		disk := vfs.NewMem()
+		if err := disk.MkdirAll("/data"); err != nil {
+			t.Fatal(err)
+		}
+		n.nodes[id] = &node{id: id, disk: disk}
+		n.start(id)
+	}
+	t.Cleanup(n.stop)
+	n.apply()
+	return n
+}
+
+// start opens a broker in a new incarnation; it hears of the metadata with the next apply.
+func (n *nodes) start(id int32) {
+	n.t.Helper()
+	b := n.nodes[id]
+	logger := slog.New(slog.NewTextHandler(n.t.Output(), nil)).With("broker", id)
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: 24 * time.Hour})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	b.epoch++
+	b.store, b.down = store, false
+	n.meta.mu.Lock()
+	n.meta.epochs[id] = b.epoch
+	n.meta.mu.Unlock()
+	b.Set = NewSet(Options{
+		NodeID: id, Store: store, Cluster: "ours", Logger: logger, ChangeISR: n.meta.changeISR,
+		Dial: func(_ context.Context, to metadata.Broker) (Peer, error) { return n.dial(b, to) },
+	})
+	b.live.Store(b.Set)
+}
+
+// crash ends a broker without an orderly stop; what was not synced is lost if lose is set.
+func (n *nodes) crash(id int32, lose bool) {
+	n.t.Helper()
+	b := n.nodes[id]
+	image := b.disk
+	if lose {
+		image = b.disk.CrashClone()
+	}
+	b.live.Store(nil)
+	b.Set.Close()
+	b.down = true
+	if err := b.store.Close(); err != nil {
+		n.t.Error(err)
+	}
+	if lose {
+		b.disk = image
+	}
+	n.meta.mu.Lock()
+	delete(n.meta.epochs, id)
+	n.meta.mu.Unlock()
+}
+
+func (n *nodes) stop() {
+	for _, b := range n.nodes {
+		if !b.down {
+			b.Set.Close()
+		}
+	}
+	for _, b := range n.nodes {
+		if !b.down {
+			if err := b.store.Close(); err != nil {
+				n.t.Error(err)
+			}
+		}
+	}
+}
+
+// changeISR is metadata.Store's, and a compare-and-swap as the real ones.
+func (r *register) changeISR(_ context.Context, change metadata.ISRChange) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.topic.Partitions[change.Partition]
+	if r.refuse != nil {
+		return r.refuse
+	}
+	from, isr := slices.Sorted(slices.Values(change.From)), slices.Sorted(slices.Values(p.ISR))
+	if p.LeaderEpoch != change.LeaderEpoch || !slices.Equal(from, isr) {
+		return fmt.Errorf("%w: %v in epoch %d", metadata.ErrISRConflict, p.ISR, p.LeaderEpoch)
+	}
+	var to []int32
+	for _, m := range change.To {
+		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch {
+			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, m.Broker)
+		}
+		to = append(to, m.Broker)
+	}
+	changed := *p
+	changed.ISR = to
+	r.topic.Partitions[change.Partition] = &changed
+	r.calls = append(r.calls, change)
+	if r.lose > 0 {
+		r.lose--
+		return errors.New("connection lost")
+	}
+	return nil
+}
+
+// image is the metadata as they are now.
+func (r *register) image() *metadata.Image {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var brokers []metadata.Broker
+	for id, epoch := range r.epochs {
+		brokers = append(brokers, metadata.Broker{ID: id, Epoch: epoch, Rack: r.racks[id], CleanEpoch: -1})
+	}
+	topic := *r.topic
+	topic.Partitions = slices.Clone(r.topic.Partitions)
+	return metadata.NewImage("ours", metadata.CleanerBudget{}, brokers, []*metadata.Topic{&topic})
+}
+
+// apply gives every broker that lives the metadata as they are now, or only some.
+func (n *nodes) apply(to ...int32) {
+	n.t.Helper()
+	if len(to) == 0 {
+		to = n.ids
+	}
+	for _, id := range to {
+		if b := n.nodes[id]; !b.down {
+			if _, err := b.Apply(n.meta.image()); err != nil {
+				n.t.Error(err)
+			}
+		}
+	}
+}
+
+// change changes the partition on record.
+func (n *nodes) change(change func(p *metadata.Partition)) {
+	n.meta.mu.Lock()
+	defer n.meta.mu.Unlock()
+	p := *n.meta.topic.Partitions[0]
+	change(&p)
+	n.meta.topic.Partitions[0] = &p
+}
+
+// elect makes another broker the leader, with this ISR.
+func (n *nodes) elect(leader int32, isr ...int32) {
+	n.t.Helper()
+	n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = leader, p.LeaderEpoch+1, isr })
+	n.apply()
+}
+
+var partitionA = id("a", 0)
+
+func (n *nodes) log(id int32) *logstore.Log { return n.nodes[id].store.Log(partitionA) }
+
+// produce sends one batch with acks=all to a broker.
+func (n *nodes) produce(to int32, values ...string) ProduceResult {
+	n.t.Helper()
+	batches := []ProducePartition{{ID: partitionA, Batch: batch(n.t, values...)}}
+	return n.nodes[to].Append(AcksAll, batches).Wait(n.t.Context(), time.Minute)[0]
+}
+
+func (n *nodes) mustProduce(to int32, values ...string) {
+	n.t.Helper()
+	if r := n.produce(to, values...); r.Err != nil {
+		n.t.Fatalf("produce %v: %v", values, r.Err)
+	}
+}
+
+// settle lets everybody finish what can be done within d.
+func (n *nodes) settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// content is a log's batches, as bytes.
+func (n *nodes) content(of int32) []byte {
+	n.t.Helper()
+	log := n.log(of)
+	var all []byte
+	for at := log.LogStart(); at < log.LogEnd(); {
+		slice, err := log.ReadReplica(at, 1<<20, true)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if slice.Length == 0 {
+			break
+		}
+		buf := make([]byte, slice.Length)
+		if _, err := slice.File.ReadAt(buf, slice.Position); err != nil {
+			n.t.Fatal(err)
+		}
+		slice.Release()
+		all = append(all, buf...)
+		at = lastOffset(n.t, buf) + 1
+	}
+	return all
+}
+
+// equal fails unless all logs hold the same bytes and end at the same offset.
+func (n *nodes) equal(of ...int32) {
+	n.t.Helper()
+	first := n.content(of[0])
+	for _, id := range of[1:] {
+		if other := n.content(id); !bytes.Equal(first, other) || n.log(of[0]).LogEnd() != n.log(id).LogEnd() {
+			n.t.Errorf("logs differ: broker %d has %d bytes up to %d, broker %d has %d up to %d",
+				of[0], len(first), n.log(of[0]).LogEnd(), id, len(other), n.log(id).LogEnd())
+		}
+	}
+}
+
+// isr is what is on record.
+func (n *nodes) isr() []int32 {
+	n.meta.mu.Lock()
+	defer n.meta.mu.Unlock()
+	return slices.Sorted(slices.Values(n.meta.topic.Partitions[0].ISR))
+}
+
+// link is a Peer that asks the other Set directly.
+type link struct {
+	from *node
+	to   *node
+	of   *Set // the incarnation that was connected to
+}
+
+var errLink = errors.New("connection refused")
+
+func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
+	b := n.nodes[to.ID]
+	of := b.live.Load()
+	if of == nil || b.cut.Load() || from.cut.Load() {
+		return nil, errLink
+	}
+	return &link{from, b, of}, nil
+}
+
+func (l *link) Close() error { return nil }
+
+func (l *link) broken() bool { return l.to.live.Load() != l.of || l.to.cut.Load() || l.from.cut.Load() }
+
+func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
+	if slow := l.from.slow.Load(); slow != nil {
+		select {
+		case <-*slow:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if l.broken() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	request := FetchRequest{BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica}
+	for _, p := range req.Partitions {
+		request.Partitions = append(request.Partitions, FetchPartition{
+			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
+		})
+	}
+	results := l.of.Fetch(ctx, request)
+	defer func() {
+		for i := range results {
+			if results[i].Data != nil {
+				results[i].Data.Release()
+			}
+		}
+	}()
+	if l.broken() || ctx.Err() != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	answers := make([]Pulled, 0, len(results))
+	for i := range results {
+		r := &results[i]
+		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Cleaned: r.Cleaned, DivergingEpoch: -1}
+		if r.Diverging != nil {
+			answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End
+		}
+		if r.Data != nil && r.Data.Length > 0 {
+			answer.Records = make([]byte, r.Data.Length)
+			if _, err := r.Data.File.ReadAt(answer.Records, r.Data.Position); err != nil {
+				return nil, err
+			}
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}

@@ -1,0 +1,57 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Peer is a connection to another broker, used by one fetcher: one request at a time.
+type Peer interface {
+	// Pull asks for what comes behind the offsets of the request, and waits for it at the other side, at most Wait. Results come in any
+	// order; a partition may be left out if there is nothing new of it. Records are valid until the next call. The end of ctx ends the
+	// call early. After an error the connection is of no use any more.
+	Pull(ctx context.Context, req *Pull) ([]Pulled, error)
+	Close() error
+}
+
+// Pull is a follower's fetch.
+type Pull struct {
+	Replica    metadata.InSync // who asks, in which incarnation
+	Wait       time.Duration
+	BytesMax   int // of the answer; a first batch may exceed it
+	Partitions []PullPartition
+}
+
+// PullPartition is where a follower stands in one partition.
+type PullPartition struct {
+	ID          PartitionID
+	Topic       metadata.ID
+	LeaderEpoch int32
+	Offset      int64 // its log end
+	LastEpoch   int32 // the latest leader epoch of its log; -1: it knows none
+	HighWater   int64
+	Safe        int64 // <= Offset: what it vouches for
+	LogStart    int64
+	Cleaned     int64 // it has cleaned its log below
+	BytesMax    int
+}
+
+// Pulled is the answer for one partition.
+type Pulled struct {
+	ID        PartitionID
+	Err       error // of this package or logstore
+	HighWater int64 // the leader's; -1: unknown
+	LogStart  int64 // the leader's; -1: unknown
+	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
+	Cleaned   int64 // all replicas have cleaned their logs below
+	// DivergingEpoch, when >= 0, is the largest epoch of the leader's log that is at most LastEpoch, and ends at DivergingEnd: there
+	// the logs part at the latest.
+	DivergingEpoch int32
+	DivergingEnd   int64
+	Records        []byte
+}
+
+// Dial connects to a broker.
+type Dial func(ctx context.Context, to metadata.Broker) (Peer, error)

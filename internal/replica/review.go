@@ -1,0 +1,161 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+const (
+	// reviewWorkers is how many changes of in-sync replicas are asked for at once: the death of a broker changes those of thousands of
+	// partitions.
+	reviewWorkers = 16
+	// changeTimeout is how long one may take before its outcome counts as unknown.
+	changeTimeout = 5 * time.Second
+)
+
+// reviews is the goroutine that changes in-sync replicas, the only one that does.
+type reviews struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	wake   chan struct{} // holds one
+	mu     struct {
+		sync.Mutex
+		due map[PartitionID]bool // to be looked at
+		all bool                 // every partition is
+	}
+}
+
+func (s *Set) startReviews() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.reviews.cancel, s.reviews.done, s.reviews.wake = cancel, make(chan struct{}), make(chan struct{}, 1)
+	s.reviews.mu.due = map[PartitionID]bool{}
+	go func() {
+		defer close(s.reviews.done)
+		s.review(ctx)
+	}()
+}
+
+func (r *reviews) close() {
+	r.cancel()
+	<-r.done
+}
+
+// want has a partition looked at soon.
+func (r *reviews) want(id PartitionID) {
+	r.mu.Lock()
+	r.mu.due[id] = true
+	r.mu.Unlock()
+	signal(r.wake)
+}
+
+// wantAll has every partition looked at soon.
+func (r *reviews) wantAll() {
+	r.mu.Lock()
+	r.mu.all = true
+	r.mu.Unlock()
+	signal(r.wake)
+}
+
+// take returns what is due.
+func (r *reviews) take() (due map[PartitionID]bool, all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due, all = r.mu.due, r.mu.all
+	r.mu.due, r.mu.all = map[PartitionID]bool{}, false
+	return due, all
+}
+
+// review looks at partitions when something of them has changed, and at all of them now and then: a follower that says nothing any more
+// changes nothing. A broker that leads no replicated partition sleeps.
+func (s *Set) review(ctx context.Context) {
+	tick := time.NewTimer(time.Hour)
+	tick.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.reviews.wake:
+		case <-tick.C:
+			s.reviews.wantAll()
+		}
+		again := s.reviewDue(ctx)
+		if again > 0 {
+			tick.Reset(again)
+		}
+	}
+}
+
+// reviewDue looks at what is due, and tells when to look at everything again; 0: not before there is news.
+func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
+	due, all := s.reviews.take()
+	view := s.view.Load()
+	if all {
+		due = map[PartitionID]bool{}
+		for id := range view.partitions {
+			due[id] = true
+		}
+	}
+	var workers errgroup.Group
+	workers.SetLimit(reviewWorkers)
+	for id := range due {
+		p := view.partitions[id]
+		if p == nil {
+			continue
+		}
+		r := p.role.Load()
+		if r.reign == nil || len(r.replicas) < 2 {
+			continue
+		}
+		again = min(s.lagMax/4, retryHold)
+		now := time.Now()
+		if r.reign.advance(now) { // a follower that would have joined may have lost its turn
+			s.advanced(p, r)
+		}
+		if s.changeISR == nil {
+			continue
+		}
+		from, to, ok := r.reign.propose(now)
+		if !ok {
+			continue
+		}
+		workers.Go(func() error {
+			s.change(ctx, p, r, metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch, From: from, To: to})
+			return nil
+		})
+	}
+	_ = workers.Wait() // none returns one
+	return again
+}
+
+// change asks for one change and takes in its outcome.
+func (s *Set) change(ctx context.Context, p *partition, r *role, change metadata.ISRChange) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err := s.changeISR(ctx, change)
+	result := outcomeUnknown
+	switch {
+	case err == nil:
+		result = outcomeDone
+	case errors.Is(err, metadata.ErrISRConflict):
+		result = outcomeConflict
+	}
+	before, after, moved := r.reign.settled(change.To, result, time.Now())
+	if err != nil {
+		s.logger.Warn("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
+	}
+	if !slices.Equal(before, after) {
+		s.logger.Info("in-sync replicas changed", "partition", p.id, "from", before, "to", after, "leaderEpoch", r.epoch)
+		s.metrics.isrChanged(before, after)
+	}
+	if moved || len(after) < len(before) {
+		s.advanced(p, r) // who waits may be done, or will never be
+	}
+}
