@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -81,6 +82,52 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 	fails("a flush", log.flush)
 	if log.SafeEnd() != log.LogEnd() {
 		t.Errorf("%d of %d is safe", log.SafeEnd(), log.LogEnd())
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), false)
+	fails("retention", func() error { return log.applyRetention(epoch0) })
+	if got := bases(log); len(got) != 1 || log.LogStart() != got[0] {
+		t.Errorf("segments %v, log start %d", got, log.LogStart())
+	}
+}
+
+// A segment that could not be marked as deleted, as one of its files could not be opened, keeps none of the others open.
+func TestAFailedRenameKeepsNoFileOpen(t *testing.T) {
+	disk := &fullTable{FS: vfs.NewMem()}
+	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1}
+	store, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, createLog(t, store, settings(nil)), 25)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if store, err = Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	log := createLog(t, store, settings(nil))
+	read := func(offset int64) {
+		slice, err := log.Read(offset, offset+1, 100, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slice.Release()
+	}
+	read(0) // the data of the first segment is open, its indexes are not
+	disk.none.Store(true)
+	err = log.list.Load().handles[0].Rename(deletedSuffix)
+	disk.none.Store(false)
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Fatalf("rename: %v", err)
+	}
+	for range 2 {
+		read(12)
+		read(24)
+	}
+	if open := log.env.segments.Handles.Open(); open > 1 {
+		t.Errorf("%d files are open, 1 may be", open)
 	}
 }
 

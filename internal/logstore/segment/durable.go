@@ -178,24 +178,41 @@ func (s *Segment) statLocked() error {
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, file := range s.filesLocked() {
-		if err := file.Keep(); err != nil {
-			return fmt.Errorf("rename segment %d: %w", s.base, err)
-		}
+	if err := s.keepLocked(); err != nil {
+		return fmt.Errorf("rename segment %d: %w", s.base, err)
 	}
 	if err := s.renameFiles(s.mu.suffix, suffix); err != nil {
 		return err
 	}
 	s.mu.suffix = suffix
 	if suffix == "" {
-		s.data.Release(s.pathLocked(LogExtension))
-		s.offsets.file.Release(s.pathLocked(IndexExtension))
-		s.times.file.Release(s.pathLocked(TimeIndexExtension))
-		if s.txns.file != nil {
-			s.txns.file.Release(s.pathLocked(TxnIndexExtension))
+		s.releaseLocked()
+	}
+	return nil
+}
+
+// keepLocked opens all files of the segment and keeps them open, or, when one cannot be opened, none that was not kept before: a process
+// that is out of files shall not have those of each segment that it failed to rename open for good.
+func (s *Segment) keepLocked() error {
+	for _, file := range s.filesLocked() {
+		if err := file.Keep(); err != nil {
+			if s.mu.suffix == "" { // else they are kept for the suffix that they have
+				s.releaseLocked()
+			}
+			return err
 		}
 	}
 	return nil
+}
+
+// releaseLocked ends keepLocked, by the names that the files have now.
+func (s *Segment) releaseLocked() {
+	s.data.Release(s.pathLocked(LogExtension))
+	s.offsets.file.Release(s.pathLocked(IndexExtension))
+	s.times.file.Release(s.pathLocked(TimeIndexExtension))
+	if s.txns.file != nil {
+		s.txns.file.Release(s.pathLocked(TxnIndexExtension))
+	}
 }
 
 // filesLocked are the files that the segment has, the data first.
