@@ -252,6 +252,12 @@ var _ = Describe("a LogCluster", func() {
 			g.Expect([]string{summary.Dirty, summary.Phase, summary.Reclaimable.String()}).To(Equal([]string{"37%", "Idle", "1Mi"}))
 		}).Should(Succeed())
 		Expect(get(Default, w, "events", &v1alpha1.Topic{}).Status.Compaction).To(BeNil())
+		Expect(api.Delete(context.Background(), get(Default, w, "events", &v1alpha1.Topic{}))).To(Succeed())
+		Eventually(func(g Gomega) {
+			cells := w.printed(g, "topics")
+			g.Expect([]any{cells["Name"], cells["Dirty"], cells["Reclaimable"], cells["Cleaner"], cells["Why"]}).
+				To(Equal([]any{"tickets", "37%", "1Mi", "Idle", "BelowDirtyRatio"}))
+		}).Should(Succeed())
 
 		version := get(Default, w, "tickets", &v1alpha1.Topic{}).ResourceVersion
 		before := reconciled(Default, "topic")

@@ -8,7 +8,8 @@ import (
 )
 
 // Topic is a topic: the resource is the topic, there is no second record of it.
-// Its Kafka topic id is its metadata.uid.
+// Its Kafka topic id is its metadata.uid. The annotation heartwood.dev/clean-now has each replica of a compacted topic cleaned once
+// for each value that it gets; status.compaction.cleanNow tells how far that is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

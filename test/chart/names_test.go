@@ -68,12 +68,14 @@ type panel struct {
 	Type, Title string
 	Description string
 	GridPos     struct{ H, W, X, Y int }
-	Targets     []struct{ Expr, RefID string }
+	Targets     []struct{ Expr, RefID, LegendFormat string }
 	Datasource  struct{ UID string }
 }
 
 func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 	known := documented(t)
+	metrics := inventory(readFile(t, "docs/metrics.md"))
+	shown := ""
 	files, err := filepath.Glob(root + "charts/heartwood/dashboards/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no dashboards: %v", err)
@@ -83,6 +85,7 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		shown += string(content)
 		var board dashboard
 		if err := json.Unmarshal(content, &board); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -97,9 +100,31 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 				t.Errorf("panels %q and %q have one id", p.Title, other)
 			}
 			ids[p.ID] = p.Title
-			checkPanel(t, p, known)
+			checkPanel(t, p, known, metrics)
 		}
 	}
+	for _, name := range neededOnDashboards {
+		if !strings.Contains(shown, "heartwood_"+name+"{") {
+			t.Errorf("no panel shows heartwood_%s", name)
+		}
+	}
+}
+
+// neededOnDashboards are the metrics without which nobody sees how cleaning goes.
+var neededOnDashboards = []string{
+	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds", "log_dirty_ratio", "log_clean_bytes", "log_dirty_bytes",
+	"log_blocked_bytes", "log_reclaimable_bytes", "cleaner_read_bytes_total", "cleaner_written_bytes_total", "cleaner_reclaimed_bytes_total",
+	"cleaner_removed_records_total", "cleaner_runs_total", "cleaner_overdue_seconds", "cleaner_last_success_timestamp_seconds",
+	"cleaner_quarantined_partitions", "cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes", "cleaner_throttled_seconds_total",
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(root + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
 
 // checkVariables: the panels' filters use these four, so a board without one shows nothing.
@@ -119,7 +144,7 @@ func checkVariables(t *testing.T, file string, board dashboard, known map[string
 	}
 }
 
-func checkPanel(t *testing.T, p panel, known map[string]bool) {
+func checkPanel(t *testing.T, p panel, known map[string]bool, metrics map[string]metricOf) {
 	t.Helper()
 	if p.Type == "row" {
 		return
@@ -136,6 +161,11 @@ func checkPanel(t *testing.T, p panel, known map[string]bool) {
 	refs := map[string]bool{}
 	for _, target := range p.Targets {
 		checkQuery(t, "panel "+p.Title, target.Expr, known)
+		if parsed, err := parsePromQL(target.Expr, metrics); err != nil {
+			t.Errorf("panel %q: %v: %s", p.Title, err, target.Expr)
+		} else if err := checkLegend(target.LegendFormat, parsed); err != nil {
+			t.Errorf("panel %q: %v", p.Title, err)
+		}
 		if refs[target.RefID] {
 			t.Errorf("panel %q has two queries %s", p.Title, target.RefID)
 		}
@@ -177,6 +207,9 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 			}
 			alerts[rule.Alert] = true
 			checkQuery(t, "alert "+rule.Alert, rule.Expr, known)
+			if _, err := parsePromQL(rule.Expr, inventory(readFile(t, "docs/metrics.md"))); err != nil {
+				t.Errorf("alert %s: %v: %s", rule.Alert, err, rule.Expr)
+			}
 			if rule.For == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("alert %s lacks for, severity, summary or description", rule.Alert)
 			}

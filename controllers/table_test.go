@@ -1,0 +1,33 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// printed is what kubectl get prints of the world's resources of a kind, the first row: by the column's name, with -o wide.
+func (w *world) printed(g Gomega, resources string) map[string]any {
+	client, err := rest.HTTPClientFor(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	address := strings.TrimSuffix(config.Host, "/") + "/apis/heartwood.dev/v1alpha1/namespaces/" + w.namespace + "/" + resources
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, address, http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	response, err := client.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	var table metav1.Table
+	g.Expect(json.NewDecoder(response.Body).Decode(&table)).To(Succeed())
+	g.Expect(table.Rows).NotTo(BeEmpty())
+	cells := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		cells[column.Name] = table.Rows[0].Cells[i]
+	}
+	return cells
+}

@@ -1,0 +1,370 @@
+package smoke
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/traffic"
+)
+
+// slow is a cluster whose cleaner takes seconds for what the tests produce, with the number of workers to fill in.
+const slow = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: smoke}
+spec: {brokers: 1, cleaner: {workers: %d, ioRate: 1Mi}}
+`
+
+// asked is a topic that is cleaned only when somebody asks, with settings and an annotation to fill in.
+func asked(compaction, annotation string) string {
+	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets, annotations: {heartwood.dev/clean-now: %q}}
+spec:
+  cluster: smoke
+  partitions: %d
+  cleanupPolicy: Compact
+  compaction: {%s}
+  segment: {size: 256Ki}
+`, annotation, partitions, compaction)
+}
+
+// load is some megabytes of few keys.
+func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
+	t.Helper()
+	updates := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: seed}
+	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book, updates); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// series are all of one partition, with the labels that they have besides. Each must be there from the beginning, at 0.
+var series = [][]string{
+	{"cleaner_runs_total", "result", "success"}, {"cleaner_runs_total", "result", "nothing_to_do"},
+	{"cleaner_runs_total", "result", "aborted"}, {"cleaner_runs_total", "result", "failed"},
+	{"cleaner_read_bytes_total", "kind", "log"}, {"cleaner_read_bytes_total", "kind", "sidecar"},
+	{"cleaner_written_bytes_total", "kind", "log"}, {"cleaner_written_bytes_total", "kind", "sidecar"},
+	{"cleaner_reclaimed_bytes_total", "kind", "log"}, {"cleaner_reclaimed_bytes_total", "kind", "sidecar"},
+	{"cleaner_removed_records_total", "kind", "log"}, {"cleaner_removed_records_total", "kind", "sidecar"},
+	{"cleaner_phase", "phase", "queued"}, {"cleaner_phase", "phase", "indexing"}, {"cleaner_phase", "phase", "deduplicating"},
+	{"cleaner_phase", "phase", "rewriting"}, {"cleaner_phase", "phase", "committing"},
+	{"cleaner_progress_ratio"}, {"cleaner_overdue_seconds"},
+	{"log_clean_bytes"}, {"log_dirty_bytes"}, {"log_dirty_ratio"}, {"log_blocked_bytes", "reason", "active_segment"},
+}
+
+// transientSeries are absent while nobody knows: while no pass runs, or before anybody has looked for garbage.
+var transientSeries = []string{"cleaner_eta_seconds", "log_reclaimable_bytes"}
+
+// pool are the series that all partitions share.
+var pool = []string{
+	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes", "cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
+}
+
+// single is the value of a series without labels.
+func single(t *testing.T, m process.Metrics, name string) float64 {
+	t.Helper()
+	family := m["heartwood_"+name].GetMetric()
+	if len(family) != 1 {
+		t.Fatalf("%s has %d series, want one", name, len(family))
+	}
+	return family[0].GetGauge().GetValue() + family[0].GetCounter().GetValue()
+}
+
+// valueOf is that of one partition's series; it must be there.
+func valueOf(t *testing.T, m process.Metrics, partition int, name string, labels ...string) float64 {
+	t.Helper()
+	got, found := m.Value(name, "tickets", partition, labels...)
+	if !found {
+		t.Fatalf("partition %d has no series %s%v", partition, name, labels)
+	}
+	return got
+}
+
+// peaks are the highest values of series while something happens.
+type peaks map[string]float64
+
+func (p peaks) look(t *testing.T, m process.Metrics) {
+	t.Helper()
+	for _, s := range series {
+		for partition := range partitions {
+			p.note(strings.Join(s, " "), valueOf(t, m, partition, s[0], s[1:]...))
+		}
+	}
+	for _, name := range pool {
+		p.note(name, single(t, m, name))
+	}
+	for partition := range partitions {
+		for _, name := range transientSeries {
+			if shown, found := m.Value(name, "tickets", partition); found {
+				p.note(name, shown)
+			}
+		}
+		for _, reason := range []string{v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued, v1alpha1.ReasonUpToDate, v1alpha1.ReasonBelowDirtyRatio, v1alpha1.ReasonActiveSegmentOnly} {
+			if shown, found := m.Value("cleaner_reason", "tickets", partition, "reason", reason); found {
+				p.note("cleaner_reason "+reason, shown)
+			}
+		}
+	}
+}
+
+func (p peaks) note(name string, value float64) { p[name] = max(p[name], value) }
+
+// heartwood runs a command to its end; it returns the exit code and what it printed.
+func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	p := process.Start(t, args...)
+	code = p.Wait(t)
+	var lines []string
+	for line := range p.Lines {
+		lines = append(lines, line)
+	}
+	return code, strings.Join(lines, "\n"), p.Stderr.String()
+}
+
+// TestACleanIsSeen: `heartwood clean --wait` on a running cluster, and every metric of the cleaner moves as it should.
+func TestACleanIsSeen(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, fmt.Sprintf(slow, 1), asked("minDirtyPercent: 100", ""))
+	p := process.Start(t, append(s.Args(), "--log-level", "info")...)
+	bootstrap, _ := p.Ready(t)
+	m := s.Metrics(t)
+	for _, one := range series {
+		for partition := range partitions {
+			if got := valueOf(t, m, partition, one[0], one[1:]...); got != 0 {
+				t.Errorf("before anything happened partition %d has %s = %v", partition, one, got)
+			}
+		}
+	}
+	for _, name := range pool {
+		if got := single(t, m, name); got != 0 {
+			t.Errorf("before anything happened %s is %v", name, got)
+		}
+	}
+	if single(t, m, "cleaner_workers") != 1 || single(t, m, "cleaner_memory_limit_bytes") != 128<<20 {
+		t.Errorf("budget: %v workers, %v bytes", single(t, m, "cleaner_workers"), single(t, m, "cleaner_memory_limit_bytes"))
+	}
+
+	book := ledger.New()
+	load(t, bootstrap, book, 1)
+	seen := peaks{}
+	clean := process.Start(t, "clean", "tickets", "--address", s.HTTP, "--wait")
+	var told []string
+	process.Until(t, func() string { // in steps far shorter than the pass
+		seen.look(t, s.Metrics(t))
+		for {
+			select {
+			case line, more := <-clean.Lines:
+				if !more {
+					return ""
+				}
+				told = append(told, line)
+				continue
+			default:
+			}
+			return fmt.Sprintf("the clean has told %q", told)
+		}
+	})
+	if code := clean.Wait(t); code != 0 {
+		t.Fatalf("clean ends with %d after %q, %s", code, told, clean.Stderr.String())
+	}
+	if last := told[len(told)-1]; !strings.HasPrefix(last, "tickets: 2 of 2 replicas cleaned, ") {
+		t.Errorf("the last line is %q", last)
+	}
+	if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, "rewriting, ") }) {
+		t.Errorf("no progress in %q", told)
+	}
+	checkPeaks(t, seen)
+	checkAfter(t, s.Metrics(t))
+	checkLog(t, p.Stderr.String())
+	if held := checkTopic(t, bootstrap, "tickets", book); held > 2000 {
+		t.Errorf("%d records are held of 2000 keys after a clean with no garbage left", held)
+	}
+	if code := p.Stop(t, syscall.SIGINT); code != 0 {
+		t.Errorf("Ctrl-C ends it with code %d", code)
+	}
+}
+
+// still are series that nothing moves in a clean that goes well. What is removed is counted by the log alone.
+var still = []string{
+	"cleaner_runs_total result aborted", "cleaner_runs_total result failed", "cleaner_reclaimed_bytes_total kind sidecar",
+	"cleaner_removed_records_total kind sidecar", "cleaner_overdue_seconds", "cleaner_quarantined_partitions",
+	"cleaner_runs_total result nothing_to_do",
+	// Shorter than the steps in which the test looks.
+	"cleaner_phase phase committing", "cleaner_phase phase deduplicating",
+}
+
+// checkPeaks: each series has moved during the clean.
+func checkPeaks(t *testing.T, seen peaks) {
+	t.Helper()
+	moved := append([]string{"cleaner_reason Cleaning"}, transientSeries...)
+	for _, s := range series {
+		moved = append(moved, strings.Join(s, " "))
+	}
+	for _, name := range append(moved, pool...) {
+		if seen[name] <= 0 && !slices.Contains(still, name) {
+			t.Errorf("%s has not moved", name)
+		}
+	}
+	if seen["cleaner_progress_ratio"] > 1 || seen["cleaner_workers_busy"] > 1 || seen["log_dirty_ratio"] > 1 {
+		t.Errorf("progress %v, %v workers of one, dirty ratio %v", seen["cleaner_progress_ratio"], seen["cleaner_workers_busy"], seen["log_dirty_ratio"])
+	}
+}
+
+// checkAfter: what the series say once all is clean.
+func checkAfter(t *testing.T, m process.Metrics) {
+	t.Helper()
+	for partition := range partitions {
+		for _, zero := range [][]string{
+			{"log_dirty_bytes"}, {"log_dirty_ratio"}, {"log_reclaimable_bytes"}, {"cleaner_progress_ratio"},
+			{"cleaner_phase", "phase", "rewriting"}, {"log_blocked_bytes", "reason", "active_segment"},
+		} {
+			if got := valueOf(t, m, partition, zero[0], zero[1:]...); got != 0 {
+				t.Errorf("partition %d: %v is %v after the clean", partition, zero, got)
+			}
+		}
+		for _, one := range [][]string{
+			{"log_reclaimable_exact"}, {"cleaner_phase", "phase", "idle"}, {"cleaner_reason", "reason", v1alpha1.ReasonUpToDate},
+		} {
+			if got := valueOf(t, m, partition, one[0], one[1:]...); got != 1 {
+				t.Errorf("partition %d: %v is %v after the clean", partition, one, got)
+			}
+		}
+		cleaned := valueOf(t, m, partition, "cleaner_last_success_timestamp_seconds")
+		if ago := time.Since(time.UnixMilli(int64(cleaned * 1000))); ago < -time.Second || ago > process.Deadline {
+			t.Errorf("partition %d was cleaned %s ago", partition, ago)
+		}
+		if _, found := m.Value("cleaner_eta_seconds", "tickets", partition); found {
+			t.Errorf("partition %d ends some time, though no pass runs", partition)
+		}
+	}
+}
+
+// checkLog: one line sums up each pass, with what it cost and brought.
+func checkLog(t *testing.T, log string) {
+	t.Helper()
+	summaries := 0
+	for line := range strings.SplitSeq(log, "\n") {
+		if !strings.Contains(line, `msg="cleaning ended"`) {
+			if strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=WARN") {
+				t.Errorf("logged without need: %s", line)
+			}
+			continue
+		}
+		summaries++
+		for _, words := range []string{
+			" partition=tickets-", " result=success", " trigger=requested", " seconds=", " readBytes=", " writtenBytes=", " reclaimedBytes=",
+			" sidecarReadBytes=", " sidecarWrittenBytes=", " removedRecords=", " removedTombstones=", " rewrittenSegments=", " untouchedSegments=",
+			" memoryPeakBytes=",
+		} {
+			if !strings.Contains(line, words) {
+				t.Errorf("%q is not in %s", words, line)
+			}
+		}
+	}
+	if summaries != partitions {
+		t.Errorf("%d summaries of passes, want one for each of %d partitions", summaries, partitions)
+	}
+}
+
+// TestACleanerThatIsOffIsSeen: requests are refused with a reason, and what is promised of maxLag is seen to be broken.
+func TestACleanerThatIsOffIsSeen(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, fmt.Sprintf(slow, 0), asked("maxLag: 1s", ""))
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	load(t, bootstrap, ledger.New(), 2)
+	process.Until(t, func() string {
+		m := s.Metrics(t)
+		for partition := range partitions {
+			if valueOf(t, m, partition, "cleaner_overdue_seconds") <= 0 {
+				return fmt.Sprintf("partition %d is not overdue", partition)
+			}
+			if got, _ := m.Value("cleaner_reason", "tickets", partition, "reason", v1alpha1.ReasonCleanerDisabled); got != 1 {
+				return fmt.Sprintf("partition %d does not say that the cleaner is off", partition)
+			}
+		}
+		return ""
+	})
+	for topic, want := range map[string]string{"tickets": "cleaner has no workers: set spec.cleaner.workers", "nothing": `unknown topic "nothing"`} {
+		code, out, errOut := heartwood(t, "clean", topic, "--address", s.HTTP)
+		if code != 1 || out != "" || !strings.Contains(errOut, want) {
+			t.Errorf("clean %s: code %d, %q, %q", topic, code, out, errOut)
+		}
+	}
+	code, out, errOut := heartwood(t, "topics", "--address", "http://"+s.HTTP)
+	if code != 0 || !strings.Contains(out, "CleanerDisabled: the LogCluster has no cleaner workers: set spec.cleaner.workers (2 of 2 partitions)") {
+		t.Errorf("topics: code %d, %s, %s", code, out, errOut)
+	}
+}
+
+// TestACleanIsAskedForByAnnotation of the manifest, once for each value, over a restart.
+func TestACleanIsAskedForByAnnotation(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, cluster, asked("minDirtyPercent: 100", ""))
+	p := process.Start(t, s.Args()...)
+	bootstrap, _ := p.Ready(t)
+	book := ledger.New()
+	load(t, bootstrap, book, 3)
+	s.Apply(t, "cluster.yaml", cluster+"---\n"+asked("minDirtyPercent: 100", "monday"))
+	wantDone := func(value string) {
+		t.Helper()
+		process.Until(t, func() string {
+			var answer summary.Topics
+			s.GetJSON(t, "/api/v1/topics?topic=tickets", &answer)
+			if len(answer.Topics) != 1 || answer.Topics[0].Compaction == nil || answer.Topics[0].Compaction.CleanNow == nil {
+				return fmt.Sprintf("no request in %+v", answer)
+			}
+			now := answer.Topics[0].Compaction.CleanNow
+			if now.Value != value || now.State != v1alpha1.CleanNowDone || now.Replicas != "2/2" {
+				return fmt.Sprintf("%+v", now)
+			}
+			return ""
+		})
+	}
+	requested := func() (runs int64) {
+		t.Helper()
+		var answer report.Partitions
+		s.GetJSON(t, "/api/v1/partitions?topic=tickets", &answer)
+		for _, row := range answer.Partitions {
+			runs += row.Compaction.CleanNowServed
+		}
+		return runs
+	}
+	wantDone("monday")
+	if held := checkTopic(t, bootstrap, "tickets", book); held > 2000 || requested() != 2 {
+		t.Errorf("%d records held of 2000 keys, %d requests served", held, requested())
+	}
+	if code := p.Stop(t, syscall.SIGINT); code != 0 {
+		t.Fatalf("Ctrl-C ends it with code %d", code)
+	}
+	process.Start(t, s.Args()...).Ready(t)
+	wantDone("monday")
+	if got := requested(); got != 0 {
+		t.Errorf("%d requests after a restart for a value that was done", got)
+	}
+	s.Apply(t, "cluster.yaml", cluster+"---\n"+asked("minDirtyPercent: 100", "tuesday"))
+	wantDone("tuesday")
+
+	code, out, errOut := heartwood(t, "clean", "tickets", "--address", s.HTTP, "--wait", "--json", "--partition", "1")
+	var cleaning struct {
+		Replicas []struct {
+			Partition int
+			State     string
+			Pass      report.Pass
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &cleaning); err != nil || code != 0 {
+		t.Fatalf("code %d, %v: %s %s", code, err, out, errOut)
+	}
+	if len(cleaning.Replicas) != 1 || cleaning.Replicas[0].Partition != 1 || cleaning.Replicas[0].State != "done" || cleaning.Replicas[0].Pass.Trigger != "requested" {
+		t.Errorf("%s", out)
+	}
+}
