@@ -169,11 +169,16 @@ func (l *Log) makeSidecar(ctx context.Context, h *handle, opts sidecarOptions) e
 	return nil
 }
 
+// scanHeldBytes is how much of what a scan notes stays in memory, and is never written and read again: some 200,000 records, as a
+// gibibyte of records of 5 KB has. One scan runs at a time in a log.
+const scanHeldBytes = 4 << 20
+
 // scanSidecar makes a sidecar from the data.
 func (l *Log) scanSidecar(ctx context.Context, h *handle, cuts int, opts sidecarOptions) error {
 	salt := *l.sidecars.salt.Load()
 	name := filepath.Join(l.dir, segment.Name(h.Base(), keys.SpoolExtension, ""))
 	spool := keys.NewSpool(l.env.fs, name, h.Base(), salt)
+	spool.Hold(scanHeldBytes)
 	scan := keys.ScanOptions{Read: func(n int) error {
 		if opts.background {
 			l.sidecars.scannedBytes.Add(int64(n))

@@ -131,7 +131,9 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			sources = append(sources, m.next)
+			if m.kept() > 0 { // else all its entries would be read for nothing, as of a segment that is superseded whole
+				sources = append(sources, m.next)
+			}
 		}
 		return mergePacked(sources, visit)
 	})

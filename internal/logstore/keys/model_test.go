@@ -126,3 +126,30 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 		t.Error("a discarded spool is still there")
 	}
 }
+
+// What a spool holds in memory gives the same sidecar as what it writes to its file, wherever it changes from the one to the other.
+func TestSpoolHoldsInMemoryWhatItIsTold(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), 7, shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})
+	var want []byte
+	for _, most := range []int{0, 1, spoolPageBytes + checksumBytes, 3*spoolPageBytes + 100, 1 << 30} {
+		spool := w.spool()
+		spool.Hold(most)
+		for _, b := range w.batches {
+			w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
+		}
+		if _, err := w.fsys.Stat(spool.name); (err == nil) != (most < int(spool.size)) {
+			t.Errorf("of %d bytes %d may be held: the file's error is %v", spool.size, most, err)
+		}
+		_, err := Build(t.Context(), w.fsys, spool, w.identity(), "/held", Options{})
+		w.must(err)
+		w.must(spool.Discard())
+		got, err := w.fsys.ReadFile("/held")
+		w.must(err)
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("with %d bytes in memory the sidecar is another one", most)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,14 +25,16 @@ type Spool struct {
 	base   int64
 	bare   bool // batches only: see Derivation
 
-	before before
-	digest digest
-	counts Counts
-	item   []byte // reused
-	pages  pageWriter
-	made   bool  // there is a file, or may be
-	size   int64 // of it
-	broken error // a write failed: what the spool has is not what it was given
+	before  before
+	digest  digest
+	counts  Counts
+	item    []byte // reused
+	pages   pageWriter
+	made    bool   // there is a file, or may be
+	size    int64  // of it, or of held
+	held    []byte // what the file would have, as long as that is no more than heldMax; nil once there is a file
+	heldMax int
+	broken  error // a write failed: what the spool has is not what it was given
 }
 
 // NewSpool returns a spool for the segment with that base. name is where its file will be; the salt is the one the keys are hashed
@@ -41,6 +44,10 @@ func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 	s.pages = pageWriter{out: (*spoolFile)(s), section: spoolSection, capacity: spoolPageBytes}
 	return s
 }
+
+// Hold has the spool keep up to so many bytes in memory before it makes a file: for one that is used up at once, as that of a scan is. It
+// is called before the first Append.
+func (s *Spool) Hold(most int) { s.heldMax = most }
 
 // Append takes a batch, which has been appended to the segment, and its records. It fills in FirstOrdinal and BodyBytes. After a
 // failure the spool is of no use: every later call fails too, and so does Build. ErrTooManyRecords is such a failure.
@@ -150,6 +157,17 @@ func (s *Spool) NextPosition() int64 { return s.before.position }
 type spoolFile Spool
 
 func (f *spoolFile) Write(page []byte) (n int, err error) {
+	if !f.made && len(f.held)+len(page) <= f.heldMax {
+		f.held = append(f.held, page...)
+		f.size += int64(len(page))
+		return len(page), nil
+	}
+	if held := f.held; len(held) > 0 {
+		f.held, f.heldMax, f.size = nil, 0, 0
+		if _, err := f.Write(held); err != nil {
+			return 0, err
+		}
+	}
 	open := f.fsys.OpenReadWrite
 	if !f.made {
 		open = f.fsys.Create // also in the place of one that was left behind
@@ -176,12 +194,17 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 	if s.size == 0 {
 		return nil // no batch
 	}
-	file, err := s.fsys.Open(s.name)
-	if err != nil {
-		return fmt.Errorf("open key spool: %w", err)
+	pages := pageReader{section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
+	if s.made {
+		file, err := s.fsys.Open(s.name)
+		if err != nil {
+			return fmt.Errorf("open key spool: %w", err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		pages.file, pages.read = file, read
+	} else {
+		pages.file = bytes.NewReader(s.held) // no I/O that anybody would account for
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	pages := pageReader{file: file, read: read, section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
 	before := startOf(s.base)
 	var r KeyedRecord // one for all: record must not keep it
 	for range s.counts.Batches {
@@ -240,7 +263,7 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 // Discard removes the file. It may be called again.
 func (s *Spool) Discard() error {
 	s.broken = errors.Join(s.broken, fmt.Errorf("%w: discarded", ErrMismatch))
-	s.pages.payload, s.item = nil, nil
+	s.pages.payload, s.item, s.held = nil, nil, nil
 	if !s.made {
 		return nil
 	}

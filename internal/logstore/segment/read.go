@@ -206,17 +206,20 @@ func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan below a size that the caller says: Recover has no view yet.
+// scan is Scan below a size that the caller says: Recover has no view yet. What a block has of a batch that goes on behind it is kept for
+// the next: batches of about half a block would else all be read twice.
 func (s *Segment) scan(size, position int64, visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
-	wanted := scanBlockBytes
+	wanted, kept := scanBlockBytes, 0 // kept: bytes of the block at position that were read already
 	for position < size {
 		wanted = int(min(int64(wanted), size-position))
 		if len(buffer) < wanted {
-			buffer = make([]byte, wanted)
+			grown := make([]byte, wanted)
+			copy(grown, buffer[:kept])
+			buffer = grown
 		}
 		block := buffer[:wanted]
-		if n, err := s.data.ReadAt(block, position); n < wanted {
+		if n, err := s.data.ReadAt(block[kept:], position+int64(kept)); n < wanted-kept {
 			return fmt.Errorf("read batches at position %d: %w", position, noEOF(err))
 		}
 		read, err := visitBatches(block, position, visit)
@@ -224,9 +227,11 @@ func (s *Segment) scan(size, position int64, visit func(position int64, b record
 			return err
 		}
 		position += int64(read)
-		wanted, err = nextRead(block[read:], size-position)
+		kept = copy(buffer, block[read:])
+		wanted, err = nextRead(buffer[:kept], size-position)
 		if err == nil && wanted > unprovenBytesMax {
 			err = s.proveBatch(position, wanted, block)
+			kept = 0 // it has used the block
 		}
 		if err != nil {
 			return fmt.Errorf("read batch at position %d: %w", position, err)

@@ -1,0 +1,58 @@
+package segment
+
+import (
+	"testing"
+
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// readCounter counts the bytes that are read of its files.
+type readCounter struct {
+	vfs.FS
+	bytes int64
+}
+
+func (c *readCounter) Create(name string) (vfs.File, error) {
+	file, err := c.FS.Create(name)
+	return countedFile{file, c}, err
+}
+
+type countedFile struct {
+	vfs.File
+	of *readCounter
+}
+
+func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	f.of.bytes += int64(n)
+	return n, err
+}
+
+// Batches of a little more than half a block, of three blocks, and small ones between: none is read twice.
+func TestScanReadsEachByteOnce(t *testing.T) {
+	counter := &readCounter{FS: vfs.NewMem()}
+	s, err := Create(counter, "/", 0, "", Config{})
+	must(t, err)
+	var want []record.Batch
+	for i, size := range []int{scanBlockBytes / 2, scanBlockBytes/2 + 700, 10, 3 * scanBlockBytes, 20, 20, scanBlockBytes - 60, scanBlockBytes - 61, 30, scanBlockBytes * 2 / 3} {
+		b := batchOf(t, int64(i), 1, 1000, size)
+		must(t, s.Append(b))
+		want = append(want, b)
+	}
+	counter.bytes = 0
+	must(t, s.Scan(0, func(_ int64, b record.Batch) error {
+		if string(b) != string(want[0]) {
+			t.Errorf("batch %d is another one", b.BaseOffset())
+		}
+		want = want[1:]
+		return nil
+	}))
+	if len(want) > 0 {
+		t.Errorf("%d batches were not visited", len(want))
+	}
+	if counter.bytes != s.SizeBytes() {
+		t.Errorf("%d bytes were read of %d", counter.bytes, s.SizeBytes())
+	}
+	must(t, s.Close())
+}
