@@ -76,13 +76,13 @@ func TestChoiceLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 // garbage when a pass begins, with passes whenever so much of the log is dirty. It is about bytes alone: segments, batches and codecs
 // do not matter (reference 6.1 has the measurements).
 func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites, peak float64) {
-	const keys, segmentRecords, appends = 20_000, 500, 400_000
+	const segmentRecords, appends = 500, 1_000_000
 	random := rand.New(rand.NewPCG(4, 2))
 	type seg struct {
 		live, size int
 		born       int
 	}
-	latest := make([]*seg, keys)
+	latest := make([]*seg, simulatedKeys)
 	var segments []*seg
 	active, dirty, clock, written, passes := &seg{}, 0, 0, 0, 0
 	for range appends {
@@ -96,11 +96,14 @@ func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (r
 		if active.size == segmentRecords {
 			segments, active, dirty = append(segments, active), &seg{}, dirty+segmentRecords
 		}
-		total := 0
-		for i := 0; active.size == 0 && i < len(segments); i++ {
-			total += segments[i].size
+		if active.size > 0 {
+			continue // dirt is counted in whole segments
 		}
-		if total == 0 || dirty*100 < total*dirtyPercent {
+		total := 0
+		for _, s := range segments {
+			total += s.size
+		}
+		if dirty*100 < total*dirtyPercent {
 			continue
 		}
 		dirty = 0
@@ -141,26 +144,45 @@ func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (r
 	return float64(written) / (appends / 2), peak / float64(max(1, passes))
 }
 
-// The figures of docs/adr/0087 come from this: go test -run SteadyState -v ./internal/logstore/clean
-func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
-	uniform := func(r *rand.Rand) int { return r.IntN(20_000) }
-	zipf := func() func(*rand.Rand) int {
-		var z *rand.Zipf
-		return func(r *rand.Rand) int {
-			if z == nil {
-				z = rand.NewZipf(r, 1.2, 1, 19_999)
-			}
-			return int(z.Uint64())
+// simulatedKeys is how many keys the simulation has.
+const simulatedKeys = 50_000
+
+// steadily is what simulated says for keys drawn uniformly, and by zipf's law with the exponent 1.2.
+func steadily(maxGarbagePercent, dirtyPercent int) (uniform, uniformPeak, zipf, zipfPeak float64) {
+	uniform, uniformPeak = simulated(maxGarbagePercent, dirtyPercent, func(r *rand.Rand) int { return r.IntN(simulatedKeys) })
+	var z *rand.Zipf
+	zipf, zipfPeak = simulated(maxGarbagePercent, dirtyPercent, func(r *rand.Rand) int {
+		if z == nil {
+			z = rand.NewZipf(r, 1.2, 1, simulatedKeys-1)
 		}
-	}
+		return int(z.Uint64())
+	})
+	return uniform, uniformPeak, zipf, zipfPeak
+}
+
+// The figures of docs/adr/0125 come from this: go test -run SteadyState -v ./internal/logstore/clean
+func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	before := [2]float64{1e9, 1e9}
 	for _, percent := range []int{0, 5, 10, 20, 33, 50} {
-		u, up := simulated(percent, 50, uniform)
-		z, zp := simulated(percent, 50, zipf())
+		u, up, z, zp := steadily(percent, 50)
 		t.Logf("%2d %% garbage may stay: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%", percent, u, z, up*100, zp*100)
 		if u > before[0]*1.05 || z > before[1]*1.05 {
 			t.Errorf("%d %%: %.2f and %.2f, more than with less garbage", percent, u, z)
 		}
 		before = [2]float64{u, z}
+	}
+}
+
+// With half of the log garbage at the peak, a third of what is appended is rewritten at most, and less where some keys are hot.
+func TestSteadyStateAtAPeakOfHalfTheLog(t *testing.T) {
+	for _, c := range []struct{ percent, dirty int }{{45, 10}, {35, 25}, {0, 50}} {
+		u, up, z, zp := steadily(c.percent, c.dirty)
+		t.Logf("minDirtyPercent %d, maxGarbagePercent %d: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%", c.dirty, c.percent, u, z, up*100, zp*100)
+		if up > 0.52 || zp > 0.52 {
+			t.Errorf("minDirtyPercent %d, maxGarbagePercent %d: %.0f and %.0f %% are garbage at the peak", c.dirty, c.percent, up*100, zp*100)
+		}
+		if c.dirty == 10 && (u > 0.35 || z > 0.2) {
+			t.Errorf("%.2f uniform and %.2f zipf 1.2 are rewritten, want at most 0.35 and 0.2", u, z)
+		}
 	}
 }

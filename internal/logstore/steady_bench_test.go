@@ -1,0 +1,138 @@
+package logstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// How large the log of BenchmarkSteadyState is: 50,000 keys of 500 bytes, in segments of 1,000 records, 12 times as many appends.
+const (
+	steadyKeys          = 50_000
+	steadyAppends       = 12 * steadyKeys
+	steadyBatch         = 50
+	steadySegmentBytes  = 1000 * steadyRecordBytes
+	steadyRecordBytes   = 500
+	steadyRecordsSecond = 100 // of the clock that the records and the passes go by
+)
+
+// BenchmarkSteadyState is what the cleaner writes for each byte that is appended, over the second half of a long run, in memory: real
+// appends, real passes whenever one is due. One iteration is the whole run. written/appended and read/appended are of data files,
+// sidecars/appended is what was read and written of sidecars, peak-% the share of garbage when a pass begins.
+func BenchmarkSteadyState(b *testing.B) {
+	for _, order := range []string{"uniform", "zipf"} {
+		for _, c := range []struct{ dirty, garbage int }{{50, 20}, {10, 45}, {50, 0}} {
+			b.Run(fmt.Sprintf("keys=%s/minDirty=%d/maxGarbage=%d", order, c.dirty, c.garbage), func(b *testing.B) {
+				for b.Loop() {
+					newSteady(b, order, c.dirty, c.garbage).run()
+				}
+			})
+		}
+	}
+}
+
+// steady is one run.
+type steady struct {
+	*testing.B
+	store   *Store
+	log     *Log
+	cleaner *Cleaner
+	key     func() int
+	now     time.Time
+
+	sum        clean.Stats // of the second half
+	appended   int64       // bytes, of the second half
+	peaks      float64
+	passes     int
+	secondHalf bool
+}
+
+func newSteady(b *testing.B, order string, dirty, garbage int) *steady {
+	store, err := Open(Options{FS: vfs.NewMem(), Dir: "/data", Logger: quiet(), FlushInterval: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	s := &steady{B: b, store: store, now: epoch0}
+	s.log = createLog(b, store, keyedSettings(func(s *topicconfig.Settings) {
+		s.KeepCodec, s.SegmentBytes, s.MessageBytesMax = true, steadySegmentBytes, 1<<20
+		s.MinDirtyPercent, s.MaxGarbagePercent = dirty, garbage
+	}))
+	s.cleaner = newCleaner(store, CleanerOptions{Logger: quiet()})
+	random := rand.New(rand.NewPCG(4, 2))
+	zipf := rand.NewZipf(random, 1.2, 1, steadyKeys-1)
+	s.key = func() int { return random.IntN(steadyKeys) }
+	if order == "zipf" {
+		s.key = func() int { return int(zipf.Uint64()) }
+	}
+	return s
+}
+
+func (s *steady) run() {
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	value := make([]byte, steadyRecordBytes)
+	for done := 0; done < steadyAppends; done += steadyBatch {
+		s.secondHalf = done >= steadyAppends/2
+		s.now = epoch0.Add(time.Duration(done) * time.Second / steadyRecordsSecond)
+		builder.Reset(record.Identity{LastOffsetDelta: steadyBatch - 1, LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		for i := range steadyBatch {
+			key := s.key()
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: s.now.UnixMilli(), Key: fmt.Appendf(nil, "key-%012d", key), Value: value})
+		}
+		batch, err := builder.Build(nil)
+		if err == nil {
+			_, err = s.log.Append(batch, s.now)
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		if s.secondHalf {
+			s.appended += int64(len(batch))
+		}
+		if done%1000 == 0 {
+			s.log.AdvanceHighWatermark(s.log.LogEnd())
+			s.store.tick(s.now, false)
+			for s.log.tendSidecars(context.Background(), s.now, sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+			}
+			s.pass()
+		}
+	}
+	over := float64(s.appended)
+	s.ReportMetric(float64(s.sum.LogWrittenBytes)/over, "written/appended")
+	s.ReportMetric(float64(s.sum.LogReadBytes)/over, "read/appended")
+	s.ReportMetric(float64(s.sum.SidecarReadBytes+s.sum.SidecarWrittenBytes)/over, "sidecars/appended")
+	s.ReportMetric(100*s.peaks/float64(max(1, s.passes)), "peak-%")
+	s.ReportMetric(float64(s.passes), "passes")
+}
+
+// pass cleans the log if it is dirty enough.
+func (s *steady) pass() {
+	seen := lookAt(s.log, s.now)
+	if seen.view.dirtyRatio()*100 <= float64(seen.settings.MinDirtyPercent) {
+		return
+	}
+	seen.at = s.now
+	before := s.log.Stats().SizeBytes
+	stats, err := s.cleaner.clean(context.Background(), &cleanerState{log: s.log}, seen, budget{memoryBytes: s.cleaner.options().MemoryBytes})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if !s.secondHalf {
+		return
+	}
+	s.passes++
+	s.peaks += float64(stats.GarbageBytes+before-s.log.Stats().SizeBytes) / float64(before)
+	s.sum.LogWrittenBytes += stats.LogWrittenBytes
+	s.sum.LogReadBytes += stats.LogReadBytes
+	s.sum.SidecarReadBytes += stats.SidecarReadBytes
+	s.sum.SidecarWrittenBytes += stats.SidecarWrittenBytes
+}
