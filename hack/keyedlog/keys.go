@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// order gives the number of each record's key, 0 to keys-1.
+type order func(record int) int
+
+// orders are the ways in which keys come again.
+var orders = map[string]func(random *rand.Rand, keys int) order{
+	// each record's key is drawn by itself
+	"uniform": func(random *rand.Rand, keys int) order {
+		return func(int) int { return random.IntN(keys) }
+	},
+	// all keys, then all keys again in the same order
+	"same": func(_ *rand.Rand, keys int) order {
+		return func(record int) int { return record % keys }
+	},
+	// all keys, then all keys again, each time in another order
+	"random": func(random *rand.Rand, keys int) order {
+		var shuffled []int
+		return func(record int) int {
+			switch {
+			case record < keys:
+				return record
+			case record%keys == 0:
+				shuffled = random.Perm(keys)
+			}
+			return shuffled[record%keys]
+		}
+	},
+}
+
+// keyBytes is the length of a key. Kafka's benchmarks of its cleaner have keys of some such length, too.
+const keyBytes = 16
+
+// appendKey appends the text of a key.
+func appendKey(into []byte, number int) []byte {
+	return fmt.Appendf(into, "key-%012d", number)
+}
+
+// The values are stretches of a text of so many bytes, in words of a vocabulary, so that codecs make about a third of them.
+const (
+	poolBytes   = 8 << 20
+	words       = 4096
+	wordLetters = 12 // at most; at least 3
+)
+
+// newPool returns the text.
+func newPool(random *rand.Rand) []byte {
+	vocabulary := make([][]byte, words)
+	for i := range vocabulary {
+		word := make([]byte, 3+random.IntN(wordLetters-2))
+		for k := range word {
+			word[k] = byte('a' + random.IntN(26))
+		}
+		vocabulary[i] = append(word, ' ')
+	}
+	pool := make([]byte, 0, poolBytes+wordLetters)
+	for len(pool) < poolBytes {
+		pool = append(pool, vocabulary[random.IntN(words)]...)
+	}
+	return pool
+}

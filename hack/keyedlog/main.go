@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func main() {
+	var o options
+	codec := ""
+	flag.StringVar(&o.dir, "dir", "", "data directory to make; the partition's own is t-0 in it")
+	flag.IntVar(&o.records, "records", 1_200_000, "how many records")
+	flag.IntVar(&o.keys, "keys", 600_000, "of how many keys")
+	flag.IntVar(&o.size, "size", 512, "bytes of a record's key and value")
+	flag.StringVar(&o.order, "order", "same", "of the keys: uniform, same or random")
+	flag.StringVar(&codec, "compression", "none", "none, gzip, snappy, lz4 or zstd")
+	flag.Int64Var(&o.segmentBytes, "segment-bytes", 64<<20, "of a segment")
+	flag.IntVar(&o.batchBytes, "batch-bytes", 64<<10, "of a batch, before compression")
+	flag.Uint64Var(&o.seed, "seed", 1, "of keys and values")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	parsed, err := compress.ParseCodec(codec)
+	if o.codec = parsed; err == nil {
+		err = o.validate()
+	}
+	made := summary{}
+	if err == nil {
+		made, err = write(ctx, o)
+	}
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(made)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "keyedlog:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	dir                 string
+	records, keys, size int
+	order               string
+	codec               compress.Codec
+	segmentBytes        int64
+	batchBytes          int
+	seed                uint64
+}
+
+func (o options) validate() error {
+	var wrong []error
+	if o.dir == "" {
+		wrong = append(wrong, errors.New("-dir is missing"))
+	}
+	if o.records < 1 || o.keys < 1 || o.keys > 1<<31 {
+		wrong = append(wrong, fmt.Errorf("%d records of %d keys: give at least one of each", o.records, o.keys))
+	}
+	if orders[o.order] == nil {
+		wrong = append(wrong, fmt.Errorf("unknown -order %q", o.order))
+	}
+	if o.size < keyBytes+8 || o.size > 1<<20 || o.batchBytes < o.size || o.batchBytes > 64<<20 {
+		wrong = append(wrong, fmt.Errorf("records of %d bytes in batches of %d: give %d to 1048576, and batches that hold one", o.size, o.batchBytes, keyBytes+8))
+	}
+	return errors.Join(wrong...)
+}
+
+// summary is what was made.
+type summary struct {
+	Records  int     `json:"records"`
+	Bytes    int64   `json:"bytes"` // of the data files
+	Segments int     `json:"segments"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// sidecarsWithin bounds the wait for the sidecars: the cleaner makes them one by one.
+const sidecarsWithin = 10 * time.Minute
+
+// write makes the log, and waits until each of its sealed segments has a sidecar.
+func write(ctx context.Context, o options) (made summary, err error) {
+	began := time.Now()
+	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: o.dir, Logger: slog.Default()})
+	if err != nil {
+		return made, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	log, err := store.Create(logstore.PartitionID{Topic: "t"}, logstore.TopicID{1}, o.settings(), false)
+	if err != nil {
+		return made, err
+	}
+	cleaner := logstore.NewCleaner(store, logstore.CleanerOptions{})
+	defer cleaner.Close()
+	if err := o.append(ctx, log); err != nil {
+		return made, err
+	}
+	rolled := o.settings()
+	rolled.SegmentAge = time.Millisecond // the next look at the log seals what is active
+	log.Configure(rolled, false)
+	made = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
+	made.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(), sidecarsWithin)
+	made.Seconds = time.Since(began).Seconds()
+	return made, err
+}
+
+// settings are those of a compacted topic that nothing is cleaned in.
+func (o options) settings() topicconfig.Settings {
+	s := topicconfig.Default()
+	s.Compact, s.Delete, s.KeepCodec = true, false, true
+	s.SegmentBytes, s.MessageBytesMax = o.segmentBytes, 128<<20
+	s.MinLag = 365 * 24 * time.Hour
+	return s
+}
+
+// append appends all records, as if producers had sent them.
+func (o options) append(ctx context.Context, log *logstore.Log) error {
+	random := rand.New(rand.NewPCG(o.seed, 1))
+	next, pool := orders[o.order](random, o.keys), newPool(random)
+	builder := record.NewBuilder(o.codec, compress.LevelDefault)
+	perBatch := max(1, o.batchBytes/o.size)
+	var scratch []byte
+	var key []byte
+	for done := 0; done < o.records; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		count, now := min(perBatch, o.records-done), time.Now()
+		builder.Reset(record.Identity{LastOffsetDelta: int32(count - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		for i := range count {
+			key = appendKey(key[:0], next(done+i))
+			from := random.IntN(len(pool) - o.size)
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: key, Value: pool[from : from+o.size-keyBytes]})
+		}
+		batch, err := builder.Build(scratch[:0])
+		if err != nil {
+			return fmt.Errorf("build a batch: %w", err)
+		}
+		scratch = batch
+		if _, err := log.Append(batch, now); err != nil {
+			return fmt.Errorf("append: %w", err)
+		}
+		done += count
+		log.AdvanceHighWatermark(log.LogEnd())
+	}
+	return nil
+}
+
+// awaitSidecars waits until all segments but the last, which begins at end and is empty, have sidecars. It returns how many do.
+func awaitSidecars(ctx context.Context, dir string, end int64, within time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	last := filepath.Join(dir, fmt.Sprintf("%020d.log", end))
+	for {
+		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		if err != nil {
+			return 0, err
+		}
+		sidecars, err := filepath.Glob(filepath.Join(dir, "*.keys"))
+		if err != nil {
+			return 0, err
+		}
+		if n := len(logs); n > 1 && logs[n-1] == last && len(sidecars) == n-1 {
+			return n - 1, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("wait for sidecars: %d of %d segments have one: %w", len(sidecars), len(logs), ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestOrders: all keys come first once, in order; then again, in the same order or in another.
+func TestOrders(t *testing.T) {
+	const keys = 50
+	for name, again := range map[string]bool{"same": true, "random": false} {
+		next, same := orders[name](rand.New(rand.NewPCG(1, 2)), keys), true
+		for round := range 3 {
+			seen := map[int]bool{}
+			for i := range keys {
+				key := next(round*keys + i)
+				seen[key] = true
+				same = same && key == i
+				if round == 0 && key != i {
+					t.Errorf("%s: record %d has key %d", name, i, key)
+				}
+			}
+			if len(seen) != keys {
+				t.Errorf("%s: %d keys of %d came in round %d", name, len(seen), keys, round)
+			}
+		}
+		if same != again {
+			t.Errorf("%s: the same order is %v", name, same)
+		}
+	}
+}
+
+// TestLogIsSealedAndHasSidecars: whatever is written, no record is left in the active segment.
+func TestLogIsSealedAndHasSidecars(t *testing.T) {
+	o := options{dir: t.TempDir(), records: 1000, keys: 300, size: 512, order: "uniform", segmentBytes: 128 << 10, batchBytes: 16 << 10}
+	if err := o.validate(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	made, err := write(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sidecars, err := filepath.Glob(filepath.Join(o.dir, "t-0", "*.keys"))
+	if err != nil || len(sidecars) != made.Segments || made.Segments < 4 {
+		t.Errorf("%d segments, %d sidecars: %v", made.Segments, len(sidecars), err)
+	}
+	if made.Records != 1000 || made.Bytes < 1000*512 {
+		t.Errorf("made %+v", made)
+	}
+}
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	for name, o := range map[string]options{
+		"no directory": {records: 1, keys: 1, size: 100, order: "same", batchBytes: 1000},
+		"no record":    {dir: "x", keys: 1, size: 100, order: "same", batchBytes: 1000},
+		"order":        {dir: "x", records: 1, keys: 1, size: 100, order: "none", batchBytes: 1000},
+		"size":         {dir: "x", records: 1, keys: 1, size: 8, order: "same", batchBytes: 1000},
+		"batch":        {dir: "x", records: 1, keys: 1, size: 100, order: "same", batchBytes: 99},
+	} {
+		if o.validate() == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
