@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -57,7 +58,7 @@ func (l *load) run() error {
 	if err != nil {
 		return err
 	}
-	socket, err := net.Dial("tcp", l.address)
+	socket, err := new(net.Dialer).DialContext(context.Background(), "tcp", l.address)
 	if err != nil {
 		return err
 	}
