@@ -62,7 +62,7 @@ func (l *load) run() error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }()
 	before, err := processorTime(l.pid)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (l *load) frame(batch []byte) []byte {
 // processorTime is what a process's threads have used, by the scheduler's account: the one in /proc/PID/stat counts hundredths of seconds.
 // Threads that have ended are not in it; a broker's do not, while it works.
 func processorTime(pid int) (time.Duration, error) {
-	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
+	paths, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil || len(paths) == 0 {
 		return 0, fmt.Errorf("process %d has no account in /proc", pid)
 	}

@@ -67,7 +67,8 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	if err := c.checkLimit(f.key, n); err != nil {
 		return frame{}, err
 	}
-	return f, c.readInTurn(ctx, r, &f, n-prefixBytes)
+	err = c.readInTurn(ctx, r, &f, n-prefixBytes)
+	return f, err
 }
 
 // readInTurn reads the rest of a frame, and waits until the one before it was answered: with a small one in hand, before a larger one.
