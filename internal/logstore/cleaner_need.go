@@ -34,8 +34,8 @@ const (
 type need struct {
 	trigger string  // "": none is due
 	urgency float64 // dirty ratio 0..1, and more for what was promised by a time
-	// unmeasured tells that it is not known whether there is garbage, and will be soon.
-	unmeasured bool
+	// early tells that it is better to wait a moment: for the estimate that tells whether the pass pays, or for what it was asked for.
+	early bool
 }
 
 // wishes is what is known of a log besides its view.
@@ -52,12 +52,12 @@ type wishes struct {
 func needOf(v cleanView, s topicconfig.Settings, w wishes, now time.Time) need {
 	ratio := v.dirtyRatio()
 	switch {
-	case w.request.due(v, now):
-		return need{trigger: triggerRequested, urgency: 3}
+	case !w.request.at.IsZero():
+		return need{trigger: triggerRequested, urgency: 3, early: !w.request.due(v, now)}
 	case overdueBy(v, s, time.Time{}, now) > 0, overdueBy(v, s, w.oldest, now) > 0 && !now.Before(w.notLag):
 		return need{trigger: triggerMaxLag, urgency: 2 + ratio} // I5: whatever the ratio
 	case v.DirtyBytes > 0 && ratio*100 > float64(s.MinDirtyPercent) && w.estimate.worth(v, s, now): // I4
-		return need{trigger: triggerDirtyRatio, urgency: ratio, unmeasured: w.estimate.stale(v)}
+		return need{trigger: triggerDirtyRatio, urgency: ratio, early: w.estimate.stale(v)}
 	case v.CleanBytes > 0 && !w.horizon.IsZero() && !now.Before(w.horizon):
 		// A quiet log too gets rid of its tombstones: nothing dirty is needed (I18).
 		return need{trigger: triggerTombstones, urgency: 1}

@@ -26,7 +26,7 @@ const requestPatience = 5 * time.Second
 
 // due tells whether the request's pass may begin.
 func (r request) due(v cleanView, now time.Time) bool {
-	return !r.at.IsZero() && (v.Bound >= r.through || now.Sub(r.at) >= requestPatience)
+	return v.Bound >= r.through || now.Sub(r.at) >= requestPatience
 }
 
 // CleanNow asks for a pass over one log at once, whatever its dirty ratio, the estimate of its garbage and a quarantine say; the

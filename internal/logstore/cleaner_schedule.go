@@ -196,7 +196,7 @@ func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 		if state.due.IsZero() {
 			state.due = now
 		}
-		if wanted.unmeasured && now.Sub(state.due) < measurePatience {
+		if wanted.early && now.Sub(state.due) < measurePatience {
 			continue
 		}
 		queue = append(queue, queued{seen, wanted, state.priority(wanted, now)})
