@@ -107,25 +107,9 @@ func (c *Cleaner) measure(ctx context.Context, log *Log) (estimate, error) {
 			return found, nil
 		}
 	}
-	list := log.acquire()
-	if list == nil {
-		return found, ErrClosed
-	}
-	defer list.release()
-	handles := map[*segment.Segment]*handle{}
-	for _, s := range view.Segments {
-		at := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
-		if at < 0 {
-			return found, errNotReady // replaced meanwhile
-		}
-		note := list.handles[at].noted()
-		switch {
-		case note == nil || note.digest == 0 && note.retry.IsZero() && keepsSidecar(note.logBytes, note.records):
-			return found, errNotReady
-		case note.digest == 0: // too small, or damaged
-			return found, nil
-		}
-		handles[s] = list.handles[at]
+	handles, err := log.sampled(view)
+	if err != nil || handles == nil {
+		return found, err
 	}
 	sample, err := clean.Measure(ctx, c.measureJob(log, view, handles))
 	if err != nil {
@@ -133,6 +117,31 @@ func (c *Cleaner) measure(ctx context.Context, log *Log) (estimate, error) {
 	}
 	found.known, found.bytes, found.error = true, sample.GarbageBytes, sample.Error
 	return found, nil
+}
+
+// sampled returns the segments of a view that have a sidecar, which are held by the view; nil if one of them will have none.
+func (l *Log) sampled(view cleanView) (map[*segment.Segment]*handle, error) {
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	handles := map[*segment.Segment]*handle{}
+	for _, s := range view.Segments {
+		at := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
+		if at < 0 {
+			return nil, errNotReady // replaced meanwhile
+		}
+		note := list.handles[at].noted()
+		switch {
+		case note == nil || note.digest == 0 && note.retry.IsZero() && keepsSidecar(note.logBytes, note.records):
+			return nil, errNotReady
+		case note.digest == 0: // too small, or damaged
+			return nil, nil
+		}
+		handles[s] = list.handles[at]
+	}
+	return handles, nil
 }
 
 // measureJob is what an estimate needs to know.

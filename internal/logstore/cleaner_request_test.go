@@ -17,7 +17,7 @@ func TestCleanNowCleansWhatIsInTheActiveSegmentToo(t *testing.T) {
 		f.put(keys...)
 		wait(time.Minute)
 		f.wantReason(reasonActiveSegmentOnly)
-		if err := f.cleaner.CleanNow(partition); err != nil {
+		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
 		wait(5 * time.Second)
@@ -44,7 +44,7 @@ func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
 			}
 		}
 		delete(latest, "k0")
-		if err := f.cleaner.CleanNow(partition); err != nil {
+		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
 		wait(requestPatience / 2)
@@ -75,7 +75,7 @@ func TestCleanNowEndsAQuarantine(t *testing.T) {
 			t.Errorf("a quarantine ends at %v", next)
 		}
 		f.spoil(f.log)
-		if err := f.cleaner.CleanNow(partition); err != nil {
+		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
 		wait(5 * time.Second)
@@ -90,20 +90,14 @@ func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
 	inBubble(t, compacted(nil), CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.another(1, settings(nil))
 		f.put("a")
-		if err := f.cleaner.CleanNow(PartitionID{Topic: "nobody"}); !errors.Is(err, ErrNoLog) {
+		if _, err := f.cleaner.CleanNow(PartitionID{Topic: "nobody"}); !errors.Is(err, ErrNoLog) {
 			t.Error(err)
 		}
-		if err := f.cleaner.CleanNow(PartitionID{Topic: "tickets", Index: 1}); !errors.Is(err, ErrNotCompacted) {
+		if _, err := f.cleaner.CleanNow(PartitionID{Topic: "tickets", Index: 1}); !errors.Is(err, ErrNotCompacted) {
 			t.Error(err)
-		}
-		if _, err := f.cleaner.CleanNowTopic("nobody"); !errors.Is(err, ErrNoLog) {
-			t.Error(err)
-		}
-		if asked, err := f.cleaner.CleanNowTopic("tickets"); asked != 1 || !errors.Is(err, ErrNotCompacted) {
-			t.Errorf("%d asked, %v", asked, err)
 		}
 		f.cleaner.Configure(CleanerOptions{Workers: -1, Logger: quiet()})
-		if err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrCleanerDisabled) {
+		if _, err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrCleanerDisabled) {
 			t.Error(err)
 		}
 	})
@@ -115,7 +109,7 @@ func TestCleanNowIsNotForgottenWhenItsPassIsAborted(t *testing.T) {
 		for range 2 {
 			f.fillWith(f.log, 2_000, 500)
 		}
-		if err := f.cleaner.CleanNow(partition); err != nil {
+		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
 		f.until(time.Minute, "the pass runs", func() bool { return f.cleaner.Status(partition).Trigger == triggerRequested })

@@ -43,15 +43,32 @@ func (l *Log) cleanView(now time.Time) cleanView {
 	if list == nil {
 		return cleanView{Release: func() {}}
 	}
+	defer list.release() // what is above the bound is not held: a truncation there would wait for the pass
 	view := viewOf(list.handles, facts, l.Settings(), now)
 	view.Producers = l.cleanProducers()
-	view.Lineage, view.LogStart, view.Release = lineage, facts.logStart, list.release
+	view.Lineage, view.LogStart, view.Release = lineage, facts.logStart, hold(list.handles, view.Segments)
 	if err := view.findAborted(list.handles); err != nil {
 		// Without them an aborted record could pass for a committed one: nothing is cleaned. The segment's reader will meet the same fault.
 		l.env.logger.Warn("read aborted transactions", "partition", l.id, "error", err)
 		view.Segments = nil
 	}
 	return view
+}
+
+// hold keeps segments of a list, which the caller holds, until the release that it returns.
+func hold(handles []*handle, segments []*segment.Segment) (release func()) {
+	var held []*handle
+	for _, h := range handles {
+		if len(held) < len(segments) && h.Segment == segments[len(held)] {
+			h.acquire()
+			held = append(held, h)
+		}
+	}
+	return func() {
+		for _, h := range held {
+			h.release()
+		}
+	}
 }
 
 // findAborted takes the aborted transactions that the bound cuts in two.

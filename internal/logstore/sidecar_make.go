@@ -75,16 +75,11 @@ var errNoKeys = errors.New("the log keeps no keys")
 // It fails with errSegmentsChanged if the segment is not the log's any more. The caller closes the reader, and calls trimSidecars
 // when the pass is over.
 func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOptions) (*keys.Reader, error) {
-	list := l.acquire()
-	if list == nil {
-		return nil, ErrClosed
+	h, err := l.holdSegment(s)
+	if err != nil {
+		return nil, err
 	}
-	defer list.release()
-	i := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
-	if i < 0 {
-		return nil, errSegmentsChanged
-	}
-	h := list.handles[i]
+	defer h.release()
 	reader, err := l.openSidecar(h, true)
 	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
 		return reader, err
@@ -104,6 +99,22 @@ func (l *Log) openKeys(ctx context.Context, s *segment.Segment, opts sidecarOpti
 		return nil, err
 	}
 	return l.openSidecar(h, true)
+}
+
+// holdSegment returns a segment of the log, which the caller releases. The others are not held: the making of a sidecar may take long.
+func (l *Log) holdSegment(s *segment.Segment) (*handle, error) {
+	list := l.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	for _, h := range list.handles {
+		if h.Segment == s {
+			h.acquire()
+			return h, nil
+		}
+	}
+	return nil, errSegmentsChanged
 }
 
 func (l *Log) lockSidecars(ctx context.Context) error {
@@ -251,13 +262,12 @@ func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts sidecarOptio
 		return false
 	}
 	l.sidecars.cleared.Store(false)
-	list := l.acquire()
-	if list == nil {
+	h, wanted := l.nextSidecar(now)
+	if h == nil {
 		return false
 	}
-	defer list.release()
-	h, wanted := l.nextSidecar(list, now)
-	if h == nil || opts.maker.take(ctx) != nil {
+	defer h.release()
+	if opts.maker.take(ctx) != nil {
 		return false
 	}
 	defer opts.maker.give()
@@ -283,8 +293,19 @@ func (l *Log) tendSidecars(ctx context.Context, now time.Time, opts sidecarOptio
 	return true
 }
 
-// nextSidecar returns the first sealed segment whose sidecar is missing or does not pay, and which of both; nil if there is none.
-func (l *Log) nextSidecar(list *segmentList, now time.Time) (h *handle, wanted bool) {
+// nextSidecar returns the first sealed segment whose sidecar is missing or does not pay, and which of both; nil if there is none. The
+// caller releases it.
+func (l *Log) nextSidecar(now time.Time) (h *handle, wanted bool) {
+	list := l.acquire()
+	if list == nil {
+		return nil, false
+	}
+	defer list.release()
+	defer func() {
+		if h != nil {
+			h.acquire()
+		}
+	}()
 	durable := l.durable.Load()
 	for i, h := range list.handles[:len(list.handles)-1] {
 		if list.handles[i+1].Base() > durable {

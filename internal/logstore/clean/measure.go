@@ -144,8 +144,12 @@ func (p *pass) decideLonely(plan *plan, b keys.Batch, ordinal uint32, sinceMs in
 	if b.Marker != keys.NoMarker {
 		limit = p.MarkersMayGoBelow
 	}
-	if b.LastOffset >= limit || b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && p.retained(b) {
+	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && p.retained(b) {
 		return // nothing to wait for that time alone would bring
+	}
+	if b.LastOffset >= limit {
+		p.waiting = true // for the other replicas: a later pass will know more
+		return
 	}
 	dueMs := max(sinceMs+p.Rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
 	if dueMs > p.Now.UnixMilli() {
