@@ -68,13 +68,17 @@ func (s *topicScope) invalidSettings() *metav1.Condition {
 	if _, err := metadata.ResolveSettings(s.topic.Spec.TopicSettings, s.cluster); err != nil {
 		return refused(v1alpha1.ReasonInvalidSettings, "%v", err)
 	}
+	if err := metadata.CheckReplicas(s.topic.Spec.TopicSettings, s.cluster); err != nil {
+		return refused(v1alpha1.ReasonInvalidSettings, "%v", err)
+	}
 	return nil
 }
 
-// unsupported finds what a later version may do; see metadata.CheckReplicas.
+// unsupported finds what a later version may do.
 func (s *topicScope) unsupported() *metav1.Condition {
-	if err := metadata.CheckReplicas(s.topic.Spec.TopicSettings, s.cluster); err != nil {
-		return refused(v1alpha1.ReasonUnsupported, "%v", err)
+	if s.replicas() > 1 {
+		return refused(v1alpha1.ReasonUnsupported, "spec.replicas: Invalid value: %d: this version keeps one replica of each partition; "+
+			"replication comes with a later one; set replicas: 1", s.replicas())
 	}
 	return nil
 }

@@ -65,6 +65,11 @@ type TopicSettings struct {
 	// +kubebuilder:validation:Maximum=15
 	MinInSyncReplicas *int32 `json:"minInSyncReplicas,omitempty"`
 
+	// UncleanLeaderElection lets a replica lead that lacks acknowledged records when none that has them is up: the partition serves
+	// again at once, and those records are lost. Default false: it waits for a replica that has them.
+	// +optional
+	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
+
 	// CleanupPolicy is Delete, Compact or CompactDelete. Default Delete.
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`

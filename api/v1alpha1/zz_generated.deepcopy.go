@@ -637,6 +637,11 @@ func (in *TopicSettings) DeepCopyInto(out *TopicSettings) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.UncleanLeaderElection != nil {
+		in, out := &in.UncleanLeaderElection, &out.UncleanLeaderElection
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Compaction != nil {
 		in, out := &in.Compaction, &out.Compaction
 		*out = new(Compaction)

@@ -34,6 +34,8 @@ Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in 
 	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:9092", "Kafka `HOST:PORT` of broker 0; broker i listens on port+i")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644", "`HOST:PORT` of metrics, health and /api/v1/partitions")
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data", "`DIR` of the logs and the cluster's metadata")
+	flags.StringSliceVar(&opts.Racks, "racks", nil, "`NAME,...` of racks; brokers are in them by turns, and replicas spread over them")
+	flags.BoolVar(&opts.AcceptDataLoss, "accept-data-loss", false, "go on without records that no broker has any more")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("brokers") && (opts.Brokers < 1 || opts.Brokers > devBrokersMax) {

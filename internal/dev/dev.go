@@ -115,7 +115,10 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	if err := c.wanted.keepForbidden(c.store); err != nil {
 		return usage(err)
 	}
-	if err := c.listen.forBrokers(c.wanted.brokers); err != nil {
+	if err := c.listen.forBrokers(max(c.wanted.brokers, c.store.Running())); err != nil {
+		return err
+	}
+	if err := c.store.SetRacks(c.opts.Racks); err != nil {
 		return err
 	}
 	err = c.wanted.sync(c.store)
@@ -167,45 +170,6 @@ func (c *cluster) run(ctx context.Context, httpAddress address) error {
 	return errors.Join(err, serving.Wait())
 }
 
-// runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one of them fails.
-func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer, httpAddress string) error {
-	brokers, err := c.newBrokers(registry)
-	if err != nil {
-		return err
-	}
-	c.brokers.Store(&brokers)
-	group, ctx := errgroup.WithContext(ctx)
-	for _, b := range brokers {
-		group.Go(func() error { return b.Run(ctx) })
-	}
-	if c.awaitServing(ctx) == nil {
-		c.announce(brokers, httpAddress)
-		c.follow(ctx)
-	}
-	return group.Wait()
-}
-
-// newBrokers opens all brokers, or none: their ports and the locks on their directories are free again when it fails, so that a
-// start with other flags can follow at once.
-func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
-	for i := range c.wanted.brokers {
-		listen, advertise := c.listen.broker(i)
-		b, err := broker.New(broker.Options{
-			NodeID: int32(i), DataDir: c.brokerDir(i), Listen: listen, Advertise: advertise,
-			Metadata: c.store, Logger: c.opts.Logger,
-			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)}, registry),
-		})
-		if err != nil {
-			for _, started := range brokers {
-				err = errors.Join(err, started.Close())
-			}
-			return nil, listenFault("listen", err)
-		}
-		brokers = append(brokers, b)
-	}
-	return brokers, nil
-}
-
 // listenFault makes a usage error of one that another address would not have.
 func listenFault(flag string, err error) error {
 	for _, fault := range []error{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.EACCES} {
@@ -221,27 +185,10 @@ func listenFault(flag string, err error) error {
 	return err
 }
 
-// awaitServing waits until every partition is served, and says so when that takes long.
-func (c *cluster) awaitServing(ctx context.Context) error {
-	for {
-		waiting, cancel := context.WithTimeout(ctx, slowStart)
-		err := c.store.AwaitServing(waiting)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		c.opts.Logger.Warn("start takes long", "error", err)
-	}
-}
-
 // announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of the start comes after it.
-func (c *cluster) announce(brokers broker.Brokers, httpAddress string) {
+func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
-	}
-	var bootstrap []string
-	for _, b := range brokers {
-		bootstrap = append(bootstrap, b.Addr())
 	}
 	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
 }

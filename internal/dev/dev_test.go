@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -139,7 +140,7 @@ func TestWrongFlagsAndManifests(t *testing.T) {
 		"brokers below zero":     {func(o *Options) { o.Brokers = -1 }, "--brokers -1: want at least 1"},
 		"manifest missing":       {func(o *Options) { o.Manifests = []string{"no/such.yaml"} }, "no/such.yaml"},
 		"manifest refused":       {put1(t, topic("t", "partitions: 0")), "spec.partitions: Invalid value: 0"},
-		"replicas":               {put1(t, topic("t", "replicas: 3")), "spec.replicas: Invalid value: 3: this version keeps one replica"},
+		"replicas":               {put1(t, topic("t", "replicas: 3")), "invalid replication factor: not enough brokers: 3 replicas asked for, 1 brokers there"},
 		"data directory no good": {func(o *Options) { o.DataDir = "/dev/null/data" }, "--data-dir: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,10 +177,11 @@ func TestForbiddenChangesAcrossARestart(t *testing.T) {
 	if !strings.HasSuffix(err.Error(), "("+filepath.Join(opts.Manifests[0], "all.yaml")+" Topic/a)") {
 		t.Errorf("the file is not named: %v", err)
 	}
-	put(t, opts, "all.yaml", topic("a", "partitions: 3"))
+	put(t, opts, "all.yaml", topic("a", "partitions: 3, replicas: 2"))
+	start(t, opts).stop()
 	opts.Brokers = 1
 	err = Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "--brokers 1: brokers cannot be removed while they hold partitions") {
+	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "--brokers 1: brokers cannot be removed while topics have as many replicas") {
 		t.Errorf("fewer brokers by the flag: %v", err)
 	}
 	opts.Brokers = 0
@@ -197,17 +199,47 @@ func TestForbiddenChangesAcrossARestart(t *testing.T) {
 	start(t, opts)
 }
 
+// TestABrokerIsDrained: it runs until what it held is elsewhere, and nothing is lost on the way.
+func TestABrokerIsDrained(t *testing.T) {
+	opts := options(t, topic("a", "partitions: 3"))
+	opts.Brokers = 3
+	r := start(t, opts)
+	for i := range 300 {
+		record := &kgo.Record{Topic: "a", Key: []byte{byte(i)}, Value: []byte("kept")}
+		if err := r.client().ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop()
+	opts.Brokers = 2
+	r = start(t, opts)
+	r.line("broker 2 drained and stopped")
+	ends, err := r.admin().ListEndOffsets(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
+	if total != 300 {
+		t.Errorf("%d records after the move, want 300", total)
+	}
+	r.stop()
+	if r = start(t, opts); strings.Count(r.ready["bootstrap"], ",") != 1 {
+		t.Errorf("brokers at the next start: %s", r.ready["bootstrap"])
+	}
+}
+
 // TestFaultsNameTheirFile: also those that no single manifest shows, and the field is the one that says what is wrong.
 func TestFaultsNameTheirFile(t *testing.T) {
-	opts := options(t, topic("own", "replicas: 2"), topic("fine", "replicas: 1"), topic("inherits", "partitions: 1"))
-	put(t, opts, "cluster.yaml", logCluster("brokers: 3, topicDefaults: {replicas: 3}"))
+	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 2"), topic("inherits", "partitions: 1"))
+	put(t, opts, "cluster.yaml", logCluster("brokers: 3, topicDefaults: {minInSyncReplicas: 2}"))
 	err := Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(opts.Manifests[0], "all.yaml")
 	lines := strings.Split(err.Error(), "\n")
-	for i, want := range []string{"spec.topicDefaults.replicas: Invalid value: 3: ", "spec.replicas: Invalid value: 2: "} {
+	for i, want := range []string{"spec.topicDefaults.minInSyncReplicas: Invalid value: 2: ", "spec.minInSyncReplicas: Invalid value: 3: "} {
 		where := "(" + file + " Topic/" + []string{"inherits", "own"}[i] + ")"
 		if len(lines) != 2 || !strings.HasPrefix(lines[i], want) || !strings.HasSuffix(lines[i], where) {
 			t.Errorf("line %d of %q: want %s...%s", i, lines, want, where)

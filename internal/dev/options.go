@@ -29,8 +29,19 @@ type Options struct {
 	Listen    string       // host:port of broker 0; broker i listens on port+i; default 127.0.0.1:9092; port 0: any, each its own
 	HTTP      string       // host:port of metrics, health and API; default 127.0.0.1:9644; port 0: any
 	DataDir   string       // default heartwood-data
+	Racks     []string     // broker i is in Racks[i % len(Racks)]; none: brokers are in no racks
 	Out       io.Writer    // the lines for people: one a topic, then the ready line; default: none
 	Logger    *slog.Logger // default: none
+	// AcceptDataLoss lets partitions whose records are gone, as the disks of all that were in sync are, go on with what there is.
+	AcceptDataLoss bool
+}
+
+// rack of broker i; "" without racks.
+func (o Options) rack(i int) string {
+	if len(o.Racks) == 0 {
+		return ""
+	}
+	return o.Racks[i%len(o.Racks)]
 }
 
 func (o Options) withDefaults() Options {

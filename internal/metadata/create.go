@@ -76,13 +76,10 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 		topic.Spec.Replicas = &replicas
 	}
 	wanted := Replicas(topic.Spec.TopicSettings, cluster)
-	if err := CheckReplicas(topic.Spec.TopicSettings, cluster); err != nil {
-		return err
-	}
 	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > wanted {
 		return fmt.Errorf("%w: min.insync.replicas (%d) is above the number of replicas (%d)", ErrInvalidSettings, *inSync, wanted)
 	}
-	return nil
+	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
 // ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource writes them. What equals base
@@ -124,6 +121,9 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 		if s.Fsync {
 			to.Durability = v1alpha1.DurabilityFsync
 		}
+	}
+	if s.UncleanElection != base.UncleanElection {
+		to.UncleanLeaderElection = &s.UncleanElection
 	}
 	return to
 }

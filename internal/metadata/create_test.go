@@ -78,7 +78,6 @@ func TestTopicResourceRefusals(t *testing.T) {
 		{NewTopic{Name: "t", Partitions: -2, Replicas: 1}, ErrInvalidPartitions, "-2"},
 		{NewTopic{Name: "t", Partitions: 10001, Replicas: 1}, ErrInvalidPartitions, "10001"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 0}, ErrInvalidReplication, "0, at least 1"},
-		{NewTopic{Name: "t", Partitions: 1, Replicas: 3}, ErrInvalidReplication, "set replicas: 1"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"segment.bytes": "1"}}, ErrInvalidSettings, "segment.bytes"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"no.such": "1"}}, ErrInvalidSettings, "no.such"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"min.insync.replicas": "2"}}, ErrInvalidSettings,

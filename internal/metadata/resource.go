@@ -67,20 +67,24 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas refuses what this version cannot do yet; the error wraps ErrInvalidReplication and begins with the path of the
-// field that says it: the topic's own, or the one of the cluster's defaults.
+// CheckReplicas refuses a topic that could never take a write with acks=all: one with fewer replicas than must be in sync. The
+// CRD's rule sees one resource; here a topic's own number may meet its cluster's default. The error wraps ErrInvalidSettings and
+// begins with the path of the topic's own field, or of the cluster's defaults when the topic sets neither.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
-	replicas := Replicas(topic, cluster)
-	if replicas == 1 {
+	replicas, wanted := Replicas(topic, cluster), topic.MinInSyncReplicas
+	if wanted == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
+		wanted = cluster.Spec.TopicDefaults.MinInSyncReplicas
+	}
+	if wanted == nil || int(*wanted) <= replicas {
 		return nil
 	}
-	path := field.NewPath("spec", "replicas")
-	if topic.Replicas == nil {
-		path = field.NewPath("spec", "topicDefaults", "replicas")
+	path := field.NewPath("spec", "minInSyncReplicas")
+	if topic.MinInSyncReplicas == nil && topic.Replicas == nil {
+		path = field.NewPath("spec", "topicDefaults", "minInSyncReplicas")
 	}
-	fault := field.Invalid(path, replicas,
-		"this version keeps one replica of each partition; replication comes with a later one; set replicas: 1")
-	return &kindError{fault, ErrInvalidReplication}
+	fault := field.Invalid(path, *wanted, fmt.Sprintf(
+		"with the cluster's topicDefaults the topic has %d replicas, and must not need more in sync: lower it, or raise replicas", replicas))
+	return &kindError{fault, ErrInvalidSettings}
 }
 
 // ResolveSettings returns a topic's settings: its own, else the cluster's defaults, else Kafka's.
@@ -149,6 +153,9 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s.MessageBytesMax = int(messageBytes)
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
 	r.durability(from.Durability, path.Child("durability"))
+	if from.UncleanLeaderElection != nil {
+		s.UncleanElection = *from.UncleanLeaderElection
+	}
 }
 
 // integer takes lowest to highest, both included.

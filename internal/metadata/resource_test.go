@@ -39,6 +39,7 @@ segment: {size: 64Mi, maxAge: 10m}
 maxMessageSize: 2Mi
 timestampType: LogAppendTime
 durability: Fsync
+uncleanLeaderElection: true
 `
 
 // TestSettingsOfTheCleanerThatKafkaDoesNotHave come from the resource alone.
@@ -63,6 +64,7 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
 		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
+		UncleanElection: true,
 	}
 	got, err := ResolveSettings(settingsOf(t, everything), nil)
 	if err != nil {
@@ -173,16 +175,25 @@ func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 			t.Errorf("%s: %d replicas, want %d", test.topic, got, test.want)
 		}
 	}
-	const want = ": Invalid value: 3: this version keeps one replica of each partition; " +
-		"replication comes with a later one; set replicas: 1"
-	for path, topic := range map[string]string{"spec.replicas": `{replicas: 3}`, "spec.topicDefaults.replicas": `{}`} {
-		err := CheckReplicas(settingsOf(t, topic), three)
-		if !errors.Is(err, ErrInvalidReplication) || err.Error() != path+want {
-			t.Errorf("3 replicas: %v", err)
+}
+
+func TestNoMoreInSyncThanReplicas(t *testing.T) {
+	safe := clusterWith(settingsOf(t, `{replicas: 3, minInSyncReplicas: 2}`))
+	for topic, path := range map[string]string{
+		`{}`: "", `{replicas: 2}`: "", `{minInSyncReplicas: 3}`: "", `{replicas: 1, minInSyncReplicas: 1}`: "",
+		`{replicas: 1}`: "spec.minInSyncReplicas", `{minInSyncReplicas: 4}`: "spec.minInSyncReplicas",
+	} {
+		err := CheckReplicas(settingsOf(t, topic), safe)
+		if path == "" && err != nil || path != "" && (!errors.Is(err, ErrInvalidSettings) || !strings.HasPrefix(err.Error(), path+": Invalid value")) {
+			t.Errorf("%s: %v", topic, err)
 		}
 	}
-	if err := CheckReplicas(settingsOf(t, `{replicas: 1}`), three); err != nil {
-		t.Errorf("a topic of 1 replica in a cluster whose default is 3: %v", err)
+	bad := clusterWith(settingsOf(t, `{minInSyncReplicas: 2}`))
+	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
+		t.Errorf("defaults that contradict Kafka's: %v", err)
+	}
+	if err := CheckReplicas(settingsOf(t, `{}`), nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -242,6 +253,7 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	some(func() { s.MessageBytesMax = random.IntN(1 << 30) })
 	some(func() { s.TimestampType = record.LogAppendTime })
 	some(func() { s.Fsync = true })
+	some(func() { s.UncleanElection = true })
 	some(func() { s.MinInSyncReplicas = 1 + random.IntN(15) })
 	if lowest, highest, standard, ok := s.Codec.Levels(); ok {
 		if level := max(lowest, -20) + random.IntN(highest); level <= highest && level != standard {

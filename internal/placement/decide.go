@@ -143,7 +143,8 @@ func (e *election) standing(m Member) standing {
 }
 
 // sift raises those members that are intact to their present incarnation, and drops those that are not: see Decide. While none
-// is intact nobody is dropped: one that is only doubted may turn out to be gone.
+// that stays is intact nobody is dropped: one that is only doubted may turn out to be gone, and when all stop in order, all are to
+// be there at the next start.
 func (e *election) sift() {
 	stays := false
 	for i, m := range e.ISR {
@@ -152,7 +153,6 @@ func (e *election) sift() {
 			stays = stays || !b.Leaving
 		}
 	}
-	some := slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) == intact })
 	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool {
 		switch e.standing(m) {
 		case intact:
@@ -160,7 +160,7 @@ func (e *election) sift() {
 		case doubted:
 			return false
 		default:
-			return some
+			return stays
 		}
 	})
 }

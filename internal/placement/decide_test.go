@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 		{"a follower leaves", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)}, Wishes{}, 0, 5, "02"},
 		{"all leave: nobody to hand over to", led("012", "012"), brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Wishes{}, 0, 5, "012"},
 		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "0"},
-		{"one that leaves is not elected, and not forgotten", led("01", "01"), brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "1"},
+		{"one that leaves is not elected, and not forgotten", led("01", "01"), brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "01"},
 		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 0, 6, "102"},
 		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 1, 5, "12"},
 		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 2, 5, "21"},

@@ -43,6 +43,8 @@ type Settings struct {
 	MinInSyncReplicas  int // 1..32767; with fewer in sync, produce with acks -1 is refused
 	// Fsync: a record counts on this replica once it is on the disk; else once the operating system has it.
 	Fsync bool
+	// UncleanElection: rather lose acknowledged records than wait for a replica that has them.
+	UncleanElection bool
 }
 
 // CleanCodec is a codec for the cleaned section of a topic. The zero value is none: the cleaner takes the topic's.

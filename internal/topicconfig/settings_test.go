@@ -15,23 +15,24 @@ import (
 // TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's documentation.
 func TestDefaultsAreKafkas(t *testing.T) {
 	want := map[string]string{
-		"cleanup.policy":            "delete",
-		"compression.gzip.level":    "-1",
-		"compression.lz4.level":     "9",
-		"compression.type":          "producer",
-		"compression.zstd.level":    "3",
-		"delete.retention.ms":       "86400000",
-		"flush.messages":            "9223372036854775807",
-		"max.compaction.lag.ms":     "9223372036854775807",
-		"max.message.bytes":         "1048588",
-		"message.timestamp.type":    "CreateTime",
-		"min.cleanable.dirty.ratio": "0.5",
-		"min.compaction.lag.ms":     "0",
-		"min.insync.replicas":       "1",
-		"retention.bytes":           "-1",
-		"retention.ms":              "604800000",
-		"segment.bytes":             "1073741824",
-		"segment.ms":                "604800000",
+		"cleanup.policy":                 "delete",
+		"compression.gzip.level":         "-1",
+		"compression.lz4.level":          "9",
+		"compression.type":               "producer",
+		"compression.zstd.level":         "3",
+		"delete.retention.ms":            "86400000",
+		"flush.messages":                 "9223372036854775807",
+		"max.compaction.lag.ms":          "9223372036854775807",
+		"max.message.bytes":              "1048588",
+		"message.timestamp.type":         "CreateTime",
+		"min.cleanable.dirty.ratio":      "0.5",
+		"min.compaction.lag.ms":          "0",
+		"min.insync.replicas":            "1",
+		"retention.bytes":                "-1",
+		"retention.ms":                   "604800000",
+		"segment.bytes":                  "1073741824",
+		"segment.ms":                     "604800000",
+		"unclean.leader.election.enable": "false",
 	}
 	properties := Default().Properties()
 	for _, p := range properties {
@@ -93,6 +94,8 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 		{"segment.bytes", "1024", "", func(s *Settings) { s.SegmentBytes = 1024 }},
 		{"segment.bytes", "2147483647", "", func(s *Settings) { s.SegmentBytes = 1<<31 - 1 }},
 		{"segment.ms", "1", "", func(s *Settings) { s.SegmentAge = time.Millisecond }},
+		{"unclean.leader.election.enable", "true", "", func(s *Settings) { s.UncleanElection = true }},
+		{"unclean.leader.election.enable", " False", "false", func(*Settings) {}},
 		{"segment.ms", "9223372036854775807", "9223372036854", func(s *Settings) { s.SegmentAge = durationMax }},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {

@@ -112,6 +112,12 @@ var table = sync.OnceValue(func() []property {
 			func(s *Settings) *int64 { return &s.SegmentBytes }),
 		durationProperty("segment.ms", "How long a segment takes records at most.", 1,
 			func(s *Settings) *time.Duration { return &s.SegmentAge }),
+		{
+			name: "unclean.leader.election.enable", kind: "boolean", allowed: "true or false",
+			doc: "Let a replica lead that lacks acknowledged records when none that has them is up.",
+			get: func(s *Settings) string { return strconv.FormatBool(s.UncleanElection) },
+			set: setUncleanElection,
+		},
 	}
 })
 
@@ -257,6 +263,19 @@ func setTimestampType(s *Settings, value string) error {
 		s.TimestampType = record.LogAppendTime
 	default:
 		return errors.New("no such timestamp type")
+	}
+	return nil
+}
+
+// setUncleanElection takes the words that Kafka's ConfigDef takes for a boolean.
+func setUncleanElection(s *Settings, value string) error {
+	switch strings.ToLower(strings.TrimSpace(value)) {
+	case "true":
+		s.UncleanElection = true
+	case "false":
+		s.UncleanElection = false
+	default:
+		return errors.New("no boolean")
 	}
 	return nil
 }

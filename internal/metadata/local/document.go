@@ -15,11 +15,13 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/placement"
 )
 
-// formatVersion is the version of the file's format.
-const formatVersion = 1
+// formatVersion is the version of the file's format that is written. firstVersion is read, too: it knew one replica of each partition.
+const (
+	firstVersion  = 1
+	formatVersion = 2
+)
 
 // Where a topic came from.
 const (
@@ -29,12 +31,14 @@ const (
 
 // document is the file's content. It is a value: a change works on a clone.
 //
-// Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is sorted by Kafka name; each
-// partition has at least one replica.
+// Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is sorted by Kafka name; partitions
+// keep the rules of their check.
 type document struct {
 	Version      int             `json:"version"`
 	ClusterID    string          `json:"clusterId"`
 	Brokers      int             `json:"brokers"`                // ids 0 to Brokers-1; >= 1
+	Draining     int             `json:"draining,omitempty"`     // brokers Brokers to Draining-1 still hold replicas; 0: none do
+	Racks        []string        `json:"racks,omitempty"`        // broker i is in rack Racks[i % len(Racks)]
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"` // the last incarnation; only grows
 	Cluster      *cluster        `json:"cluster,omitempty"`
 	Topics       []topic         `json:"topics"`
@@ -59,12 +63,23 @@ type topic struct {
 	Partitions []partition        `json:"partitions"`
 }
 
-// partition is who holds a partition. Leader is not written: see the format.
+// partition is who holds a partition. Its lists are replaced, never written to, so clones share them.
 type partition struct {
-	Replicas []int32 `json:"replicas"` // the preferred leader first; never written to, so clones share it
+	Replicas []int32 `json:"replicas"`         // the preferred leader first
+	Target   []int32 `json:"target,omitempty"` // where they are to be, when that is not where they are
 	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up: the logs refuse a lower one.
-	LeaderEpoch int32 `json:"leaderEpoch"`
-	leader      int32 // metadata.NoBroker until the first election after a start
+	LeaderEpoch int32    `json:"leaderEpoch"`
+	ISR         []member `json:"isr,omitempty"` // empty only before the first election
+	// LeaderDirectory is the disk that led last.
+	LeaderDirectory string `json:"leaderDirectory,omitempty"`
+	leader          int32  // not written: metadata.NoBroker until the first election after a start
+}
+
+// member is a replica in sync.
+type member struct {
+	Broker    int32  `json:"broker"`
+	Epoch     int64  `json:"epoch"`
+	Directory string `json:"directory,omitempty"`
 }
 
 // newDocument is a cluster without topics, under an id that no other has.
@@ -98,7 +113,32 @@ func decode(content []byte) (document, error) {
 			t.Partitions[i].leader = metadata.NoBroker
 		}
 	}
+	d.upgrade()
 	return d, d.check()
+}
+
+// upgrade makes a document of the first version one of ours: a partition's only replica was in sync, as the broker's last incarnation.
+func (d *document) upgrade() {
+	if d.Version != firstVersion {
+		return
+	}
+	d.Version = formatVersion
+	inSync := func(partitions []partition) {
+		for i, p := range partitions {
+			if p.LeaderEpoch == 0 || len(p.ISR) > 0 {
+				continue
+			}
+			for _, id := range p.Replicas {
+				partitions[i].ISR = append(partitions[i].ISR, member{Broker: id, Epoch: d.BrokerEpochs[id]})
+			}
+		}
+	}
+	for _, t := range d.Topics {
+		inSync(t.Partitions)
+	}
+	for _, partitions := range d.Retained {
+		inSync(partitions)
+	}
 }
 
 // encode is deterministic (structs in order, maps by key): Store compares its result to tell whether to write at all.
@@ -111,13 +151,16 @@ func (d document) encode() ([]byte, error) {
 // about to write.
 func (d document) check() error {
 	if d.Version != formatVersion {
-		return fmt.Errorf("version is %d, this Heartwood knows version %d", d.Version, formatVersion)
+		return fmt.Errorf("version is %d, this Heartwood knows versions %d to %d", d.Version, firstVersion, formatVersion)
 	}
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
 	}
 	if d.Brokers < 1 {
 		return fmt.Errorf("brokers is %d, at least 1 is needed", d.Brokers)
+	}
+	if d.Draining != 0 && d.Draining <= d.Brokers {
+		return fmt.Errorf("draining is %d, want 0 or more than the %d brokers", d.Draining, d.Brokers)
 	}
 	for id, epoch := range d.BrokerEpochs {
 		if id < 0 || epoch < 0 {
@@ -138,7 +181,7 @@ func (d document) check() error {
 			return fmt.Errorf("topic %q: another topic has its id %s", t.kafkaName(), t.ID)
 		}
 		ids[t.ID] = true
-		if err := t.check(d.Brokers); err != nil {
+		if err := t.check(d.running()); err != nil {
 			return fmt.Errorf("topic %q: %w", t.kafkaName(), err)
 		}
 		if _, err := metadata.ResolveTopic(t.resource(), d.resource()); err != nil {
@@ -165,22 +208,55 @@ func (t topic) check(brokers int) error {
 	return checkPartitions(t.Partitions, brokers)
 }
 
-// checkPartitions holds the rules of partitions by index: at least one replica each, on different brokers of 0 to brokers-1.
+// running is how many brokers there are, those that are to go among them.
+func (d document) running() int { return max(d.Brokers, d.Draining) }
+
+// checkPartitions holds the rules of partitions by index, on brokers 0 to brokers-1.
 func checkPartitions(partitions []partition, brokers int) error {
 	for i, p := range partitions {
-		if p.LeaderEpoch < 0 {
-			return fmt.Errorf("partition %d: leaderEpoch is %d", i, p.LeaderEpoch)
-		}
-		if len(p.Replicas) == 0 {
-			return fmt.Errorf("partition %d: it has no replicas", i)
-		}
-		for at, id := range p.Replicas {
-			if id < 0 || int(id) >= brokers || slices.Contains(p.Replicas[:at], id) {
-				return fmt.Errorf("partition %d: replicas are %v, want different brokers of 0 to %d", i, p.Replicas, brokers-1)
-			}
+		if err := p.check(brokers); err != nil {
+			return fmt.Errorf("partition %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// check holds the rules of one partition: at least one replica, all on different brokers, and somebody in sync once there was a leader.
+func (p partition) check(brokers int) error {
+	different := func(what string, ids []int32) error {
+		for at, id := range ids {
+			if id < 0 || int(id) >= brokers || slices.Contains(ids[:at], id) {
+				return fmt.Errorf("%s are %v, want different brokers of 0 to %d", what, ids, brokers-1)
+			}
+		}
+		return nil
+	}
+	members := p.members()
+	if err := errors.Join(different("replicas", p.Replicas), different("target", p.Target), different("isr", members)); err != nil {
+		return err
+	}
+	switch {
+	case p.LeaderEpoch < 0:
+		return fmt.Errorf("leaderEpoch is %d", p.LeaderEpoch)
+	case len(p.Replicas) == 0:
+		return errors.New("it has no replicas")
+	case (p.LeaderEpoch == 0) != (len(members) == 0):
+		return fmt.Errorf("isr is %v with leaderEpoch %d: it is empty before the first election, and only then", members, p.LeaderEpoch)
+	case slices.ContainsFunc(members, func(id int32) bool { return !slices.Contains(p.Replicas, id) }):
+		return fmt.Errorf("isr is %v, which are not all among the replicas %v", members, p.Replicas)
+	case slices.ContainsFunc(p.ISR, func(m member) bool { return m.Epoch < 0 }):
+		return errors.New("isr: an epoch is negative")
+	}
+	return nil
+}
+
+// members are the brokers in sync.
+func (p partition) members() []int32 {
+	all := make([]int32, 0, len(p.ISR))
+	for _, m := range p.ISR {
+		all = append(all, m.Broker)
+	}
+	return all
 }
 
 // kafkaName is the resource's KafkaName, without making one: searches ask for it often.
@@ -211,7 +287,7 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
-// clone copies what changes write into. Specs and replica lists are replaced, never written to, so they are shared.
+// clone copies what changes write into. Specs and the lists of partitions are replaced, never written to, so they are shared.
 func (d document) clone() document {
 	d.BrokerEpochs = maps.Clone(d.BrokerEpochs)
 	d.Retained = maps.Clone(d.Retained)
@@ -225,72 +301,4 @@ func (d document) clone() document {
 // find returns the place of a topic by its Kafka name, or the place where it would be.
 func (d document) find(kafkaName string) (at int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName, func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })
-}
-
-// elect gives every partition the leader it should have among the brokers that are up. An epoch grows only when somebody
-// leads by it: going without a leader writes nothing to the file. It writes into the partitions, so d must be a clone.
-func (d document) elect(up map[int32]metadata.Broker) {
-	alive := func(id int32) bool { _, ok := up[id]; return ok }
-	for _, t := range d.Topics {
-		for i := range t.Partitions {
-			p := &t.Partitions[i]
-			// In one process a replica cannot fall behind or lose its log unseen, so all are in sync.
-			leader, changed := placement.Elect(placement.Candidate{Replicas: p.Replicas, ISR: p.Replicas, Leader: p.leader}, alive)
-			if changed && leader != metadata.NoBroker {
-				p.LeaderEpoch++
-			}
-			p.leader = leader
-		}
-	}
-}
-
-// outgrow lifts leader epochs above those that logs were found to be ahead by: the file that knew them was lost.
-func (d document) outgrow(ahead map[servedPartition]int32) error {
-	for _, t := range d.Topics {
-		topicID, err := metadata.ParseID(t.ID)
-		if err != nil {
-			return err
-		}
-		for i := range t.Partitions {
-			if found, ok := ahead[servedPartition{topicID, int32(i)}]; ok {
-				t.Partitions[i].LeaderEpoch = max(t.Partitions[i].LeaderEpoch, found+1)
-			}
-		}
-	}
-	return nil
-}
-
-// image is the document as brokers see it.
-func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
-	brokers := make([]metadata.Broker, 0, len(up))
-	for _, b := range up {
-		brokers = append(brokers, b)
-	}
-	topics := make([]*metadata.Topic, 0, len(d.Topics))
-	for _, t := range d.Topics {
-		resolved, err := d.imageTopic(t)
-		if err != nil {
-			return nil, err
-		}
-		topics = append(topics, resolved)
-	}
-	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics), nil
-}
-
-// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.
-func (d document) imageTopic(t topic) (*metadata.Topic, error) {
-	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
-	if err != nil {
-		return nil, err
-	}
-	if resolved.ID, err = metadata.ParseID(t.ID); err != nil {
-		return nil, err
-	}
-	for i, p := range t.Partitions {
-		resolved.Partitions = append(resolved.Partitions, &metadata.Partition{
-			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader, LeaderEpoch: p.LeaderEpoch,
-			ISR: slices.Clone(p.Replicas),
-		})
-	}
-	return resolved, nil
 }

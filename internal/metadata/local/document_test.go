@@ -12,7 +12,7 @@ import (
 
 // example is a whole file.
 const example = `{
-  "version": 1,
+  "version": 2,
   "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA",
   "brokers": 3,
   "brokerEpochs": {
@@ -34,7 +34,15 @@ const example = `{
           "replicas": [
             2
           ],
-          "leaderEpoch": 4
+          "leaderEpoch": 4,
+          "isr": [
+            {
+              "broker": 2,
+              "epoch": 3,
+              "directory": "Zx0hXnY7Q0W2p1a0m3l6bA"
+            }
+          ],
+          "leaderDirectory": "Zx0hXnY7Q0W2p1a0m3l6bA"
         }
       ]
     }
@@ -73,7 +81,8 @@ func TestTheFormatPageShowsAFile(t *testing.T) {
 	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
 		t.Errorf("the page's file holds %+v", got)
 	}
-	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster", "topics", "retained", "name", "id", "origin", "spec", "partitions"} {
+	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster", "topics", "retained", "name", "id", "origin", "spec", "partitions",
+		"draining", "racks", "replicas", "target", "leaderEpoch", "isr", "leaderDirectory"} {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("the page does not describe %s", name)
 		}
@@ -83,8 +92,13 @@ func TestTheFormatPageShowsAFile(t *testing.T) {
 // TestDecodeRefuses holds each rule of the format.
 func TestDecodeRefuses(t *testing.T) {
 	for _, test := range []struct{ old, new, want string }{
-		{`"version": 1`, `"version": 2`, "version is 2, this Heartwood knows version 1"},
-		{`"version": 1,`, ``, "version is 0"},
+		{`"version": 2`, `"version": 3`, "version is 3, this Heartwood knows versions 1 to 2"},
+		{`"version": 2,`, ``, "version is 0"},
+		{`"brokers": 3`, `"brokers": 3, "draining": 3`, "draining is 3"},
+		{`"broker": 2`, `"broker": 1`, "isr is [1], which are not all among the replicas [2]"},
+		{`"epoch": 3`, `"epoch": -3`, "an epoch is negative"},
+		{`"leaderEpoch": 4`, `"leaderEpoch": 0`, "isr is [2] with leaderEpoch 0"},
+		{`"leaderEpoch": 4`, `"target": [0, 0], "leaderEpoch": 4`, "target are [0 0], want different brokers"},
 		{`"version"`, `"colour": "blue", "version"`, `unknown field "colour"`},
 		{`Vx0hXnY7Q0W2p1a0m3l6bA`, `short`, "clusterId: parse id"},
 		{`"brokers": 3`, `"brokers": 0`, "at least 1 is needed"},
@@ -112,6 +126,24 @@ func TestDecodeRefuses(t *testing.T) {
 	twice := example[:end-1] + ",\n" + example[start:]
 	if _, err := decode([]byte(twice)); err == nil || !strings.Contains(err.Error(), `"tickets" comes twice`) {
 		t.Errorf("a topic that comes twice: %v", err)
+	}
+}
+
+// TestAFileOfTheFirstVersion knew one replica of each partition, and that it was in sync.
+func TestAFileOfTheFirstVersion(t *testing.T) {
+	d, err := decode([]byte(`{"version": 1, "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA", "brokers": 1, "brokerEpochs": {"0": 4}, "topics": [
+		{"name": "a", "id": "0S1Yt0aGQ5mX9S8hq3sYxQ", "origin": "kafka", "spec": {"cluster": "demo", "partitions": 2},
+		 "partitions": [{"replicas": [0], "leaderEpoch": 4}, {"replicas": [0], "leaderEpoch": 0}]}],
+		"retained": {"b": [{"replicas": [0], "leaderEpoch": 2}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []member{{Broker: 0, Epoch: 4}}
+	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" || d.Topics[0].Partitions[1].ISR != nil {
+		t.Errorf("in sync (-want +got):\n%s, and of a new partition %v", diff, d.Topics[0].Partitions[1].ISR)
+	}
+	if diff := cmp.Diff(want, d.Retained["b"][0].ISR); diff != "" || d.Version != 2 {
+		t.Errorf("version %d; of what is retained (-want +got):\n%s", d.Version, diff)
 	}
 }
 

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -14,6 +15,7 @@ import (
 type modelTopic struct {
 	manifest   bool
 	partitions int
+	replicas   int
 }
 
 // model says which topics there should be, and remembers the highest epoch ever shown for each partition.
@@ -44,15 +46,15 @@ func TestStoreAgainstAModel(t *testing.T) {
 
 func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (string, *Store, *vfs.Mem) {
 	name := string(rune('a' + random.IntN(6)))
-	switch random.IntN(6) {
+	switch random.IntN(7) {
 	case 0:
-		partitions := 1 + random.IntN(4)
-		_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: name, Partitions: int32(partitions), Replicas: -1})
+		partitions, replicas := 1+random.IntN(4), 1+random.IntN(3)
+		_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: name, Partitions: int32(partitions), Replicas: int32(replicas)})
 		if _, exists := m.topics[name]; exists != (err != nil) {
 			t.Fatalf("create %s: %v; exists: %t", name, err, exists)
 		}
 		if err == nil {
-			m.topics[name] = modelTopic{false, partitions}
+			m.topics[name] = modelTopic{false, partitions, replicas}
 		}
 		return "create " + name, s, mem
 	case 1:
@@ -70,6 +72,9 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 	case 3:
 		crashed := mem.CrashClone()
 		return "crash", open(t, crashed), crashed
+	case 4:
+		m.lead(t, random, s)
+		return "a life of brokers", s, mem
 	default:
 		run(t, s, random.Int32N(3))()
 		return "run", s, mem
@@ -87,14 +92,44 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 			}
 			continue
 		}
-		partitions := max(before.partitions, 1+random.IntN(4))
-		manifests = append(manifests, topics(t, fmt.Sprintf("%s {partitions: %d}", name, partitions))...)
-		m.topics[name] = modelTopic{true, partitions}
+		partitions, replicas := max(before.partitions, 1+random.IntN(4)), 1+random.IntN(3)
+		manifests = append(manifests, topics(t, fmt.Sprintf("%s {partitions: %d, replicas: %d}", name, partitions, replicas))...)
+		m.topics[name] = modelTopic{true, partitions, replicas}
 	}
 	if err := s.Sync(nil, 3, manifests); err != nil {
 		t.Fatal(err)
 	}
 	return mem
+}
+
+// lead brings all brokers up and lets leaders take everybody in that holds a replica: after that all is as it was asked for.
+func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
+	stop := run(t, s, 0, 1, 2)
+	defer stop()
+	for _, topic := range s.Image().Topics {
+		for _, p := range topic.Partitions {
+			if p.Leader == metadata.NoBroker {
+				t.Fatalf("%s-%d has no leader, and all brokers are up: %+v", topic.Name, p.Index, p)
+			}
+			inSync := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+			for _, id := range p.Replicas {
+				b, _ := s.Image().Broker(id)
+				inSync.To = append(inSync.To, metadata.InSync{Broker: id, Epoch: b.Epoch})
+			}
+			if err := s.ChangeISR(t.Context(), inSync); err != nil {
+				t.Fatal(err)
+			}
+			now := s.Image().Topic(topic.Name).Partitions[p.Index]
+			if want := m.topics[topic.Name].replicas; len(now.Replicas) != want || len(now.ISR) != want || now.Target != nil {
+				t.Fatalf("%s-%d: %+v, want %d replicas, all in sync", topic.Name, p.Index, now, want)
+			}
+		}
+	}
+	if random.IntN(2) == 0 {
+		if err := s.Balance(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (m *model) forget(name string) {
@@ -115,8 +150,10 @@ func (m *model) compare(image *metadata.Image) string {
 		for i, p := range got.Partitions {
 			key := fmt.Sprintf("%s-%d", name, i)
 			switch {
-			case int(p.Index) != i || len(p.Replicas) != 1 || p.Replicas[0] < 0 || p.Replicas[0] > 2:
+			case int(p.Index) != i || len(p.Replicas) < 1 || len(p.Replicas) > 3 || slices.Max(p.Replicas) > 2:
 				return fmt.Sprintf("partition %s is %+v", key, p)
+			case (p.LeaderEpoch == 0) != (len(p.ISR) == 0):
+				return fmt.Sprintf("partition %s has forgotten who has its records: %+v", key, p)
 			case p.Leader != metadata.NoBroker:
 				return fmt.Sprintf("partition %s has leader %d, no broker is up", key, p.Leader)
 			case p.LeaderEpoch < m.epochs[key]:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"sync"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -19,7 +20,7 @@ var ErrNotWritten = errors.New("metadata was not written")
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
 //
-// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
+// Lock order: changing, then proposals or shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
 // disk.
 type Store struct {
 	fs   vfs.FS
@@ -29,11 +30,13 @@ type Store struct {
 	// leaves all three as they were.
 	changing struct {
 		sync.Mutex
+		held     bool // no election yet: brokers of a cluster that starts are awaited
 		document document
 		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync
 		up       map[int32]metadata.Broker // those whose Run runs; not in the file: after a start nobody is up
 	}
-	shown struct {
+	proposals proposals
+	shown     struct {
 		sync.Mutex
 		image  *metadata.Image
 		served map[int32]map[servedPartition]int32 // by broker: the leader epoch of each partition it serves
@@ -73,22 +76,24 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	return s, nil
 }
 
-// change applies f to the metadata, holds elections, writes the file if its content changed, and shows the new image. When f or
-// the writing fails, nothing has changed.
+// change applies f to the metadata, decides what follows from it, writes the file if its content changed, and shows the new image.
+// When f or the writing fails, nothing has changed.
 func (s *Store) change(f func(*document) error) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(f)
+	return s.changeLocked(wishes{}, f)
 }
 
 // changeLocked works on a clone and puts it in place as its last step, after the write, so nothing has to be undone on a
 // failure.
-func (s *Store) changeLocked(f func(*document) error) error {
+func (s *Store) changeLocked(w wishes, f func(*document) error) error {
 	d := s.changing.document.clone()
 	if err := f(&d); err != nil {
 		return err
 	}
-	d.elect(s.changing.up)
+	if !s.changing.held {
+		d.decide(s.changing.up, w)
+	}
 	image, err := d.image(s.changing.up)
 	if err != nil {
 		return err
@@ -104,7 +109,9 @@ func (s *Store) changeLocked(f func(*document) error) error {
 		s.changing.written = content
 	}
 	s.changing.document = d
-	s.show(func() { s.shown.image = image })
+	if !reflect.DeepEqual(image, s.Image()) { // an apply costs each broker a walk over all partitions
+		s.show(func() { s.shown.image = image })
+	}
 	return nil
 }
 
@@ -119,8 +126,8 @@ func (s *Store) show(f func()) {
 
 // Sync makes the cluster what the manifests say. Topics that came from earlier manifests and are in them no longer are deleted,
 // as their reclaim policy says; those made through Kafka stay. Faults concern single topics and come joined; the other topics
-// are in effect then. ErrBrokersInUse is wrapped when there would be too few brokers for what they hold; nothing has changed
-// then.
+// are in effect then. Of brokers that are no more wanted the replicas move away; they are needed until then: see Running.
+// ErrBrokersInUse is wrapped when there would be fewer brokers than replicas; nothing has changed then.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	var faults []error
 	err := s.change(func(d *document) (err error) {
@@ -131,6 +138,21 @@ func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alph
 		return err
 	}
 	return errors.Join(faults...)
+}
+
+// SetRacks says where brokers are: broker i in racks[i % len(racks)]; none: nowhere. New replicas are placed by it.
+func (s *Store) SetRacks(racks []string) error {
+	return s.change(func(d *document) error {
+		d.Racks = racks
+		return nil
+	})
+}
+
+// Running is how many brokers are to run, ids from 0: those that Sync asked for, and those above them that hold replicas still.
+func (s *Store) Running() int {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.changing.document.running()
 }
 
 // Image returns the newest image.
@@ -182,78 +204,4 @@ func (s *Store) unservedLocked() string {
 		}
 	}
 	return ""
-}
-
-// Run implements metadata.Store. While it runs, the broker is up. Image and news are read under one lock: a change after
-// that closes this very channel, so none is slept through, and several changes may be one image.
-func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
-	if err := s.register(self); err != nil {
-		return fmt.Errorf("register broker %d: %w", self.ID, err)
-	}
-	defer s.unregister(self.ID)
-	var last *metadata.Image
-	for {
-		s.shown.Lock()
-		image, news := s.shown.image, s.shown.news
-		s.shown.Unlock()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if image != last {
-			apply(image)
-			last = image
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// register brings a broker up in a new incarnation. Its epoch is on the disk before anybody sees the broker.
-func (s *Store) register(self metadata.Broker) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if _, up := s.changing.up[self.ID]; up {
-		return errors.New("a broker of this id is up already")
-	}
-	self.Epoch = s.changing.document.BrokerEpochs[self.ID] + 1
-	s.changing.up[self.ID] = self
-	err := s.changeLocked(func(d *document) error {
-		d.BrokerEpochs[self.ID] = self.Epoch
-		return nil
-	})
-	if err != nil {
-		delete(s.changing.up, self.ID)
-	}
-	return err
-}
-
-// unregister takes a broker's leaderships away. With one replica a partition none can take over, so the file stays as it is and
-// there is nothing that could fail; were another to take over and the write to fail, the old image would stay shown, and the
-// next change would try again.
-func (s *Store) unregister(id int32) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	delete(s.changing.up, id)
-	s.show(func() { delete(s.shown.served, id) })
-	_ = s.changeLocked(func(*document) error { return nil })
-}
-
-// Serving implements metadata.Store. What was served before is replaced, not added to.
-func (s *Store) Serving(_ context.Context, broker int32, served []metadata.Served) error {
-	epochs := make(map[servedPartition]int32, len(served))
-	ahead := map[servedPartition]int32{}
-	for _, p := range served {
-		if key := (servedPartition{p.Topic, p.Partition}); p.Ahead {
-			ahead[key] = p.LeaderEpoch
-		} else {
-			epochs[key] = p.LeaderEpoch
-		}
-	}
-	s.show(func() { s.shown.served[broker] = epochs })
-	if len(ahead) == 0 {
-		return nil
-	}
-	return s.change(func(d *document) error { return d.outgrow(ahead) })
 }

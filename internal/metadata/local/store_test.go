@@ -67,9 +67,9 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 		t.Errorf("broker 1 is registered as %+v", b)
 	}
 	stop0()
-	expect("broker 0 down", [2]int32{-1, 1}, [2]int32{1, 1})
+	expect("broker 0 down", [2]int32{-1, 2}, [2]int32{1, 1})
 	defer run(t, s, 0)()
-	expect("broker 0 back", [2]int32{0, 2}, [2]int32{1, 1})
+	expect("broker 0 back", [2]int32{0, 3}, [2]int32{1, 1})
 	if b, _ := s.Image().Broker(0); b.Epoch != 2 {
 		t.Errorf("broker 0 came back with epoch %d, want 2", b.Epoch)
 	}

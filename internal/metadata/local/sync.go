@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ErrBrokersInUse is wrapped when the number of brokers would leave partitions without their broker.
-var ErrBrokersInUse = errors.New("brokers cannot be removed while they hold partitions")
+// ErrBrokersInUse is wrapped when there would be too few brokers for the replicas that they hold.
+var ErrBrokersInUse = errors.New("brokers cannot be removed while topics have as many replicas as there are brokers")
 
 // manifests is what the user's files say.
 type manifests struct {
@@ -39,14 +39,22 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 			d.remove(t.kafkaName())
 		}
 	}
-	if err := d.checkBrokers(m.brokers); err != nil {
-		return nil, err
+	if m.brokers < 1 {
+		return nil, fmt.Errorf("%d brokers asked for, at least 1 is needed", m.brokers)
 	}
+	before := d.running()
 	d.Brokers = m.brokers
+	d.Draining = before // decide knows what of that is true
+	if d.Draining <= d.Brokers {
+		d.Draining = 0
+	}
 	for _, t := range m.topics {
 		if err := d.put(t.DeepCopy(), originManifest); err != nil {
 			faults = append(faults, &TopicFault{t.Name, err})
 		}
+	}
+	if err := d.drain(); err != nil {
+		return nil, err
 	}
 	// What no manifest describes, or describes badly, must still make sense over the new defaults.
 	if err := d.check(); err != nil {
@@ -55,27 +63,60 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	return faults, nil
 }
 
-// checkBrokers refuses to take brokers away that hold partitions. Those would be offline until somebody finds out why.
-func (d *document) checkBrokers(brokers int) error {
-	if brokers < 1 {
-		return fmt.Errorf("%d brokers asked for, at least 1 is needed", brokers)
-	}
+// drain gives the replicas on brokers that are to go another place, and every topic the replicas that its cluster's defaults ask for
+// now. Topics that have more replicas than there would be brokers keep them from going: fewer copies are for somebody to decide.
+func (d *document) drain() error {
 	var topics []string
-	needed := int32(0)
-	for _, t := range d.Topics {
-		highest := int32(-1)
-		for _, p := range t.Partitions {
-			highest = max(highest, slices.Max(p.Replicas))
-		}
-		if int(highest) >= brokers {
+	needed := 0
+	for i := range d.Topics {
+		if t := &d.Topics[i]; d.fit(t) != nil {
 			topics = append(topics, t.kafkaName())
-			needed = max(needed, highest+1)
+			needed = max(needed, metadata.Replicas(t.Spec.TopicSettings, d.resource()))
 		}
 	}
 	if len(topics) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "), needed)
+}
+
+// fit gives the partitions of a topic as many replicas as it asks for, all on brokers that stay. Replicas move when brokers do it;
+// until then the target says where to. It fails when there are too few brokers.
+func (d *document) fit(t *topic) error {
+	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
+	settled := func(ids []int32) bool { return len(ids) == replicas && int(slices.Max(ids)) < d.Brokers }
+	places := make([][]int32, len(t.Partitions))
+	fits := true
+	for i, p := range t.Partitions {
+		places[i] = p.destination()
+		fits = fits && settled(places[i])
+	}
+	if fits {
+		return nil
+	}
+	fitted, err := placement.Fit(d.placementBrokers(), d.load(), places, replicas)
+	if err != nil {
+		return fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
+	}
+	t.Partitions = slices.Clone(t.Partitions)
+	for i, ids := range fitted {
+		switch p := &t.Partitions[i]; {
+		case slices.Equal(ids, places[i]):
+		case p.LeaderEpoch == 0: // nobody holds anything yet
+			p.Replicas, p.Target = ids, nil
+		default:
+			p.Target = ids
+		}
+	}
+	return nil
+}
+
+// destination is where the replicas are to be.
+func (p partition) destination() []int32 {
+	if len(p.Target) > 0 {
+		return p.Target
+	}
+	return p.Replicas
 }
 
 // put makes a topic what its resource says: new, or changed. A changed one keeps id and partitions; its origin becomes the
@@ -99,6 +140,9 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		changed.ID, changed.Partitions = d.Topics[at].ID, d.Topics[at].Partitions
 	}
 	if err := d.grow(&changed); err != nil {
+		return err
+	}
+	if err := d.fit(&changed); err != nil {
 		return err
 	}
 	if exists {
@@ -132,20 +176,28 @@ func (d *document) grow(t *topic) error {
 	return nil
 }
 
-// takeUp puts partitions from index first on where the data of an earlier topic of the name lies, if it was retained and that
-// broker is still one of ours. A narrower topic leaves the memory of the rest for when it grows. What lay on a broker that is
-// gone is forgotten: the partition begins empty elsewhere, and two homes for one partition could never be told apart later.
+// takeUp puts partitions from index first on where the data of an earlier topic of the name lies, if it was retained and some
+// broker that was in sync is still one of ours. A narrower topic leaves the memory of the rest for when it grows. What lay on brokers
+// that are gone is forgotten: the partition begins empty elsewhere, and two homes for one partition could never be told apart later.
 func (d *document) takeUp(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {
-		if checkPartitions(retained[i:i+1], d.Brokers) == nil {
-			t.Partitions[i] = retained[i]
-			t.Partitions[i].leader = metadata.NoBroker
+		if p, ok := retained[i].among(d.running()); ok {
+			t.Partitions[i] = p
 		}
 	}
 	if len(t.Partitions) >= len(retained) {
 		delete(d.Retained, t.kafkaName())
 	}
+}
+
+// among is a retained partition as far as it is on brokers 0 to brokers-1; ok is false if nobody of those was in sync.
+func (p partition) among(brokers int) (_ partition, ok bool) {
+	gone := func(id int32) bool { return int(id) >= brokers }
+	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), gone)
+	p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m member) bool { return gone(m.Broker) })
+	p.Target, p.leader = nil, metadata.NoBroker
+	return p, p.check(brokers) == nil
 }
 
 // remove takes a topic away and remembers where its data stays. It tells whether the topic was there.
@@ -173,16 +225,19 @@ func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
 		brokers[i].ID = int32(i)
+		if len(d.Racks) > 0 {
+			brokers[i].Rack = d.Racks[i%len(d.Racks)]
+		}
 	}
 	return brokers
 }
 
-// load counts the replicas each broker holds.
+// load counts the replicas each broker is to hold.
 func (d *document) load() map[int32]int {
 	load := map[int32]int{}
 	for _, t := range d.Topics {
 		for _, p := range t.Partitions {
-			for _, id := range p.Replicas {
+			for _, id := range p.destination() {
 				load[id]++
 			}
 		}

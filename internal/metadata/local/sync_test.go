@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,11 +167,10 @@ func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 3}`, `good {partitions: 1}`))
+	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 4}`, `good {partitions: 1}`))
 	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; they cannot shrink, as records would be lost" +
 		" (invalid number of partitions) (Topic/shrinks)\n" +
-		"spec.replicas: Invalid value: 3: this version keeps one replica of each partition; replication comes with a later one;" +
-		" set replicas: 1 (Topic/many)"
+		"invalid replication factor: not enough brokers: 4 replicas asked for, 3 brokers there (Topic/many)"
 	if err == nil || err.Error() != want {
 		t.Errorf("faults:\n%v\nwant:\n%s", err, want)
 	}
@@ -183,21 +183,69 @@ func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 	}
 }
 
-func TestBrokersThatHoldPartitionsStay(t *testing.T) {
+// TestBrokersThatGoAreDrained: replicas are told where to move, and the broker is needed until they did.
+func TestBrokersThatGoAreDrained(t *testing.T) {
 	s := open(t, memory(t))
-	if err := s.Sync(nil, 3, topics(t, `a {partitions: 3}`)); err != nil {
+	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
+	if err := s.Sync(nil, 3, manifests); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Sync(nil, 2, topics(t, `a {partitions: 3}`, `b {partitions: 1}`))
-	want := "brokers cannot be removed while they hold partitions: topics a need 3 brokers"
+	defer run(t, s, 0, 1, 2)()
+	if err := s.Sync(nil, 2, manifests); err != nil {
+		t.Fatal(err)
+	}
+	if _, brokers, _ := s.Manifests(); brokers != 2 || s.Running() != 3 {
+		t.Errorf("%d brokers are wanted and %d needed; want 2 and 3", brokers, s.Running())
+	}
+	// What brokers do: those that are to hold a replica copy it, and the leader takes them in.
+	for _, topic := range s.Image().Topics {
+		for _, p := range topic.Partitions {
+			catchUp(t, s, topic, p)
+		}
+	}
+	for _, topic := range s.Image().Topics {
+		for _, p := range topic.Partitions {
+			if slices.Contains(p.Replicas, 2) || p.Target != nil || p.Leader == 2 || p.Leader == metadata.NoBroker {
+				t.Errorf("%s-%d after its move: %+v", topic.Name, p.Index, p)
+			}
+		}
+	}
+	if s.Running() != 2 {
+		t.Errorf("%d brokers are needed when nothing is left on the third, want 2", s.Running())
+	}
+}
+
+// catchUp takes all replicas of a partition into the ISR, as its leader would.
+func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partition) {
+	t.Helper()
+	change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+	for _, id := range p.Replicas {
+		b, ok := s.Image().Broker(id)
+		if !ok {
+			t.Fatalf("broker %d is not up", id)
+		}
+		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: b.Epoch})
+	}
+	if err := s.ChangeISR(t.Context(), change); err != nil {
+		t.Fatalf("%s-%d: %v", topic.Name, p.Index, err)
+	}
+}
+
+func TestBrokersStayWhenReplicasWouldNotFit(t *testing.T) {
+	s := open(t, memory(t))
+	if err := s.Sync(nil, 3, topics(t, `a {partitions: 2, replicas: 3}`)); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 3}`, `b {partitions: 1}`))
+	want := "brokers cannot be removed while topics have as many replicas as there are brokers: topics a need 3 brokers"
 	if !errors.Is(err, ErrBrokersInUse) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if s.Image().Topic("b") != nil {
+	if s.Image().Topic("b") != nil || s.Running() != 3 {
 		t.Error("a refused Sync changed something")
 	}
-	if err := s.Sync(nil, 2, nil); err != nil {
-		t.Errorf("without the topic the broker may go: %v", err)
+	if err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 2}`)); err != nil {
+		t.Errorf("with fewer replicas it may go: %v", err)
 	}
 	if err := s.Sync(nil, 0, nil); err == nil {
 		t.Error("no brokers at all were taken")
@@ -234,7 +282,7 @@ func TestRetainedDataIsFoundAgain(t *testing.T) {
 	fill(`a {partitions: 1}`, `b {partitions: 2}`, `gone {partitions: 1, reclaimPolicy: Delete}`)
 	before := brokersOf(t, s, "b")
 	id := s.Image().Topic("b").ID
-	run(t, s, 0, 1, 2)() // every broker was up once: epoch 1
+	run(t, s, 0, 1, 2)() // every broker was up once, and went: epoch 2
 	fill(`a {partitions: 1}`)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`)
 	s = open(t, mem)
@@ -246,8 +294,8 @@ func TestRetainedDataIsFoundAgain(t *testing.T) {
 	if b.ID == id {
 		t.Error("another topic has the old one's id")
 	}
-	if b.Partitions[0].LeaderEpoch != 1 || b.Partitions[2].LeaderEpoch != 0 {
-		t.Errorf("epochs %d and %d, want 1 for the retained partition, 0 for the new one", b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
+	if b.Partitions[0].LeaderEpoch != 2 || b.Partitions[2].LeaderEpoch != 0 {
+		t.Errorf("epochs %d and %d, want 2 for the retained partition, 0 for the new one", b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
 	}
 	if s.Image().Topic("gone").Partitions[0].LeaderEpoch != 0 {
 		t.Error("a topic whose data was deleted goes on from its old epoch")

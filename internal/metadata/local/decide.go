@@ -1,0 +1,150 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// wishes of one change, for all partitions; a topic's own come on top.
+type wishes struct {
+	preferred bool // leadership goes back to the first replicas
+	lossy     bool // a partition that has no leader gets one that lives, whatever it lacks
+}
+
+// decide gives every partition the leader and the in-sync replicas that it should have among the brokers that are up, and ends
+// what draining is done. It writes into the partitions, so d must be a clone.
+func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
+	brokers := standings(up)
+	used := 0
+	for _, t := range d.Topics {
+		wanted := placement.Wishes{Preferred: w.preferred, Unclean: w.lossy || d.unclean(t)}
+		for i, p := range t.Partitions {
+			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers, wanted).Partition)
+			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
+		}
+	}
+	// A broker beyond the others runs until nothing is on it, nor on one above it.
+	if d.Draining = used; used <= d.Brokers {
+		d.Draining = 0
+	}
+}
+
+// unclean tells whether a topic would rather lose records than wait.
+func (d *document) unclean(t topic) bool {
+	settings, err := metadata.ResolveSettings(t.Spec.TopicSettings, d.resource())
+	return err == nil && settings.UncleanElection // an error: image will say so
+}
+
+// standings are brokers as an election sees them. In this store a broker is up or it is not: who cannot be reached is ended.
+func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
+	all := make(map[int32]placement.Standing, len(up))
+	for id, b := range up {
+		all[id] = placement.Standing{
+			Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch, Directory: b.Directory, Leaving: b.Leaving,
+		}
+	}
+	return all
+}
+
+// placement is a partition as decisions are about it. They change no list that they are given.
+func (p partition) placement() placement.Partition {
+	to := placement.Partition{
+		Replicas: p.Replicas, Target: p.Target, Leader: p.leader, LeaderEpoch: p.LeaderEpoch, LeaderDirectory: p.LeaderDirectory,
+	}
+	for _, m := range p.ISR {
+		to.ISR = append(to.ISR, placement.Member(m))
+	}
+	return to
+}
+
+// fromPlacement is the way back.
+func fromPlacement(from placement.Partition) partition {
+	p := partition{
+		Replicas: from.Replicas, Target: from.Target, LeaderEpoch: from.LeaderEpoch, LeaderDirectory: from.LeaderDirectory,
+		leader: from.Leader,
+	}
+	for _, m := range from.ISR {
+		p.ISR = append(p.ISR, member(m))
+	}
+	return p
+}
+
+// partition finds a partition, to be written into; nil if there is none.
+func (d *document) partition(key servedPartition) *partition {
+	id := key.topic.String()
+	for _, t := range d.Topics {
+		if t.ID == id && key.index >= 0 && int(key.index) < len(t.Partitions) {
+			return &t.Partitions[key.index]
+		}
+	}
+	return nil
+}
+
+// outgrow lifts leader epochs above those that a leader's logs were found to be ahead by: the file that knew them was lost.
+func (d *document) outgrow(leader int32, ahead map[servedPartition]int32, up map[int32]metadata.Broker) {
+	for key, found := range ahead {
+		p := d.partition(key)
+		if p == nil || p.leader != leader {
+			continue
+		}
+		asked := p.placement()
+		asked.FoundEpoch = &found
+		*p = fromPlacement(placement.Decide(asked, standings(up), placement.Wishes{}).Partition)
+	}
+}
+
+// changeISR makes a leader's proposal so.
+func (d *document) changeISR(change metadata.ISRChange, up map[int32]metadata.Broker) error {
+	p := d.partition(servedPartition{change.Topic, change.Partition})
+	if p == nil {
+		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict, change.Partition, change.Topic)
+	}
+	proposal := placement.Proposal{LeaderEpoch: change.LeaderEpoch, From: change.From}
+	for _, m := range change.To {
+		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
+	}
+	changed, err := placement.ChangeISR(p.placement(), proposal, standings(up))
+	if err != nil {
+		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
+	}
+	*p = fromPlacement(changed)
+	return nil
+}
+
+// image is the document as brokers see it.
+func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
+	brokers := make([]metadata.Broker, 0, len(up))
+	for _, b := range up {
+		brokers = append(brokers, b)
+	}
+	topics := make([]*metadata.Topic, 0, len(d.Topics))
+	for _, t := range d.Topics {
+		resolved, err := d.imageTopic(t)
+		if err != nil {
+			return nil, err
+		}
+		topics = append(topics, resolved)
+	}
+	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics), nil
+}
+
+// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.
+func (d document) imageTopic(t topic) (*metadata.Topic, error) {
+	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
+	if err != nil {
+		return nil, err
+	}
+	if resolved.ID, err = metadata.ParseID(t.ID); err != nil {
+		return nil, err
+	}
+	for i, p := range t.Partitions {
+		resolved.Partitions = append(resolved.Partitions, &metadata.Partition{
+			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader, LeaderEpoch: p.LeaderEpoch,
+			ISR: p.members(), Target: slices.Clone(p.Target),
+		})
+	}
+	return resolved, nil
+}
