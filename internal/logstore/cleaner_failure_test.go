@@ -151,7 +151,7 @@ func longLog(f *cleanerFixture) {
 	f.wantReason(reasonCleaning)
 }
 
-func TestReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
+func TestI36ReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
 	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow, func(t *testing.T, f *cleanerFixture) {
 		longLog(f)
 		if err := f.store.Release(partition, false); err != nil {
@@ -180,7 +180,7 @@ func TestReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
 	})
 }
 
-func TestPolicyChangeEndsThePass(t *testing.T) { // KAFKA-4015: flip the policy during a pass
+func TestI6PolicyChangeEndsThePass(t *testing.T) { // KAFKA-4015: flip the policy during a pass
 	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow, func(t *testing.T, f *cleanerFixture) {
 		longLog(f)
 		f.log.Configure(settings(nil), true)
@@ -214,7 +214,7 @@ func TestCloseEndsAPassAtOnce(t *testing.T) {
 	})
 }
 
-func TestCrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every state of the disk that the pass goes through
+func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every state of the disk that the pass goes through
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var clones []*vfs.Mem

@@ -199,7 +199,7 @@ func TestMinLagIsAReason(t *testing.T) {
 	})
 }
 
-func TestQuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would stay for ever
+func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would stay for ever
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.put("gone", "kept")

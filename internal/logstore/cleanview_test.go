@@ -77,7 +77,7 @@ func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I
 	}
 }
 
-func TestCleanViewBounds(t *testing.T) { // I2
+func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	t.Run("the high watermark, rounded down to a segment (KAFKA-13194)", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		log.highWatermark.Store(35)
@@ -123,7 +123,7 @@ func TestCleanViewBounds(t *testing.T) { // I2
 }
 
 // I3, KAFKA-1641, KAFKA-6266, KAFKA-8724: reset once, and for good.
-func TestFirstDirtyOutsideTheLogIsReset(t *testing.T) {
+func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)
 	if err := log.setFirstDirty(99); err != nil {

@@ -121,40 +121,43 @@ func (l *ledger) checkBits(there scanned, all []ledgerRecord) {
 // checkKeys checks each key's latest committed record: I10, I14, I15, I16, F1. As it stays, and nothing older is there without it, a
 // reader ends with the same value whatever the offset it begins at.
 func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
-	latest := map[string]*record.Record{}
-	older := map[string]int64{} // key -> the highest offset of a committed record that is there, below the latest
+	latest, older := map[string]*record.Record{}, map[string]int64{}
+	last := map[string]int64{} // key -> the highest offset so far of a committed record that is there
+	now := time.Now()
 	for _, r := range all {
 		if r.Key == nil || r.fate != decidedTxnFate || r.Offset >= stable {
 			continue
 		}
-		if before := latest[string(r.Key)]; before != nil {
-			if _, found := there.records[before.Offset]; found {
-				older[string(r.Key)] = before.Offset
-			}
+		key := string(r.Key)
+		below, blocked := last[key]
+		if latest[key] = r.Record; blocked {
+			older[key] = below
 		}
-		latest[string(r.Key)] = r.Record
+		if _, found := there.records[r.Offset]; !found {
+			continue
+		}
+		// Also of one that is superseded: what supersedes it may be cut off.
+		if _, known := l.blocked[r.Offset]; r.Value == nil && (!known || blocked) {
+			l.blocked[r.Offset] = now
+		}
+		last[key] = r.Offset
 	}
-	now := time.Now()
 	for key, r := range latest {
 		_, found := there.records[r.Offset]
+		if found || r.Offset < l.start {
+			continue
+		}
 		left, isOlder := older[key]
+		since, known := l.blocked[r.Offset]
 		switch {
-		case r.Offset < l.start:
-		case r.Value != nil && !found:
-			stageFail("the latest value of %q, at %d, is gone", key, r.Offset)
 		case r.Value != nil:
-		case !found && isOlder:
+			stageFail("the latest value of %q, at %d, is gone", key, r.Offset)
+		case isOlder:
 			stageFail("the tombstone of %q at %d is gone, and %d is there: the key is back", key, r.Offset, left)
-		case !found:
-			if since, known := l.blocked[r.Offset]; known && now.Sub(since) < l.retentionMin {
-				stageFail("the tombstone of %q at %d went within %s, retention is %s", key, r.Offset, now.Sub(since), l.retentionMin)
-			} else if !known {
-				stageFail("the tombstone of %q at %d was never seen", key, r.Offset)
-			}
-		default:
-			if _, known := l.blocked[r.Offset]; !known || isOlder {
-				l.blocked[r.Offset] = now
-			}
+		case !known:
+			stageFail("the tombstone of %q at %d was never seen", key, r.Offset)
+		case now.Sub(since) < l.retentionMin:
+			stageFail("the tombstone of %q at %d went within %s, retention is %s", key, r.Offset, now.Sub(since), l.retentionMin)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestReadGivesAnEmptyBatchWhenNothingElseIsThere(t *testing.T) {
 }
 
 // KAFKA-15388, reference I43 and I44: every offset of a cleaned log can be read from, and gives what lies behind it.
-func TestReadAtEveryOffsetOfACleanedLog(t *testing.T) {
+func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13), cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
 	want := slices.Concat(expectKeys(0, 10), []string{"13=k13", "18=k18", "20=k20"}, expectKeys(30, 50))
 	offsets := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 18, 20}

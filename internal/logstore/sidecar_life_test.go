@@ -45,7 +45,7 @@ func TestPolicyTurns(t *testing.T) {
 }
 
 // Records so small that an entry is no small part of them: the sidecar is there for a pass only.
-func TestSmallRecordsKeepNoSidecar(t *testing.T) {
+func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))

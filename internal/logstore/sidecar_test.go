@@ -19,7 +19,7 @@ import (
 )
 
 // The leader hashed the keys while it validated what was produced: no segment is read again.
-func TestLeaderMakesSidecarsWithoutAScan(t *testing.T) {
+func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} { // as sent, and recompressed
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)

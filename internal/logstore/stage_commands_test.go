@@ -137,9 +137,8 @@ func recordOf(word string, ms int64) record.Record {
 	key, value, valued := strings.Cut(word, "=")
 	r := record.Record{Timestamp: ms, Headers: []record.Header{{Key: []byte("h"), Value: []byte(word)}, {Key: []byte("h")}}}
 	if unquoted, err := strconv.Unquote(key); err == nil {
-		key = unquoted
-	}
-	if key != "" {
+		r.Key = []byte(unquoted) // which may be empty, and is a key
+	} else if key != "" {
 		r.Key = []byte(key)
 	}
 	if text, times, ok := strings.Cut(value, "*"); ok && valued {

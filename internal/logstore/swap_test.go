@@ -111,7 +111,7 @@ func swapped() []string {
 	return append(want, expectKeys(30, 50)...)
 }
 
-func TestReplacedSegmentsAreReadAtOnce(t *testing.T) {
+func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 	mem := vfs.NewMem()
 	_, log := swapLog(t, mem)
 	before, err := log.Read(10, 50, 1<<20, true)

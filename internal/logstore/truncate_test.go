@@ -257,7 +257,7 @@ func TestWhatWasCutNeverFollowsWhatIsNew(t *testing.T) {
 }
 
 // Reference I35: the cleaner's offset is lowered, on disk too, and a pass of before replaces nothing and records nothing.
-func TestTruncateEndsPasses(t *testing.T) {
+func TestI35TruncateEndsPasses(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))

@@ -28,6 +28,22 @@ func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
 	}
 }
 
+// KAFKA-8335: after an epoch bump a producer's sequences begin anew, and two of its batches have the same.
+func TestI27LastBatchIsKnownByItsOffsetNotItsSequence(t *testing.T) {
+	l := newLog(t)
+	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
+	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 1, BaseSequence: 0}, "a=2")
+	l.put("a=3")
+	l.put("z=1")
+	l.roll()
+	l.job.Producers = producers(map[int64]int64{7: 1})
+	l.pass()
+	l.want("2:a=3 3:z=1")
+	if all := l.batches(); len(all) != 3 || all[0].BaseOffset() != 1 || all[0].Count() != 0 || all[0].ProducerEpoch() != 1 {
+		t.Errorf("%d batches, the first at %d", len(all), all[0].BaseOffset())
+	}
+}
+
 func TestI28EmptyBatchGoesWhenItsProducerWentOn(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")

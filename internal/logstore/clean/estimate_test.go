@@ -21,7 +21,7 @@ func (l *fakeLog) many(n int, key func(i int) string) {
 	}
 }
 
-func TestEstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
+func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million records take some seconds")
 	}

@@ -112,7 +112,7 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I16, I17: horizon -1, 0, +1
+func TestI16TombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I16, I17: horizon -1, 0, +1
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour, time.Hour + time.Millisecond} {
 		l := newLog(t)
 		l.put("a=1", "b=1")
@@ -138,7 +138,7 @@ func TestTombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I1
 	}
 }
 
-func TestTombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
+func TestI17TombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 0
 	l.put("a=1", "a")

@@ -115,7 +115,7 @@ func TestCancelledPassEndsWithinOneBatch(t *testing.T) {
 	}
 }
 
-func TestCancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
+func TestI37CancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
 	l := newLog(t)
 	l.fill("k", 50)
 	l.fill("k", 50)

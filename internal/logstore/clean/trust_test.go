@@ -224,7 +224,7 @@ func TestUniqueKeysCostNoRewriting(t *testing.T) { // cleaner.md 4
 }
 
 // The story of docs/cleaner.md: all keys are published once more, and what was there before goes unread.
-func TestRepublicationReadsNoDeadBatch(t *testing.T) {
+func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for range 2 {

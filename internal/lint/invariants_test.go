@@ -1,0 +1,61 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The page of the cleaner's invariants names every one, each with a test that is named after it and exists.
+func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/cleaner-invariants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([IXF]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(page), -1) {
+		if rows[row[1]] != "" {
+			t.Errorf("%s stands there twice", row[1])
+		}
+		rows[row[1]] = row[2]
+	}
+	tests := testNames(t)
+	for kind, last := range map[string]int{"I": 44, "X": 3, "F": 16} {
+		for number := 1; number <= last; number++ {
+			name := fmt.Sprintf("%s%d", kind, number)
+			row := rows[name]
+			named := regexp.MustCompile("`Test([A-Z]\\d+)*" + name + `[A-Z]`).MatchString(row)
+			if !named && !strings.Contains(row, "no test of its own: ") {
+				t.Errorf("%s has no test that is named after it: %q", name, row)
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		if !tests[name[1]] {
+			t.Errorf("there is no %s", name[1])
+		}
+	}
+}
+
+// testNames are the names of all tests under internal.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(content), -1) {
+			names[found[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
