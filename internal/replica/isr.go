@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -19,13 +20,16 @@ type isr struct {
 	members map[int32]*follower
 	// committed is the set on record as well as we know, sorted. The leader is always in it.
 	committed []int32
-	// before are the sets that were on record in this epoch before committed, and that an image may still tell of: a change of ours
-	// is known before the image that has it, and images are of a while ago.
-	before [][]int32
-	seen   []int32 // what the last image said
-	// proposal is a change whose outcome is not known; nil: there is none.
+	// seen is what the last image said. It is a hint and no more: images are of a while ago.
+	seen []int32
+	// trusted is until when an image that says something else than committed is taken for old.
+	trusted time.Time
+	// proposal is the change that is under way; nil: none is.
 	proposal *proposal
-	refused  int // changes in a row that were refused since the last image
+	// doubts are changes whose attempt ended without an answer: each may be on record, or may still get there, as long as nothing
+	// else has been put on record after it.
+	doubts  []doubt
+	refused int // attempts in a row that were refused since the last one that was not, or the last image
 	// heldUntil keeps from proposing again at once what was just refused; an image lifts it.
 	heldUntil time.Time
 }
@@ -43,14 +47,24 @@ type follower struct {
 	cleaned   int64 // cleaned below, as it said; 0: unknown
 }
 
-// proposal is a change of the ISR on its way.
+// proposal is a change of the ISR under way.
 type proposal struct {
-	to []metadata.InSync
-	// unknown: an attempt ended without an answer, and may still arrive. Until one of a later attempt does, or an image tells, both
-	// sets may be on record.
-	unknown bool
-	tries   int // attempts that ended without success since it became unknown
+	from []int32
+	to   []metadata.InSync
 }
+
+// doubt is a set that may be on record, or get there.
+type doubt struct {
+	ids   []int32
+	since time.Time
+}
+
+// doubtMax is how long after its end an attempt may still arrive: longer than any store, or the network to it, holds on to a request
+// that its sender has given up.
+const doubtMax = 30 * time.Second
+
+// imageDelay is how long after a change of ours an image may well be one of before.
+const imageDelay = 2 * time.Second
 
 // retryHold is how long a refused change waits for an image that explains it.
 const retryHold = time.Second
@@ -67,11 +81,18 @@ func newISR(self int32, start int64, lagMax time.Duration) *isr {
 	return &isr{self: self, start: start, lagMax: lagMax, members: map[int32]*follower{}}
 }
 
-// image takes in what an image of this leader epoch says: the replicas, and the set on record when it was made.
+// image takes in what an image of this leader epoch says: the replicas, and the set that was on record when it was made.
+//
+// Only the first one's set is believed. A later one may be older than a change of ours, or a change of the operator's that
+// another has undone; if it keeps contradicting, a compare-and-swap finds out (propose). But images come in order, and one that has taken a
+// replica away has taken it from the set on record, too.
 func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	first := i.committed == nil
-	i.settle(sortedSet(append([]int32{i.self}, recorded...)))
-	keep := map[int32]bool{}
+	i.seen = sortedSet(append([]int32{i.self}, recorded...))
+	if first {
+		i.committed = i.seen
+	}
+	keep := map[int32]bool{i.self: true}
 	for _, r := range replicas {
 		if r.broker == i.self {
 			continue
@@ -87,52 +108,28 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 		}
 		f.living = r.living
 	}
-	for id := range i.members {
-		if !keep[id] {
-			delete(i.members, id)
-		}
+	gone := func(id int32) bool { return !keep[id] }
+	maps.DeleteFunc(i.members, func(id int32, _ *follower) bool { return gone(id) })
+	i.committed = slices.DeleteFunc(slices.Clone(i.committed), gone)
+	for at := range i.doubts {
+		i.doubts[at].ids = slices.DeleteFunc(slices.Clone(i.doubts[at].ids), gone)
 	}
 	i.heldUntil, i.refused = time.Time{}, 0
 }
 
-// settle compares the set that an image has with what we take to be on record.
-//
-// Images come in the order in which they were made, but late. One that shows a set from before committed is old news; one with a set
-// that we never saw was made after committed, for a change of ours would not have succeeded on top of it, and is somebody else's
-// doing: the operator dropped a member. A set equal to committed does not settle a proposal: it may still arrive.
-func (i *isr) settle(recorded []int32) {
-	i.seen = recorded
-	switch {
-	case i.committed == nil:
-		i.committed = recorded
-	case slices.Equal(recorded, i.committed):
-		i.before = nil
-	case slices.ContainsFunc(i.before, func(set []int32) bool { return slices.Equal(set, recorded) }):
-	case i.proposal != nil && slices.Equal(recorded, i.proposal.ids()):
-		i.commit(recorded)
-		i.proposal = nil
-	default:
-		i.commit(recorded)
-		if i.proposal != nil && i.proposal.unknown {
-			i.proposal = nil // what it would replace is not on record any more, so it cannot arrive
-		}
-	}
-}
-
-// commit makes a set the one on record.
-func (i *isr) commit(set []int32) {
-	if !slices.Equal(set, i.committed) {
-		i.before = append(i.before, i.committed)
-	}
-	i.committed = set
-}
-
 // maximal is every broker that is in a set which may be on record, or may get there.
 func (i *isr) maximal() []int32 {
-	if i.proposal == nil {
+	if i.proposal == nil && len(i.doubts) == 0 {
 		return i.committed
 	}
-	return sortedSet(append(slices.Clone(i.committed), i.proposal.ids()...))
+	all := slices.Clone(i.committed)
+	for _, d := range i.doubts {
+		all = append(all, d.ids...)
+	}
+	if i.proposal != nil {
+		all = append(all, idsOf(i.proposal.to)...)
+	}
+	return sortedSet(all)
 }
 
 // fetched takes in that a follower asked for what comes behind end, and so has everything below; the leader's log ends at leaderEnd.
@@ -171,26 +168,23 @@ func (i *isr) highWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	}
 	for _, id := range maximal {
 		if id != i.self && i.members[id] == nil {
-			return -1 // in sync, and no replica: an image that contradicts itself
+			return -1 // proposed, and no replica any more: its outcome will come
 		}
 	}
 	return least
 }
 
-// propose returns the change that the leader should ask for now; ok is false if there is none, or one has to wait. hw is the high
-// watermark. The outcome goes to settled.
+// propose returns the change that the leader should ask for now; ok is false if there is none, or one has to wait. own is this broker's
+// incarnation, -1 if it must not propose; hw is the high watermark. The outcome goes to settled.
 //
 // A member is named in the incarnation that has fetched everything below hw, never in another: one that came back without its last
 // records lives in a new incarnation and must not be taken for what it was. So a change waits until all who stay have fetched.
+//
+// While there are doubts, or images keep contradicting, a change is asked for in any case, on top of each set that may be on record, in
+// turn: one that succeeds ends them.
 func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int32, to []metadata.InSync, ok bool) {
-	if own < 0 || now.Before(i.heldUntil) {
+	if own < 0 || i.proposal != nil || now.Before(i.heldUntil) {
 		return nil, nil, false
-	}
-	if p := i.proposal; p != nil {
-		if !p.unknown {
-			return nil, nil, false // under way
-		}
-		return i.assumed(), p.to, true
 	}
 	to = []metadata.InSync{{Broker: i.self, Epoch: own}}
 	for id, f := range i.members {
@@ -203,26 +197,27 @@ func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int
 		}
 	}
 	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })
-	if slices.Equal(idsOf(to), i.committed) {
+	contradicted := now.After(i.trusted) && !slices.Equal(i.seen, i.committed)
+	if len(i.doubts) == 0 && !contradicted && slices.Equal(idsOf(to), i.committed) {
 		return nil, nil, false
 	}
-	i.proposal = &proposal{to: to}
-	if i.refused%2 == 1 && i.seen != nil {
-		return i.seen, to, true // committed is not on record, it seems
-	}
-	return i.committed, to, true
+	i.proposal = &proposal{from: i.assumed(contradicted), to: to}
+	return i.proposal.from, to, true
 }
 
-// assumed is what a change of unknown outcome is tried on top of: each set that may be on record, in turn. A change that is on record
-// already is thus confirmed by one that changes nothing.
-func (i *isr) assumed() []int32 {
-	switch i.proposal.tries % 3 {
-	case 0:
-		return i.committed
-	case 1:
-		return i.proposal.ids()
+// assumed is what a change is tried on top of: what we hold for committed, or the contradicting image does, and after a refusal the other
+// sets that may be on record.
+func (i *isr) assumed(contradicted bool) []int32 {
+	sets := [][]int32{i.committed}
+	for _, d := range i.doubts {
+		sets = append(sets, d.ids)
 	}
-	return i.seen
+	if contradicted {
+		sets = slices.Insert(sets, 0, i.seen)
+	} else {
+		sets = append(sets, i.seen)
+	}
+	return sets[i.refused%len(sets)]
 }
 
 // Outcomes of a proposal.
@@ -230,28 +225,37 @@ type outcome int
 
 const (
 	outcomeDone     outcome = iota
-	outcomeConflict         // nothing was changed by this attempt
+	outcomeConflict         // nothing was changed
 	outcomeUnknown
 )
 
-// settled takes in how an attempt ended.
-func (i *isr) settled(to []metadata.InSync, o outcome, now time.Time) {
-	switch {
-	case o == outcomeDone:
-		i.commit(idsOf(to))
-		i.proposal, i.refused = nil, 0
-	case i.proposal == nil:
-		// An image told first.
-	case o == outcomeUnknown:
-		i.proposal.unknown = true
+// settled takes in how the proposal ended.
+//
+// What was done is on record now, on top of whatever arrived before; a late write of before finds another version of the resource, and
+// fails. Only if nothing had to be changed the version may be the same: then doubts end with time.
+func (i *isr) settled(o outcome, now time.Time) {
+	p := i.proposal
+	i.proposal = nil
+	switch ids := idsOf(p.to); o {
+	case outcomeDone:
+		i.committed, i.refused, i.trusted = ids, 0, now.Add(imageDelay)
+		if !slices.Equal(p.from, ids) {
+			i.doubts = nil
+		}
+		i.doubts = slices.DeleteFunc(i.doubts, func(d doubt) bool { return now.Sub(d.since) > doubtMax })
+		if len(i.doubts) > 0 {
+			i.heldUntil = now.Add(retryHold)
+		}
+	case outcomeUnknown:
+		i.doubts = slices.DeleteFunc(i.doubts, func(d doubt) bool { return slices.Equal(d.ids, ids) })
+		i.doubts = append(i.doubts, doubt{ids, now})
 		i.heldUntil = now.Add(retryHold)
-	case i.proposal.unknown:
-		i.proposal.tries++ // the attempt of before may have arrived, or may yet
-		i.heldUntil = now.Add(retryHold)
-	default:
-		i.proposal = nil
+	case outcomeConflict:
 		i.refused++
 		i.heldUntil = now.Add(retryHold)
+		if len(i.doubts) == 0 && slices.Equal(p.from, i.seen) {
+			i.trusted = now.Add(imageDelay) // the image was the old one
+		}
 	}
 }
 
@@ -262,8 +266,6 @@ func (i *isr) cleaned(own int64) int64 {
 	}
 	return own
 }
-
-func (p *proposal) ids() []int32 { return idsOf(p.to) }
 
 // idsOf returns the sorted broker ids.
 func idsOf(members []metadata.InSync) []int32 {

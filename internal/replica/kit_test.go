@@ -95,10 +95,15 @@ func id(topic string, index int32) PartitionID { return PartitionID{Topic: topic
 // batch is what a producer sends: records without keys.
 func batch(t *testing.T, values ...string) []byte {
 	t.Helper()
+	return batchOf(t, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, values...)
+}
+
+// batchOf is what a producer of an identity sends.
+func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
+	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(record.Identity{
-		LastOffsetDelta: int32(len(values) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
-	})
+	id.LastOffsetDelta, id.LeaderEpoch = int32(len(values)-1), -1
+	builder.Reset(id)
 	for i, value := range values {
 		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(), Value: []byte(value)})
 	}

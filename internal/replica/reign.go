@@ -74,19 +74,20 @@ func (g *reign) advanceLocked(now time.Time) bool {
 	return g.log.AdvanceHighWatermark(g.mu.isr.highWatermark(g.log.SafeEnd(), end, now))
 }
 
-// fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change.
+// fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change, or may now:
+// a change waits for the first fetch of all who stay.
 func (g *reign) fetched(from metadata.InSync, end, cleaned int64, now time.Time) (moved, review, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	f := g.mu.isr.members[from.Broker]
+	first := f != nil && f.epoch != from.Epoch
 	if g.mu.over || !g.mu.isr.fetched(from, end, g.log.LogEnd(), now) {
 		return false, false, false
 	}
-	f := g.mu.isr.members[from.Broker]
 	f.cleaned = cleaned
 	moved = g.advanceLocked(now)
-	member := slices.Contains(g.mu.isr.committed, from.Broker)
-	hw := g.log.HighWatermark()
-	return moved, member == (end < hw) && (member || end >= g.mu.isr.start), true
+	member, has := slices.Contains(g.mu.isr.committed, from.Broker), end >= g.log.HighWatermark()
+	return moved, first || member && !has || !member && has && end >= g.start, true
 }
 
 // propose returns the change of the ISR that is to be asked for now.
@@ -100,14 +101,14 @@ func (g *reign) propose(now time.Time) (from []int32, to []metadata.InSync, ok b
 }
 
 // settled takes in how that came out. It returns the ISR before and after, and whether the high watermark moved.
-func (g *reign) settled(to []metadata.InSync, o outcome, now time.Time) (before, after []int32, moved bool) {
+func (g *reign) settled(o outcome, now time.Time) (before, after []int32, moved bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mu.over {
 		return nil, nil, false
 	}
 	before = g.mu.isr.committed
-	g.mu.isr.settled(to, o, now)
+	g.mu.isr.settled(o, now)
 	return before, g.mu.isr.committed, g.advanceLocked(now)
 }
 

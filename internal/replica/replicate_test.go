@@ -3,11 +3,13 @@ package replica
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
 )
 
 // inCluster runs a test in a bubble, with so many brokers and one partition that 1 leads.
@@ -66,5 +68,180 @@ func TestDivergentTailsAreCut(t *testing.T) {
 		}
 		n.mustProduce(2, "d")
 		n.equal(1, 2, 3)
+	})
+}
+
+// TestRestartWithALostTail: a follower loses what it had not synced, comes back, and copies it again. As a member of the ISR in its new
+// incarnation it is not taken for what it was.
+func TestRestartWithALostTail(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
+		for range 5 {
+			n.mustProduce(1, "x")
+		}
+		n.crash(2, true)
+		n.start(2)
+		n.nodes[2].cut.Store(true)
+		n.apply()
+		n.settle(time.Second)
+		if end := n.log(2).LogEnd(); end == 5 {
+			t.Skip("the disk kept all of it")
+		}
+		n.crash(3, false) // the leader proposes to drop it, and must not vouch for 2 while it is at it
+		n.apply(1, 2)
+		n.settle(time.Second)
+		for _, change := range n.meta.calls {
+			if slices.ContainsFunc(change.To, func(m metadata.InSync) bool { return m.Broker == 2 && m.Epoch == 2 }) {
+				t.Errorf("%+v vouches for broker 2, which has %d records", change, n.log(2).LogEnd())
+			}
+		}
+		n.nodes[2].cut.Store(false)
+		n.start(3)
+		n.apply()
+		n.settle(3 * lagMaxDefault)
+		n.mustProduce(1, "y")
+		n.equal(1, 2, 3)
+		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
+			t.Errorf("in sync: %v", isr)
+		}
+	})
+}
+
+// TestLogStartTravels: DeleteRecords at the leader, also into the middle of a batch, and an empty replica that begins there.
+func TestLogStartTravels(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
+		n.nodes[3].cut.Store(true)
+		n.settle(600 * time.Millisecond)
+		n.change(func(p *metadata.Partition) { p.ISR = []int32{1, 2} })
+		n.apply()
+		n.settle(time.Second)
+		n.crash(3, false)
+		n.apply(1, 2)
+		n.mustProduce(1, "a", "b", "c", "d")
+		n.mustProduce(1, "e", "f")
+		n.settle(time.Second)
+		if err := n.log(1).DeleteBefore(2); err != nil {
+			t.Fatal(err)
+		}
+		n.mustProduce(1, "g")
+		n.settle(time.Second)
+		if start := n.log(2).LogStart(); start != 2 {
+			t.Errorf("the follower's log start is %d", start)
+		}
+		n.nodes[3].cut.Store(false)
+		n.start(3)
+		n.apply()
+		n.settle(3 * time.Second)
+		n.mustProduce(1, "h")
+		n.settle(time.Second)
+		n.equal(1, 2)
+		if n.log(3).LogStart() != 2 || n.log(3).LogEnd() != 8 {
+			t.Errorf("the empty one has [%d, %d)", n.log(3).LogStart(), n.log(3).LogEnd())
+		}
+		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
+			t.Errorf("in sync: %v", isr)
+		}
+	})
+}
+
+// TestEmptyFollowerFarBehind copies many segments.
+func TestEmptyFollowerFarBehind(t *testing.T) {
+	small := func(topic *metadata.Topic) {
+		topic.Settings.SegmentBytes = 1024
+		topic.Partitions[0].ISR = []int32{1}
+	}
+	inCluster(t, 2, small, func(t *testing.T, n *nodes) {
+		n.nodes[2].cut.Store(true)
+		n.settle(time.Second)
+		for range 300 {
+			n.mustProduce(1, "0123456789012345678901234567890123456789")
+		}
+		n.nodes[2].cut.Store(false)
+		begin := time.Now()
+		n.settle(2 * time.Second)
+		n.equal(1, 2)
+		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
+			t.Errorf("in sync after %v: %v", time.Since(begin), isr)
+		}
+	})
+}
+
+// TestProducersSurviveFailover: each of a producer's last five batches, sent again to the new leader, is known there, at its old offset.
+func TestProducersSurviveFailover(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		var batches [][]byte
+		for i := range int32(7) {
+			b := batchOf(t, record.Identity{ProducerID: 9, ProducerEpoch: 0, BaseSequence: i}, "x")
+			batches = append(batches, slices.Clone(b))
+			r := n.nodes[1].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: b}}).Wait(t.Context(), time.Minute)[0]
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		n.crash(1, true)
+		n.elect(2, 2)
+		for i := 2; i < 7; i++ {
+			r := n.nodes[2].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: slices.Clone(batches[i])}}).Wait(t.Context(), time.Minute)[0]
+			if r.Err != nil || !r.Appended.Duplicate || r.Appended.BaseOffset != int64(i) {
+				t.Errorf("batch %d again: %+v, %v", i, r.Appended, r.Err)
+			}
+		}
+	})
+}
+
+// TestConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it does not have yet is no error of the offset.
+func TestConsumersReadFromFollowers(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.meta.racks[1], n.meta.racks[2] = "east", "west"
+		n.apply()
+		n.mustProduce(1, "a", "b")
+		n.settle(10 * time.Millisecond)
+		ask := func(of int32, rack string, offset int64) FetchResult {
+			req := fetch(0, offset, partitionA)
+			req.AnyReplica, req.Rack = true, rack
+			return n.nodes[of].Fetch(t.Context(), req)[0]
+		}
+		if r := ask(1, "west", 0); r.Err != nil || r.PreferredReplica != 2 || r.Data.Length != 0 {
+			t.Errorf("the leader sends a consumer in the west to %d, %v", r.PreferredReplica, r.Err)
+		}
+		for _, rack := range []string{"east", "", "north"} {
+			if r := ask(1, rack, 0); r.PreferredReplica != metadata.NoBroker || !slices.Equal(values(t, r), []string{"a", "b"}) {
+				t.Errorf("rack %q: sent to %d", rack, r.PreferredReplica)
+			}
+		}
+		if r := ask(2, "west", 1); !slices.Equal(values(t, r), []string{"a", "b"}) || r.HighWater != 2 {
+			t.Errorf("the follower gives %+v", r)
+		}
+		if r := ask(2, "west", 3); !errors.Is(r.Err, ErrOffsetNotAvailable) {
+			t.Errorf("beyond its end: %v", r.Err)
+		}
+		if r := n.nodes[2].Fetch(t.Context(), fetch(0, 0, partitionA))[0]; !errors.Is(r.Err, ErrNotLeader) {
+			t.Errorf("a consumer that wants the leader: %v", r.Err)
+		}
+	})
+}
+
+// TestCatchingUpIsThrottled for a replica that is not in sync, and for no other.
+func TestCatchingUpIsThrottled(t *testing.T) {
+	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} }, func(t *testing.T, n *nodes) {
+		n.nodes[3].cut.Store(true)
+		n.settle(time.Second)
+		n.nodes[1].catchUp = newCatchUp(pullPartitionBytesMax)
+		large := strings.Repeat("x", 100_000)
+		for range 60 {
+			n.mustProduce(1, large)
+		}
+		n.equal(1, 2)
+		begin := time.Now()
+		n.nodes[3].cut.Store(false)
+		for range 100 {
+			n.settle(200 * time.Millisecond)
+			if n.log(3).LogEnd() == n.log(1).LogEnd() {
+				break
+			}
+		}
+		n.equal(1, 3)
+		if took := time.Since(begin); took < 4*time.Second || took > 15*time.Second {
+			t.Errorf("6 MB at 1 MiB a second took %v", took)
+		}
 	})
 }

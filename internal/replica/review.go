@@ -147,7 +147,7 @@ func (s *Set) change(ctx context.Context, p *partition, r *role, change metadata
 	case errors.Is(err, metadata.ErrISRConflict):
 		result = outcomeConflict
 	}
-	before, after, moved := r.reign.settled(change.To, result, time.Now())
+	before, after, moved := r.reign.settled(result, time.Now())
 	if err != nil {
 		s.logger.Warn("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
 	}
