@@ -152,7 +152,7 @@ func (f *fetcher) run(ctx context.Context) {
 			_ = peer.Close()
 			peer = nil
 		}
-		if errors.Is(err, errInterrupted) {
+		if errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			continue
 		}
 		f.noteFailure(leader, err)
