@@ -30,7 +30,11 @@ func (c *Cleaner) run() {
 		case <-c.wake:
 		case <-timer.C:
 		}
-		c.schedule(time.Now())
+		if c.schedule(time.Now()) {
+			watch.Reset(watchInterval)
+		} else {
+			watch.Stop()
+		}
 		timer.Reset(c.options().Interval)
 	}
 }
@@ -132,8 +136,9 @@ func recordsIn(h *handle) int64 {
 }
 
 // schedule aborts passes whose log is gone and begins those that are due, as far as there are workers and memory. All logs are looked
-// at before Cleaner.mu is taken: a reset of the first dirty offset writes a file, and nobody shall wait for that.
-func (c *Cleaner) schedule(now time.Time) {
+// at before Cleaner.mu is taken: a reset of the first dirty offset writes a file, and nobody shall wait for that. It tells whether
+// anything runs now that may have to be aborted.
+func (c *Cleaner) schedule(now time.Time) (running bool) {
 	var looks []look
 	for _, log := range c.store.Logs() {
 		if log.Settings().Compact {
@@ -146,9 +151,10 @@ func (c *Cleaner) schedule(now time.Time) {
 	c.forgetLocked(looks)
 	for _, chosen := range c.queueLocked(looks, now) {
 		if !c.startLocked(chosen.look, chosen.need) {
-			return
+			break
 		}
 	}
+	return c.mu.passes > 0 || c.mu.tended.log != nil
 }
 
 // forgetLocked drops the state of logs that are gone or not compacted any more, and ends their passes. The state of a running
