@@ -18,8 +18,9 @@ const (
 	logStartFile      = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
 	firstDirtyFile    = "cleaner-offset-checkpoint"
-	horizonFile       = "tombstone-horizon-checkpoint" // ours, not Kafka's
-	epochFile         = "leader-epoch-checkpoint"      // one in each partition's directory
+	horizonFile       = "tombstone-horizon-checkpoint"    // ours, not Kafka's
+	abortedFile       = "aborted-transactions-checkpoint" // ours; not one offset a partition (txncheckpoint.go)
+	epochFile         = "leader-epoch-checkpoint"         // one in each partition's directory
 )
 
 // encodeCheckpoint frames lines as Kafka does: version 0, number of lines, the lines.

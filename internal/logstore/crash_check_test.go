@@ -94,9 +94,7 @@ func (w *workload) checkLog(p *promised, log *Log) {
 		w.failf("%s, log [%d, %d): %s", p.id, start, end, why)
 	}
 	w.checkEpochs(p, log, read)
-	for _, b := range p.latest(end) {
-		w.wantDuplicate(log, b)
-	}
+	w.wantDuplicates(p, log)
 	w.checkTransactions(p, log)
 	if log.LogEnd() != end {
 		w.failf("%s took a batch that it had", p.id)

@@ -8,14 +8,14 @@ import (
 )
 
 // truncate cuts off the end, at any offset: within a batch, in a gap, above the end, and now and then below the start. But not below
-// what may have been cleaned, which lies below the high watermark: no follower does, and what the cut supersedes is gone for good.
+// the high watermark of a pass or a deletion: no follower does, and what the cut supersedes, decides or knew is gone for good.
 func (w *workload) truncate(p *promised, log *Log) {
 	start := log.LogStart()
 	from := max(start-2, 0)
 	if w.random.IntN(4) > 0 { // mostly a little
 		from = max(from, p.end()-25)
 	}
-	from = min(max(from, p.cleanable), p.end())
+	from = min(max(from, p.cleanable, p.relied), p.end())
 	offset := from + w.random.Int64N(p.end()+3-from)
 	if offset >= p.end() {
 		p.leading = true
@@ -30,15 +30,15 @@ func (w *workload) truncate(p *promised, log *Log) {
 	}
 	end, low := offset, p.first
 	for _, b := range p.batches {
-		if b.base < offset {
-			low = b.last() + 1
-		}
-		if b.base < offset && offset <= b.last() {
-			end, low = b.base, b.base
+		switch {
+		case b.last() < offset:
+			low = b.last() + 1 // not where the next one begins: of a gap nobody promises anything
+		case b.base < offset:
+			end = b.base
 		}
 	}
-	if end <= start || offset <= start {
-		if offset <= start {
+	if low <= start || offset <= start { // nothing is left
+		if end = min(end, start); offset <= start {
 			end = offset
 		}
 		w.restartAt(p, log, end, func() error { return log.TruncateTo(offset) })
@@ -123,7 +123,10 @@ func (w *workload) checkRestart(p *promised, log *Log) {
 func (w *workload) deleteBefore(p *promised, log *Log) {
 	start := log.LogStart()
 	offset := start + w.random.Int64N(log.HighWatermark()-start+1)
-	p.startMax = max(p.startMax, offset)
+	p.startMax, p.relied = max(p.startMax, offset), max(p.relied, offset)
+	if w.fullFor > 0 {
+		p.forgotten = max(p.forgotten, offset)
+	}
 	if !w.done(log.DeleteBefore(offset), "delete records") {
 		return
 	}

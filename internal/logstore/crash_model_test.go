@@ -40,6 +40,10 @@ type promised struct {
 	epochs                        []epochEntry
 	leading                       bool  // epochs are being added or dropped: the last ones may be unknown
 	cleanable                     int64 // below it a pass may have removed what is superseded
+	// relied is up to where a pass or a deletion took the log for replicated: it goes by markers below, and by producer state as of there.
+	relied int64
+	// forgotten: of who wrote below it only, nothing need be known. It was deleted while the disk was full.
+	forgotten int64
 }
 
 // appended is a batch as it was sent, and where it went.
@@ -73,6 +77,7 @@ func (p *promised) dataEnd() int64 {
 func (p *promised) begin(offset int64) {
 	p.first, p.cutTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
 	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset, offset, offset, offset, offset
+	p.relied, p.forgotten = 0, 0
 }
 
 // upTo is the partition as it is when the log ends at an offset.

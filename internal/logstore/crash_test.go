@@ -17,6 +17,7 @@ var (
 	crashSeed   = flag.Uint64("crash.seed", 0, "run the crash test with this seed only")
 	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
 	crashAll    = flag.Bool("crash.all", false, "with truncations, a full disk and reads of committed data, which do not pass each time yet")
+	crashTrace  = flag.Bool("crash.trace", false, "with a failure, tell what the disk and the log were after each act, and what the store logged")
 	crashTime   = flag.Duration("crash.time", 10*time.Minute, "begin no new run of the crash test after this time")
 )
 
@@ -107,7 +108,11 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 
 // story tells what was done since a crash.
 func (w *workload) story(since crashPoint) string {
-	return since.at + "; then: " + strings.Join(w.trace, ", ")
+	separator := ", "
+	if *crashTrace {
+		separator = "\n\t"
+	}
+	return since.at + "; then: " + strings.Join(w.trace, separator)
 }
 
 // run opens the store, checks it, and acts. A failed check is the error; the store is closed in any case.
@@ -128,7 +133,9 @@ func (w *workload) run(plan []act) (err error) {
 			}
 		}
 	}()
+	w.note("found")
 	w.open()
+	w.note("opened")
 	w.checkAll()
 	for _, a := range plan {
 		w.do(a)

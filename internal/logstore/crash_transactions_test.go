@@ -14,20 +14,21 @@ import (
 type transactions struct {
 	open    map[int64]int64 // by producer: where its transaction begins
 	epochs  map[int64]int16 // of producers that had a marker or a transactional batch: the latest
+	seen    map[int64]int64 // and where the last one of either is
 	aborted map[int64]bool  // by base offset of a data batch
 	decided []decidedTxn
 }
 
 // transactions walks over all batches, as a consumer that reads everything would.
 func (p *promised) transactions() transactions {
-	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, aborted: map[int64]bool{}}
+	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, seen: map[int64]int64{}, aborted: map[int64]bool{}}
 	within := map[int64][]int64{}
 	for _, b := range p.batches {
 		id := b.sent.producer
 		switch {
 		case b.marker != nil:
 			id = b.marker.ProducerID
-			t.epochs[id] = b.marker.ProducerEpoch
+			t.epochs[id], t.seen[id] = b.marker.ProducerEpoch, b.base
 			first, open := t.open[id]
 			if !open {
 				continue
@@ -39,7 +40,7 @@ func (p *promised) transactions() transactions {
 			delete(t.open, id)
 			delete(within, id)
 		case b.sent.txn:
-			t.epochs[id] = b.sent.epoch
+			t.epochs[id], t.seen[id] = b.sent.epoch, b.base
 			if _, open := t.open[id]; !open {
 				t.open[id] = b.base
 			}
@@ -62,14 +63,16 @@ func (p *promised) abortedRecords() map[int64]bool {
 }
 
 // lastStable is what consumers of committed data may see, of a log with this start and high watermark, if what ended below settled counts
-// as replicated.
-func (t transactions) lastStable(start, highWatermark, settled int64) int64 {
+// as replicated, and what began below forgotten is not known.
+func (t transactions) lastStable(start, highWatermark, settled, forgotten int64) int64 {
 	stable := highWatermark
 	for _, first := range t.open {
-		stable = min(stable, first)
+		if first >= forgotten {
+			stable = min(stable, first)
+		}
 	}
 	for _, d := range t.decided {
-		if d.last >= max(highWatermark, settled) {
+		if d.last >= max(highWatermark, settled) && d.first >= forgotten {
 			stable = min(stable, d.first)
 		}
 	}
@@ -113,6 +116,9 @@ func (w *workload) endTransaction(p *promised, log *Log) {
 func (w *workload) checkTransactions(p *promised, log *Log) {
 	known := p.transactions()
 	for id, epoch := range known.epochs {
+		if known.seen[id] < p.forgotten {
+			continue
+		}
 		if _, open := known.open[id]; log.HasOpenTransaction(id, epoch) != open {
 			w.failf("%s: open transaction of producer %d: %t, want %t", p.id, id, !open, open)
 		}
@@ -126,7 +132,7 @@ func (w *workload) checkTransactions(p *promised, log *Log) {
 	}
 	start, stable := log.LogStart(), log.LastStable()
 	// Of what was cleaned below a high watermark that a crash has taken back the markers may be gone: it was decided for good.
-	low, high := known.lastStable(start, log.HighWatermark(), 0), known.lastStable(start, log.HighWatermark(), p.cleanable)
+	low, high := known.lastStable(start, log.HighWatermark(), 0, 0), known.lastStable(start, log.HighWatermark(), p.cleanable, p.forgotten)
 	if stable < low || stable > high {
 		w.failf("%s is stable up to %d, want [%d, %d]", p.id, stable, low, high)
 	}

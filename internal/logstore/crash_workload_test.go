@@ -131,6 +131,7 @@ func (w *workload) do(a act) {
 			w.disk.turn.Lock()
 			o.run(w, p, w.store.Log(p.id))
 			w.disk.turn.Unlock()
+			w.note("")
 			break
 		}
 	}
@@ -156,7 +157,7 @@ func (w *workload) moment(what, name string) {
 
 // open opens the store on the workload's disk.
 func (w *workload) open() {
-	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: quiet(), FlushInterval: 1000 * time.Hour})
+	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(), FlushInterval: 1000 * time.Hour})
 	w.must(err, "open")
 	w.store = store
 }
@@ -227,9 +228,13 @@ func (w *workload) acknowledge(p *promised, log *Log) {
 }
 
 // appendAgain sends one of the last batches again.
-func (w *workload) appendAgain(p *promised, log *Log) {
+func (w *workload) appendAgain(p *promised, log *Log) { w.wantDuplicates(p, log) }
+
+func (w *workload) wantDuplicates(p *promised, log *Log) {
 	for _, b := range p.latest(p.end()) {
-		w.wantDuplicate(log, b)
+		if b.base >= p.forgotten {
+			w.wantDuplicate(log, b)
+		}
 	}
 }
 
@@ -284,7 +289,8 @@ func (w *workload) clean(p *promised, log *Log) {
 	}
 	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at once.
 	p.cleanable = max(p.cleanable, min(log.saved().recoveryPoint, log.LastStable()))
-	c := newCleaner(w.store, CleanerOptions{Logger: quiet()})
+	p.relied = max(p.relied, log.HighWatermark())
+	c := newCleaner(w.store, CleanerOptions{Logger: w.logger()})
 	seen := look{log: log, config: log.config.Load(), settings: log.Settings()}
 	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen, budget{memoryBytes: 1 << 20})
 	w.done(err, "clean")
@@ -295,12 +301,20 @@ func (w *workload) clean(p *promised, log *Log) {
 
 // tick is what the store's goroutine does each second, and each minute with retention.
 func (w *workload) tick(retention bool) {
+	forgotten := map[*promised]int64{}
 	for _, p := range w.models {
-		p.startMax = max(p.startMax, p.highWatermarkM)
+		p.startMax, forgotten[p] = max(p.startMax, p.highWatermarkM), p.forgotten
+		if retention {
+			p.relied = max(p.relied, p.highWatermarkM)
+		}
+		if w.fullFor > 0 {
+			p.forgotten = max(p.forgotten, p.startMax)
+		}
 	}
 	w.store.tick(time.Now(), retention)
 	for _, p := range w.models {
 		if log := w.store.Log(p.id); log != nil {
+			p.forgotten = min(p.forgotten, max(forgotten[p], log.LogStart()))
 			if err := log.Fault(); err != nil {
 				w.failf("%s stopped: %v", p.id, err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -96,6 +97,11 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
+	// As a pass leaves it. What stands in it is held against the segment by the next one (package clean).
+	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
+	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
+		t.Fatal(err)
+	}
 	if clean {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
@@ -156,18 +162,17 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		last         bool
 		// except says what may differ: the file is all that knows of it (docs/format/checkpoints.md).
 		except func(got, want *state)
-		misled string // a damage that nothing tells of: what the file says is sound, and not so. Verify finds it.
-		refuse bool   // the partition is offline, or the directory is not opened, when the file is not as it was
+		refuse bool // the partition is offline, or the directory is not opened, when the file is not as it was
 	}{
 		{name: "offset index, sealed", suffix: ".index"},
 		{name: "offset index, active", suffix: ".index", last: true},
 		{name: "time index, sealed", suffix: ".timeindex"},
 		{name: "time index, active", suffix: ".timeindex", last: true},
-		{name: "transaction index, first", suffix: ".txnindex", misled: "missing, clean false; empty, clean false"},
+		{name: "transaction index, first", suffix: ".txnindex"},
 		{name: "transaction index, last", suffix: ".txnindex", last: true},
-		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true, misled: "stale, clean true"},
+		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true},
 		{name: "producer snapshot, oldest", suffix: snapshotSuffix},
-		{name: "leader epochs", suffix: epochFile, misled: "stale, clean true; stale, clean false"},
+		{name: "leader epochs", suffix: epochFile},
 		{name: "recovery points", suffix: recoveryPointFile},
 		{name: "log starts", suffix: logStartFile, except: func(got, want *state) {
 			if got.start == 0 { // of the first segment: nothing else tells
@@ -177,6 +182,9 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		}},
 		{name: "high watermarks", suffix: highWatermarkFile, except: func(got, want *state) { got.highWatermark = want.highWatermark }},
 		{name: "first dirty offsets", suffix: firstDirtyFile},
+		{name: "tombstone horizons", suffix: horizonFile},
+		{name: "what is dead in a segment", suffix: segment.DeadExtension},
+		{name: "aborted transactions", suffix: abortedFile},
 		{name: "summaries of segments", suffix: segmentsFile},
 		{name: "topic id", suffix: partitionFile, refuse: true},
 		{name: "policy", suffix: policyFile, refuse: true},
@@ -207,23 +215,10 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if strings.Contains(file.misled, fmt.Sprintf("%s, clean %v", damage.name, clean)) {
-						wantFinding(t, w.mem)
-						return
-					}
 					w.open(t, path, file.refuse, file.except)
 				})
 			}
 		}
-	}
-}
-
-// wantFinding: a start is misled, but heartwood log verify is not.
-func wantFinding(t *testing.T, mem *vfs.Mem) {
-	t.Helper()
-	problems, err := inspect.Verify(mem, []string{filepath.Join(dataDir, partition.String())}, inspect.VerifyOptions{}, io.Discard)
-	if err != nil || problems == 0 {
-		t.Errorf("%d problems, %v", problems, err)
 	}
 }
 

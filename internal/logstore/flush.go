@@ -37,6 +37,7 @@ func (l *Log) flush() error {
 // unsealed stands behind those that were taken here, so cutting off as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
+	l.payOwed()
 	l.mu.Lock()
 	handles := l.currentLocked()
 	end, rolled, checkpointed := l.logEnd.Load(), slices.Clone(l.mu.unsealed), l.mu.checkpointed
@@ -121,7 +122,12 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 func (l *Log) saved() saved {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	aborted := l.mu.aborted
+	if handles := l.currentLocked(); handles != nil {
+		aborted = countAborted(handles, l.mu.recoveryPoint)
+	}
 	return l.mu.cut.apply(saved{
+		aborted:       aborted,
 		logStart:      l.logStart.Load(),
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
@@ -142,7 +148,7 @@ func (l *Log) close() error {
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
 	// In the same section that ends appends: it is the state at logEnd, for good.
-	state := l.mu.producers.encode()
+	state := l.mu.producers.encode(l.logEnd.Load())
 	l.mu.Unlock()
 
 	err := failed
@@ -157,12 +163,13 @@ func (l *Log) close() error {
 		err = vfs.WriteFileAtomic(l.env.fs, name, state)
 	}
 	l.mu.Lock()
+	l.mu.aborted = countAborted(l.currentLocked(), l.mu.recoveryPoint)
 	old := l.publishLocked(nil)
 	l.discardSpoolsLocked()
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {
-			l.sealed = summarize(old.handles)
+			l.closed = closedLog{segments: summarize(old.handles), epochs: l.epochs.Load().summary()}
 		}
 		for _, h := range old.handles {
 			h.Freeze() // a Release renames the directory next, and another log may get the name

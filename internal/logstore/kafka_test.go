@@ -145,14 +145,14 @@ func freshen(t *testing.T, mem *vfs.Mem) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			state, err := decodeProducers(content)
+			state, err := decodeProducers(content, f.base)
 			if err != nil {
 				t.Fatalf("%s: %v", f.name, err)
 			}
 			for _, known := range state.byID {
 				known.lastSeen = time.Now().UnixMilli()
 			}
-			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name), state.encode()); err != nil {
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name), state.encode(f.base)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -75,8 +75,8 @@ type Log struct {
 	replicasCleaned atomic.Int64
 	sidecars        sidecars
 
-	// sealed sums up the segments as close left them, if it left them in order; Store.Close reads it after close.
-	sealed []segment.Summary
+	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after close.
+	closed closedLog
 
 	// truncating is held over a truncation, before all other locks: one at a time.
 	truncating sync.Mutex
@@ -85,6 +85,8 @@ type Log struct {
 
 	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
 	maintain sync.Mutex
+	// marked says that a segment at the front was marked as deleted, and the mark may not be durable. maintain guards it.
+	marked bool
 
 	mu struct {
 		sync.Mutex
@@ -101,6 +103,10 @@ type Log struct {
 		firstAppend time.Time
 		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.
 		unsealed []unsealed
+		// owed is the producer snapshot at the first segment's base that had no room; nil if none waits.
+		owed *producerState
+		// aborted is what the checkpoints are to hold of transaction indexes once the log is closed.
+		aborted []abortedCount
 		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64

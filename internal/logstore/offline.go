@@ -90,7 +90,11 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 	}
 	for name, content := range s.saving.written {
 		// They are written again, with the lines of all partitions: what cannot be read would be lost.
-		if _, err := decodeOffsets([]byte(content)); err != nil {
+		_, err := decodeOffsets([]byte(content))
+		if name == abortedFile {
+			_, err = decodeAborted([]byte(content))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", filepath.Join(s.opts.Dir, name), err)
 		}
 	}

@@ -105,7 +105,7 @@ func (s *Store) load() (err error) {
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, sealed: sealed[id], summed: sealed != nil})
+		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], summed: sealed != nil})
 	})
 	if !clean {
 		s.saveCut()
@@ -162,8 +162,8 @@ func openWorkers() int { return min(max(runtime.GOMAXPROCS(0), 2), 4) }
 type start struct {
 	saved  saved
 	clean  bool // the store was closed in order
-	sealed []segment.Summary
-	summed bool // sealed holds all segments that had no transaction index
+	closed closedLog
+	summed bool // closed holds all segments that had no transaction index
 }
 
 // openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew of an offline log: once the disk
@@ -205,7 +205,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), summaries: from.sealed, summed: from.clean && from.summed}
+	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), closed: from.closed, summed: from.clean && from.summed}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}

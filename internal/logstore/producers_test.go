@@ -1,7 +1,9 @@
 package logstore
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -185,11 +187,11 @@ func recent(history []step, s step) bool {
 func TestProducerSnapshotComesBack(t *testing.T) {
 	known := producers{}
 	updateWith(t, &known, step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70))
-	content := known.encode()
-	if len(content) != snapshotHeaderBytes+snapshotEntryBytes {
+	content := known.encode(75)
+	if len(content) != snapshotHeaderBytes+snapshotEntryBytes+snapshotTrailerBytes {
 		t.Errorf("%d bytes", len(content))
 	}
-	back, err := decodeProducers(content)
+	back, err := decodeProducers(content, 75)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,34 +206,54 @@ func TestProducerSnapshotComesBack(t *testing.T) {
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	known := producers{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
-	good := known.encode()
+	good := known.encode(9)
 	for i := range good {
 		bad := append([]byte{}, good...)
 		bad[i] ^= 0x10
-		if _, err := decodeProducers(bad); !errors.Is(err, errSnapshot) {
+		if _, err := decodeProducers(bad, 9); !errors.Is(err, errSnapshot) {
 			t.Errorf("a flipped bit in byte %d: %v", i, err)
 		}
 	}
 	for _, bad := range [][]byte{nil, good[:9], good[:20], append(good[:len(good):len(good)], 0)} {
-		if _, err := decodeProducers(bad); !errors.Is(err, errSnapshot) {
+		if _, err := decodeProducers(bad, 9); !errors.Is(err, errSnapshot) {
 			t.Errorf("%d bytes of %d: %v", len(bad), len(good), err)
+		}
+	}
+}
+
+// A snapshot is as of the offset that its name says, or it is none: it tells of batches that come later, or misses some.
+func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
+	known := producers{}
+	updateWith(t, &known, step{}.batchAt(t, 0))
+	ours := known.encode(9)
+	for _, offset := range []int64{0, 8, 10} {
+		if _, err := decodeProducers(ours, offset); !errors.Is(err, errSnapshot) {
+			t.Errorf("as of 9, read for %d: %v", offset, err)
+		}
+	}
+	// Kafka's says nothing of itself. That its batches lie below is all that can be asked of it.
+	kafkas := ours[:len(ours)-snapshotTrailerBytes]
+	binary.BigEndian.PutUint32(kafkas[2:], crc32.Checksum(kafkas[6:], castagnoli))
+	for offset, good := range map[int64]bool{0: false, 9: true, 10: true} {
+		if _, err := decodeProducers(kafkas, offset); (err == nil) != good {
+			t.Errorf("Kafka's, read for %d: %v", offset, err)
 		}
 	}
 }
 
 func FuzzDecodeProducers(f *testing.F) {
 	known := producers{}
-	f.Add(known.encode())
+	f.Add(known.encode(9))
 	for i := range int16(3) {
 		updateWith(f, &known, step{epoch: i}.batchAt(f, int64(i)))
-		f.Add(known.encode())
+		f.Add(known.encode(9))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		ps, err := decodeProducers(content)
+		ps, err := decodeProducers(content, 9)
 		if err != nil {
 			return
 		}
-		again, err := decodeProducers(ps.encode())
+		again, err := decodeProducers(ps.encode(9), 9)
 		if err != nil || again.count() != ps.count() {
 			t.Errorf("does not come back: %v", err)
 		}

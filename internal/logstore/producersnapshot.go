@@ -15,6 +15,9 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of all behind it; number of entries
 	snapshotEntryBytes  = 46
+	// snapshotTrailer stands behind the entries of those that we write, and the offset behind it. Kafka reads the entries only.
+	snapshotTrailer      = "as of"
+	snapshotTrailerBytes = len(snapshotTrailer) + 8
 )
 
 var (
@@ -22,21 +25,22 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// encode writes the snapshot file. Of each producer only the last batch is kept, as Kafka does: after a restart a repeat of an
+// encode writes the snapshot file of an offset, which it is bound to: the content of one must not pass for that of another. Of each producer only the last batch is kept, as Kafka does: after a restart a repeat of an
 // older one is refused as out of order instead of being known for a duplicate.
-func (ps *producers) encode() []byte {
+func (ps *producers) encode(offset int64) []byte {
 	ids := make([]int64, 0, ps.count())
 	for id := range ps.byID {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes)
+	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes+snapshotTrailerBytes)
 	out = binary.BigEndian.AppendUint16(out, snapshotVersion)
 	out = binary.BigEndian.AppendUint32(out, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(len(ids)))
 	for _, id := range ids {
 		out = ps.get(id).appendEntry(out, id)
 	}
+	out = binary.BigEndian.AppendUint64(append(out, snapshotTrailer...), uint64(offset))
 	binary.BigEndian.PutUint32(out[2:], crc32.Checksum(out[6:], castagnoli))
 	return out
 }
@@ -58,9 +62,9 @@ func (p *producer) appendEntry(out []byte, id int64) []byte {
 	return binary.BigEndian.AppendUint64(out, uint64(p.txnFirst))
 }
 
-// decodeProducers reads a snapshot file. Its size was checked against count before anything was made: a count alone could ask for
+// decodeProducers reads the snapshot file of an offset. Its size was checked against count before anything was made: a count alone could ask for
 // any amount of memory.
-func decodeProducers(content []byte) (*producers, error) {
+func decodeProducers(content []byte, offset int64) (*producers, error) {
 	if len(content) < snapshotHeaderBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
 	}
@@ -72,14 +76,18 @@ func decodeProducers(content []byte) (*producers, error) {
 	}
 	count := int64(binary.BigEndian.Uint32(content[6:]))
 	entries := content[snapshotHeaderBytes:]
-	if int64(len(entries)) != count*snapshotEntryBytes {
+	if int64(len(entries)) < count*snapshotEntryBytes {
 		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
+	}
+	entries, trailer := entries[:count*snapshotEntryBytes], entries[count*snapshotEntryBytes:]
+	if err := checkTrailer(trailer, offset); err != nil {
+		return nil, err
 	}
 	ps := &producers{byID: make(map[int64]*producer, count)}
 	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
 		id, p := decodeProducer(entries)
-		if id < 0 {
-			return nil, fmt.Errorf("%w: producer id %d", errSnapshot, id)
+		if id < 0 || p.txnFirst >= offset || len(p.batches) > 0 && p.batches[0].lastOffset >= offset {
+			return nil, fmt.Errorf("%w: producer id %d, as of offset %d", errSnapshot, id, offset)
 		}
 		if ps.byID[id] = p; p.txnFirst != noTxn {
 			ps.open = append(ps.open, openTxn{id, p.txnFirst})
@@ -90,6 +98,20 @@ func decodeProducers(content []byte) (*producers, error) {
 	}
 	slices.SortFunc(ps.open, func(a, b openTxn) int { return cmp.Compare(a.first, b.first) })
 	return ps, nil
+}
+
+// checkTrailer holds what stands behind the entries against the offset in the file's name. Behind Kafka's stands nothing.
+func checkTrailer(trailer []byte, offset int64) error {
+	if len(trailer) == 0 {
+		return nil
+	}
+	if len(trailer) != snapshotTrailerBytes || string(trailer[:len(snapshotTrailer)]) != snapshotTrailer {
+		return fmt.Errorf("%w: %d bytes behind the entries", errSnapshot, len(trailer))
+	}
+	if of := int64(binary.BigEndian.Uint64(trailer[len(snapshotTrailer):])); of != offset {
+		return fmt.Errorf("%w: it is as of offset %d, not %d", errSnapshot, of, offset)
+	}
+	return nil
 }
 
 // decodeProducer reads one entry. A producer without a last batch has written only a marker in its epoch.

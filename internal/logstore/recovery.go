@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -20,13 +19,12 @@ import (
 // recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and the ends of index files;
 // after an unclean one it also scans the segments from the recovery point on.
 type recovery struct {
-	log   *Log
-	saved saved // as the checkpoints have it; the log may bear out less
-	clean bool  // the store was closed in order: nothing has to be scanned
-	now   time.Time
-	// summaries are of the segments as the clean stop left them; none after any other.
-	summaries []segment.Summary
-	summed    bool // and all of those that had no transaction index
+	log    *Log
+	saved  saved // as the checkpoints have it; the log may bear out less
+	clean  bool  // the store was closed in order: nothing has to be scanned
+	now    time.Time
+	closed closedLog // as the clean stop left it; nothing after any other
+	summed bool      // and all of the segments that had no transaction index
 
 	files     []segmentFile // of the directory, by base
 	handles   []*handle     // what is open so far, ascending; published by install
@@ -36,6 +34,7 @@ type recovery struct {
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
+	mayBe     epochEntry // an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
 }
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
@@ -72,7 +71,10 @@ func (r *recovery) run() (err error) {
 	if r.files, err = repairDirectory(r.log.env.fs, r.log.dir); err != nil {
 		return err
 	}
-	bases := basesOf(r.files)
+	bases, err := r.withoutOrphans(basesOf(r.files))
+	if err != nil {
+		return err
+	}
 	if err := r.loadEpochs(); err != nil {
 		return err
 	}
@@ -89,6 +91,9 @@ func (r *recovery) run() (err error) {
 	if err := r.open(bases[:scanFrom]); err != nil {
 		return err
 	}
+	if err := r.distrustEpochs(); err != nil {
+		return err
+	}
 	if err := r.replay(bases[scanFrom:]); err != nil {
 		return err
 	}
@@ -96,6 +101,9 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	if err := r.mendTxnIndexes(); err != nil {
+		return err
+	}
+	if err := r.sealMended(); err != nil {
 		return err
 	}
 	if err := r.settleEnd(); err != nil {
@@ -114,23 +122,6 @@ func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
 		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
 	})
-}
-
-// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the batches.
-func (r *recovery) loadEpochs() error {
-	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, epochFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read leader epochs: %w", err)
-	}
-	if r.epochs, err = decodeEpochs(content); err != nil {
-		r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches", "partition", r.log.id, "error", err)
-		return nil
-	}
-	r.onDisk = append(epochCache{}, r.epochs...)
-	return nil
 }
 
 // open opens segments that were closed in order or lie below the recovery point. That they overlap cannot come from a crash, and
@@ -218,10 +209,12 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 }
 
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset. Later ones are removed: they
-// tell of what the scan may cut off, and the next flush writes new ones.
+// tell of what the scan may cut off, and the next flush writes new ones. One below the first segment is none if there are segments: what
+// was behind it is gone, and half of what is known of a producer is worse than nothing, as its next batch would be refused.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
+	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
-		if f.kind != snapshotSuffix || f.suffix != "" {
+		if f.kind != snapshotSuffix || f.suffix != "" || len(bases) > 0 && f.base < bases[0] {
 			continue
 		}
 		name := filepath.Join(r.log.dir, f.name)
@@ -230,7 +223,7 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 			if err != nil {
 				return 0, fmt.Errorf("read producer snapshot: %w", err)
 			}
-			if ps, err := decodeProducers(content); err == nil {
+			if ps, err := decodeProducers(content, f.base); err == nil {
 				r.producers = *ps
 				return f.base, nil
 			}
@@ -256,7 +249,7 @@ func (r *recovery) scan(bases []int64) error {
 			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
 		}
 		r.aborted = nil
-		r.atActive = r.producers.encode()
+		r.atActive = r.producers.encode(base)
 		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
 		if err != nil {
 			return err
@@ -302,12 +295,27 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
+// sealMended makes durable what was made anew of segments that nothing is appended to any more: the recovery point on disk may lie above
+// them, and the next start would take them as they are. On a full disk they wait for a flush that can seal them (install).
+func (r *recovery) sealMended() error {
+	for i, h := range r.handles {
+		if i+1 == len(r.handles) || !h.Unfinished() {
+			continue
+		}
+		if err := h.Seal(); err != nil && !passes(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // keepSnapshot writes the producer state at the beginning of the active segment, if the scan passed it. Snapshots above the beginning of
 // the scan are gone (loadSnapshot), and the segments that the state was made from may go too, by retention, before a roll writes one.
-// On a full disk the log opens without.
+// On a full disk the log opens without; and so where the segment below could not be sealed, which a snapshot vouches for (sealedTo).
 func (r *recovery) keepSnapshot() error {
-	active := r.handles[len(r.handles)-1].Base()
-	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 {
+	last := len(r.handles) - 1
+	active := r.handles[last].Base()
+	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 || last > 0 && r.handles[last-1].Unfinished() {
 		return nil
 	}
 	name := filepath.Join(r.log.dir, segment.Name(active, snapshotSuffix, ""))
@@ -340,7 +348,7 @@ func (r *recovery) settleEnd() error {
 	r.handles = []*handle{active}
 	// No transaction goes on: nothing of one is left, and its marker may never come, as where the log was to begin anew.
 	r.producers.forgetOpen()
-	r.atActive, r.known = r.producers.encode(), -1 // also in the place of a snapshot that has them open
+	r.atActive, r.known = r.producers.encode(r.saved.logStart), -1 // also in the place of a snapshot that has them open
 	// Its name is durable before any append. Were the name of the first segment lost in a crash and that of the second kept, nothing
 	// would tell that the log once began below: recovery finds gaps between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
@@ -356,7 +364,7 @@ func (r *recovery) install() error {
 		l.env.logger.Warn("log ends below what was synced: the disk lost data", "partition", l.id, "end", end,
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
-	epochs := r.epochs.truncateEnd(end).truncateFront(start)
+	epochs := r.epochs.assign(r.mayBe.epoch, r.mayBe.start).truncateEnd(end).truncateFront(start)
 	l.epochs.Store(&epochs)
 	// Also when none is left: an epoch that began above the end would come back, and claim what is appended there now.
 	if !slices.Equal(epochs, r.onDisk) {

@@ -267,7 +267,7 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 			last := producerBatch{firstSequence: 9, lastSequence: 9, lastOffset: 59}
 			known := producers{byID: map[int64]*producer{7: {lastSeen: time.Now().UnixMilli(), txnFirst: noTxn, batches: []producerBatch{last}}}}
 			checkpoint := encodeOffsets(map[PartitionID]int64{partition: 60})
-			damage(t, mem, "00000000000000000060.snapshot", func([]byte) []byte { return known.encode() })
+			damage(t, mem, "00000000000000000060.snapshot", func([]byte) []byte { return known.encode(60) })
 			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
 				t.Fatal(err)
 			}

@@ -64,7 +64,7 @@ func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn boo
 // not above it, and the batches behind that. ended are the transactions that were ended on the way, with a marker at or above since.
 // It reads what lies below the offset only.
 func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, ended []endedTxn, err error) {
-	from, state, err := newestSnapshot(l, min(offset, since))
+	from, state, err := newestSnapshot(l, handles[0].Base(), min(offset, since))
 	if err != nil {
 		return state, nil, err
 	}
@@ -96,36 +96,41 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, e
 	return state, ended, nil
 }
 
-// newestSnapshot loads the newest usable producer snapshot at or below limit; from is its offset, 0 if there is none. No file is
-// changed.
-func newestSnapshot(l *Log, limit int64) (from int64, state producers, err error) {
+// newestSnapshot loads the newest usable producer snapshot at or below limit, and not below first, where the log's data begin (see
+// recovery.loadSnapshot); from is its offset, 0 if there is none. No file is changed.
+func newestSnapshot(l *Log, first, limit int64) (from int64, state producers, err error) {
 	files, err := listSegmentFiles(l.env.fs, l.dir)
 	if err != nil {
 		return 0, producers{}, err
 	}
 	for _, f := range slices.Backward(files) {
-		if f.kind != snapshotSuffix || f.suffix != "" || f.base > limit {
+		if f.kind != snapshotSuffix || f.suffix != "" || f.base < first || f.base > limit {
 			continue
 		}
 		content, err := l.env.fs.ReadFile(filepath.Join(l.dir, f.name))
 		if err != nil {
 			return 0, producers{}, fmt.Errorf("read producer snapshot: %w", err)
 		}
-		if ps, err := decodeProducers(content); err == nil {
+		if ps, err := decodeProducers(content, f.base); err == nil {
 			return f.base, *ps, nil
 		}
 	}
 	return 0, producers{}, nil
 }
 
-// errTxnIndexLost is of a transaction index that was there at a clean stop and is not any more.
+// errTxnIndexLost is of a transaction index that was there, or longer, and is not any more.
 var errTxnIndexLost = errors.New("transaction index lost")
 
-// lostTxnIndex tells whether a segment must have had a transaction index: a clean stop sums up every other (segment.Summary). Without
-// it aborted records would pass for committed ones.
+// lostTxnIndex tells whether a segment must have had a transaction index, or a longer one: the checkpoints of then count its entries, and
+// a clean stop sums up every segment that has none (segment.Summary). Without it aborted records would pass for committed ones.
+//
+// The checkpoints may be older than a pass of the cleaner, which takes entries away. Then the index is made anew for nothing.
 func (r *recovery) lostTxnIndex(h *handle) bool {
+	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.abortedIn(h.Base()) {
+		return true
+	}
 	return r.summed && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
-		!slices.ContainsFunc(r.summaries, func(sum segment.Summary) bool { return sum.Base == h.Base() })
+		!slices.ContainsFunc(r.closed.segments, func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
 // mendTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost. Only recovery does it: it has the log

@@ -15,7 +15,8 @@ type saved struct {
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
-	horizon       int64 // horizonUnknown after a Release: then a pass looks again
+	horizon       int64          // horizonUnknown after a Release: then a pass looks again
+	aborted       []abortedCount // of the segments below the recovery point; nothing of a log that was put aside
 }
 
 // retained is the file "retained" of a directory that was put aside by Release: whose it was, and its part of the checkpoints,
@@ -74,5 +75,6 @@ func (s saved) merge(other saved) saved {
 		recoveryPoint: max(s.recoveryPoint, other.recoveryPoint),
 		highWatermark: max(s.highWatermark, other.highWatermark),
 		firstDirty:    max(s.firstDirty, other.firstDirty),
+		aborted:       s.aborted,
 	}
 }

@@ -3,13 +3,11 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // segmentFacts is what retention goes by.
@@ -127,18 +125,30 @@ func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
 // segment that cannot be renamed stays, with all behind it, and the next round tries again: were it dropped, its last reader would
 // remove files by names that a log made meanwhile in the same directory may have.
 //
-// Each mark is durable before the next is made, as no disk promises to keep their order: a crash that kept the second one only would
+// Each mark is durable before the next is made, also before that of the next round, as no disk promises to keep their order: a crash that kept the second one only would
 // leave a gap, and above the recovery point on disk recovery ends the log at a gap.
 func (l *Log) deleteFront(handles []*handle, count int) error {
-	if err := l.keepStateAt(handles, handles[count].Base()); err != nil {
+	// On a full disk it goes on without: what is deleted makes room, also for this.
+	state, err := l.stateMissingAt(handles, handles[count].Base())
+	if err == nil && state != nil {
+		if err = l.writeState(state); errors.Is(err, syscall.ENOSPC) {
+			l.mu.Lock()
+			l.mu.owed = state
+			l.mu.Unlock()
+			defer l.payOwed()
+			err = nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	var failed error
 	for i, h := range handles[:count] {
-		if i > 0 {
+		if i > 0 || l.marked {
 			failed = l.env.fs.SyncDir(l.dir)
 		}
 		if failed == nil {
+			l.marked = true
 			failed = h.Rename(deletedSuffix)
 		}
 		if failed != nil {
@@ -158,24 +168,6 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 	old, err := l.dropFront(count, handles[count].Base())
 	old.release()
 	return errors.Join(failed, err)
-}
-
-// keepStateAt sees to it that there is a producer snapshot at the base of the segment that will be the first one: what lies below goes,
-// and a truncation to above it makes its state from there on. Mostly there is one, of the roll; a start that has scanned removes those
-// of the segments it scanned. On a full disk it goes on without: what is deleted makes room.
-func (l *Log) keepStateAt(handles []*handle, base int64) error {
-	name := filepath.Join(l.dir, segment.Name(base, snapshotSuffix, ""))
-	if _, err := l.env.fs.Stat(name); err == nil {
-		return nil
-	}
-	state, _, err := stateAt(l, handles, base, base)
-	if err == nil && state.count() > 0 {
-		err = vfs.WriteFileAtomic(l.env.fs, name, state.encode())
-	}
-	if err != nil && !passes(err) {
-		return fmt.Errorf("%w: producer snapshot at %d: %w", ErrStorage, base, err)
-	}
-	return nil
 }
 
 // forgetUnsealed lets go of rolled segments below logStart, which are marked as deleted, before they are sealed. Their marks are made

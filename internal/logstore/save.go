@@ -87,16 +87,48 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 		put(horizonFile, of.horizon, horizonUnknown)
 		put(firstDirtyFile, of.firstDirty, 0)
 	}
+	// Before the recovery point: what lies below that is not scanned.
+	if err := s.writeCheckpoint(abortedFile, encodeAborted(all)); err != nil {
+		return err
+	}
 	// The horizon before the first dirty offset: a clean section with tombstones of which nobody knows would keep them.
 	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile, firstDirtyFile} {
-		content := string(encodeOffsets(files[name]))
-		if s.saving.written[name] == content {
-			continue
+		if err := s.writeCheckpoint(name, encodeOffsets(files[name])); err != nil {
+			return err
 		}
-		if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, name), []byte(content)); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-		s.saving.written[name] = content
+	}
+	return nil
+}
+
+// writeCheckpoint writes a file unless it holds the content already. Store.saving is held.
+func (s *Store) writeCheckpoint(name string, content []byte) error {
+	if s.saving.written[name] == string(content) {
+		return nil
+	}
+	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, name), content); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	s.saving.written[name] = string(content)
+	return nil
+}
+
+// loadAborted is loadCheckpoints of aborted-transactions-checkpoint.
+func (s *Store) loadAborted(all map[PartitionID]saved) error {
+	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, abortedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", abortedFile, err)
+	}
+	s.saving.written[abortedFile] = string(content)
+	counts, err := decodeAborted(content)
+	if err != nil {
+		s.opts.Logger.Warn("checkpoint unreadable", "file", abortedFile, "error", err)
+		return nil
+	}
+	for id, of := range counts {
+		all[id] = saved{recoveryPoint: unknownOffset, aborted: of}
 	}
 	return nil
 }
@@ -130,6 +162,7 @@ func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
 		return nil
 	}
 	return all, errors.Join(
+		s.loadAborted(all),
 		load(recoveryPointFile, func(of *saved, offset int64) { of.recoveryPoint = offset }),
 		load(logStartFile, func(of *saved, offset int64) { of.logStart = offset }),
 		load(highWatermarkFile, func(of *saved, offset int64) { of.highWatermark = offset }),

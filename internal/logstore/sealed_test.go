@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -113,7 +114,8 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 }
 
 func FuzzDecodeSummaries(f *testing.F) {
-	f.Add(summaries{{"t", 0}: {{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2, MaxTimestampOffset: 4}}}.encode())
+	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2, MaxTimestampOffset: 4}}
+	f.Add(summaries{{"t", 0}: {segments: segments, epochs: epochCache{{3, 2}}.summary()}}.encode())
 	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
 	f.Add([]byte("0\n1\n" + line + " " + segmentChecksum([]byte(line)) + "\n"))
 	f.Add([]byte("0\n1\n" + line + " 00000000\n"))

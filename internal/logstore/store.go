@@ -185,7 +185,7 @@ func (s *Store) closeLogs() (failed []error, sealed summaries) {
 		if err != nil {
 			failed = append(failed, fmt.Errorf("close log %s: %w", log.id, err))
 		}
-		sealed[log.id] = log.sealed
+		sealed[log.id] = log.closed
 	})
 	return failed, sealed
 }

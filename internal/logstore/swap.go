@@ -21,10 +21,16 @@ func (l *Log) replaceSegments(sources, cleaned []*segment.Segment) error {
 
 // replaceIn is replaceSegments of what was computed in a lineage: if the log was truncated since, the records that superseded others may
 // be gone, and it fails with errSegmentsChanged.
+//
+// There is a producer snapshot at the end of the sources before any of them goes. A pass keeps the last batch of each producer as of the
+// log end, and a truncation to below that one makes its state from what is left, or from there.
 func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	err := l.checkSwap(sources, cleaned)
+	if err == nil {
+		err = l.keepStateBehind(sources)
+	}
 	if err == nil && l.lineage.Load() != lineage {
 		err = errSegmentsChanged
 	}
@@ -52,6 +58,15 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	}
 	l.publishSwap(sources, cleaned)
 	return nil
+}
+
+// keepStateBehind sees to it that there is a producer snapshot at the base of the segment behind the sources.
+func (l *Log) keepStateBehind(sources []*segment.Segment) error {
+	l.mu.Lock()
+	handles := l.currentLocked()
+	l.mu.Unlock()
+	at, _ := findSegments(handles, sources) // checkSwap has found them
+	return l.keepStateAt(handles, handles[at+len(sources)].Base())
 }
 
 // pinAll opens all files of the segments, until unpin.

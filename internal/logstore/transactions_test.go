@@ -250,7 +250,7 @@ func TestSnapshotsKeepOpenTransactions(t *testing.T) {
 		record.Batch(b).SetBaseOffset(90 - id)
 		known.put(id+1, &producer{coordinatorEpoch: int32(id), txnFirst: 90 - id, lastSeen: epoch0.UnixMilli()})
 	}
-	back, err := decodeProducers(known.encode())
+	back, err := decodeProducers(known.encode(1<<20), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

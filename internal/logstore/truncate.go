@@ -21,15 +21,15 @@ const truncateWait = time.Second
 
 // pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before any of it goes.
 type pendingCut struct {
-	offset     int64 // where the log will end: at a batch's end, or in a gap behind it
+	offset     int64 // where the log will end: at a batch's end, or at the base of an empty segment
 	firstDirty int64 // the cleaner's offset is lowered at least to this, the base of the new active segment (reference I35)
 	restart    bool  // the log will begin there too
 	running    bool  // files are being cut: no append, no roll
 }
 
 // TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader does not have (KIP-101). A batch
-// that holds the offset goes as a whole, so the log may end below it. At or above the log end nothing goes but the leader epochs that
-// begin there, at or below the log start the log begins anew (StartAt).
+// that holds the offset goes as a whole, and the log ends where the last batch ends that stays, so it may end below the offset. At or
+// above the log end nothing goes but the leader epochs that begin there; the log begins anew (StartAt) if nothing of it is left.
 //
 // Log end, high watermark and last stable offset fall, leader epochs, producers and transactions are as they were at the new end.
 // Readers that hold a Slice read on what they have. A pass of the cleaner that was under way replaces nothing any more.
@@ -46,13 +46,13 @@ func (l *Log) TruncateTo(offset int64) error {
 		return l.restartAt(max(offset, 0))
 	}
 	// Where the log will end, and not the offset, which may lie above: what is appended next begins there, and so must the recovery
-	// point on disk.
-	end, base, err := l.endBelow(offset)
+	// point on disk. Nor within a gap below the offset (ADR 0100): a start could not tell it from lost data.
+	end, gone, base, err := l.endBelow(offset)
 	switch {
 	case err != nil:
 		return err
-	case end <= l.logStart.Load(): // the batch that goes holds the log start: nothing is left
-		return l.restartAt(end)
+	case end <= l.logStart.Load(): // nothing is left; the batch that goes may hold the log start
+		return l.restartAt(min(gone, l.logStart.Load()))
 	}
 	return l.cut(pendingCut{offset: end, firstDirty: base}, l.cutTo)
 }
@@ -188,27 +188,33 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	return nil
 }
 
-// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off, and the base of the
-// segment it ends in.
-func (l *Log) endBelow(offset int64) (end, base int64, err error) {
+// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off, at most where that
+// batch begins (gone), and the base of the segment it ends in.
+func (l *Log) endBelow(offset int64) (end, gone, base int64, err error) {
 	list := l.acquire()
 	if list == nil {
-		return 0, 0, ErrClosed
+		return 0, 0, 0, ErrClosed
 	}
 	defer list.release()
 	h := list.handles[list.floor(offset)]
+	gone = offset
 	position, err := h.Position(offset)
+	if err == nil {
+		end, err = h.EndBelow(offset)
+	}
+	if err == nil {
+		var header segment.Header
+		switch header, err = h.HeaderAt(position); {
+		case errors.Is(err, io.EOF): // all of the segment stays
+			err = nil
+		case err == nil:
+			gone = min(offset, header.BaseOffset())
+		}
+	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
+		return 0, 0, 0, fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
 	}
-	header, err := h.HeaderAt(position)
-	switch {
-	case errors.Is(err, io.EOF): // all of the segment stays
-		return offset, h.Base(), nil
-	case err != nil:
-		return 0, 0, fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
-	}
-	return min(offset, header.BaseOffset()), h.Base(), nil
+	return end, gone, h.Base(), nil
 }
 
 // markCut marks segments as deleted, from the back, and removes producer snapshots above end, for good. A start that finds only a part
@@ -377,7 +383,7 @@ func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
 	l.mu.Lock()
 	l.cutLocked(offset)
 	l.lineage.Add(1)
-	l.mu.unsealed, l.mu.producers, l.mu.firstAppend = nil, producers{}, time.Time{}
+	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producers{}, nil, time.Time{}
 	l.discardSpoolsLocked()
 	l.mu.recoveryPoint = offset
 	l.synced.Store(offset)

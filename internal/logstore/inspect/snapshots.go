@@ -13,6 +13,7 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
+	snapshotTrailer     = "as of" // and an offset: behind the entries of ours, and not of Kafka's
 )
 
 var errSnapshot = errors.New("no producer snapshot")
@@ -43,21 +44,34 @@ func (l snapshotLine) text() string {
 
 // parseSnapshot reads the entries of a snapshot; it fails with errSnapshot.
 func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
+	lines, _, err := parseSnapshotAsOf(path, content)
+	return lines, err
+}
+
+// parseSnapshotAsOf is parseSnapshot with the offset that the snapshot says it is of, noOffset if it says none.
+func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {
-		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
+		return nil, 0, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
 	}
 	if version := be.Uint16(content); version != snapshotVersion {
-		return nil, fmt.Errorf("%w: version %d", errSnapshot, version)
+		return nil, 0, fmt.Errorf("%w: version %d", errSnapshot, version)
 	}
 	if sum := crc32.Checksum(content[6:], crc32.MakeTable(crc32.Castagnoli)); sum != be.Uint32(content[2:]) {
-		return nil, fmt.Errorf("%w: checksum %#08x, but the bytes have %#08x", errSnapshot, be.Uint32(content[2:]), sum)
+		return nil, 0, fmt.Errorf("%w: checksum %#08x, but the bytes have %#08x", errSnapshot, be.Uint32(content[2:]), sum)
 	}
 	entries := content[snapshotHeaderBytes:]
-	if count := int64(be.Uint32(content[6:])); count*snapshotEntryBytes != int64(len(entries)) {
-		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
+	size := int64(be.Uint32(content[6:])) * snapshotEntryBytes
+	trailer := entries[min(size, int64(len(entries))):]
+	asOf = noOffset
+	switch ours := len(trailer) == len(snapshotTrailer)+8 && string(trailer[:len(snapshotTrailer)]) == snapshotTrailer; {
+	case ours:
+		asOf = int64(be.Uint64(trailer[len(snapshotTrailer):]))
+	case len(trailer) > 0 || size != int64(len(entries)):
+		return nil, 0, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, size/snapshotEntryBytes, len(entries))
 	}
-	lines := make([]snapshotLine, 0, len(entries)/snapshotEntryBytes)
+	entries = entries[:size]
+	lines = make([]snapshotLine, 0, len(entries)/snapshotEntryBytes)
 	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
 		lines = append(lines, snapshotLine{
 			File: path, ProducerID: int64(be.Uint64(entries)), ProducerEpoch: int16(be.Uint16(entries[8:])),
@@ -65,7 +79,7 @@ func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 			Timestamp: int64(be.Uint64(entries[26:])), CoordinatorEpoch: int32(be.Uint32(entries[34:])), TxnFirstOffset: int64(be.Uint64(entries[38:])),
 		})
 	}
-	return lines, nil
+	return lines, asOf, nil
 }
 
 // compareSnapshots holds the snapshots as of offset or less against what was walked: all batches below offset.
@@ -80,10 +94,12 @@ func (d *directory) compareSnapshots(offset int64) error {
 		if !ok {
 			continue
 		}
-		lines, err := parseSnapshot(s.path, content)
+		lines, asOf, err := parseSnapshotAsOf(s.path, content)
 		switch {
 		case err != nil:
 			d.v.find(s.path, 0, "%v", err)
+		case asOf != noOffset && asOf != s.offset:
+			d.v.find(s.path, 0, "producer state as of offset %d, and the name says %d", asOf, s.offset)
 		case s.offset > d.first && s.offset < d.next:
 			d.v.find(s.path, 0, "producer state as of offset %d, which is within a batch", s.offset)
 		default:

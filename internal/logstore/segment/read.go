@@ -131,6 +131,30 @@ func (s *Segment) position(v *view, offset int64) (int64, error) {
 	return s.firstFrom(v, start, func(h Header) bool { return h.LastOffset() >= offset })
 }
 
+// EndBelow returns where the last batch ends that lies wholly below offset; Base if none does.
+func (s *Segment) EndBelow(offset int64) (int64, error) {
+	v := s.view.Load()
+	if offset >= v.next {
+		return v.next, nil
+	}
+	start, err := s.startBelow(v, offset-1)
+	if err != nil {
+		return 0, err
+	}
+	end := v.base
+	err = s.walk(v, start, func(h Header) error {
+		if h.LastOffset() >= offset {
+			return errStop
+		}
+		end = h.NextOffset()
+		return nil
+	})
+	if err != nil && !errors.Is(err, errStop) {
+		return 0, err
+	}
+	return end, nil
+}
+
 // startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0. An entry that does not
 // point at such a batch is damaged: then it is 0, which is slow and right.
 func (s *Segment) startBelow(v *view, offset int64) (int64, error) {

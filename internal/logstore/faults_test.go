@@ -1,0 +1,281 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Faults that the crash test found, each by itself. docs/adr/0100 has the table.
+
+// gapped appends a batch of one record as a leader has it whose log was cleaned below.
+func gapped(t testing.TB, log *Log, offset int64) {
+	t.Helper()
+	b := record.Batch(keyed(t, fmt.Sprintf("k%d", offset)))
+	b.SetBaseOffset(offset)
+	if err := log.AppendReplicated(b, epoch0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// appendNow appends a batch of a producer that is not forgotten by a start.
+func appendNow(t testing.TB, log *Log, s sent) {
+	t.Helper()
+	if _, err := log.Append(s.bytes(t), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+}
+
+// A truncation into a gap ends the log at the data below it. Ended within, the next segment would begin there, and a start would take the
+// gap for lost data and drop what was synced.
+func TestATruncationIntoAGapEndsAtTheData(t *testing.T) {
+	for offset := int64(5); offset <= 20; offset++ {
+		mem := vfs.NewMem()
+		store := openStore(t, mem)
+		log := createLog(t, store, settings(nil))
+		fill(t, log, 5)
+		gapped(t, log, 20)
+		if err := log.TruncateTo(offset); err != nil || log.LogEnd() != 5 {
+			t.Fatalf("cut at %d: ends at %d, %v", offset, log.LogEnd(), err)
+		}
+		gapped(t, log, offset)
+		log.mu.Lock()
+		err := log.rollLocked()
+		log.mu.Unlock()
+		gapped(t, log, 30)
+		if err = errors.Join(err, log.flush()); err != nil {
+			t.Fatal(err)
+		}
+		log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+		want := append(expectKeys(0, 5), expectKeys(offset, offset+1)...)
+		if got := readKeys(t, log, 0); !slices.Equal(got, append(want, "30=k30")) {
+			t.Errorf("cut at %d: %v", offset, got)
+		}
+	}
+}
+
+// A truncation that leaves nothing above the log start begins the log anew there, also when the rest of it was a gap.
+func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
+	_, _, log := newLogForTest(t)
+	fill(t, log, 5)
+	gapped(t, log, 20)
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := errors.Join(log.DeleteBefore(10), log.TruncateTo(15)); err != nil {
+		t.Fatal(err)
+	}
+	if s := log.Stats(); s.LogStart != 10 || s.LogEnd != 10 || s.SizeBytes != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A full disk takes the name of a data file and not that of its index. A smaller batch still fits into the old segment, and the power goes
+// before the file's removal is durable.
+func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
+	for _, torn := range []bool{false, true} {
+		mem := vfs.NewMem()
+		store := openStore(t, mem)
+		log := createLog(t, store, settings(nil))
+		fill(t, log, 9)
+		if err := store.Close(); err != nil { // the recovery point is 9, and there is a snapshot
+			t.Fatal(err)
+		}
+		store = openStore(t, mem)
+		log = createLog(t, store, settings(nil))
+		if !torn {
+			fill(t, log, 1)
+		}
+		if err := log.flush(); err != nil {
+			t.Fatal(err)
+		}
+		crashed := mem.CrashClone()
+		dir := filepath.Join(dataDir, partition.String())
+		err := vfs.WriteFileAtomic(crashed, filepath.Join(dir, segment.Name(9, segment.LogExtension, "")), nil)
+		if torn {
+			damage(t, crashed, segment.Name(0, segment.LogExtension, ""), func(b []byte) []byte { return append(b, b[:40]...) })
+		}
+		store = openStore(t, crashed)
+		if err = errors.Join(err, store.Offline()[partition]); err != nil {
+			t.Fatalf("torn %t: %v", torn, err)
+		}
+		log = createLog(t, store, settings(nil))
+		end := log.LogEnd()
+		if got := readKeys(t, log, 0); end < 9 || !torn && end != 10 || !slices.Equal(got, expectKeys(0, end)) || !slices.Equal(bases(log), []int64{0}) {
+			t.Errorf("torn %t: segments %v, read %v", torn, bases(log), got)
+		}
+	}
+}
+
+// A pass keeps the last batch of each producer as of the log end. A truncation to below that one still knows of the one before it, whose
+// batch the pass took, though a start has removed the snapshots.
+func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	first := sent{producer: 7, keys: []string{"k0"}}.bytes(t)
+	appendBatch(t, log, slices.Clone(first))
+	fill(t, log, 33)
+	store.tick(epoch0, false)
+	crashed := mem.CrashClone()
+	damageAll(t, crashed, snapshotSuffix, gone)
+	store = openStore(t, crashed)
+	log = createLog(t, store, settings(nil))
+	appendBatch(t, log, sent{producer: 7, sequence: 1, keys: []string{"k0"}}.bytes(t))
+	store.tick(epoch0, false)
+	end := bases(log)[1]
+	sources := sourcesOf(log, 0, 1)
+	kept := []int64{}
+	for offset := int64(1); offset < end; offset++ {
+		kept = append(kept, offset)
+	}
+	cleaned, err := cleanedOf(t, log, sources, kept)
+	if err == nil {
+		err = errors.Join(log.replaceSegments(sources, cleaned), log.TruncateTo(end+3))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := log.Append(first, time.Now()); err != nil || !again.Duplicate || again.BaseOffset != 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// Each mark of retention is durable before the next one is made, also before that of the next round: a start that found the second only
+// would find a gap, and take it for one that cleaning left.
+func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
+	for seed := range uint64(40) {
+		mem := vfs.NewMem()
+		store, log := swapLog(t, mem)
+		if err := log.DeleteBefore(12); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.deleteBefore(23); err != nil { // up to the checkpoints, which would tell that the gap was given up
+			t.Fatal(err)
+		}
+		crashed := mem.CrashClonePartly(seed)
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log = createLog(t, openStore(t, crashed), settings(nil))
+		if got := readKeys(t, log, log.LogStart()); log.LogStart() > 23 || !slices.Equal(got, expectKeys(log.LogStart(), 50)) {
+			t.Errorf("seed %d: segments %v, read %v", seed, bases(log), got)
+		}
+	}
+}
+
+// What is deleted on a full disk takes the batches of a producer, and there is no room for a snapshot. Once there is, it is written.
+func TestASnapshotThatHadNoRoomIsWrittenLater(t *testing.T) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	store := openStore(t, fault)
+	log := createLog(t, store, settings(nil))
+	first := sent{producer: 7, keys: []string{"k0"}}
+	appendNow(t, log, first)
+	fill(t, log, 33)
+	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC})
+	if err := log.DeleteBefore(33); !errors.Is(err, syscall.ENOSPC) || len(bases(log)) > 1 {
+		t.Fatalf("segments %v, %v", bases(log), err) // the checkpoints had no room
+	}
+	base := bases(log)[0]
+	full := mem.CrashClone()
+	fault.Clear()
+	store.tick(epoch0, false)
+	for _, room := range []bool{true, false} {
+		crashed := full
+		if room {
+			crashed = mem.CrashClone()
+		}
+		log := createLog(t, openStore(t, crashed), settings(nil))
+		again, err := log.Append(first.bytes(t), time.Now())
+		if err != nil || room && !again.Duplicate {
+			t.Errorf("room %t, log [%d, %d), first segment %d: %+v, %v", room, log.LogStart(), log.LogEnd(), base, again, err)
+		}
+	}
+}
+
+// A snapshot below the first segment is not half believed: what was behind it is gone, and a producer that went on would be refused.
+func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	for i := range int32(30) {
+		appendNow(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", i)}, value: "some thirty bytes for each one"})
+	}
+	all := bases(log)
+	log.mu.Lock()
+	err := log.rollLocked()
+	log.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, 30)
+	store.tick(epoch0, false)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crashed := mem.CrashClone()
+	dir := filepath.Join(dataDir, partition.String())
+	for _, base := range all { // and all snapshots but the first
+		if err := segment.RemoveFiles(crashed, dir, base, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := listSegmentFiles(crashed, dir)
+	if err == nil {
+		_, err = removeFiles(crashed, dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > all[1] })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = createLog(t, openStore(t, crashed), settings(nil))
+	next := sent{producer: 7, sequence: 30, keys: []string{"next"}}.bytes(t)
+	if _, err := log.Append(next, time.Now()); err != nil {
+		t.Errorf("snapshot at %d, log from %d: %v", all[1], log.LogStart(), err)
+	}
+}
+
+// The recovery point is the end of a segment that was rolled, and not sealed, when the power went. A start makes its transaction index
+// anew; whatever it has written when the power goes again, the next start does not take the segment for a sealed one without aborted
+// transactions.
+func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 5)
+	inTxn(t, log, 9, 0, "aborted")
+	endTxn(t, log, 9, false)
+	appendBatch(t, log, sent{producer: 7, keys: []string{"k7"}}.bytes(t))
+	store.tick(epoch0, false) // the recovery point is 8
+	log.mu.Lock()
+	err := log.rollLocked()
+	log.mu.Unlock()
+	fill(t, log, 2)
+	if err = errors.Join(err, log.commit()); err != nil {
+		t.Fatal(err)
+	}
+	want := committedKeys(t, log, 0)
+	crashed := mem.CrashClone()
+	var clones []*vfs.Mem
+	disk := newCrashDisk(crashed, nil)
+	disk.moment = func(string, string) {
+		clones = append(clones, crashed.CrashClone(), crashed.CrashClonePartly(uint64(len(clones))))
+	}
+	if err := openStore(t, disk).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, clone := range clones {
+		log := createLog(t, openStore(t, clone), settings(nil))
+		log.AdvanceHighWatermark(log.LogEnd())
+		if got := committedKeys(t, log, 0); !slices.Equal(got, want) {
+			t.Errorf("crash %d of %d: %v, want %v", i, len(clones), got, want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the batches. After a clean stop it has to be
+// the one that Close left.
+func (r *recovery) loadEpochs() error {
+	r.mayBe.epoch = epochCache{}.latest()
+	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, epochFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read leader epochs: %w", err)
+	}
+	if err == nil {
+		if r.epochs, err = decodeEpochs(content); err != nil {
+			r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches", "partition", r.log.id, "error", err)
+		} else {
+			r.onDisk = append(epochCache{}, r.epochs...)
+		}
+	}
+	if left := r.closed.epochs; left.known && left.checksum != r.epochs.summary().checksum {
+		r.remakeEpochs("the file is not the one that the last stop left", left.latest)
+	}
+	return nil
+}
+
+// remakeEpochs has the leader epochs made from the batches. latest is one that may have none.
+func (r *recovery) remakeEpochs(cause string, latest epochEntry) {
+	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id, "cause", cause)
+	r.epochs, r.onDisk, r.mayBe = nil, nil, latest
+}
+
+// distrustEpochs holds the leader epochs against the batches that segments begin with, and the last one, after an unclean stop. The
+// file is durable before the first batch of an epoch is written, so if it contradicts one it is not the log's: an old copy is as readable.
+func (r *recovery) distrustEpochs() error {
+	if r.clean || r.onDisk == nil {
+		return nil
+	}
+	for i, h := range r.handles {
+		positions := []int64{0}
+		if i+1 == len(r.handles) && h.NextOffset() > h.Base() {
+			last, err := h.Position(h.NextOffset() - 1)
+			if err != nil {
+				return fmt.Errorf("look at leader epochs in segment %d: %w", h.Base(), err)
+			}
+			positions = append(positions, last)
+		}
+		for _, position := range positions {
+			header, err := h.HeaderAt(position)
+			if errors.Is(err, io.EOF) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("look at leader epochs in segment %d: %w", h.Base(), err)
+			}
+			if r.epochs.contradicted(header) {
+				latest := epochEntry{epoch: -1}
+				if n := len(r.epochs); n > 0 {
+					latest = r.epochs[n-1]
+				}
+				r.remakeEpochs(fmt.Sprintf("the batch at %d has epoch %d", header.BaseOffset(), header.LeaderEpoch()), latest)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// contradicted tells whether a batch has another epoch than its offset. Of what lies below the first entry nothing is said: it was given up.
+func (c epochCache) contradicted(batch segment.Header) bool {
+	if len(c) == 0 {
+		return batch.LeaderEpoch() > c.latest()
+	}
+	return batch.LastOffset() >= c[0].start && c.at(batch.LastOffset()) != batch.LeaderEpoch()
+}
