@@ -38,7 +38,7 @@ func (w *workload) truncate(p *promised, log *Log) {
 		}
 	}
 	if low <= start || offset <= start { // nothing is left
-		if end = min(end, start); offset <= start {
+		if offset <= start {
 			end = offset
 		}
 		w.restartAt(p, log, end, func() error { return log.TruncateTo(offset) })

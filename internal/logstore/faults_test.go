@@ -35,17 +35,23 @@ func appendNow(t testing.TB, log *Log, s sent) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// A truncation into a gap ends the log at the data below it. Ended within, the next segment would begin there, and a start would take the
-// gap for lost data and drop what was synced.
-func TestATruncationIntoAGapEndsAtTheData(t *testing.T) {
+// A truncation into a gap fills it. Else the next segment would begin behind a gap, and a start would take that for lost data and drop
+// what was synced; and a start would give the offsets of the gap again, which readers have passed.
+func TestATruncationIntoAGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
 		log := createLog(t, store, settings(nil))
 		fill(t, log, 5)
 		gapped(t, log, 20)
-		if err := log.TruncateTo(offset); err != nil || log.LogEnd() != 5 {
+		if err := log.TruncateTo(offset); err != nil || log.LogEnd() != offset {
 			t.Fatalf("cut at %d: ends at %d, %v", offset, log.LogEnd(), err)
+		}
+		if err := log.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if again := createLog(t, openStore(t, mem.CrashClone()), settings(nil)); again.LogEnd() != offset {
+			t.Errorf("cut at %d: ends at %d after a crash", offset, again.LogEnd())
 		}
 		gapped(t, log, offset)
 		log.mu.Lock()
@@ -72,7 +78,7 @@ func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
 	if err := errors.Join(log.DeleteBefore(10), log.TruncateTo(15)); err != nil {
 		t.Fatal(err)
 	}
-	if s := log.Stats(); s.LogStart != 10 || s.LogEnd != 10 || s.SizeBytes != 0 {
+	if s := log.Stats(); s.LogStart != 15 || s.LogEnd != 15 || s.SizeBytes != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -22,14 +24,16 @@ const truncateWait = time.Second
 // pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before any of it goes.
 type pendingCut struct {
 	offset     int64 // where the log will end: at a batch's end, or at the base of an empty segment
+	gone       int64 // leader epochs that begin here or above go; above offset if there is a gap between
 	firstDirty int64 // the cleaner's offset is lowered at least to this, the base of the new active segment (reference I35)
 	restart    bool  // the log will begin there too
 	running    bool  // files are being cut: no append, no roll
 }
 
 // TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader does not have (KIP-101). A batch
-// that holds the offset goes as a whole, and the log ends where the last batch ends that stays, so it may end below the offset. At or
-// above the log end nothing goes but the leader epochs that begin there; the log begins anew (StartAt) if nothing of it is left.
+// that holds the offset goes as a whole, so the log may end below it. A gap below is filled with an empty batch: the offsets in it were
+// somebody's, and readers have passed them. At or above the log end nothing goes but the leader epochs that begin there; the log begins
+// anew (StartAt) if nothing of it is left.
 //
 // Log end, high watermark and last stable offset fall, leader epochs, producers and transactions are as they were at the new end.
 // Readers that hold a Slice read on what they have. A pass of the cleaner that was under way replaces nothing any more.
@@ -45,16 +49,52 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.logStart.Load():
 		return l.restartAt(max(offset, 0))
 	}
-	// Where the log will end, and not the offset, which may lie above: what is appended next begins there, and so must the recovery
-	// point on disk. Nor within a gap below the offset (ADR 0100): a start could not tell it from lost data.
+	// Where the last batch ends that stays, and not the offset, which may lie above: the recovery point on disk must not. Nor does the log
+	// end within a gap (ADR 0100): a start could not tell it from lost data.
 	end, gone, base, err := l.endBelow(offset)
 	switch {
 	case err != nil:
 		return err
 	case end <= l.logStart.Load(): // nothing is left; the batch that goes may hold the log start
-		return l.restartAt(min(gone, l.logStart.Load()))
+		return l.restartAt(gone)
 	}
-	return l.cut(pendingCut{offset: end, firstDirty: base}, l.cutTo)
+	highWatermark := l.highWatermark.Load()
+	if err := l.cut(pendingCut{offset: end, gone: gone, firstDirty: base}, l.cutTo); err != nil || end == gone {
+		return err
+	}
+	if err := l.fillGap(gone); err != nil {
+		return err
+	}
+	l.AdvanceHighWatermark(min(highWatermark, gone))
+	return nil
+}
+
+// fillGap appends a batch without records up to an offset, as cleaning leaves them: what is appended next gets no offset below, also after
+// a restart.
+func (l *Log) fillGap(to int64) error {
+	config, now := l.config.Load(), time.Now()
+	err := l.appending(now, func() error {
+		end := l.logEnd.Load()
+		if to-end > math.MaxInt32 {
+			return nil // no batch is so long; the leader of today begins above
+		}
+		timestamp, _ := l.list.Load().active().MaxTimestamp()
+		if timestamp < 0 { // it is the first of the segment, whose age is counted from it
+			timestamp = now.UnixMilli()
+		}
+		builder := record.NewBuilder(compress.None, compress.LevelDefault)
+		builder.Reset(record.Identity{
+			BaseOffset: end, LastOffsetDelta: int32(to - end - 1), LeaderEpoch: l.mu.leaderEpoch, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+			MaxTimestamp: timestamp,
+		})
+		batch, err := builder.Build(nil)
+		if err != nil {
+			return err
+		}
+		return l.writeAtLocked(record.Whole(batch), config, now)
+	})
+	l.appended(config)
+	return err
 }
 
 // StartAt gives up the whole log and begins anew at an offset, which may lie above or below what there was: what a follower does whose
@@ -180,7 +220,7 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 		return l.stopCut(err)
 	}
 	// All but this is done: should there be no room for the file, the caller tries again, as any cut at the log end does.
-	if err := l.truncateEpochs(end); err != nil && !passes(err) {
+	if err := l.truncateEpochs(pending.gone); err != nil && !passes(err) {
 		return l.stopCut(err)
 	} else if err != nil {
 		return err
