@@ -22,6 +22,8 @@
 //   - Store.changes: one Create, Release or Close at a time.
 //   - sidecars.making: one maker of key sidecars at a time. It is held over I/O and waits, so it is a channel that those who wait can
 //     leave; Log.maintain is taken behind it, to give a sidecar its name.
+//   - Cleaner.maker: one maker of key sidecars in all logs, or of an estimate; a channel too, taken before sidecars.making and before a
+//     worker (cleaner_turns.go): who waits for it holds neither.
 //   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync and rename under it.
 //   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the segment list. An append writes
 //     under it, and so does a segment whose files have to be opened for it; nothing is synced under it but the few bytes of the epoch
