@@ -99,7 +99,7 @@ func (l *ledger) checkBits(there scanned, all []ledgerRecord) {
 	for _, r := range all {
 		found, ok := there.records[r.Offset]
 		switch {
-		case ok && recordText(found) != recordText(r.Record):
+		case ok && !sameRecord(found, r.Record):
 			stageFail("read %s, appended was %s", recordText(found), recordText(r.Record))
 		case ok:
 			appended++
@@ -164,6 +164,7 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 
 // checkReads fetches at every offset, as consumers of both isolation levels: I11, I22, I43, I44.
 func (l *ledger) checkReads(s *stage) {
+	s.still()
 	there, fates := s.scan(), map[int64]txnFate{}
 	for _, r := range l.all() {
 		fates[r.Offset] = r.fate
@@ -255,6 +256,7 @@ func leaveOut(batches []record.Batch, told []segment.AbortedTxn) (left []record.
 // checkSettled checks what a log comes to when all transactions are ended and time enough has passed: below the active segment each key
 // stands once, with a value, and nothing else does (I10, I11, I13, I17, I18, I20).
 func (l *ledger) checkSettled(s *stage) {
+	s.still()
 	list := s.log.acquire()
 	bound := list.active().Base()
 	list.release()

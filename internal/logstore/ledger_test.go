@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -158,6 +159,15 @@ func (l *ledger) all() (all []ledgerRecord) {
 	}
 	return all
 }
+
+// sameRecord compares all of two records that must never change.
+func sameRecord(a, b *record.Record) bool {
+	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) &&
+		slices.EqualFunc(a.Headers, b.Headers, func(a, b record.Header) bool { return sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) })
+}
+
+// sameBytes holds null and nothing for two things.
+func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // recordText is all of a record that must never change.
 func recordText(r *record.Record) string {

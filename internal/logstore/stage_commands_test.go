@@ -3,7 +3,6 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing/synctest"
@@ -98,11 +97,10 @@ func duration(text string, to *time.Duration) (err error) {
 }
 
 // put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n is n times the value. Before them: -zstd
-// or another codec, -producer=5, -txn, -time=ms.
+// or another codec, -producer=5, -txn, and as a follower gets it, -time=ms and -at=offset.
 func (s *stage) put(args []string) {
 	b := ledgerBatch{producer: -1, base: s.ledger.end}
 	codec, ms := compress.None, time.Now().UnixMilli()
-	now := ms
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		name, value, _ := strings.Cut(args[0][1:], "=")
 		var err error
@@ -113,17 +111,21 @@ func (s *stage) put(args []string) {
 		case "txn":
 			b.transactional = true
 		case "time":
-			err = scan(value, &ms)
+			b.forged, err = true, scan(value, &ms)
+		case "at":
+			b.forged, err = true, scan(value, &b.base)
 		default:
 			codec, err = compress.ParseCodec(name)
 		}
 		stageMust(err, args[0])
 		args = args[1:]
 	}
-	for _, arg := range args {
+	unkeyed := false
+	for i, arg := range args {
 		b.records = append(b.records, recordOf(arg, ms))
+		unkeyed = unkeyed || b.records[i].Key == nil
 	}
-	if b.forged = ms != now; s.settings.Compact && !b.forged && slices.ContainsFunc(b.records, func(r record.Record) bool { return r.Key == nil }) {
+	if s.settings.Compact && unkeyed && !b.forged {
 		if _, err := s.log.Append(b.build(codec), time.Now()); !errors.Is(err, record.ErrInvalidRecord) {
 			stageFail("a record without a key, in a compacted topic: %v", err)
 		}
@@ -193,19 +195,20 @@ func (s *stage) append(b ledgerBatch, codec compress.Codec) {
 	s.replicated()
 }
 
-// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo keys=100, value=50 bytes long.
+// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo keys=100, value=50 bytes long; txn=5: in the
+// transaction of that producer.
 func (s *stage) fill(args []string) {
-	n, batch, from, keys, value := 0, 1, 0, 1<<30, 10
+	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")
-		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys, "value": &value}[name]
+		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys, "value": &value, "txn": &txn}[name]
 		if to == nil {
 			stageFail("fill %s", arg)
 		}
 		stageMust(scan(text, to), arg)
 	}
 	for i := 0; i < n; {
-		b := ledgerBatch{producer: -1, base: s.ledger.end}
+		b := ledgerBatch{producer: int64(txn), base: s.ledger.end, transactional: txn >= 0}
 		for range min(batch, n-i) {
 			r := record.Record{Timestamp: time.Now().UnixMilli(), Key: fmt.Appendf(nil, "k%d", (from+i)%keys), Value: []byte(strings.Repeat("v", value))}
 			b.records = append(b.records, r)

@@ -3,6 +3,7 @@ package clean
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -201,5 +202,23 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	}
 	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes + stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
 		t.Errorf("spent %d of %d bytes", spent, io)
+	}
+}
+
+// A batch of some kilobytes that decompresses to 64 MiB costs no more memory than a batch may.
+func TestNastyDecompressionBomb(t *testing.T) { // PR #23429: in Kafka it ran the cleaner out of memory
+	l := newLog(t)
+	l.job.Limits.BatchBytesMax = 1 << 20
+	l.put("a=1", "b=1")
+	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "bomb="+strings.Repeat("x", 32<<20)) // and as much in a header
+	l.put("a=2")
+	l.put("z=1")
+	l.roll()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	stats := l.pass()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 || l.segments[0].SizeBytes() > 64<<10 || stats.OpaqueBatches != 1 || stats.RecordsRemoved != 1 {
+		t.Errorf("a bomb in a segment of %d bytes took %d bytes of memory, stats %+v", l.segments[0].SizeBytes(), took, stats)
 	}
 }
