@@ -112,6 +112,19 @@ type CompressionStatus struct {
 	// fewer settings than the codec has levels. Absent when the brokers do not compress.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
+	// Clean is what the cleaner compresses what it writes with, when compression.clean asks for another codec; absent: the above,
+	// or each batch's own where the topic keeps the producer's.
+	// +optional
+	Clean *CleanCompressionStatus `json:"clean,omitempty"`
+}
+
+// CleanCompressionStatus is what the cleaner compresses with: type, level and encoder as in CompressionStatus.
+type CleanCompressionStatus struct {
+	Type CompressionType `json:"type"`
+	// +optional
+	Level *int32 `json:"level,omitempty"`
+	// +optional
+	Encoder string `json:"encoder,omitempty"`
 }
 
 // CompactionStatus sums up the cleaner's work on a topic. Each replica has a cleaner of its own: sizes, phase and progress are

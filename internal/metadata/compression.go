@@ -9,21 +9,29 @@ import (
 )
 
 // Compression says what really happens to the batches of a topic with these settings: the codec, the level in force, and what our
-// encoder makes of that level (compress.Effective).
+// encoder makes of that level (compress.Effective); for what the cleaner writes, too, where that is another.
 func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
-	switch {
-	case s.KeepCodec:
-		return &v1alpha1.CompressionStatus{Type: compressionProducer}
-	case s.Codec == compress.None:
-		return &v1alpha1.CompressionStatus{Type: compressionNone}
+	status := &v1alpha1.CompressionStatus{Type: compressionProducer}
+	if !s.KeepCodec {
+		status.Type, status.Level, status.Encoder = inForce(s.Codec, s.CodecLevel)
 	}
-	setting := compress.Effective(s.Codec, s.CodecLevel)
-	status := &v1alpha1.CompressionStatus{Type: v1alpha1.CompressionType(s.Codec.String()), Encoder: setting.String()}
-	if _, _, _, ok := s.Codec.Levels(); ok {
-		level := int32(setting.Level)
-		status.Level = &level
+	if clean := s.CleanCodec; clean.Set && s.Compact {
+		status.Clean = &v1alpha1.CleanCompressionStatus{}
+		status.Clean.Type, status.Clean.Level, status.Clean.Encoder = inForce(clean.Codec, clean.Level)
 	}
 	return status
+}
+
+// inForce is how a codec and a level are shown; a codec without levels has none.
+func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, level *int32, encoder string) {
+	if codec == compress.None {
+		return compressionNone, nil, ""
+	}
+	setting := compress.Effective(codec, wanted)
+	if _, _, _, ok := codec.Levels(); ok {
+		level = new(int32(setting.Level))
+	}
+	return v1alpha1.CompressionType(codec.String()), level, setting.String()
 }
 
 // CompressionWords is Compression on one line: the type as the Topic resource names it and, at a level that is not the codec's own,

@@ -7,6 +7,29 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
+// TestCompressionOfWhatTheCleanerWrites is told of compacted topics that ask for another.
+func TestCompressionOfWhatTheCleanerWrites(t *testing.T) {
+	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact, Compression: &v1alpha1.Compression{
+		Type: "lz4", Clean: &v1alpha1.CleanCompression{Type: "zstd", Level: new(int32(19))},
+	}}
+	settings, err := ResolveSettings(denser, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := Compression(settings)
+	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" || *clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
+		t.Errorf("%+v, clean %+v", status, status.Clean)
+	}
+	settings.Compact = false
+	if status := Compression(settings); status.Clean != nil {
+		t.Errorf("a topic that is never cleaned: %+v", status.Clean)
+	}
+	settings.Compact, settings.CleanCodec.Set = true, false
+	if status := Compression(settings); status.Clean != nil {
+		t.Errorf("a topic that asks for nothing else: %+v", status.Clean)
+	}
+}
+
 func TestCompressionSaysWhatReallyHappens(t *testing.T) { // KIP-390: the default level when unset
 	level := func(n int32) *int32 { return &n }
 	for _, tt := range []struct {

@@ -1,0 +1,150 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// sync changes the manifests: so many workers and brokers, tickets compacted with so many partitions and, unless it is "", an
+// annotation; events as Kafka's default. It waits until the broker has seen that.
+func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
+	c.t.Helper()
+	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Spec: v1alpha1.LogClusterSpec{Cleaner: &v1alpha1.Cleaner{Workers: &workers}}}
+	tickets := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: partitions}}
+	tickets.Spec.CleanupPolicy = v1alpha1.CleanupCompact
+	tickets.Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(100))}
+	if cleanNow != "" {
+		tickets.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: cleanNow}
+	}
+	events := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "events"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 1}}
+	if err := c.metadata.Sync(settings, brokers, []*v1alpha1.Topic{events, tickets}); err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	c.await(ctx, func(image *metadata.Image) bool {
+		topic := image.Topic("tickets")
+		return topic.Settings.Compact && len(topic.Partitions) == int(partitions) && image.Cleaner.Workers == int(workers) && topic.CleanNow == cleanNow
+	})
+	if ctx.Err() != nil {
+		c.t.Fatal("the broker does not see the manifests")
+	}
+}
+
+// until looks each few milliseconds, for a minute at most.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// rowsOf are the rows of tickets that this broker leads.
+func (c *cluster) rowsOf() (rows []*report.Compaction) {
+	for _, row := range (Brokers{c.Broker}).Report() {
+		if row.Topic == "tickets" && row.Compaction != nil {
+			rows = append(rows, row.Compaction)
+		}
+	}
+	return rows
+}
+
+// TestBrokersTakeRequestsToClean for what they hold, and name who holds the rest.
+func TestBrokersTakeRequestsToClean(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	all := Brokers{c.Broker}
+	c.sync(1, 1, 2, "")
+	client := c.client()
+	for round := range 10 {
+		c.produce(client, string(rune('a'+round)), 50)
+	}
+	client.Close()
+	c.sync(1, 2, 4, "") // the client would wait for the broker that is down
+	answer, err := all.CleanNow("tickets", nil)
+	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 || len(answer.Elsewhere) == 0 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	for _, other := range answer.Elsewhere {
+		if other.Broker != 1 || other.Host != "" {
+			t.Errorf("elsewhere is %+v; broker 1 is down", other)
+		}
+	}
+	until(t, "the requests to be served", func() bool {
+		served := 0
+		for _, row := range c.rowsOf() {
+			served += int(row.CleanNowServed)
+		}
+		return served == len(answer.Requests)
+	})
+	for _, row := range c.rowsOf() {
+		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" || row.DirtyBytes != 0 {
+			t.Errorf("%+v, pass %+v", row, row.LastPass)
+		}
+	}
+	one, err := all.CleanNow("tickets", []int32{answer.Requests[0].Partition})
+	if err != nil || len(one.Requests) != 1 || one.Requests[0].Partition != answer.Requests[0].Partition || one.Requests[0].Ticket != 2 {
+		t.Errorf("%+v, %v", one, err)
+	}
+}
+
+func TestBrokersRefuseToClean(t *testing.T) {
+	if _, err := (Brokers{}).CleanNow("tickets", nil); !errors.Is(err, ErrStarting) {
+		t.Errorf("brokers that start: %v", err)
+	}
+	c := newCluster(t)
+	c.start()
+	c.sync(1, 1, 2, "")
+	all := Brokers{c.Broker}
+	for _, test := range []struct {
+		topic      string
+		partitions []int32
+		want       error
+	}{
+		{"nothing", nil, ErrUnknownTopic}, {"events", nil, logstore.ErrNotCompacted},
+		{"tickets", []int32{0, 2}, ErrUnknownPartition}, {"tickets", []int32{-1}, ErrUnknownPartition},
+	} {
+		if answer, err := all.CleanNow(test.topic, test.partitions); !errors.Is(err, test.want) || len(answer.Requests) != 0 {
+			t.Errorf("%s %v: %+v, %v", test.topic, test.partitions, answer, err)
+		}
+	}
+	c.sync(0, 1, 2, "")
+	if _, err := all.CleanNow("tickets", nil); !errors.Is(err, logstore.ErrCleanerDisabled) {
+		t.Errorf("without workers: %v", err)
+	}
+}
+
+// TestBrokersSumTopicsUp, compacted and not, with what became of an annotation.
+func TestBrokersSumTopicsUp(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	c.sync(1, 1, 2, "monday")
+	until(t, "the annotation to be carried out", func() bool {
+		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
+		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted || topics[0].Compaction != nil || topics[0].Compacting != nil {
+			t.Fatalf("%+v", topics)
+		}
+		tickets := topics[1]
+		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil || tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
+			t.Fatalf("%+v", tickets)
+		}
+		now := tickets.Compaction.CleanNow
+		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone && now.Replicas == "2/2" && tickets.Compacting.Reason == v1alpha1.ReasonUpToDate
+	})
+	for _, row := range c.rowsOf() {
+		if row.CleanNowServed != 1 || row.CleanNow.State != report.CleanNowDone {
+			t.Errorf("%+v", row)
+		}
+	}
+}
