@@ -127,7 +127,8 @@ func cleanTopic(ctx context.Context, clean remote.Clean, wait bool, tell func(st
 			return cleaning, err
 		}
 	}
-	return cleaning, cleaning.Fault()
+	err = cleaning.Fault()
+	return cleaning, err
 }
 
 // printAsked sums up; after a wait each replica has had its line.

@@ -51,12 +51,14 @@ type Client struct{ http http.Client }
 
 // Topics is GET /api/v1/topics; all topics if none are named.
 func (c *Client) Topics(ctx context.Context, address string, topics []string) (answer summary.Topics, err error) {
-	return answer, c.ask(ctx, http.MethodGet, address, "/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &answer)
+	err = c.ask(ctx, http.MethodGet, address, "/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &answer)
+	return answer, err
 }
 
 // partitions is GET /api/v1/partitions of one topic.
 func (c *Client) partitions(ctx context.Context, address, topic string) (answer report.Partitions, err error) {
-	return answer, c.ask(ctx, http.MethodGet, address, "/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &answer)
+	err = c.ask(ctx, http.MethodGet, address, "/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &answer)
+	return answer, err
 }
 
 // clean is POST /api/v1/topics/TOPIC/clean.
@@ -65,7 +67,8 @@ func (c *Client) clean(ctx context.Context, address, topic string, partitions []
 	for _, index := range partitions {
 		query.Add("partition", strconv.Itoa(int(index)))
 	}
-	return answer, c.ask(ctx, http.MethodPost, address, "/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &answer)
+	err = c.ask(ctx, http.MethodPost, address, "/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &answer)
+	return answer, err
 }
 
 // ask fails with a *Refused if the broker gave a reason. Fields that are not known here are passed over, so brokers may be newer.
