@@ -36,12 +36,14 @@ Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in 
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data", "`DIR` of the logs and the cluster's metadata")
 	flags.StringSliceVar(&opts.Racks, "racks", nil, "`NAME,...` of racks; brokers are in them by turns, and replicas spread over them")
 	flags.BoolVar(&opts.AcceptDataLoss, "accept-data-loss", false, "go on without records that no broker has any more")
+	flags.BoolVar(&opts.Processes, "processes", false, "run each broker in a process of its own, which you may kill; broker i has its metrics on the port of --http + 1 + i")
+	flags.BoolVar(&opts.NoRestart, "no-restart", false, "with --processes: leave a broker down whose process ended, instead of starting it again")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("brokers") && (opts.Brokers < 1 || opts.Brokers > devBrokersMax) {
 			return misused(cmd, fmt.Errorf("invalid argument %d for --brokers: give 1 to %d", opts.Brokers, devBrokersMax))
 		}
-		opts.Out = cmd.OutOrStdout()
+		opts.Out, opts.LogLevel = cmd.OutOrStdout(), level.String()
 		opts.Logger = level.forPeople(cmd.ErrOrStderr())
 		err := dev.Run(cmd.Context(), opts)
 		if errors.Is(err, dev.ErrUsage) {

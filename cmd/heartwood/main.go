@@ -66,6 +66,6 @@ Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	}
 	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), topicsCommand(), cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
+	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

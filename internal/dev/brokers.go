@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -27,27 +28,29 @@ const (
 
 // runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one of them fails.
 func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer, httpAddress string) error {
-	brokers, err := c.newBrokers(registry)
-	if err != nil {
-		return err
+	run := c.keepProcess
+	if !c.opts.Processes {
+		brokers, err := c.newBrokers(registry)
+		if err != nil {
+			return err
+		}
+		c.brokers.Store(&brokers)
+		run = func(ctx context.Context, i int) error { return brokers[i].Run(ctx) }
 	}
-	c.brokers.Store(&brokers)
 	c.store.Hold()
 	group, ctx := errgroup.WithContext(ctx)
 	living, stopAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAll()
-	stops := make([]context.CancelFunc, len(brokers))
-	for i, b := range brokers {
+	stops := make([]context.CancelFunc, c.store.Running())
+	for i := range stops {
 		var own context.Context
 		own, stops[i] = context.WithCancel(living)
-		group.Go(func() error { return b.Run(own) })
+		group.Go(func() error { return run(own, i) })
 	}
 	group.Go(func() error {
 		<-ctx.Done()
 		// Said first, brokers do not hand over to others that stop, too, and all stay in sync for the next start.
-		if err := c.store.LeaveAll(); err != nil {
-			c.opts.Logger.Warn("brokers stop without having said so", "error", err)
-		}
+		c.warn("the stop of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
 	})
@@ -57,8 +60,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	})
 	if c.awaitServing(ctx) == nil {
 		var bootstrap []string
-		for _, b := range brokers {
-			bootstrap = append(bootstrap, b.Addr())
+		for _, b := range c.store.Image().Brokers {
+			bootstrap = append(bootstrap, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
 		}
 		c.announce(bootstrap, httpAddress)
 		c.follow(ctx)
@@ -89,8 +92,10 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 
 // stopDrained stops the last broker, which holds nothing any more.
 func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
-	brokers := slices.Clone(*c.brokers.Load())[:i]
-	c.brokers.Store(&brokers)
+	if brokers := c.brokers.Load(); brokers != nil {
+		fewer := slices.Clone(*brokers)[:i]
+		c.brokers.Store(&fewer)
+	}
 	stop()
 	c.print(fmt.Sprintf("broker %d drained and stopped", i))
 }

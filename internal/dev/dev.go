@@ -42,8 +42,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if c.listen, err = parseAddress("listen", opts.Listen); err != nil {
 		return err
 	}
-	httpAddress, err := parseAddress("http", opts.HTTP)
-	if err != nil {
+	if c.http, err = parseAddress("http", opts.HTTP); err != nil {
 		return err
 	}
 	if opts.Brokers < 0 {
@@ -59,7 +58,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer unlock()
-	if err := c.run(ctx, httpAddress); err != nil {
+	if err := c.run(ctx); err != nil {
 		return err
 	}
 	c.print("stopped data=" + opts.DataDir)
@@ -71,6 +70,7 @@ type cluster struct {
 	opts    Options
 	fs      vfs.FS
 	listen  address
+	http    address
 	watcher *watcher
 	store   *local.Store
 	wanted  state                          // at the start
@@ -146,11 +146,11 @@ func (c *cluster) brokerDir(i int) string {
 
 // run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and goes last, so that /readyz
 // can tell what happens meanwhile.
-func (c *cluster) run(ctx context.Context, httpAddress address) error {
+func (c *cluster) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", httpAddress.String())
+	listener, err := config.Listen(ctx, "tcp", c.http.String())
 	if err != nil {
 		return listenFault("http", err)
 	}

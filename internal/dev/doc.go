@@ -5,6 +5,7 @@
 //   - watch.go: tells when manifests may have changed.
 //   - lines.go: what people and scripts read on standard output.
 //   - dev.go: Run, the order of start and stop.
+//   - processes.go, child.go: with --processes, a process for each broker: the parent's side, and the child's.
 //   - brokers.go: the brokers of this process, and what happens to them while they run.
 //
 // Start: manifests are checked, the data directory is locked, metadata is opened and synced, HTTP answers, brokers recover and

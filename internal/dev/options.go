@@ -34,6 +34,9 @@ type Options struct {
 	Logger    *slog.Logger // default: none
 	// AcceptDataLoss lets partitions whose records are gone, as the disks of all that were in sync are, go on with what there is.
 	AcceptDataLoss bool
+	Processes      bool   // each broker in a process of its own: this binary, started again
+	NoRestart      bool   // a process that ended is left so
+	LogLevel       string // for those processes; default: warn
 }
 
 // rack of broker i; "" without racks.
@@ -51,6 +54,7 @@ func (o Options) withDefaults() Options {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
+	o.LogLevel = cmp.Or(o.LogLevel, "warn")
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

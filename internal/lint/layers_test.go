@@ -41,7 +41,11 @@ var layers = map[string][]string{
 	"internal/metadata":       {"api/v1alpha1", "internal/topicconfig", "internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
 	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig"},
-	"internal/manifest":       {"api/v1alpha1", "config/crd"},
+	"internal/metadata/remote": {
+		"internal/metadata",
+		"internal/metadata/local", "internal/vfs", // its test serves a real store
+	},
+	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
 	"internal/replica": {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
 	"internal/wire":    {"internal/vfs"},
@@ -56,7 +60,7 @@ var layers = map[string][]string{
 	},
 	"internal/dev": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",
-		"internal/vfs",
+		"internal/metadata/remote", "internal/vfs",
 	},
 
 	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},

@@ -1,0 +1,209 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// store is a real one.
+func store(t *testing.T) *local.Store {
+	t.Helper()
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := local.Open(mem, "/data/metadata.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// broker is a client at work, and the two ends of its connection.
+type broker struct {
+	*Client
+	conn   net.Conn
+	images chan *metadata.Image
+	stop   context.CancelFunc
+	ran    chan error // what Run returned
+	served chan error // what Serve returned
+}
+
+func start(t *testing.T, s *local.Store, id int32) *broker {
+	t.Helper()
+	near, far := net.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &broker{
+		Client: NewClient(near), conn: near, images: make(chan *metadata.Image, 1000), stop: cancel, ran: make(chan error, 1), served: make(chan error, 1),
+	}
+	go func() { b.served <- Serve(context.Background(), far, id, local.Session{Store: s, Broker: id}) }()
+	go func() {
+		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092, CleanEpoch: -1}, func(i *metadata.Image) { b.images <- i })
+	}()
+	return b
+}
+
+func TestAClientIsAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t)
+		b := start(t, s, 0)
+		<-b.images
+		made, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: 1, Properties: map[string]string{"cleanup.policy": "compact"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s.Image().Topic("a"), made); diff != "" {
+			t.Errorf("topic (-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+		var last *metadata.Image
+		for len(b.images) > 0 {
+			last = <-b.images
+		}
+		if diff := cmp.Diff(s.Image(), last, cmpopts.IgnoreUnexported(metadata.Image{})); diff != "" || last.TopicByID(made.ID) == nil {
+			t.Errorf("image (-want +got):\n%s", diff)
+		}
+		p := made.Partitions[0]
+		if err := b.Serving(t.Context(), 0, []metadata.Served{{Topic: made.ID, LeaderEpoch: p.LeaderEpoch}, {Topic: made.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
+			t.Error(err)
+		}
+		if err := s.AwaitServing(t.Context()); err != nil {
+			t.Error(err)
+		}
+		self, _ := s.Image().Broker(0)
+		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR, To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch}}}
+		if err := b.ChangeISR(t.Context(), change); err != nil {
+			t.Error(err)
+		}
+		change.LeaderEpoch++
+		if err := b.ChangeISR(t.Context(), change); !errors.Is(err, metadata.ErrISRConflict) {
+			t.Errorf("a conflict comes as %v", err)
+		}
+		if _, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); !errors.Is(err, metadata.ErrTopicExists) {
+			t.Errorf("a second topic: %v", err)
+		}
+		if err := b.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if self, _ = s.Image().Broker(0); !self.Leaving {
+			t.Error("it does not leave")
+		}
+		if err := b.DeleteTopic(t.Context(), "a"); err != nil || s.Image().Topic("a") != nil {
+			t.Errorf("delete: %v", err)
+		}
+		b.stop()
+		if err := <-b.ran; err != nil {
+			t.Error(err)
+		}
+		if err := <-b.served; err != nil || len(s.Image().Brokers) != 0 {
+			t.Errorf("after goodbye: %v, brokers %v", err, s.Image().Brokers)
+		}
+		if err := b.Leave(t.Context()); err == nil {
+			t.Error("a client without connection was answered")
+		}
+	})
+}
+
+// TestAProcessThatEndsIsDownAtOnce: its socket closes.
+func TestAProcessThatEndsIsDownAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t)
+		b := start(t, s, 0)
+		<-b.images
+		_ = b.conn.Close()
+		if err := <-b.served; err == nil || len(s.Image().Brokers) != 0 {
+			t.Errorf("%v, brokers %v", err, s.Image().Brokers)
+		}
+		if err := <-b.ran; err == nil {
+			t.Error("the broker goes on without its store")
+		}
+	})
+}
+
+// TestAProcessThatHangsIsDownInTime: it sends no word, and its connection is cut, so that it ends when it goes on.
+func TestAProcessThatHangsIsDownInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t)
+		near, far := net.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- Serve(context.Background(), far, 0, local.Session{Store: s}) }()
+		go func() { _, _ = io.Copy(io.Discard, near) }()
+		if err := writeFrame(near, request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 0}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(s.Image().Brokers) != 1 {
+			t.Fatal("it is not up")
+		}
+		time.Sleep(sessionTimeout - time.Millisecond)
+		if len(s.Image().Brokers) != 1 {
+			t.Error("it is down too early")
+		}
+		if err := <-served; err == nil || len(s.Image().Brokers) != 0 {
+			t.Errorf("%v, brokers %v", err, s.Image().Brokers)
+		}
+		if _, err := near.Write([]byte{0}); err == nil {
+			t.Error("its connection still takes words")
+		}
+	})
+}
+
+func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t)
+		near, far := net.Pipe()
+		go func() { _ = writeFrame(near, request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 1}}) }()
+		if err := Serve(t.Context(), far, 0, local.Session{Store: s}); err == nil || !strings.Contains(err.Error(), "as another") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestFramesHaveLimits(t *testing.T) {
+	var r request
+	if err := readFrame(bytes.NewReader(binary.BigEndian.AppendUint32(nil, 11)), 10, &r); err == nil || !strings.Contains(err.Error(), "at most 10") {
+		t.Errorf("too long: %v", err)
+	}
+	if err := readFrame(strings.NewReader("\x00\x00\x00\x05{"), 10, &r); !errors.Is(err, io.EOF) {
+		t.Errorf("cut off: %v", err)
+	}
+	if err := readFrame(strings.NewReader("\x00\x00\x00\x0a{\"odd\":1}\n"), 10, &r); err == nil {
+		t.Error("an unknown field was taken")
+	}
+}
+
+// FuzzReadFrame: whatever the bytes, an error or a message, no panic; what is taken can be written again.
+func FuzzReadFrame(f *testing.F) {
+	var frame bytes.Buffer
+	_ = writeFrame(&frame, request{ID: 7, Op: opServing, Served: []metadata.Served{{Partition: 1}}})
+	f.Add(frame.Bytes())
+	f.Add([]byte("\x00\x00\x00\x02{}"))
+	f.Add([]byte("\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		var asked request
+		if readFrame(bytes.NewReader(content), 1<<16, &asked) == nil {
+			if err := writeFrame(io.Discard, asked); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var answered reply
+		if readFrame(bytes.NewReader(content), 1<<16, &answered) == nil {
+			_ = answered.err()
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Backend is the store that Serve serves, as one broker has it.
+type Backend interface {
+	metadata.Store
+	metadata.Admin
+	metadata.Leaver
+}
+
+// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for sessionTimeout, or ctx ends. The broker is down
+// for the store when Serve returns. conn is closed by then.
+func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &session{conn: conn, broker: broker, backend: backend, end: cancel, slots: make(chan struct{}, requestsMax)}
+	stopClosing := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	err := s.read(ctx)
+	cancel()
+	stopClosing()
+	_ = conn.Close()
+	s.running.Wait()
+	if s.goodbye {
+		return nil
+	}
+	return err
+}
+
+// session is one broker's connection.
+type session struct {
+	conn    net.Conn
+	broker  int32
+	backend Backend
+	end     context.CancelFunc
+	slots   chan struct{} // one for each request under way
+	running sync.WaitGroup
+	writing sync.Mutex
+
+	// Of read alone:
+	stop    func() // ends the store's Run and waits for it; nil before the broker has registered
+	goodbye bool
+}
+
+// read takes requests. The order of those under way at once is theirs: a broker waits for the answer where order matters to it.
+func (s *session) read(ctx context.Context) error {
+	for {
+		if err := s.conn.SetReadDeadline(time.Now().Add(sessionTimeout)); err != nil {
+			return err
+		}
+		var r request
+		if err := readFrame(s.conn, requestBytesMax, &r); err != nil {
+			return err
+		}
+		switch {
+		case r.Op == opHeartbeat:
+		case r.Op == opRun:
+			if s.stop != nil || r.Self == nil || r.Self.ID != s.broker {
+				return fmt.Errorf("broker %d registers twice, or as another", s.broker)
+			}
+			s.run(ctx, r)
+		case r.Op == opStop:
+			if s.stop != nil {
+				s.stop()
+			}
+			s.goodbye = true
+			return s.write(reply{ID: r.ID})
+		default:
+			s.slots <- struct{}{}
+			s.running.Go(func() {
+				defer func() { <-s.slots }()
+				s.answer(ctx, r)
+			})
+		}
+	}
+}
+
+// run registers the broker with the store and sends it images, the newest when several come while one is sent. The store's Run does not
+// return while the broker is up, so its answer is sent with the first image.
+func (s *session) run(ctx context.Context, r request) {
+	ctx, cancel := context.WithCancel(ctx)
+	newest := make(chan *metadata.Image, 1)
+	ended := make(chan struct{})
+	s.stop = func() {
+		cancel()
+		<-ended
+	}
+	s.running.Go(func() {
+		defer close(ended)
+		first := true
+		err := s.backend.Run(ctx, *r.Self, func(image *metadata.Image) {
+			if first {
+				first = false
+				_ = s.write(reply{ID: r.ID}) // read finds out
+			}
+			select {
+			case <-newest:
+			default:
+			}
+			newest <- image // this is its only writer, and it was emptied
+		})
+		if err != nil {
+			failed := reply{ID: r.ID}
+			failed.fail(err)
+			_ = s.write(failed)
+			s.end()
+		}
+	})
+	s.running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case i := <-newest:
+				if s.write(reply{Image: &image{i.ClusterID, i.Cleaner, i.Brokers, i.Topics}}) != nil {
+					s.end()
+					return
+				}
+			}
+		}
+	})
+}
+
+// answer does one request and replies.
+func (s *session) answer(ctx context.Context, r request) {
+	answer := reply{ID: r.ID}
+	var err error
+	switch {
+	case r.Op == opServing:
+		err = s.backend.Serving(ctx, s.broker, r.Served)
+	case r.Op == opChangeISR && r.Change != nil:
+		err = s.backend.ChangeISR(ctx, *r.Change)
+	case r.Op == opLeave:
+		err = s.backend.Leave(ctx)
+	case r.Op == opCreate && r.Create != nil:
+		answer.Topic, err = s.backend.CreateTopic(ctx, *r.Create)
+	case r.Op == opDelete:
+		err = s.backend.DeleteTopic(ctx, r.Name)
+	default:
+		err = errors.New("a request that this store does not know")
+	}
+	if err != nil {
+		answer.fail(err)
+	}
+	if s.write(answer) != nil {
+		s.end()
+	}
+}
+
+// write sends one frame. A broker that takes nothing is ended by read, which it tells nothing either.
+func (s *session) write(r reply) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return writeFrame(s.conn, r)
+}

@@ -1,0 +1,238 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/traffic"
+)
+
+const replicatedTopic = `apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec:
+  cluster: crash
+  partitions: 6
+  replicas: 3
+  minInSyncReplicas: 2
+  segment: {size: 1Mi}
+`
+
+// What writes wait for at most in a test: longer is a stall, and its reason is to be looked for.
+const writesMissing = time.Minute
+
+// promises are what the producer was promised, and when.
+type promises struct {
+	mu    sync.Mutex
+	acked map[string][]int        // by key: the numbers that were acknowledged
+	last  map[int32]time.Time     // by partition
+	gaps  map[int32]time.Duration // by partition: the longest time between two acknowledgements
+	count int
+}
+
+func (p *promises) acknowledge(r *kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, _ := strconv.Atoi(string(r.Value))
+	p.acked[string(r.Key)] = append(p.acked[string(r.Key)], n)
+	now := time.Now()
+	if last, ok := p.last[r.Partition]; ok {
+		p.gaps[r.Partition] = max(p.gaps[r.Partition], now.Sub(last))
+	}
+	p.last[r.Partition] = now
+	p.count++
+}
+
+// takeGaps returns the longest gap of each partition since it was asked last.
+func (p *promises) takeGaps() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gaps := slices.Sorted(maps.Values(p.gaps))
+	clear(p.gaps)
+	return gaps
+}
+
+// silent names a partition without an acknowledgement since then.
+func (p *promises) silent(partitions int, since time.Time) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for partition := range int32(partitions) {
+		if !p.last[partition].After(since) {
+			return fmt.Sprintf("partition %d takes no writes", partition)
+		}
+	}
+	return ""
+}
+
+// produce writes each key's numbers in order, until ctx ends, and waits for what is under way.
+func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
+	const keys, underWay = 60, 600
+	slots := make(chan struct{}, underWay)
+	var refused error
+	var once sync.Once
+	for n := 0; ctx.Err() == nil; n++ {
+		for key := range keys {
+			slots <- struct{}{}
+			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6), Key: fmt.Append(nil, "key-", key), Value: []byte(strconv.Itoa(n))}
+			client.Produce(context.Background(), record, func(r *kgo.Record, err error) {
+				<-slots
+				if err != nil {
+					once.Do(func() { refused = err })
+					return
+				}
+				p.acknowledge(r)
+			})
+		}
+		time.Sleep(5 * time.Millisecond) // 12,000 records a second are load enough beside other tests
+	}
+	return errors.Join(client.Flush(context.Background()), refused)
+}
+
+// check compares the promises with all that the topic holds.
+func (p *promises) check(read []*kgo.Record) error {
+	held := map[string][]int{}
+	for _, r := range read {
+		n, err := strconv.Atoi(string(r.Value))
+		if err != nil {
+			return err
+		}
+		held[string(r.Key)] = append(held[string(r.Key)], n)
+	}
+	for key, numbers := range held {
+		for i := 1; i < len(numbers); i++ {
+			if numbers[i] <= numbers[i-1] {
+				return fmt.Errorf("%s: %d comes after %d", key, numbers[i], numbers[i-1])
+			}
+		}
+	}
+	for key, numbers := range p.acked {
+		for _, n := range numbers {
+			if _, found := slices.BinarySearch(held[key], n); !found {
+				return fmt.Errorf("%s: %d was acknowledged, and is lost; %d are held", key, n, len(held[key]))
+			}
+		}
+	}
+	return nil
+}
+
+// TestKilledBrokersLoseNothing kills single brokers of three, each a process, while a producer writes with acks=all and two replicas in
+// sync at least. What was acknowledged is there at the end, once, and in order; every partition takes writes again.
+// HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
+func TestKilledBrokersLoseNothing(t *testing.T) {
+	t.Parallel()
+	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 3), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 1))
+	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
+	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
+	p := process.Start(t, append(setup.Args(), "--processes")...)
+	bootstrap, before := p.Ready(t)
+	pids := map[int]int{}
+	for _, line := range before {
+		note(pids, line)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30), kgo.RecordDeliveryTimeout(process.Deadline),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	account := &promises{acked: map[string][]int{}, last: map[int32]time.Time{}, gaps: map[int32]time.Duration{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	produced := make(chan error, 1)
+	go func() { produced <- account.produce(ctx, client) }()
+	first := chance.IntN(3)
+	for round := range rounds {
+		account.settled(t)
+		id := (first + int(round)) % 3 // another each time: who was killed last leads little
+		killed := time.Now()
+		if err := syscall.Kill(pids[id], syscall.SIGKILL); err != nil {
+			t.Fatalf("kill broker %d, pid %d: %v", id, pids[id], err)
+		}
+		account.settled(t)
+		restarted(t, p, id, pids)
+		account.settled(t)
+		t.Logf("broker %d killed: the longest gaps of the partitions were %v, all over after %v", id, account.takeGaps(), time.Since(killed))
+	}
+	cancel()
+	if err := <-produced; err != nil {
+		t.Fatal(err)
+	}
+	read, err := traffic.ReadAll(process.Limited(t), bootstrap, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := account.check(read); err != nil {
+		t.Errorf("%v\n%s", err, p.Stderr.String())
+	}
+	t.Logf("%d records acknowledged, %d read", account.count, len(read))
+	if code := p.Stop(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, p.Stderr.String())
+	}
+	for id, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("broker %d lives on: %v", id, err)
+		}
+	}
+}
+
+// settled waits until every partition has taken a write after it was called.
+func (p *promises) settled(t *testing.T) {
+	t.Helper()
+	since := time.Now()
+	process.Until(t, func() string {
+		missing := p.silent(6, since)
+		if missing != "" && time.Since(since) > writesMissing {
+			t.Fatalf("after %s: %s", writesMissing, missing)
+		}
+		return missing
+	})
+}
+
+// note remembers the process that a line tells of, if it does.
+func note(pids map[int]int, line string) (id int, ok bool) {
+	var pid int
+	if !strings.HasPrefix(line, "broker ") {
+		return 0, false
+	}
+	if n, _ := fmt.Sscanf(line, "broker %d started pid=%d", &id, &pid); n != 2 {
+		return 0, false
+	}
+	pids[id] = pid
+	return id, true
+}
+
+// restarted waits for the line of a broker's next process.
+func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
+	t.Helper()
+	expired := time.After(process.Deadline)
+	for {
+		select {
+		case line, ok := <-p.Lines:
+			if !ok {
+				t.Fatalf("the cluster ended:\n%s", p.Stderr.String())
+			}
+			if started, ok := note(pids, line); ok && started == id {
+				return
+			}
+		case <-expired:
+			t.Fatalf("broker %d was not started again", id)
+		}
+	}
+}
