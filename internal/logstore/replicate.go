@@ -30,6 +30,11 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 		if err := checkReplicated(b); err != nil {
 			return err
 		}
+		if l.tooFar(b) && b.BaseOffset() > l.logEnd.Load() {
+			if err := l.skipTo(b.BaseOffset()); err != nil {
+				return err
+			}
+		}
 		if err := l.appending(now, func() error { return l.followLocked(b, config, now) }); err != nil {
 			return err
 		}

@@ -1,0 +1,64 @@
+package logstore
+
+import (
+	"fmt"
+	"math"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// tooFar tells whether a batch lies so far behind the log end that no segment that begins there can hold it: its offset in the segment
+// has 31 bits. A leader's log has such a gap where cleaning took more than two thousand million records out.
+func (l *Log) tooFar(b record.Batch) bool { return b.LastOffset()-l.logEnd.Load() > math.MaxInt32 }
+
+// skipTo moves the end of the log up to an offset, below which nothing more will come, and begins a segment there.
+//
+// Above the recovery point segments join, and recovery takes a gap for lost data (ADR 0015). So the recovery point on disk is moved
+// beyond the gap before anything is appended behind it. The order: what there is is synced; the new segment is made; it and the
+// sealed one before are synced, and the recovery point moves there; the checkpoints. After a crash before the last the log ends where it
+// did, without the empty segment; after it, at offset.
+func (l *Log) skipTo(offset int64) error {
+	if err := l.skipMaintained(offset); err != nil {
+		return err
+	}
+	if err := l.env.saveFirstDirty(); err != nil { // all checkpoints; it takes locks of the store
+		return fmt.Errorf("%w: save the recovery point behind a gap: %w", ErrStorage, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped == nil && l.mu.checkpointed < offset {
+		return fmt.Errorf("%w: the recovery point is not behind the gap", ErrStorage)
+	}
+	return l.mu.stopped
+}
+
+func (l *Log) skipMaintained(offset int64) error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if err := l.flushMaintained(); err != nil {
+		return err
+	}
+	if err := l.rollTo(offset); err != nil {
+		return err
+	}
+	return l.flushMaintained()
+}
+
+// rollTo begins a segment at an offset above the log end.
+func (l *Log) rollTo(offset int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil {
+		return l.mu.stopped
+	}
+	if l.mu.cut.isRunning() {
+		return fmt.Errorf("%w: %w", ErrStorage, errTruncating)
+	}
+	end := l.logEnd.Load()
+	l.logEnd.Store(offset)
+	if err := l.rollLocked(); err != nil {
+		l.logEnd.Store(end)
+		return err
+	}
+	return nil
+}
