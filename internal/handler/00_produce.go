@@ -116,7 +116,7 @@ func (h *Handler) produceResponse(
 				answer, results = results[0], results[1:]
 			}
 			part := producePartitionResponse(p.partitions[at].id.Index, &answer, &result)
-			if leader, led := hint(img, p.partitions[at].id); led && isLeaderError(answer.Err) {
+			if leader, led := hint(img, p.partitions[at].id); led && p.version >= 10 && isLeaderError(answer.Err) {
 				part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id, leader.epoch
 				named.add(leader.id)
 			}

@@ -1,0 +1,139 @@
+package handler
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// replicated is a topic on this broker, which leads it, and on broker 3.
+func replicated(topic *metadata.Topic) {
+	topic.Partitions[0].Replicas, topic.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
+}
+
+// pull asks as broker 3 does, by the bytes of a peer, and decodes the answer as it does.
+func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulled {
+	t.Helper()
+	key, version, flexible := PullCall()
+	if !b.Flexible(key, version) || !flexible {
+		t.Fatal("the version that brokers use has tags")
+	}
+	body := AppendPull(nil, &replica.Pull{Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at})
+	answer, err := b.Handle(t.Context(), &wire.Request{Key: key, Version: version, Body: body})
+	must(t, err)
+	topics := map[metadata.ID]string{}
+	for _, topic := range b.image.Load().Topics {
+		topics[topic.ID] = topic.Name
+	}
+	got, err := DecodePull(replyBytes(t, answer), topics)
+	must(t, err)
+	return got
+}
+
+func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
+	return replica.PullPartition{
+		ID: replica.PartitionID{Topic: topic.Name}, Topic: topic.ID, LeaderEpoch: 2, Offset: offset, LastEpoch: -1, Safe: offset, BytesMax: 1 << 20,
+	}
+}
+
+// TestPullIsAFetchThatKmsgReads, field by field, tags and all.
+func TestPullIsAFetchThatKmsgReads(t *testing.T) {
+	a, b := metadata.NewID(), metadata.NewID()
+	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40}, Wait: 500 * time.Millisecond, BytesMax: 1000, Partitions: []replica.PullPartition{
+		{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10, LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
+		{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20, LastEpoch: -1, Safe: 19, Cleaned: 18, BytesMax: 200},
+		{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1, Safe: 1 << 50, Cleaned: 1, BytesMax: 300},
+	}}
+	body := AppendPull(nil, pull)
+	if err := fetchShape.check(pullVersion, true, body); err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.FetchRequest{Version: pullVersion}
+	must(t, req.ReadFrom(body))
+	if again := req.AppendTo(nil); !bytes.Equal(again, body) {
+		t.Errorf("kmsg encodes it to %d bytes, not %d", len(again), len(body))
+	}
+	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !isBrief(&req) || len(req.Topics) != 2 {
+		t.Errorf("%+v", req)
+	}
+	at := 0
+	for _, topic := range req.Topics {
+		for i := range topic.Partitions {
+			want := pull.Partitions[at]
+			got := wantedPartition(want.ID, topic.TopicID, &topic.Partitions[i])
+			if got != (replica.FetchPartition{
+				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax, LeaderEpoch: want.LeaderEpoch,
+				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Cleaned: want.Cleaned,
+			}) {
+				t.Errorf("partition %d: %+v, want %+v", at, got, want)
+			}
+			at++
+		}
+	}
+}
+
+// TestPullIsAnswered with records, the high watermark, what is wrong, and where the logs part; what has no news is left out.
+func TestPullIsAnswered(t *testing.T) {
+	b := newBroker(t)
+	topic, other := b.topic("a", replicated), b.topic("b", replicated)
+	acks1 := produceRequestFor("a", 1, batch(t, 0, "x", "y"))
+	if answer := ask[*kmsg.ProduceResponse](b, 9, acks1); answer.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Fatal("produce")
+	}
+	got := b.pull(t, pullOf(topic, 0), pullOf(other, 0))
+	if len(got) != 1 || got[0].Err != nil || len(values(t, got[0].Records)) != 2 || got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
+		t.Fatalf("%+v", got)
+	}
+	got = b.pull(t, pullOf(topic, 2), pullOf(other, 0))
+	if len(got) != 1 || got[0].HighWater != 2 || len(got[0].Records) != 0 {
+		t.Errorf("its fetch moves the high watermark, and it is told at once: %+v", got)
+	}
+	diverging := pullOf(topic, 9)
+	diverging.LastEpoch = 2
+	if got = b.pull(t, diverging); len(got) != 1 || got[0].DivergingEpoch != 2 || got[0].DivergingEnd != 2 {
+		t.Errorf("diverging: %+v", got)
+	}
+	if got = b.pull(t, pullOf(topic, 9)); len(got) != 1 || !errors.Is(got[0].Err, logstore.ErrOffsetOutOfRange) || got[0].LogEnd != 2 || got[0].LogStart != 0 {
+		t.Errorf("out of range: %+v", got)
+	}
+	old := pullOf(topic, 0)
+	old.LeaderEpoch = 1
+	if got = b.pull(t, old); len(got) != 1 || !errors.Is(got[0].Err, replica.ErrFencedLeaderEpoch) {
+		t.Errorf("old epoch: %+v", got)
+	}
+	gone := pullOf(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
+	if got = b.pull(t, gone); len(got) != 0 { // the name of an id that nobody knows is nobody's
+		t.Errorf("unknown topic: %+v", got)
+	}
+}
+
+// FuzzDecodePull: what a peer sends is bytes from outside.
+func FuzzDecodePull(f *testing.F) {
+	id := metadata.NewID()
+	answer := kmsg.FetchResponse{Version: pullVersion, Topics: []kmsg.FetchResponseTopic{{TopicID: id, Partitions: []kmsg.FetchResponseTopicPartition{
+		{RecordBatches: []byte("batches"), DivergingEpoch: kmsg.FetchResponseTopicPartitionDivergingEpoch{Epoch: 1, EndOffset: 2}}, {ErrorCode: 6},
+	}}}}
+	f.Add(answer.AppendTo(nil))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := DecodePull(body, map[metadata.ID]string{id: "a"})
+		if err != nil && got != nil {
+			t.Error("both an answer and an error")
+		}
+		total := 0
+		for i := range got {
+			total += len(got[i].Records)
+		}
+		if total > len(body) {
+			t.Errorf("%d bytes of records out of %d", total, len(body))
+		}
+	})
+}
