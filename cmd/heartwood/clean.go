@@ -92,6 +92,7 @@ To clean directories that no broker serves: heartwood log clean.`,
 		},
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil, "`NUMBER` of a partition; may be given several times (default: all)")
+	cmd.Flags().Lookup("partition").DefValue = "" // or help would say [] besides
 	addresses.add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done, and show how far it is")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
