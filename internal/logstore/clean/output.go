@@ -19,6 +19,8 @@ type output struct {
 	group   []*plan
 	pieces  []*piece // ascending; the last is written to until it is sealed
 	builder *record.Builder
+	// coldSources is how many of the group were not in the page cache.
+	coldSources int
 
 	// Of the plan that is being copied.
 	plan    *plan
@@ -82,6 +84,9 @@ func (o *output) copy(plan *plan) error {
 	o.plan, o.first, o.next, o.records, o.clock = plan, 0, 0, plan.keys.Records(), newClock(plan.lonely)
 	o.decoded, o.found = nil, fingerprint{}
 	reader := batchReader{pass: o.pass, plan: plan, visit: o.batch}
+	if plan.cache.cold() {
+		o.coldSources++
+	}
 	if err := reader.run(); err != nil {
 		return err
 	}
@@ -301,6 +306,9 @@ func (o *output) finish() error {
 		if err := o.derive(piece); err != nil {
 			return err
 		}
+	}
+	if err := o.letGo(); err != nil {
+		return err
 	}
 	return o.checkProducers(o.group)
 }

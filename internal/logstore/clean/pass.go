@@ -45,6 +45,9 @@ const workBytes = 3
 // one. Each window reads the slices of all sidecars, because what supersedes a record may be anywhere above it, and what makes a
 // tombstone stay anywhere below.
 func (p *pass) run() error {
+	for _, plan := range p.plans {
+		plan.cache = newCacheUse(plan.segment)
+	}
 	if err := p.index(); err != nil {
 		return err
 	}
@@ -80,6 +83,7 @@ func (p *pass) index() error {
 			}
 			return fmt.Errorf("open key sidecar of segment %d: %w", plan.segment.Base(), err)
 		}
+		plan.cache.read(0, plan.segment.SizeBytes()) // for the making of the sidecar, or to hold it against the data
 		if plan.keys = reader; reader == nil {
 			p.blind = true
 			continue

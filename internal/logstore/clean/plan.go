@@ -19,6 +19,7 @@ type plan struct {
 	keys    *keys.Reader // nil: its keys are not known
 	counts  keys.Counts
 	before  *Dead // what an earlier pass found, if it still counts
+	cache   cacheUse
 
 	// ignored are the records that supersede nothing and are dead whatever their keys: those of aborted transactions (I11), and those
 	// that DeleteRecords took. Ranges of ordinals, ascending and apart; not a bitmap, because every slice needs those of all segments.

@@ -92,6 +92,7 @@ func (r *batchReader) flush() error {
 		}
 		return fmt.Errorf("read segment %d at position %d: %w", r.plan.segment.Base(), from, err)
 	}
+	r.plan.cache.read(from, to)
 	if err := r.logRead(len(block)); err != nil {
 		return err
 	}
