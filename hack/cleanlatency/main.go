@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.broker, "broker", "127.0.0.1:9092", "HOST:PORT of a broker")
+	flag.StringVar(&o.topic, "topic", "", "topic to send to")
+	flag.IntVar(&o.keys, "keys", 1000, "records have one of so many keys")
+	flag.IntVar(&o.size, "size", 1000, "bytes of a record's value")
+	flag.IntVar(&o.rate, "rate", 1000, "records a second; 0: as fast as they go, and nothing is timed")
+	flag.IntVar(&o.records, "records", 0, "how many, where there is no command to wait for")
+	flag.Parse()
+	o.command = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	measured, err := run(ctx, o)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(measured)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cleanlatency:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	broker, topic             string
+	keys, size, rate, records int
+	command                   []string
+}
+
+// result is what was measured, in milliseconds.
+type result struct {
+	Records int     `json:"records"`
+	Seconds float64 `json:"seconds"`
+	P50     float64 `json:"p50_ms"`
+	P99     float64 `json:"p99_ms"`
+	P999    float64 `json:"p999_ms"`
+	Max     float64 `json:"max_ms"`
+}
+
+func run(ctx context.Context, o options) (result, error) {
+	if o.topic == "" || o.keys < 1 || o.size < 1 || o.rate < 0 || (len(o.command) == 0) == (o.records == 0) || o.rate == 0 && o.records == 0 {
+		return result{}, errors.New("give -topic, and either -records or a command, which needs a -rate")
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(o.broker), kgo.DefaultProduceTopic(o.topic), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(20_000), kgo.RecordDeliveryTimeout(time.Minute), kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		return result{}, err
+	}
+	defer client.Close()
+	// The first record waits for the topic and for the connection, and is not counted.
+	if err := client.ProduceSync(ctx, &kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
+		return result{}, fmt.Errorf("produce the first record: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if len(o.command) > 0 {
+		command := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
+		command.Stdout, command.Stderr = os.Stderr, os.Stderr
+		if err := command.Start(); err != nil {
+			return result{}, err
+		}
+		go func() { cancel(errors.Join(errDone, command.Wait())) }()
+	}
+	return (&sender{options: o, client: client}).send(ctx)
+}
+
+// errDone ends the measurement.
+var errDone = errors.New("the command has ended")
+
+// sender sends records, and keeps how long each took. Acknowledgements come on the client's goroutines.
+type sender struct {
+	options
+	client *kgo.Client
+
+	mu   sync.Mutex
+	took []time.Duration
+	err  error // the first
+}
+
+// send sends until the command has ended, or all records were sent.
+func (s *sender) send(ctx context.Context) (result, error) {
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	value := make([]byte, s.size)
+	for i := range value {
+		value[i] = byte('a' + random.IntN(26))
+	}
+	began := time.Now()
+	for i := 0; ctx.Err() == nil && (s.records == 0 || i < s.records); i++ {
+		due := time.Now()
+		if s.rate > 0 {
+			due = began.Add(time.Duration(i) * time.Second / time.Duration(s.rate))
+			time.Sleep(time.Until(due))
+		}
+		// A background context: what is under way when the command ends still counts.
+		s.client.Produce(context.Background(), &kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value}, func(_ *kgo.Record, err error) {
+			s.acked(time.Since(due), err)
+		})
+	}
+	cause := context.Cause(ctx)
+	if err := s.client.Flush(context.Background()); err != nil {
+		return result{}, err
+	}
+	if s.err != nil {
+		return result{}, s.err
+	}
+	if cause != nil && !errors.Is(cause, errDone) {
+		return result{}, cause
+	}
+	var failed *exec.ExitError
+	if errors.As(cause, &failed) {
+		return result{}, fmt.Errorf("%s: %w", s.command[0], failed)
+	}
+	return s.result(time.Since(began)), nil
+}
+
+func (s *sender) acked(took time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("produce: %w", err)
+	}
+	s.took = append(s.took, took)
+}
+
+func (s *sender) result(over time.Duration) result {
+	slices.Sort(s.took)
+	at := func(share float64) float64 {
+		if len(s.took) == 0 {
+			return 0
+		}
+		return float64(s.took[min(len(s.took)-1, int(share*float64(len(s.took))))].Microseconds()) / 1000
+	}
+	return result{Records: len(s.took), Seconds: over.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/dev"
+)
+
+// broker runs a cluster of one broker with the topic t, and returns its address.
+func broker(t *testing.T) string {
+	t.Helper()
+	manifest := filepath.Join(t.TempDir(), "t.yaml")
+	content := "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\nmetadata: {name: t}\nspec: {cluster: dev, cleanupPolicy: Compact}\n"
+	if err := os.WriteFile(manifest, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := dev.Run(ctx, dev.Options{
+			Manifests: []string{manifest}, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: filepath.Join(t.TempDir(), "data"),
+			Out: out, Logger: slog.New(slog.DiscardHandler),
+		})
+		_ = out.CloseWithError(err) // it never fails
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		go func() { _, _ = io.Copy(io.Discard, lines) }()
+		<-ended
+	})
+	for scanner := bufio.NewScanner(lines); scanner.Scan(); {
+		if rest, ready := strings.CutPrefix(scanner.Text(), "ready "); ready {
+			_, rest, _ = strings.Cut(rest, "bootstrap=")
+			address, _, _ := strings.Cut(rest, " ")
+			return address
+		}
+	}
+	t.Fatal("it ended before it was ready")
+	return ""
+}
+
+func TestRecordsAreTimedUntilTheCommandEnds(t *testing.T) {
+	o := options{broker: broker(t), topic: "t", keys: 10, size: 10, rate: 200, command: []string{"sleep", "0.5"}}
+	measured, err := run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if measured.Records < 1 || measured.Seconds < 0.4 || measured.P50 > measured.P99 || measured.P99 > measured.Max || measured.Max <= 0 {
+		t.Errorf("measured %+v", measured)
+	}
+
+	o.command = []string{"false"}
+	if _, err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "false: exit status 1") {
+		t.Errorf("a command that fails: %v", err)
+	}
+	o.command, o.records, o.rate = nil, 100, 0
+	if measured, err = run(t.Context(), o); err != nil || measured.Records != 100 {
+		t.Errorf("as fast as they go: %+v, %v", measured, err)
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	s := sender{}
+	for i := range 1000 {
+		s.acked(time.Duration(1000-i)*time.Millisecond, nil)
+	}
+	if r := s.result(time.Second); r.P50 != 501 || r.P99 != 991 || r.P999 != 1000 || r.Max != 1000 || r.Records != 1000 {
+		t.Errorf("result %+v", r)
+	}
+	if r := (&sender{}).result(0); r != (result{}) {
+		t.Errorf("of nothing: %+v", r)
+	}
+}
+
+func TestFlagsThatCannotBeAreRefused(t *testing.T) {
+	for name, o := range map[string]options{
+		"no topic":             {keys: 1, size: 1, rate: 1, records: 1},
+		"no end":               {topic: "t", keys: 1, size: 1, rate: 1},
+		"two ends":             {topic: "t", keys: 1, size: 1, rate: 1, records: 1, command: []string{"true"}},
+		"a command, no rate":   {topic: "t", keys: 1, size: 1, command: []string{"true"}},
+		"no key":               {topic: "t", size: 1, rate: 1, records: 1},
+		"a rate that is below": {topic: "t", keys: 1, size: 1, rate: -1, records: 1},
+	} {
+		if _, err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "give -topic") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
