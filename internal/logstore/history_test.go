@@ -13,6 +13,7 @@ import (
 
 var (
 	historySeed = flag.Uint64("history.seed", 0, "play the random history of this seed only")
+	historyTime = flag.Duration("history.time", time.Minute, "begin no new history after this time")
 	historyRuns = flag.Int("history.runs", 30, "how many random histories to play")
 )
 
@@ -41,7 +42,12 @@ func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 t
 	if *historySeed != 0 {
 		first, runs = *historySeed, 1
 	}
+	began := time.Now()
 	for seed := first; seed < first+uint64(runs); seed++ {
+		if time.Since(began) > *historyTime {
+			runs = int(seed - first)
+			break
+		}
 		script := history(seed)
 		_, err := play(t, slices.Concat(script, settle))
 		if err == nil {

@@ -61,6 +61,7 @@ func play(t *testing.T, script []string) (output string, err error) {
 // inStage calls act in a bubble, with a stage of an empty disk that is not open yet, and closes it. It returns what a check found.
 func inStage(t *testing.T, act func(s *stage)) (err error) {
 	warmUp(t)
+	emptyPools() // of what other tests have left there
 	defer emptyPools()
 	synctest.Test(t, func(*testing.T) {
 		s := newStage()
