@@ -27,17 +27,21 @@ func main() {
 	flag.IntVar(&o.records, "records", 0, "how many, where there is no command to wait for")
 	flag.Parse()
 	o.command = flag.Args()
+	if err := measure(o); err != nil {
+		fmt.Fprintln(os.Stderr, "cleanlatency:", err)
+		os.Exit(1)
+	}
+}
+
+// measure prints what run has measured. It ends early when it is interrupted.
+func measure(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	measured, err := run(ctx, o)
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(measured)
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "cleanlatency:", err)
-		stop()
-		os.Exit(1)
+		return err
 	}
+	return json.NewEncoder(os.Stdout).Encode(measured)
 }
 
 // options are the flags.

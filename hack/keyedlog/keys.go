@@ -52,11 +52,10 @@ const (
 func newPool(random *rand.Rand) []byte {
 	vocabulary := make([][]byte, words)
 	for i := range vocabulary {
-		word := make([]byte, 3+random.IntN(wordLetters-2))
-		for k := range word {
-			word[k] = byte('a' + random.IntN(26))
+		for range 3 + random.IntN(wordLetters-2) {
+			vocabulary[i] = append(vocabulary[i], byte('a'+random.IntN(26)))
 		}
-		vocabulary[i] = append(word, ' ')
+		vocabulary[i] = append(vocabulary[i], ' ')
 	}
 	pool := make([]byte, 0, poolBytes+wordLetters)
 	for len(pool) < poolBytes {

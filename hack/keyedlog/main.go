@@ -33,24 +33,27 @@ func main() {
 	flag.IntVar(&o.batchBytes, "batch-bytes", 64<<10, "of a batch, before compression")
 	flag.Uint64Var(&o.seed, "seed", 1, "of keys and values")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	parsed, err := compress.ParseCodec(codec)
-	if o.codec = parsed; err == nil {
-		err = o.validate()
-	}
-	made := summary{}
-	if err == nil {
-		made, err = write(ctx, o)
-	}
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(made)
-	}
-	if err != nil {
+	if err := run(o, codec); err != nil {
 		fmt.Fprintln(os.Stderr, "keyedlog:", err)
-		stop()
 		os.Exit(1)
 	}
+}
+
+// run makes the log and prints what it made. It ends early when it is interrupted.
+func run(o options, codec string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if o.codec, err = compress.ParseCodec(codec); err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	made, err := write(ctx, o)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(made)
 }
 
 // options are the flags.

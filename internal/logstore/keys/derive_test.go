@@ -160,3 +160,24 @@ func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
 		})
 	}
 }
+
+// A source of which nothing stays, as a segment that is superseded whole, is not read.
+func TestDerivationDoesNotReadWhatGoesWhole(t *testing.T) {
+	fsys := vfs.NewMem()
+	source := newWorld(t, fsys, 11, shape{batches: 20, recordsMax: 20, keys: 50, valueMax: 10, plain: true})
+	reader := source.scan(0, 0)
+	t.Cleanup(func() { _ = reader.Close() })
+	read := 0
+	reader.OnRead(func(n int) error {
+		read += n
+		return nil
+	})
+	derivation := NewDerivation(fsys, "/output.spool", 0, source.salt)
+	gone := Source{Keys: reader, End: uint32(len(source.records)), Removed: func(uint32) bool { return true }}
+	made, err := derivation.Finish(t.Context(), []Source{gone}, "/output.keys", Options{})
+	source.must(err)
+	source.must(derivation.Close())
+	if made.Records != 0 || read > 0 {
+		t.Errorf("%d records were made, %d bytes of the source were read", made.Records, read)
+	}
+}
