@@ -60,8 +60,8 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 func TestF10ColdLogStaysOutOfThePageCache(t *testing.T) {
 	cold, warm := cachedAfterPass(t, true), cachedAfterPass(t, false)
 	t.Logf("of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one", 100*cold, 100*warm)
-	if warm == 0 {
-		t.Skip("nothing is cached here")
+	if warm < 0.5 {
+		t.Skip("this machine is short of memory: not even what was just written stays cached")
 	}
 	if cold > warm/2 {
 		t.Errorf("%.2f of the output of a cold log is cached, of a warm one %.2f", cold, warm)
