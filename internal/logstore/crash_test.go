@@ -16,7 +16,6 @@ import (
 var (
 	crashSeed   = flag.Uint64("crash.seed", 0, "run the crash test with this seed only")
 	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
-	crashAll    = flag.Bool("crash.all", false, "with truncations, a full disk and reads of committed data, which do not pass each time yet")
 	crashTrace  = flag.Bool("crash.trace", false, "with a failure, tell what the disk and the log were after each act, and what the store logged")
 	crashTime   = flag.Duration("crash.time", 10*time.Minute, "begin no new run of the crash test after this time")
 )
