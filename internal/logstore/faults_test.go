@@ -285,3 +285,45 @@ func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
 		}
 	}
 }
+
+// A log begins anew on a full disk, or is as it was, and goes on once there is room. It does not stop.
+func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
+	for _, offset := range []int64{0, 15, 20, 50, 70} {
+		for skip := range 14 {
+			mem := vfs.NewMem()
+			fault := vfs.NewFault(mem)
+			store := openStore(t, fault)
+			log := createLog(t, store, settings(nil))
+			fill(t, log, 50)
+			store.tick(epoch0, false)
+			if err := log.DeleteBefore(5); err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite} {
+				fault.Inject(vfs.Rule{Op: op, Skip: skip, Err: syscall.ENOSPC})
+			}
+			err := log.StartAt(offset)
+			if log.Fault() != nil || err != nil && !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("start at %d, skip %d: %v, %v", offset, skip, err, log.Fault())
+			}
+			begun := log.LogEnd() == offset && log.LogStart() == offset
+			if !begun && !slices.Equal(readKeys(t, log, 5), expectKeys(5, 50)) {
+				t.Fatalf("start at %d, skip %d: [%d, %d)", offset, skip, log.LogStart(), log.LogEnd())
+			}
+			fault.Clear()
+			store.tick(epoch0, false)
+			end := log.LogEnd()
+			fill(t, log, 1)
+			if err := log.flush(); err != nil {
+				t.Fatal(err)
+			}
+			again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+			if got := readKeys(t, again, end); !slices.Equal(got, expectKeys(end, end+1)) {
+				t.Errorf("start at %d, skip %d, after a crash: %v", offset, skip, got)
+			}
+			if err := log.StartAt(offset); err != nil || log.LogEnd() != offset || log.LogStart() != offset {
+				t.Errorf("start at %d again: [%d, %d), %v", offset, log.LogStart(), log.LogEnd(), err)
+			}
+		}
+	}
+}

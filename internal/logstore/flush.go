@@ -115,6 +115,9 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.checkpointed = min(recoveryPoint, l.mu.recoveryPoint) // the log may have been cut since the point was read
+	if l.mu.cut != nil && l.mu.cut.due {
+		l.mu.cut = nil // whatever was written began behind a round that failed behind the cut: it tells of the log as it is
+	}
 	l.settleDurableLocked()
 }
 

@@ -28,6 +28,7 @@ type pendingCut struct {
 	firstDirty int64 // the cleaner's offset is lowered at least to this, the base of the new active segment (reference I35)
 	restart    bool  // the log will begin there too
 	running    bool  // files are being cut: no append, no roll
+	due        bool  // nothing is cut any more, but the checkpoints have to be written before anything is appended
 }
 
 // TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader does not have (KIP-101). A batch
@@ -97,21 +98,6 @@ func (l *Log) fillGap(to int64) error {
 	return err
 }
 
-// StartAt gives up the whole log and begins anew at an offset, which may lie above or below what there was: what a follower does whose
-// leader's log begins above its end (KIP-107). Nothing is known of epochs and producers then. It fails as TruncateTo does.
-func (l *Log) StartAt(offset int64) error {
-	if offset < 0 {
-		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
-	}
-	l.truncating.Lock()
-	defer l.truncating.Unlock()
-	return l.restartAt(offset)
-}
-
-func (l *Log) restartAt(offset int64) error {
-	return l.cut(pendingCut{offset: offset, firstDirty: offset, restart: true}, l.cutAll)
-}
-
 // cut announces the cut to the checkpoints and makes it. Log.truncating is held, and no other lock: the checkpoints are of all logs.
 //
 // The checkpoints first. Were the recovery point on disk above the cut when new records are appended behind it, a crash could take
@@ -127,17 +113,35 @@ func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) e
 	} else {
 		err = l.cutAnnounced(pending, files)
 	}
-	l.mu.Lock()
-	l.mu.cut = nil
-	l.mu.Unlock()
+	if err != nil && pending.restart && l.Fault() == nil {
+		// Nothing was cut, but a start would: the checkpoints on disk may say so already. Nothing is appended until they tell otherwise.
+		l.endCut(&pendingCut{offset: math.MaxInt64, firstDirty: math.MaxInt64, running: true, due: true})
+		return errors.Join(err, l.env.saveFirstDirty())
+	}
 	if err != nil || pending.offset >= startBefore {
+		l.endCut(nil)
 		return err
 	}
-	// The checkpoint on disk has the log start of before, and a start would empty a log that ends below it.
-	if err := l.env.saveFirstDirty(); err != nil {
-		return l.stopCut(err)
+	// The checkpoint on disk has the log start of before, and a start would empty a log that ends below it: nothing is appended until it
+	// is written, now or by a later round (noteCheckpointed).
+	err = l.env.saveFirstDirty()
+	switch {
+	case err == nil:
+		l.endCut(nil)
+		return nil
+	case passes(err):
+		l.endCut(&pendingCut{offset: pending.offset, firstDirty: pending.firstDirty, running: true, due: true})
+		return fmt.Errorf("%w: save checkpoints behind a truncation: %w", ErrStorage, err)
 	}
-	return nil
+	l.endCut(nil)
+	return l.stopCut(err)
+}
+
+// endCut ends the announcement of a cut, or puts what is left of it in its place.
+func (l *Log) endCut(left *pendingCut) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.cut = left
 }
 
 // announce makes saved tell of the log as it will be.
@@ -265,6 +269,11 @@ func (l *Log) markCut(handles []*handle, end int64) error {
 			return err
 		}
 	}
+	return l.dropSnapshots(end)
+}
+
+// dropSnapshots removes the producer snapshots above an offset, for good.
+func (l *Log) dropSnapshots(end int64) error {
 	files, err := listSegmentFiles(l.env.fs, l.dir)
 	if err != nil {
 		return err
@@ -393,49 +402,6 @@ func copyHead(from, to *segment.Segment, offset int64) error {
 		return err
 	}
 	return to.Seal()
-}
-
-// cutAll gives up every segment and begins a new one. The old ones are marked before it is made, for it may have the name of one.
-func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
-	if err := l.markCut(handles, -1); err != nil {
-		return l.stopCut(err)
-	}
-	active, err := l.newSegment(pending.offset)
-	if err != nil {
-		return l.stopCut(err)
-	}
-	if err := active.Sync(); err != nil { // the name too
-		return l.stopCut(err)
-	}
-	l.mu.Lock()
-	err = l.saveEpochs(epochCache{})
-	l.mu.leaderEpoch = epochCache{}.latest()
-	l.mu.Unlock()
-	if err != nil {
-		return l.stopCut(errors.Join(err, active.Close()))
-	}
-	l.restartShown(pending.offset, handles, active)
-	return nil
-}
-
-// restartShown makes memory the empty log at offset.
-func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
-	l.mu.Lock()
-	l.cutLocked(offset)
-	l.lineage.Add(1)
-	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producers{}, nil, time.Time{}
-	l.discardSpoolsLocked()
-	l.mu.recoveryPoint = offset
-	l.synced.Store(offset)
-	l.firstDirty.Store(offset)
-	l.lowerOffsets(offset, offset)
-	l.settleDurableLocked()
-	for _, h := range before {
-		h.doomed.Store(true)
-	}
-	old := l.publishLocked([]*handle{active})
-	l.mu.Unlock()
-	old.release()
 }
 
 // truncateEpochs drops the leader epochs that begin at or above end: the next leader may say otherwise of what comes there.
