@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -18,22 +21,33 @@ var modelSeed = flag.Uint64("seed", 0, "run the model test with this seed only")
 
 // model is what a log should hold: a list of keys, the first of which has the offset start.
 type model struct {
-	t        *testing.T
-	random   *rand.Rand
-	fsys     *vfs.Mem
-	store    *Store
-	log      *Log
-	config   topicconfig.Settings
-	now      time.Time
-	start    int64
-	keys     []string // keys[i] has the offset start+i
-	batches  []int64  // where batches begin
-	synced   int64
-	sequence int32
-	appends  int
+	t       *testing.T
+	random  *rand.Rand
+	fsys    *vfs.Mem
+	store   *Store
+	log     *Log
+	config  topicconfig.Settings
+	now     time.Time
+	start   int64
+	keys    []string // keys[i] has the offset start+i; "" is no record: a marker, or a gap
+	batches []modelBatch
+	synced  int64
+	appends int
 }
 
-// Random appends, rolls, reads, retention, restarts and crashes, against a list.
+// modelBatch is a batch of a model. They are kept from the beginning, also below the log start.
+type modelBatch struct {
+	base     int64
+	records  int64
+	producer int64 // 0: none
+	txn      bool
+	marker   bool // it ends the producer's transaction
+	commit   bool
+}
+
+func (b modelBatch) end() int64 { return b.base + b.records }
+
+// Random appends, transactions, appends as a follower, rolls, reads, retention, restarts and crashes, against a list.
 func TestLogFollowsTheModel(t *testing.T) {
 	for run := range 30 {
 		seed := uint64(time.Now().UnixNano()) + uint64(run)
@@ -72,8 +86,14 @@ func (m *model) step() {
 	time.Sleep(time.Second)
 	m.now = time.Now()
 	switch n := m.random.IntN(22); {
-	case n < 11:
+	case n < 5:
 		m.append()
+	case n < 8:
+		m.transact()
+	case n < 9:
+		m.endTransaction()
+	case n < 11:
+		m.replicate()
 	case n < 13:
 		m.store.tick(m.now, false)
 		m.synced = m.end()
@@ -114,27 +134,99 @@ func (m *model) deleteBefore() {
 
 // truncate cuts off the end, within a batch or between two, and leaves one at least.
 func (m *model) truncate() {
-	ends := slices.DeleteFunc(slices.Clone(m.batches), func(base int64) bool { return base <= m.start })
-	if len(ends) == 0 {
+	for at := m.random.IntN(len(m.batches) + 1); at < len(m.batches); at++ {
+		b := m.batches[at]
+		if at == 0 || m.batches[at-1].end() <= m.start {
+			continue
+		}
+		if err := m.log.TruncateTo(b.base + m.random.Int64N(b.records)); err != nil {
+			m.t.Fatal(err)
+		}
+		below := m.batches[at-1].end()
+		m.synced = min(m.synced, below) // not the gap that may lie between, which is filled
+		if m.cut(b.base); below < b.base {
+			m.batches = append(m.batches, modelBatch{base: below, records: b.base - below})
+		}
 		return
 	}
-	at := m.random.IntN(len(ends))
-	within := m.end() - ends[at]
-	if at+1 < len(ends) {
-		within = ends[at+1] - ends[at]
-	}
-	if err := m.log.TruncateTo(ends[at] + m.random.Int64N(within)); err != nil {
-		m.t.Fatal(err)
-	}
-	m.cut(ends[at])
-	m.synced = min(m.synced, m.end())
 }
 
 // cut drops what lies at or above end, where a batch begins or the log ends.
 func (m *model) cut(end int64) {
-	m.sequence -= int32(m.end() - end)
 	m.keys = m.keys[:end-m.start]
-	m.batches = slices.DeleteFunc(m.batches, func(base int64) bool { return base >= end })
+	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })
+}
+
+// sequenceOf is the next sequence of a producer.
+func (m *model) sequenceOf(producer int64) (next int32) {
+	for _, b := range m.batches {
+		if b.producer == producer && !b.marker {
+			next += int32(b.records)
+		}
+	}
+	return next
+}
+
+// transactions returns where the open transaction of each producer begins, and the records of aborted ones.
+func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
+	open, aborted = map[int64]int64{}, map[int64]bool{}
+	for i, b := range m.batches {
+		first, isOpen := open[b.producer]
+		switch {
+		case b.txn && !isOpen:
+			open[b.producer] = b.base
+		case b.marker && isOpen:
+			for _, of := range m.batches[:i] {
+				for offset := of.base; !b.commit && of.producer == b.producer && of.base >= first && offset < of.end(); offset++ {
+					aborted[offset] = true
+				}
+			}
+			delete(open, b.producer)
+		}
+	}
+	return open, aborted
+}
+
+// add takes in what was appended at the end.
+func (m *model) add(b modelBatch, keys ...string) {
+	m.appends++
+	m.batches = append(m.batches, b)
+	m.keys = append(m.keys, keys...)
+	m.log.AdvanceHighWatermark(m.end())
+}
+
+func (m *model) transact() {
+	batch := sent{producer: 11 + m.random.Int64N(2), keys: []string{"t", "u"}, value: "of a transaction", timestamp: m.now, txn: true}
+	batch.sequence = m.sequenceOf(batch.producer)
+	appended, err := m.log.AppendVerified(batch.bytes(m.t), verified, m.now)
+	if err != nil || appended.BaseOffset != m.end() || appended.Duplicate {
+		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
+	}
+	m.add(modelBatch{base: m.end(), records: 2, producer: batch.producer, txn: true}, batch.keys...)
+}
+
+// endTransaction writes a marker, whether a transaction is open or not.
+func (m *model) endTransaction() {
+	end := EndTxn{ProducerID: 11 + m.random.Int64N(2), Commit: m.random.IntN(2) == 0}
+	if appended, err := m.log.AppendControl(end, m.now); err != nil || appended.BaseOffset != m.end() {
+		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
+	}
+	m.add(modelBatch{base: m.end(), records: 1, producer: end.ProducerID, marker: true, commit: end.Commit}, "")
+}
+
+// replicate appends a batch as a leader has it, in one case of three behind a gap.
+func (m *model) replicate() {
+	gap := max(0, m.random.Int64N(12)-8)
+	keys := []string{"r", "s", "t"}
+	b := record.Batch(sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: "of a leader", timestamp: m.now}.bytes(m.t))
+	b.SetBaseOffset(m.end() + gap)
+	if err := m.log.AppendReplicated(b, m.now); err != nil {
+		m.t.Fatal(err)
+	}
+	for range gap {
+		m.keys = append(m.keys, "")
+	}
+	m.add(modelBatch{base: m.end(), records: 3, producer: 5}, keys...)
 }
 
 func (m *model) append() {
@@ -142,8 +234,8 @@ func (m *model) append() {
 	for range 1 + m.random.IntN(6) {
 		keys = append(keys, fmt.Sprintf("k%d", m.random.IntN(100)))
 	}
-	batch := sent{producer: 5, sequence: m.sequence, keys: keys, value: string(make([]byte, m.random.IntN(100))), timestamp: m.now}
-	if m.random.IntN(8) == 0 && m.sequence > 0 {
+	batch := sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: string(make([]byte, m.random.IntN(100))), timestamp: m.now}
+	if m.random.IntN(8) == 0 && batch.sequence > 0 {
 		batch.sequence += 3
 		if _, err := m.log.Append(batch.bytes(m.t), m.now); !errors.Is(err, ErrOutOfOrderSequence) {
 			m.t.Fatalf("a gap in sequences: %v", err)
@@ -158,11 +250,7 @@ func (m *model) append() {
 	if err != nil || again.BaseOffset != appended.BaseOffset || again.LastOffset != appended.LastOffset || !again.Duplicate {
 		m.t.Fatalf("the same batch again: %+v, %v", again, err)
 	}
-	m.appends++
-	m.batches = append(m.batches, m.end())
-	m.keys = append(m.keys, keys...)
-	m.sequence += int32(len(keys))
-	m.log.AdvanceHighWatermark(m.end())
+	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
 // retained takes over what retention did, after checking that it did what it should.
@@ -194,7 +282,7 @@ func (m *model) crash() {
 	if start := m.log.LogStart(); start != m.start && start != m.log.list.Load().handles[0].Base() {
 		m.t.Fatalf("log start after a crash is %d, was %d", start, m.start)
 	}
-	if end < m.end() && !slices.Contains(m.batches, end) {
+	if end < m.end() && !slices.ContainsFunc(m.batches, func(b modelBatch) bool { return b.base == end || b.end() == end }) && end != 0 {
 		m.t.Fatalf("log end after a crash is %d, within a batch", end)
 	}
 	m.cut(end)
@@ -208,14 +296,45 @@ func (m *model) check() {
 	if stats.LogEnd != m.end() || stats.LogStart != m.start || stats.HighWatermark != m.end() {
 		m.t.Fatalf("%+v, want [%d, %d)", stats, m.start, m.end())
 	}
+	open, _ := m.transactions()
+	stable := m.end()
+	for producer := range int64(20) {
+		first, isOpen := open[producer]
+		if isOpen {
+			stable = min(stable, first)
+		}
+		if m.log.HasOpenTransaction(producer, 0) != isOpen {
+			m.t.Fatalf("open transaction of producer %d: want %t", producer, isOpen)
+		}
+	}
+	if stats.LastStable != max(stable, m.start) {
+		m.t.Fatalf("%+v, want stable up to %d", stats, max(stable, m.start))
+	}
 }
 
 func (m *model) read() {
 	offset := m.start + m.random.Int64N(int64(len(m.keys))+1)
-	got := readKeys(m.t, m.log, offset)
-	var want []string
+	got := readKeys(m.t, m.log, offset) // with what stands in markers
+	got = slices.DeleteFunc(got, func(record string) bool {
+		at, _, _ := strings.Cut(record, "=")
+		offset, err := strconv.ParseInt(at, 10, 64)
+		return err == nil && m.keys[offset-m.start] == ""
+	})
+	_, aborted := m.transactions()
+	var want, committed []string
 	for i := offset; i < m.end(); i++ {
+		if m.keys[i-m.start] == "" {
+			continue
+		}
 		want = append(want, fmt.Sprintf("%d=%s", i, m.keys[i-m.start]))
+		if i < m.log.LastStable() && !aborted[i] {
+			committed = append(committed, want[len(want)-1])
+		}
+	}
+	stable := committedKeys(m.t, m.log, offset)
+	stable = stable[max(0, len(stable)-len(committed)):] // without those of the first batch that lie below the offset
+	if !slices.Equal(stable, committed) {
+		m.t.Fatalf("committed from %d: %v, want %v", offset, got, committed)
 	}
 	if !slices.Equal(got, want) {
 		m.t.Fatalf("read from %d: %v, want %v", offset, got, want)
@@ -225,7 +344,10 @@ func (m *model) read() {
 
 // readSome checks the bounds of one read.
 func (m *model) readSome(offset int64) {
-	limits := append(slices.Clone(m.batches), m.end())
+	limits := []int64{m.end()}
+	for _, b := range m.batches {
+		limits = append(limits, b.base)
+	}
 	limit := limits[m.random.IntN(len(limits))]
 	bytesMax, whole := m.random.IntN(2000), m.random.IntN(2) == 0
 	slice, err := m.log.Read(offset, limit, bytesMax, whole)
@@ -240,14 +362,15 @@ func (m *model) readSome(offset int64) {
 	}
 	defer slice.Release()
 	batches := batchesOf(m.t, slice)
+	there := slices.ContainsFunc(m.batches, func(b modelBatch) bool { return b.producer != 0 && b.base <= offset && offset < b.end() }) // and no gap
 	switch {
 	case len(batches) == 0:
-		if offset < limit && whole {
+		if offset < limit && whole && there {
 			m.t.Fatalf("nothing at %d of %d", offset, limit)
 		}
 	case slice.Length > bytesMax && (!whole || len(batches) > 1):
 		m.t.Fatalf("%d bytes, %d were wanted", slice.Length, bytesMax)
-	case batches[0].BaseOffset() > offset || batches[0].LastOffset() < offset:
+	case batches[0].BaseOffset() > offset && there || batches[0].LastOffset() < offset:
 		m.t.Fatalf("read at %d begins with [%d, %d]", offset, batches[0].BaseOffset(), batches[0].LastOffset())
 	case batches[len(batches)-1].LastOffset() >= limit:
 		m.t.Fatalf("read below %d goes to %d", limit, batches[len(batches)-1].LastOffset())
