@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,67 +129,179 @@ func (p *promises) check(read []*kgo.Record) error {
 	return nil
 }
 
-// TestKilledBrokersLoseNothing kills single brokers of three, each a process, while a producer writes with acks=all and two replicas in
-// sync at least. What was acknowledged is there at the end, once, and in order; every partition takes writes again.
+// replicated is a cluster of three brokers, each a process, and a producer that writes with acks=all all the while.
+type replicated struct {
+	*promises
+	t         *testing.T
+	p         *process.Process
+	bootstrap []string
+	pids      map[int]int
+	stop      context.CancelFunc
+	produced  chan error
+}
+
+func startReplicated(t *testing.T) *replicated {
+	t.Helper()
+	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
+	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
+	r := &replicated{
+		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{}, produced: make(chan error, 1),
+		promises: &promises{acked: map[string][]int{}, last: map[int32]time.Time{}, gaps: map[int32]time.Duration{}},
+	}
+	var before []string
+	r.bootstrap, before = r.p.Ready(t)
+	for _, line := range before {
+		note(r.pids, line)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
+		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second), // a hung broker answers nothing kgo.RecordDeliveryTimeout(process.Deadline),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(t.Context())
+	go func() { r.produced <- r.produce(ctx, client) }()
+	r.settled(t)
+	return r
+}
+
+// signal sends one to a broker, and waits until its process was started again and all partitions take writes.
+func (r *replicated) signal(id int, signal syscall.Signal) {
+	r.t.Helper()
+	r.settled(r.t)
+	r.takeGaps()
+	sent := time.Now()
+	if err := syscall.Kill(r.pids[id], signal); err != nil {
+		r.t.Fatalf("signal %s to broker %d, pid %d: %v", signal, id, r.pids[id], err)
+	}
+	if signal == syscall.SIGSTOP {
+		// It must have been given up by then: its own partitions take writes, from others.
+		r.settled(r.t)
+		if err := syscall.Kill(r.pids[id], syscall.SIGCONT); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	restarted(r.t, r.p, id, r.pids)
+	r.settled(r.t)
+	r.t.Logf("broker %d, %s: the longest gaps of the partitions were %v, all over after %v", id, signal, r.takeGaps(), time.Since(sent))
+}
+
+// end stops the producer, compares what it was promised with what the topic holds, and stops the cluster.
+func (r *replicated) end() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.produced; err != nil {
+		r.t.Fatal(err)
+	}
+	read, err := traffic.ReadAll(process.Limited(r.t), r.bootstrap, "orders")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.check(read); err != nil {
+		r.t.Errorf("%v\n%s", err, r.p.Stderr.String())
+	}
+	r.t.Logf("%d records acknowledged, %d read", r.count, len(read))
+	if code := r.p.Stop(r.t, syscall.SIGTERM); code != 0 {
+		r.t.Errorf("exit code %d:\n%s", code, r.p.Stderr.String())
+	}
+	r.gone()
+}
+
+// gone checks that no broker outlives its cluster.
+func (r *replicated) gone() {
+	r.t.Helper()
+	process.Until(r.t, func() string {
+		for id, pid := range r.pids {
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				return fmt.Sprintf("broker %d lives on: %v", id, err)
+			}
+		}
+		return ""
+	})
+}
+
+// TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all and two replicas in sync at least.
+// What was acknowledged is there at the end, once, and in order; every partition takes writes again.
 // HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 3), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
 	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 1))
-	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
-	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
-	p := process.Start(t, append(setup.Args(), "--processes")...)
-	bootstrap, before := p.Ready(t)
-	pids := map[int]int{}
-	for _, line := range before {
-		note(pids, line)
+	r := startReplicated(t)
+	first := rand.New(rand.NewPCG(seed, 1)).IntN(3)
+	for round := range rounds {
+		r.signal((first+int(round))%3, syscall.SIGKILL) // another each time: who was killed last leads little
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30), kgo.RecordDeliveryTimeout(process.Deadline),
-	)
+	r.end()
+}
+
+// skipStalls leaves out what does not hold each time yet.
+func skipStalls(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HEARTWOOD_CRASH_STOP") == "" {
+		t.Skip("a partition may stall after its leader was stopped or hung (docs/roadmap.md); HEARTWOOD_CRASH_STOP=1 shows it")
+	}
+}
+
+// TestStoppedBrokersHandOver: who is stopped in order hands over first.
+func TestStoppedBrokersHandOver(t *testing.T) {
+	skipStalls(t)
+	t.Parallel()
+	r := startReplicated(t)
+	for id := range 3 {
+		r.signal(id, syscall.SIGTERM)
+	}
+	r.end()
+}
+
+// TestHungBrokersLoseNothing: one that hangs is given up after six seconds, and can acknowledge nothing when it goes on.
+func TestHungBrokersLoseNothing(t *testing.T) {
+	skipStalls(t)
+	t.Parallel()
+	r := startReplicated(t)
+	r.signal(0, syscall.SIGSTOP)
+	r.end()
+}
+
+// TestBrokersEndWithTheirCluster: they stop when the process that keeps their metadata is killed, and all that was acknowledged is
+// there at the next start.
+func TestBrokersEndWithTheirCluster(t *testing.T) {
+	t.Parallel()
+	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
+	setup.HTTP = process.FreePorts(t, 4)
+	r := &replicated{t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{}}
+	bootstrap, before := r.p.Ready(t)
+	for _, line := range before {
+		note(r.pids, line)
+	}
+	if len(r.pids) != 3 {
+		t.Fatalf("processes %v", r.pids)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	account := &promises{acked: map[string][]int{}, last: map[int32]time.Time{}, gaps: map[int32]time.Duration{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	produced := make(chan error, 1)
-	go func() { produced <- account.produce(ctx, client) }()
-	first := chance.IntN(3)
-	for round := range rounds {
-		account.settled(t)
-		id := (first + int(round)) % 3 // another each time: who was killed last leads little
-		killed := time.Now()
-		if err := syscall.Kill(pids[id], syscall.SIGKILL); err != nil {
-			t.Fatalf("kill broker %d, pid %d: %v", id, pids[id], err)
+	for i := range 100 {
+		record := &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte("kept")}
+		if err := client.ProduceSync(process.Limited(t), record).FirstErr(); err != nil {
+			t.Fatal(err)
 		}
-		account.settled(t)
-		restarted(t, p, id, pids)
-		account.settled(t)
-		t.Logf("broker %d killed: the longest gaps of the partitions were %v, all over after %v", id, account.takeGaps(), time.Since(killed))
 	}
-	cancel()
-	if err := <-produced; err != nil {
-		t.Fatal(err)
-	}
+	r.p.Stop(t, syscall.SIGKILL)
+	r.gone()
+	p := process.Start(t, append(setup.Args(), "--processes")...)
+	bootstrap, _ = p.Ready(t)
 	read, err := traffic.ReadAll(process.Limited(t), bootstrap, "orders")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(read) != 100 {
+		t.Errorf("%d records at the next start, want 100: %v", len(read), err)
 	}
-	if err := account.check(read); err != nil {
-		t.Errorf("%v\n%s", err, p.Stderr.String())
-	}
-	t.Logf("%d records acknowledged, %d read", account.count, len(read))
 	if code := p.Stop(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, p.Stderr.String())
-	}
-	for id, pid := range pids {
-		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("broker %d lives on: %v", id, err)
-		}
 	}
 }
 
