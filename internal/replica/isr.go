@@ -24,6 +24,8 @@ type isr struct {
 	seen []int32
 	// trusted is until when an image that says something else than committed is taken for old.
 	trusted time.Time
+	// surprised: a change was refused since, so committed is not on record, it seems, and what the image says may well be.
+	surprised bool
 	// proposal is the change that is under way; nil: none is.
 	proposal *proposal
 	// doubts are changes whose attempt ended without an answer: each may be on record, or may still get there, as long as nothing
@@ -197,7 +199,7 @@ func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int
 		}
 	}
 	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })
-	contradicted := now.After(i.trusted) && !slices.Equal(i.seen, i.committed)
+	contradicted := (i.surprised || now.After(i.trusted)) && !slices.Equal(i.seen, i.committed)
 	if len(i.doubts) == 0 && !contradicted && slices.Equal(idsOf(to), i.committed) {
 		return nil, nil, false
 	}
@@ -216,6 +218,9 @@ func (i *isr) assumed(contradicted bool) []int32 {
 		sets = slices.Insert(sets, 0, i.seen)
 	} else {
 		sets = append(sets, i.seen)
+	}
+	if contradicted && i.surprised && i.refused > 0 {
+		return sets[(i.refused-1)%len(sets)] // the first try was committed
 	}
 	return sets[i.refused%len(sets)]
 }
@@ -238,7 +243,7 @@ func (i *isr) settled(o outcome, now time.Time) {
 	i.proposal = nil
 	switch ids := idsOf(p.to); o {
 	case outcomeDone:
-		i.committed, i.refused, i.trusted = ids, 0, now.Add(imageDelay)
+		i.committed, i.refused, i.trusted, i.surprised = ids, 0, now.Add(imageDelay), false
 		if !slices.Equal(p.from, ids) {
 			i.doubts = nil
 		}
@@ -252,9 +257,12 @@ func (i *isr) settled(o outcome, now time.Time) {
 		i.heldUntil = now.Add(retryHold)
 	case outcomeConflict:
 		i.refused++
-		i.heldUntil = now.Add(retryHold)
+		if i.refused > 1 || slices.Equal(p.from, i.seen) {
+			i.heldUntil = now.Add(retryHold)
+		}
+		i.surprised = true
 		if len(i.doubts) == 0 && slices.Equal(p.from, i.seen) {
-			i.trusted = now.Add(imageDelay) // the image was the old one
+			i.trusted, i.surprised = now.Add(imageDelay), false // the image was the old one
 		}
 	}
 }

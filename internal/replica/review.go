@@ -148,7 +148,11 @@ func (s *Set) change(ctx context.Context, p *partition, r *role, change metadata
 		result = outcomeConflict
 	}
 	before, after, moved := r.reign.settled(result, time.Now())
-	if err != nil {
+	switch {
+	case result == outcomeConflict: // everyday life: the operator did it first
+		s.logger.Info("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
+		s.reviews.want(p.id)
+	case err != nil:
 		s.logger.Warn("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
 	}
 	if !slices.Equal(before, after) {

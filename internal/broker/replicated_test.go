@@ -1,0 +1,307 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// trio is three brokers over TCP, with metadata in one store, and the topic rep: two partitions on all of them, two in sync at least.
+type trio struct {
+	t        *testing.T
+	metadata *local.Store
+	disks    [3]*vfs.Mem
+	brokers  [3]*Broker
+	stops    [3]func() error
+	sent     atomic.Int64 // records that were acknowledged
+}
+
+// leaver is one broker's view of the store.
+type leaver struct {
+	*local.Store
+	id int32
+}
+
+func (l leaver) Leave(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
+
+const trioWait = time.Minute // far above what anything takes; a test that waits for it has failed
+
+func newTrio(t *testing.T) *trio {
+	c := &trio{t: t}
+	disk := vfs.NewMem()
+	if err := disk.MkdirAll("/meta"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if c.metadata, err = local.Open(disk, "/meta/metadata.json"); err != nil {
+		t.Fatal(err)
+	}
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "rep"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
+	topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
+	if err := c.metadata.Sync(nil, 3, []*v1alpha1.Topic{topic}); err != nil {
+		t.Fatal(err)
+	}
+	for id := range c.disks {
+		c.disks[id] = vfs.NewMem()
+		c.start(id, true)
+	}
+	t.Cleanup(func() {
+		for id := range c.stops {
+			c.stop(id)
+		}
+	})
+	return c
+}
+
+// start runs a broker; orderly says whether it hands leadership over when it is stopped.
+func (c *trio) start(id int, orderly bool) {
+	c.t.Helper()
+	opts := Options{
+		NodeID: int32(id), DataDir: "/data", Listen: c.address(id), FS: c.disks[id], Metadata: c.metadata,
+		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	}
+	if orderly {
+		opts.Metadata = leaver{c.metadata, int32(id)}
+	}
+	b, err := New(opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.brokers[id] = b
+	ctx, cancel := context.WithCancel(context.Background())
+	running := start(func() error { return b.Run(ctx) })
+	c.stops[id] = sync.OnceValue(func() error {
+		cancel()
+		<-running.done
+		return running.err
+	})
+}
+
+// address is where a broker listens: always at the same place, as pods do. A client that knows none of the addresses any more is lost.
+func (c *trio) address(id int) string {
+	if c.brokers[id] == nil {
+		return "127.0.0.1:0"
+	}
+	return c.brokers[id].Addr()
+}
+
+func (c *trio) stop(id int) {
+	c.t.Helper()
+	if err := c.stops[id](); err != nil {
+		c.t.Errorf("stop broker %d: %v", id, err)
+	}
+}
+
+// kill ends a broker as a crash of its machine does: what was not synced is gone, and it tells nobody.
+func (c *trio) kill(id int) {
+	c.t.Helper()
+	left := c.disks[id].CrashClone()
+	c.stop(id)
+	c.disks[id] = left
+}
+
+// await waits until something of the metadata holds.
+func (c *trio) await(what string, holds func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(trioWait); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%s: not within %v: %s", what, trioWait, c.describe())
+		}
+	}
+}
+
+func (c *trio) describe() string {
+	var text strings.Builder
+	for _, p := range c.metadata.Image().Topic("rep").Partitions {
+		fmt.Fprintf(&text, "partition %d: leader %d in epoch %d, in sync %v; ", p.Index, p.Leader, p.LeaderEpoch, p.ISR)
+	}
+	return text.String()
+}
+
+// more waits until so many more records were acknowledged.
+func (c *trio) more(n int64) {
+	c.t.Helper()
+	want := c.sent.Load() + n
+	c.await("records are acknowledged", func() bool { return c.sent.Load() >= want })
+}
+
+// inSync tells whether every partition has a leader and so many in sync.
+func (c *trio) inSync(n int) func() bool {
+	return func() bool {
+		for _, p := range c.metadata.Image().Topic("rep").Partitions {
+			if p.Leader < 0 || len(p.ISR) != n {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func (c *trio) seeds() kgo.Opt {
+	var seeds []string
+	for _, b := range c.brokers {
+		seeds = append(seeds, b.Addr())
+	}
+	return kgo.SeedBrokers(seeds...)
+}
+
+// produce sends numbered records, acks=all and idempotent, until it is told to stop; the result is how many were acknowledged.
+func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
+	c.t.Helper()
+	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"), kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	done := make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			sending, cancel := context.WithTimeout(context.Background(), trioWait)
+			record := &kgo.Record{Partition: int32(n % 2), Value: fmt.Appendf(nil, "%d", n)}
+			err := client.ProduceSync(sending, record).FirstErr()
+			cancel()
+			if err != nil {
+				c.t.Errorf("record %d: %v", n, err)
+				break
+			}
+			c.sent.Add(1)
+		}
+		done <- n
+	}()
+	return func() int { return <-done }
+}
+
+// consume reads everything, and fails unless it is exactly the records 0 to n-1, in the order of each partition.
+func (c *trio) consume(n int) {
+	c.t.Helper()
+	client, err := kgo.NewClient(c.seeds(), kgo.ConsumeTopics("rep"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
+	defer cancel()
+	var got [2][]string
+	for len(got[0])+len(got[1]) < n {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			c.t.Fatalf("read %d of %d records", len(got[0])+len(got[1]), n)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { got[r.Partition] = append(got[r.Partition], string(r.Value)) })
+	}
+	for p := range got {
+		for i, value := range got[p] {
+			if want := fmt.Sprint(2*i + p); value != want {
+				c.t.Fatalf("partition %d: record %d is %s, want %s", p, i, value, want)
+			}
+		}
+	}
+}
+
+// equal fails unless all three disks have the same bytes of the topic. The brokers are stopped.
+func (c *trio) equal() {
+	c.t.Helper()
+	for _, dir := range []string{"rep-0", "rep-1"} {
+		var logs [3][]byte
+		for id, disk := range c.disks {
+			entries, err := disk.ReadDir(filepath.Join("/data", dir))
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			for _, entry := range entries {
+				if filepath.Ext(entry.Name()) == ".log" {
+					content, err := disk.ReadFile(filepath.Join("/data", dir, entry.Name()))
+					if err != nil {
+						c.t.Fatal(err)
+					}
+					logs[id] = append(logs[id], content...)
+				}
+			}
+		}
+		if len(logs[0]) == 0 || !bytes.Equal(logs[0], logs[1]) || !bytes.Equal(logs[0], logs[2]) {
+			c.t.Errorf("%s: logs of %d, %d and %d bytes differ", dir, len(logs[0]), len(logs[1]), len(logs[2]))
+		}
+	}
+}
+
+// TestNothingAcknowledgedIsLostOverStops of one broker after the other, under load, while two are to be in sync.
+func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
+	c := newTrio(t)
+	c.await("all in sync", c.inSync(3))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	acknowledged := c.produce(ctx)
+	for id := range c.brokers {
+		c.more(20)
+		c.stop(id)
+		if slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id))) {
+			t.Errorf("broker %d stopped, and leads: %s", id, c.describe())
+		}
+		c.more(20)
+		c.start(id, true)
+		c.await("in sync again", c.inSync(3))
+	}
+	c.more(20)
+	stop()
+	n := acknowledged()
+	c.consume(n)
+	for id := range c.brokers {
+		c.stop(id)
+	}
+	c.equal()
+	t.Logf("%d records", n)
+}
+
+// TestNothingAcknowledgedIsLostOverCrashes, which take what was not synced.
+func TestNothingAcknowledgedIsLostOverCrashes(t *testing.T) {
+	c := newTrio(t)
+	for id := range c.brokers {
+		c.stop(id)
+		c.start(id, false)
+	}
+	c.await("all in sync", c.inSync(3))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	acknowledged := c.produce(ctx)
+	for round := range 4 {
+		id := round % 3
+		c.more(20)
+		c.kill(id)
+		c.await("led by others", func() bool {
+			return !slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id)))
+		})
+		c.start(id, false)
+		c.await("in sync again", c.inSync(3))
+	}
+	c.more(20)
+	stop()
+	n := acknowledged()
+	c.consume(n)
+	for id := range c.brokers {
+		c.stop(id)
+	}
+	c.equal()
+	t.Logf("%d records", n)
+}
+
+func isLedBy(id int32) func(p *metadata.Partition) bool {
+	return func(p *metadata.Partition) bool { return p.Leader == id }
+}
