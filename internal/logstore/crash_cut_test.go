@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"heartwood.dev/heartwood/internal/record"
@@ -170,6 +171,7 @@ func (w *workload) replicate(p *promised, log *Log) {
 		}
 		w.must(log.AppendReplicated(batches, time.Now()), "append the rest as a follower")
 	}
+	synctest.Wait() // for a sync beside it, which may take a crash and with it a copy of the model
 	p.leading = false
 	w.acknowledge(p, log)
 }
