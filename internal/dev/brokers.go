@@ -58,7 +58,7 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 		c.govern(ctx, func(i int) { c.stopDrained(i, stops[i]) })
 		return nil
 	})
-	if c.awaitServing(ctx) == nil {
+	if c.awaitBrokers(ctx) == nil && c.awaitServing(ctx) == nil {
 		var bootstrap []string
 		for _, b := range c.store.Image().Brokers {
 			bootstrap = append(bootstrap, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
@@ -137,6 +137,16 @@ func (c *cluster) warn(what string, err error) {
 	if err != nil {
 		c.opts.Logger.Warn(what+" could not be recorded", "error", err)
 	}
+}
+
+// awaitBrokers waits for all brokers, but when one does not come only until there is one: the others can do without it.
+func (c *cluster) awaitBrokers(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, slowStart)
+	defer cancel()
+	if err := c.store.AwaitBrokers(waiting, c.store.Running()); err != nil && ctx.Err() == nil {
+		c.opts.Logger.Warn("start takes long", "error", err)
+	}
+	return c.store.AwaitBrokers(ctx, 1)
 }
 
 // awaitServing waits until every partition is served, and says so when that takes long. Records that are lost are accepted once all

@@ -94,6 +94,14 @@ func replicated(t *testing.T, fs vfs.FS) (*Store, []*actor) {
 
 func TestElectionsWaitForAllBrokersOfAStart(t *testing.T) {
 	s, _ := replicated(t, memory(t))
+	if err := s.AwaitBrokers(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.AwaitBrokers(ended, 4); !errors.Is(err, context.Canceled) {
+		t.Errorf("a fourth broker: %v", err)
+	}
 	expect(t, s, "all are up", "leader 0 epoch 1 isr [0 1 2] replicas [0 1 2] target []")
 
 	s = open(t, memory(t))

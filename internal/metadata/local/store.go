@@ -193,6 +193,23 @@ func (s *Store) AwaitServing(ctx context.Context) error {
 	}
 }
 
+// AwaitBrokers waits until n brokers are up.
+func (s *Store) AwaitBrokers(ctx context.Context, n int) error {
+	for {
+		s.shown.Lock()
+		up, news := len(s.shown.image.Brokers), s.shown.news
+		s.shown.Unlock()
+		if up >= n {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d brokers, %d are up: %w", n, up, ctx.Err())
+		}
+	}
+}
+
 // unservedLocked names a partition that its leader does not serve yet; empty if there is none.
 func (s *Store) unservedLocked() string {
 	for _, t := range s.shown.image.Topics {
