@@ -135,7 +135,7 @@ func (c *cluster) govern(ctx context.Context, drained func(i int)) {
 // warn reports what will be tried again.
 func (c *cluster) warn(what string, err error) {
 	if err != nil {
-		c.opts.Logger.Warn(what+" could not be recorded", "error", err)
+		c.opts.Logger.Warn("a change could not be recorded", "what", what, "error", err)
 	}
 }
 

@@ -125,7 +125,8 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 		listen = net.JoinHostPort(self.Host, strconv.Itoa(int(self.Port)))
 	}
 	c := p.cluster
-	command := exec.Command(binary, "dev-broker", "--node-id", strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
+	// Without a context, which would kill it: wait stops it in order.
+	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id", strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id), "--log-level", c.opts.LogLevel)
 	command.ExtraFiles = []*os.File{socket}
 	command.Stderr = os.Stderr
@@ -162,7 +163,7 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
 	}
 	near, far := os.NewFile(uintptr(pair[0]), "store"), os.NewFile(uintptr(pair[1]), "broker")
-	defer near.Close() // FileConn has a copy
+	defer func() { _ = near.Close() }() // FileConn has a copy
 	if ours, err = net.FileConn(near); err != nil {
 		_ = far.Close()
 		return nil, nil, fmt.Errorf("use a socket pair: %w", err)

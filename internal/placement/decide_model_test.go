@@ -48,11 +48,10 @@ type world struct {
 // actor is a broker.
 type actor struct {
 	Standing
-	alive   bool
-	heard   Partition // the last image it saw
-	log     []int     // the writes it holds, in order
-	synced  int       // how many of them a power cut leaves
-	doubted bool      // of those in its log some may be missing: it was stopped uncleanly
+	alive  bool
+	heard  Partition // the last image it saw
+	log    []int     // the writes it holds, in order
+	synced int       // how many of them a power cut leaves
 }
 
 func newWorld(seed uint64) *world {

@@ -17,7 +17,7 @@ func up(id int32, changes ...func(*Standing)) Standing {
 	return s
 }
 
-func disk(id int32) string { return "d" + string(rune('0'+id)) }
+func disk(id int32) string { return "d" + string('0'+id) }
 
 func restarted(s *Standing) { s.Epoch = 2 }
 func cleanly(s *Standing)   { s.Epoch, s.CleanEpoch = 2, 1 }

@@ -37,11 +37,11 @@ type Member struct {
 type Life int
 
 const (
-	// Gone: it stopped or was killed, or was never there.
+	// Gone is that it stopped or was killed, or was never there.
 	Gone Life = iota
-	// Doubtful: nobody can tell. It keeps what it has and is given nothing.
+	// Doubtful is that nobody can tell. It keeps what it has and is given nothing.
 	Doubtful
-	// Up: it lives.
+	// Up is that it lives.
 	Up
 )
 

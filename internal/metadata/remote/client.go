@@ -40,7 +40,7 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer stop()
-	defer c.conn.Close()
+	defer func() { _ = c.conn.Close() }() // nobody is served any more, whatever it says
 	helpers.Go(func() { broken <- c.read(running, images) })
 	helpers.Go(func() { c.beat(running) })
 
@@ -169,7 +169,8 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 		if !ok {
 			return reply{}, errClosed
 		}
-		return answer, answer.err()
+		err := answer.err()
+		return answer, err
 	case <-ctx.Done():
 		return reply{}, ctx.Err()
 	}
