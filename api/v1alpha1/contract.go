@@ -15,8 +15,18 @@ const (
 	// AnnotationRack, on a broker's Lease, is the broker's rack.
 	AnnotationRack = "heartwood.dev/rack"
 
-	// AnnotationAcceptDataLoss, on a Partition, lets the operator elect a leader that has lost the records: its value is the
-	// directory id of that leader's new disk, so that a consent counts once.
+	// AnnotationCleanEpoch, on a broker's Lease, is the incarnation whose orderly stop left the broker's disk as it is; absent when
+	// there was none. What that incarnation had, this one has.
+	AnnotationCleanEpoch = "heartwood.dev/clean-epoch"
+	// AnnotationLeaving, on a broker's Lease, says that the broker shuts down in order and must lead nothing more. Its value is the
+	// incarnation that says so: it is no word about the next one.
+	AnnotationLeaving = "heartwood.dev/leaving"
+	// AnnotationPod, on a broker's Lease, is the uid of the pod that the incarnation runs in: with the pod it ends.
+	AnnotationPod = "heartwood.dev/pod-uid"
+
+	// AnnotationAcceptDataLoss, on a Partition, lets the operator elect a leader that may lack acknowledged records. Its value is the
+	// directory id of that leader's disk: alone, when it took the place of a disk that is lost, else followed by @ and
+	// status.leaderEpoch. So a consent counts once.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
 	// AnnotationCleanNow, on a compacted Topic, has each of its partitions cleaned once for each value that it gets, whatever

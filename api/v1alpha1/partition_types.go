@@ -4,8 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it and owns its spec, leader and
-// leaderEpoch; the leader owns isr, servingEpoch and foundEpoch. Every change is a compare-and-swap on resourceVersion.
+// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it, elects its leader, and takes brokers
+// that are gone out of isr; the leader adds to isr and takes from it who lags, and writes servingEpoch and foundEpoch. Every change of
+// the status is a compare-and-swap on resourceVersion. Who edits spec.replicas moves the partition: status.replicas tells how far it is.
 // It goes with a Topic whose reclaimPolicy is Delete; else it stays and remembers where the records are.
 //
 // +kubebuilder:object:root=true
@@ -13,11 +14,13 @@ import (
 // +kubebuilder:resource:shortName=lp
 // +kubebuilder:printcolumn:name="Topic",type=string,JSONPath=`.spec.topic`
 // +kubebuilder:printcolumn:name="Index",type=integer,JSONPath=`.spec.index`
-// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Leader",type=integer,JSONPath=`.status.leader`
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.leaderEpoch`
 // +kubebuilder:printcolumn:name="ISR",type=string,JSONPath=`.status.isr[*].broker`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Target",type=string,priority=1,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Partition struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -39,7 +42,8 @@ type PartitionSpec struct {
 	// Index is the partition's number, from 0.
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
-	// Replicas are the node ids of the brokers that hold the partition, the preferred leader first.
+	// Replicas are the node ids of the brokers that are to hold the partition, the preferred leader first. When they are changed, the
+	// new ones copy it first, and the others go once all of these are in sync.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:Minimum=0
@@ -62,7 +66,12 @@ type PartitionStatus struct {
 	// with another disk has lost the records. The operator writes it.
 	// +optional
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
-	// ISR are the in-sync replicas.
+	// Replicas are the brokers that hold a log of the partition now: while it moves, those that did and those that are to.
+	// Absent before the first look at it. The operator writes it.
+	// +optional
+	// +listType=atomic
+	Replicas []int32 `json:"replicas,omitempty"`
+	// ISR are the in-sync replicas: each of them has every record that was acknowledged by all.
 	// +optional
 	// +listType=atomic
 	ISR []InSyncReplica `json:"isr,omitempty"`
@@ -86,6 +95,9 @@ type InSyncReplica struct {
 	Broker int32 `json:"broker"`
 	// BrokerEpoch is the incarnation: the broker's Lease.spec.leaseTransitions when it joined.
 	BrokerEpoch int64 `json:"brokerEpoch"`
+	// Directory is the directory id of the broker's disk when it joined; absent when it is not known.
+	// +optional
+	Directory string `json:"directory,omitempty"`
 }
 
 // PartitionList is a list of partitions.

@@ -24,9 +24,10 @@ import (
 
 // brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are HOST:PORT.
 type brokerFlags struct {
-	cluster, namespace, podName string
-	dataDir, listen, advertise  string
-	http                        string
+	cluster, namespace         string
+	podName, podUID            string
+	dataDir, listen, advertise string
+	http                       string
 }
 
 // brokerCommand checks all flags before anything is opened, so that a wrong one ends with exit code 2.
@@ -45,6 +46,7 @@ the end of the pod's name.`,
 	flags.StringVar(&f.cluster, "cluster", "", "`NAME` of the LogCluster")
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
+	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod, so that the operator sees at once when it ends (default: by its Lease alone)")
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise", "`HOST:PORT` that clients are told")
@@ -81,12 +83,14 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	store, err := kube.New(kube.Options{Config: config, Namespace: f.namespace, Cluster: f.cluster, Logger: logger})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	store, err := kube.New(kube.Options{
+		Config: config, Namespace: f.namespace, Cluster: f.cluster, PodUID: f.podUID, Registry: registry, Logger: logger,
+	})
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opts := broker.Options{
 		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
 		Metadata: store, Registry: registry, Logger: logger,
@@ -94,7 +98,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	var started atomic.Pointer[broker.Broker]
 	group, ctx := errgroup.WithContext(ctx)
 	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks meanwhile.
-	group.Go(func() error { return serveHTTP(ctx, f.http, brokerHTTP(&started, registry)) })
+	group.Go(func() error { return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail)) })
 	group.Go(func() error {
 		b, err := broker.New(opts)
 		if err != nil {
@@ -111,7 +115,7 @@ var errRecovering = errors.New("opens its logs")
 
 // brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then, and reports no partitions.
 // started is set once, by another goroutine, hence atomic.
-func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer) http.Handler {
+func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer, detail func() string) http.Handler {
 	brokers := func() broker.Brokers {
 		if b := started.Load(); b != nil {
 			return broker.Brokers{b}
@@ -124,7 +128,9 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 		}
 		return errRecovering
 	}
-	return broker.NewHTTP(broker.HTTPOf(gatherer, ready, brokers))
+	options := broker.HTTPOf(gatherer, ready, brokers)
+	options.Detail = detail
+	return broker.NewHTTP(options)
 }
 
 // serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for them: a scrape that is

@@ -23,6 +23,7 @@ import (
 type HTTPOptions struct {
 	Gatherer   prometheus.Gatherer
 	Ready      func() error              // nil once every broker is ready; the error is shown
+	Detail     func() string             // what is wrong although they are ready; "": nothing. nil: the same
 	Partitions func() []report.Partition // of every broker; in any order
 	Topics     func() summary.Topics
 	CleanNow   func(topic string, partitions []int32) (report.CleanRequests, error) // Brokers.CleanNow
@@ -61,7 +62,11 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 			respond(w, http.StatusServiceUnavailable, report.Failure{Error: "not ready: " + err.Error(), Reason: "NotReady"})
 			return
 		}
-		respond(w, http.StatusOK, status{Status: "ready"})
+		answer := status{Status: "ready"}
+		if opts.Detail != nil {
+			answer.Detail = opts.Detail()
+		}
+		respond(w, http.StatusOK, answer)
 	})
 	mux.HandleFunc("GET /api/v1/partitions", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, report.Partitions{Partitions: pick(opts.Partitions(), r.URL.Query()["topic"])})
@@ -120,6 +125,7 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request, cleanNow func(string, 
 
 type status struct {
 	Status string `json:"status"`
+	Detail string `json:"detail,omitempty"`
 }
 
 func respond(w http.ResponseWriter, code int, body any) {

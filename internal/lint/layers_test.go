@@ -38,7 +38,7 @@ var layers = map[string][]string{
 		"internal/record", "internal/compress", "internal/vfs",
 	},
 
-	"internal/metadata":       {"api/v1alpha1", "internal/topicconfig", "internal/compress", "internal/record"},
+	"internal/metadata":       {"api/v1alpha1", "internal/placement", "internal/topicconfig", "internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
 	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig"},
 	"internal/metadata/remote": {

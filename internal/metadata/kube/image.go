@@ -121,7 +121,13 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[i
 // fill writes what a Partition says: its replicas and ISR as they are, its leader only if it is up in the elected
 // incarnation.
 func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
-	to.Replicas = slices.Clone(from.Spec.Replicas)
+	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
+	if len(to.Replicas) == 0 { // the operator has not looked at it yet
+		to.Replicas = slices.Clone(from.Spec.Replicas)
+	}
+	if slices.Equal(to.Replicas, to.Target) {
+		to.Target = nil
+	}
 	to.LeaderEpoch = from.Status.LeaderEpoch
 	for _, replica := range from.Status.ISR {
 		to.ISR = append(to.ISR, replica.Broker)

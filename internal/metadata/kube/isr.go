@@ -3,15 +3,103 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
-// errOneReplica is why neither the ISR changes nor leadership moves yet: partitions have one replica here.
-var errOneReplica = errors.New("partitions have one replica on Kubernetes in this version")
+// isrTries is how often an ISR is proposed while others change the same Partition otherwise: its condition, its spec.
+const isrTries = 4
 
-// ChangeISR implements metadata.Store.
-func (s *Store) ChangeISR(context.Context, metadata.ISRChange) error { return errOneReplica }
+// ChangeISR implements metadata.Store: a compare-and-swap on the Partition's resourceVersion. What is checked first is checked of the
+// very version that is written over, so leader epoch and ISR are as the caller means, or the write is refused. Of the members'
+// incarnations the Leases tell as we know them; that may be a moment old. One that died in it is in the ISR until the operator, who
+// sees it die, takes it out again: till then the high watermark waits, and no record is acknowledged that only the dead had.
+func (s *Store) ChangeISR(ctx context.Context, change metadata.ISRChange) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	partition, err := s.partitionOf(ctx, change)
+	if err != nil {
+		return err
+	}
+	for range isrTries {
+		changed, err := proposed(partition, change, s.standings())
+		if err != nil {
+			return err
+		}
+		err = s.client.Status().Update(ctx, changed)
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, changed.Name), err)
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("change the in-sync replicas of partition %s: %w", changed.Name, err)
+		}
+		// The watch may tell later than the caller should wait. A failed read changes nothing.
+		partition = &v1alpha1.Partition{}
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(changed), partition); err != nil {
+			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, changed.Name), err)
+		}
+	}
+	return fmt.Errorf("%w: partition %s is changed too often", metadata.ErrISRConflict, partition.Name)
+}
 
-// Leave implements metadata.Leaver.
-func (s *Store) Leave(context.Context) error { return errOneReplica }
+// partitionOf finds the Partition of a change as the watch knows it. One that is gone can be changed no more.
+func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1alpha1.Partition, error) {
+	all, err := s.resources(ctx)
+	if err != nil {
+		return nil, errors.Join(metadata.ErrISRConflict, err)
+	}
+	found := all.served([]metadata.Served{{Topic: change.Topic, Partition: change.Partition}})
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: partition %d of topic %s is not there", metadata.ErrISRConflict, change.Partition, change.Topic)
+	}
+	return found[0].resource, nil
+}
+
+// proposed is the Partition as a change makes it; the one that it is given stays as it is. Refused, it wraps ErrISRConflict.
+func proposed(p *v1alpha1.Partition, change metadata.ISRChange, brokers map[int32]placement.Standing) (*v1alpha1.Partition, error) {
+	proposal := placement.Proposal{LeaderEpoch: change.LeaderEpoch, From: change.From}
+	for _, member := range change.To {
+		proposal.To = append(proposal.To, placement.Member{Broker: member.Broker, Epoch: member.Epoch})
+	}
+	before := metadata.PlacedPartition(p)
+	placed, err := placement.ChangeISR(before, proposal, brokers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, p.Name), err)
+	}
+	after := p.DeepCopy()
+	metadata.RecordPlaced(&after.Status, placed)
+	after.Status.Replicas = p.Status.Replicas // the operator's to say
+	return after, nil
+}
+
+// standings are the brokers that are up in the last image, for decisions.
+func (s *Store) standings() map[int32]placement.Standing {
+	all := map[int32]placement.Standing{}
+	up := s.up.Load()
+	if up == nil {
+		return all
+	}
+	for id, broker := range *up {
+		all[id] = placement.Standing{
+			Life: placement.Up, Epoch: broker.Epoch, CleanEpoch: broker.CleanEpoch, Directory: broker.Directory, Leaving: broker.Leaving,
+		}
+	}
+	return all
+}
+
+// Leave implements metadata.Leaver: the Lease says so at once, and with each renewal.
+func (s *Store) Leave(ctx context.Context) error {
+	keeper := s.keeper.Load()
+	if keeper == nil {
+		return errors.New("this broker is not registered")
+	}
+	return keeper.askLeave(ctx)
+}

@@ -26,22 +26,31 @@ var errReplaced = errors.New("another incarnation of this broker holds its lease
 // requestTimeout bounds one request about the Lease: a late renewal is worse than a failed one.
 const requestTimeout = 4 * time.Second
 
+// leavingTries is how often the Lease is written to say that this broker leaves, when others (somebody's edit) change it meanwhile.
+const leavingTries = 3
+
 // keeper keeps this broker's Lease.
 type keeper struct {
 	client  client.Client // reads from the API server itself, not from a cache
 	key     client.ObjectKey
 	cluster string
 	self    metadata.Broker
+	pod     string // its uid; "" outside of a pod
 	holder  string // this incarnation
 	logger  *slog.Logger
 
 	lease   *coordinationv1.Lease // as last written; of the keeping goroutine
+	leaving bool                  // each write says so; of the keeping goroutine
 	renewed atomic.Int64          // when, in Unix nanoseconds
+
+	leave chan chan<- error // asks the keeping goroutine to say that this broker leaves
+	ended chan struct{}     // closed when that has returned
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	return &keeper{
-		client: c, cluster: opts.Cluster, self: self, holder: uuid.NewString(), logger: opts.Logger,
+		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(), logger: opts.Logger,
+		leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace, Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
 	}
 }
@@ -105,7 +114,7 @@ func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}}, nil
 }
 
-// fill makes a Lease this incarnation's. What other labels and annotations it has, stays.
+// fill makes a Lease this incarnation's, whoever held it. What other labels and annotations it has, stays.
 func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	if lease.Labels == nil {
 		lease.Labels = map[string]string{}
@@ -114,10 +123,17 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
+	cleanEpoch := ""
+	if k.self.CleanEpoch >= 0 {
+		cleanEpoch = strconv.FormatInt(k.self.CleanEpoch, 10)
+	}
 	for name, value := range map[string]string{
-		v1alpha1.AnnotationEndpoint:  net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
-		v1alpha1.AnnotationRack:      k.self.Rack,
-		v1alpha1.AnnotationDirectory: k.self.Directory,
+		v1alpha1.AnnotationEndpoint:   net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
+		v1alpha1.AnnotationRack:       k.self.Rack,
+		v1alpha1.AnnotationDirectory:  k.self.Directory,
+		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
+		v1alpha1.AnnotationPod:        k.pod,
+		v1alpha1.AnnotationLeaving:    "", // what an earlier incarnation said
 	} {
 		lease.Annotations[name] = value
 		if value == "" {
@@ -143,6 +159,7 @@ func (k *keeper) wrote(lease *coordinationv1.Lease, err error) error {
 
 // keep renews the Lease until ctx ends, then releases it. It fails with errReplaced only: an API server that is away comes back.
 func (k *keeper) keep(ctx context.Context) error {
+	defer close(k.ended)
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
 	failing := false
@@ -151,6 +168,9 @@ func (k *keeper) keep(ctx context.Context) error {
 		case <-ctx.Done():
 			k.release(context.WithoutCancel(ctx))
 			return nil
+		case answer := <-k.leave:
+			answer <- k.sayLeaving(ctx) // it has room for one
+			continue
 		case <-ticker.C:
 		}
 		err := k.renew(ctx)
@@ -174,11 +194,49 @@ func (k *keeper) renew(ctx context.Context) error {
 	defer cancel()
 	lease := k.lease.DeepCopy()
 	lease.Spec.RenewTime = new(metav1.NowMicro())
+	if k.leaving && lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	if k.leaving {
+		lease.Annotations[v1alpha1.AnnotationLeaving] = leaseEpochText(lease)
+	}
 	err := k.wrote(lease, k.client.Update(ctx, lease))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return k.reread(ctx)
 	}
 	return err
+}
+
+// sayLeaving writes at once what each renewal says from then on.
+func (k *keeper) sayLeaving(ctx context.Context) error {
+	k.leaving = true
+	for range leavingTries {
+		if err := k.renew(ctx); err != nil {
+			return fmt.Errorf("say in lease %s that this broker leaves: %w", k.key.Name, err)
+		}
+		if leaves(k.lease) {
+			return nil
+		}
+	}
+	return fmt.Errorf("say in lease %s that this broker leaves: it is changed too often", k.key.Name)
+}
+
+// askLeave has the keeping goroutine say that this broker leaves, and waits for the answer until ctx ends. Any goroutine may call it.
+func (k *keeper) askLeave(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case k.leave <- answer:
+	case <-k.ended:
+		return fmt.Errorf("lease %s is kept no more", k.key.Name)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end. If

@@ -43,8 +43,11 @@ func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Tim
 	seen := map[string]sighting{}
 	for _, lease := range leases {
 		broker, ok := leaseBroker(lease)
-		if ok && broker.ID != l.self.ID {
+		switch {
+		case ok && broker.ID != l.self.ID:
 			seen[lease.Name] = observe(l.seen[lease.Name], lease, broker, now)
+		case ok && broker.Epoch == l.self.Epoch: // later than we wrote it, if ever, which is early enough
+			l.self.Leaving = broker.Leaving
 		}
 	}
 	outage := now.Sub(ownRenewed) > outageAfter
@@ -121,12 +124,35 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 	if err != nil || port == 0 || host == "" {
 		return metadata.Broker{}, false
 	}
-	broker := metadata.Broker{
-		ID: int32(id), Host: host, Port: int32(port),
+	return metadata.Broker{
+		ID: int32(id), Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
 		Rack: lease.Annotations[v1alpha1.AnnotationRack], Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
-	}
+		CleanEpoch: cleanEpoch(lease), Leaving: leaves(lease),
+	}, true
+}
+
+// leaseEpoch is the incarnation that holds, or last held, a Lease.
+func leaseEpoch(lease *coordinationv1.Lease) int64 {
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
-		broker.Epoch = int64(*transitions)
+		return int64(*transitions)
 	}
-	return broker, true
+	return 0
+}
+
+func leaseEpochText(lease *coordinationv1.Lease) string {
+	return strconv.FormatInt(leaseEpoch(lease), 10)
+}
+
+// leaves tells whether the incarnation that holds a Lease has said that it leaves.
+func leaves(lease *coordinationv1.Lease) bool {
+	return lease.Annotations[v1alpha1.AnnotationLeaving] == leaseEpochText(lease)
+}
+
+// cleanEpoch is the incarnation that stopped in order before the one that holds the Lease; -1: none did, or nobody says.
+func cleanEpoch(lease *coordinationv1.Lease) int64 {
+	epoch, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationCleanEpoch], 10, 64)
+	if err != nil || epoch < 0 {
+		return -1
+	}
+	return epoch
 }

@@ -135,7 +135,7 @@ func TestNextIsWhenTheAnswerChanges(t *testing.T) {
 
 func TestLeaseBroker(t *testing.T) {
 	got, ok := leaseBroker(leaseOf(7, "a", 9, at(0)))
-	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r"}
+	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r", CleanEpoch: -1}
 	if !ok || got != want {
 		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 const (
@@ -22,8 +23,8 @@ const (
 	servingTries = 5
 )
 
-// Serving implements metadata.Store: it writes servingEpoch and isr of the partitions that do not say so yet, and takes servingEpoch
-// back from those that this incarnation served and does not any more, as their disk failed. An error says what could not be written;
+// Serving implements metadata.Store: it writes servingEpoch of the partitions that do not say so yet, and takes it back from those
+// that this incarnation served and does not any more, as their disk failed: these it leaves to others that are in sync. An error says what could not be written;
 // the caller tries again.
 func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
@@ -72,6 +73,7 @@ type servedPartition struct {
 	epoch    int32 // at which it is served; ahead: the one that the log knows
 	ahead    bool  // see metadata.Served
 	stopped  bool  // it was served at epoch, and is not any more
+	others   bool  // stopped: somebody else could lead it
 }
 
 // settled tells whether there is nothing to write into a status: it says so already, or another election came, which has an
@@ -92,12 +94,23 @@ func (p servedPartition) write(status *v1alpha1.PartitionStatus, self metadata.B
 		status.FoundEpoch = new(p.epoch)
 		return
 	}
-	if p.stopped {
-		status.ServingEpoch = nil // it stays in sync: nobody else has the records
+	if !p.stopped {
+		status.ServingEpoch = new(p.epoch)
 		return
 	}
-	status.ServingEpoch = new(p.epoch)
-	status.ISR = []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}}
+	status.ServingEpoch = nil
+	if p.others {
+		// Out of the ISR it leads no more, as the operator sees. Who stays has every acknowledged record.
+		status.ISR = slices.DeleteFunc(slices.Clone(status.ISR), func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID })
+	}
+}
+
+// inSyncBeside tells whether another broker than self could lead: in sync, up in that incarnation, and staying.
+func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker, up map[int32]placement.Standing) bool {
+	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
+		other, lives := up[r.Broker]
+		return r.Broker != self.ID && lives && other.Epoch == r.BrokerEpoch && !other.Leaving
+	})
 }
 
 // served finds the Partitions; one that is gone is nobody's loss.
@@ -151,6 +164,7 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 		if partition.settled(current.Status, self) {
 			return nil
 		}
+		partition.others = inSyncBeside(current.Status, self, s.standings())
 		partition.write(&current.Status, self)
 		err := s.client.Status().Update(ctx, current)
 		if client.IgnoreNotFound(err) == nil {
@@ -166,8 +180,8 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 	return fmt.Errorf("report partition %s as served: it is changed too often", partition.resource.Name)
 }
 
-// says tells whether a status holds already that self serves it.
+// says tells whether a status holds already that self serves it, in this incarnation.
 func says(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
 	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
-		slices.Equal(status.ISR, []v1alpha1.InSyncReplica{{Broker: self.ID, BrokerEpoch: self.Epoch}})
+		slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID && r.BrokerEpoch == self.Epoch })
 }

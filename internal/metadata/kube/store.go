@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,17 +39,21 @@ var librariesLog sync.Once
 type Options struct {
 	Config    *rest.Config
 	Namespace string
-	Cluster   string       // name of the LogCluster
-	Logger    *slog.Logger // default: none
+	Cluster   string                // name of the LogCluster
+	PodUID    string                // of the pod that this runs in, so that the operator sees by the pod when it ends; "": in none
+	Registry  prometheus.Registerer // of the metrics; nil: none
+	Logger    *slog.Logger          // default: none
 }
 
 // Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases, keeps its own Lease, and writes
-// servingEpoch and isr of the partitions it leads.
+// servingEpoch and isr of the partitions that it leads.
 type Store struct {
 	opts   Options
-	client client.Client                   // to the API server itself
-	cache  cache.Cache                     // what the watches know
-	self   atomic.Pointer[metadata.Broker] // as registered
+	client client.Client                             // to the API server itself
+	cache  cache.Cache                               // what the watches know
+	self   atomic.Pointer[metadata.Broker]           // as registered
+	keeper atomic.Pointer[keeper]                    // of its Lease
+	up     atomic.Pointer[map[int32]metadata.Broker] // who is, in the last image
 
 	changed chan struct{} // holds one: a LogCluster, Topic or Partition changed
 	leases  chan struct{} // holds one: a Lease changed
@@ -77,6 +82,7 @@ func New(opts Options) (*Store, error) {
 	if s.cache, err = cache.New(config, s.cacheOptions(scheme)); err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
 	}
+	s.register(opts.Registry)
 	return s, nil
 }
 
@@ -180,8 +186,9 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	if err != nil {
 		return nil // only ctx ends it
 	}
-	self.Epoch = epoch
+	self.Epoch, self.Leaving = epoch, false
 	s.self.Store(&self)
+	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	kept := make(chan error, 1)
@@ -254,6 +261,7 @@ func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 		}
 	}
 	v.up, v.changed = up, false
+	s.up.Store(&up) // before the image: who acts on that must find it
 	s.applyImage(v, all)
 	return v.alive.next(now), nil
 }

@@ -55,6 +55,9 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"a log that fails is told":        testStopped,
 		"leases go with the LogCluster":   testLeaseOwner,
 		"a LogCluster made again":         testRemadeCluster,
+		"in-sync replicas change":         testChangeISR,
+		"a broker that leaves":            testLeave,
+		"an outage is told":               testOutageIsTold,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for Leases to run out, each in a namespace of its own
@@ -141,7 +144,7 @@ func (w *world) run(id int32, config *rest.Config) *broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{Store: store, t: w.t, images: make(chan *metadata.Image, 10000), cancel: cancel, ended: make(chan struct{})}
-	self := metadata.Broker{ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id)}
+	self := metadata.Broker{ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1}
 	go func() {
 		defer close(b.ended)
 		b.err = store.Run(ctx, self, func(image *metadata.Image) { b.images <- image })

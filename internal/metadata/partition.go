@@ -1,0 +1,47 @@
+package metadata
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// PlacedPartition is what a Partition resource says, as decisions about it are made: by the operator, and by its leader when that
+// proposes other in-sync replicas. A resource of before status.replicas has its replicas where its spec says.
+func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
+	status := p.Status
+	placed := placement.Partition{
+		Replicas: slices.Clone(status.Replicas), Target: slices.Clone(p.Spec.Replicas),
+		Leader: status.Leader, LeaderEpoch: status.LeaderEpoch, LeaderDirectory: status.LeaderDirectory,
+	}
+	if len(placed.Replicas) == 0 {
+		placed.Replicas = slices.Clone(p.Spec.Replicas)
+	}
+	if status.FoundEpoch != nil {
+		placed.FoundEpoch = new(*status.FoundEpoch)
+	}
+	for _, replica := range status.ISR {
+		member := placement.Member{Broker: replica.Broker, Epoch: replica.BrokerEpoch, Directory: replica.Directory}
+		// Entries of before they had a directory: the leader's is known, and of one that was alone in sync, since it led.
+		if member.Directory == "" && (member.Broker == status.Leader || len(status.ISR) == 1) {
+			member.Directory = status.LeaderDirectory
+		}
+		placed.ISR = append(placed.ISR, member)
+	}
+	return placed
+}
+
+// RecordPlaced writes a decision into a status. Where the replicas are to be is the spec's, and stays there.
+func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) {
+	status.Replicas = slices.Clone(placed.Replicas)
+	status.Leader, status.LeaderEpoch, status.LeaderDirectory = placed.Leader, placed.LeaderEpoch, placed.LeaderDirectory
+	status.FoundEpoch = nil
+	if placed.FoundEpoch != nil {
+		status.FoundEpoch = new(*placed.FoundEpoch)
+	}
+	status.ISR = nil
+	for _, member := range placed.ISR {
+		status.ISR = append(status.ISR, v1alpha1.InSyncReplica{Broker: member.Broker, BrokerEpoch: member.Epoch, Directory: member.Directory})
+	}
+}
