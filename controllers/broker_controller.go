@@ -1,25 +1,31 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
-// brokerReconciler watches the Leases of brokers, and tells the partitions of a broker when it came, went, or came back as
+// brokerReconciler watches the Leases and pods of brokers, and tells the partitions of a broker when it came, went, or came back as
 // another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and
 // each would need a timer of its own for the Lease's end.
 type brokerReconciler struct {
@@ -29,12 +35,15 @@ type brokerReconciler struct {
 	// partitions takes the partitions that must look again; the partition controller drains it.
 	partitions chan<- event.GenericEvent
 	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
-	told map[types.NamespacedName]brokerState
+	told map[types.NamespacedName]placement.Standing
 }
 
-// setup runs one worker: told needs no lock then, and a cluster has few brokers.
+// setup runs one worker: told needs no lock then, and a cluster has few brokers. A broker's pod has the name of its Lease.
 func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "broker", 1).For(&coordinationv1.Lease{}).Complete(r)
+	return newController(mgr, "broker", 1).
+		For(&coordinationv1.Lease{}).
+		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}).
+		Complete(r)
 }
 
 // Reconcile runs at each renewal, as the watch brings it, and at the end of the Lease, by RequeueAfter: a broker that dies
@@ -57,7 +66,7 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		}
 		r.told[req.NamespacedName] = state
 	}
-	if state.life == gone {
+	if state.Life == placement.Gone && !time.Now().Before(until) {
 		return ctrl.Result{}, nil
 	}
 	// At least a millisecond: until may be past by now, and zero would mean never.
@@ -92,14 +101,17 @@ func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
 	return name[:at], int32(id), true
 }
 
-// tell puts all partitions that a broker holds into the partition controller's queue. It waits while that is full, until ctx
-// ends.
+// tell puts all partitions that a broker holds into the partition controller's queue, those that it leads first: they stand still.
+// It waits while the queue is full, until ctx ends.
 func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {
 	held := &v1alpha1.PartitionList{}
 	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: brokerKey(cluster, broker)})
 	if err != nil {
 		return fmt.Errorf("list the partitions of broker %d: %w", broker, err)
 	}
+	slices.SortStableFunc(held.Items, func(a, b v1alpha1.Partition) int {
+		return cmp.Compare(ledLast(&a, broker), ledLast(&b, broker))
+	})
 	for i := range held.Items {
 		select {
 		case r.partitions <- event.GenericEvent{Object: &held.Items[i]}:
@@ -108,4 +120,12 @@ func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, 
 		}
 	}
 	return nil
+}
+
+// ledLast orders partitions: 0 for one that the broker leads, 1 for another.
+func ledLast(partition *v1alpha1.Partition, broker int32) int {
+	if partition.Status.Leader == broker {
+		return 0
+	}
+	return 1
 }

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // confirmTimeout bounds the question to the API server whether a broker is gone. No answer in time is taken as no word
@@ -24,23 +26,25 @@ type brokers struct {
 	cached, live client.Reader // from the watch, and from the API server itself
 	mu           struct {
 		sync.Mutex
-		seen map[types.NamespacedName]sighting // by Lease
+		seen map[types.NamespacedName]sighting  // by Lease
+		pods map[types.NamespacedName]podMemory // by Lease; of pods that the watch does not know
 	}
 }
 
 func newBrokers(cached, live client.Reader) *brokers {
 	b := &brokers{cached: cached, live: live}
-	b.mu.seen = map[types.NamespacedName]sighting{}
+	b.mu.seen, b.mu.pods = map[types.NamespacedName]sighting{}, map[types.NamespacedName]podMemory{}
 	return b
 }
 
-// look returns what is to be thought of the broker of a Lease, and until when (by our clock), if nothing is seen until then.
+// look returns what is to be thought of the broker of a Lease, and until when (by our clock), if nothing is seen until then. A Lease
+// that runs still does not help a broker whose pod says that it is gone; nor does a pod that runs help one whose Lease has run out.
 // It fails only if the cache does. Any goroutine may call it; the lock is not held while the API server is asked, so several
 // may ask at once.
-func (b *brokers) look(ctx context.Context, key types.NamespacedName) (brokerState, time.Time, error) {
+func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement.Standing, time.Time, error) {
 	lease, err := getLease(ctx, b.cached, key)
 	if err != nil {
-		return brokerState{}, time.Time{}, err
+		return placement.Standing{}, time.Time{}, err
 	}
 	seen := b.update(key, lease, func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
 	// Asked here, by whoever looks first after the end, not by a timer: nobody needs to know before somebody decides by it.
@@ -54,7 +58,21 @@ func (b *brokers) look(ctx context.Context, key types.NamespacedName) (brokerSta
 		}
 		seen = b.update(key, lease, func(before sighting, now time.Time) sighting { return confirm(before, live, now) })
 	}
-	return seen.state(time.Now()), seen.until, nil
+	state := seen.state(time.Now())
+	if state.Life == placement.Gone {
+		return state, seen.until, nil
+	}
+	word, err := b.askPod(ctx, key, seen)
+	if err != nil {
+		return placement.Standing{}, time.Time{}, err
+	}
+	switch word {
+	case podEnded:
+		state.Life = placement.Gone
+	case podLeaving:
+		state.Leaving = true
+	}
+	return state, seen.until, nil
 }
 
 // update changes what is remembered of a Lease; a Lease that is not there is forgotten. change gets what is remembered now,
@@ -65,6 +83,7 @@ func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease, 
 	defer b.mu.Unlock()
 	if lease == nil {
 		delete(b.mu.seen, key)
+		delete(b.mu.pods, key)
 		return sighting{}
 	}
 	seen := change(b.mu.seen[key], time.Now())

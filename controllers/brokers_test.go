@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // reading is a way to the API server: what it says of a Lease, or why it cannot be reached.
@@ -31,24 +33,24 @@ func TestBrokersOutliveAnOutageOfTheAPIServer(t *testing.T) {
 		lease := leaseAt("a", time.Now(), 3)
 		cached, live := &reading{lease: lease}, &reading{lease: lease}
 		brokers := newBrokers(cached, live)
-		look := func(want life) (until time.Time) {
+		look := func(want placement.Life) (until time.Time) {
 			t.Helper()
 			state, until, err := brokers.look(t.Context(), types.NamespacedName{Name: "main-broker-0"})
-			if err != nil || state.life != want {
-				t.Fatalf("life %d, error %v, want life %d", state.life, err, want)
+			if err != nil || state.Life != want {
+				t.Fatalf("life %d, error %v, want life %d", state.Life, err, want)
 			}
 			return until
 		}
-		until := look(up)
+		until := look(placement.Up)
 		live.err = errors.New("connection refused")
 		for range 10 { // a minute
 			time.Sleep(time.Until(until))
-			until = look(up)
+			until = look(placement.Up)
 		}
 		live.err = nil // it is back, and nobody has renewed
 		time.Sleep(time.Until(until))
-		look(gone)
+		look(placement.Gone)
 		cached.lease = leaseAt("a", time.Now(), 3)
-		look(up)
+		look(placement.Up)
 	})
 }

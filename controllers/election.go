@@ -7,148 +7,82 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
 // electorate is all that a partition's election looks at. It is gathered first and not changed after, so elect is a pure
 // function of it: asked again with what it answered, it answers the same.
 type electorate struct {
-	partition *v1alpha1.Partition   // from the cache: elect changes a copy of its status only
-	brokers   map[int32]brokerState // of every id of spec.replicas; an id that is missing is gone
+	partition *v1alpha1.Partition          // from the cache: elect changes a copy of its status only
+	brokers   map[int32]placement.Standing // of every id that the partition names; an id that is missing is gone
 	// topicPartitions is how many partitions the Topic has, 0 if there is no such Topic in the partition's cluster.
 	topicPartitions int32
+	unclean         bool // the Topic would rather lose records than wait
+	preferred       bool // leadership goes back to the preferred leader
 }
 
-// elect returns the status the partition should have, as far as it is the operator's to say: leader, leaderEpoch,
-// leaderDirectory, condition Ready, and of the in-sync replicas the incarnation of who is elected.
+// elected is what came out of an election.
+type elected struct {
+	status v1alpha1.PartitionStatus
+	// unproven: the leader was elected now, and may lack acknowledged records; see placement.Decision.
+	unproven bool
+}
+
+// elect returns the status the partition should have, as far as it is the operator's to say: replicas, leader, leaderEpoch,
+// leaderDirectory, condition Ready, and of the in-sync replicas who is gone and in which incarnations the others are. The decision
+// is placement's, and its promises hold here.
 //
-// A new incarnation of the leader is a new election: what the one before wrote last and did not sync may be gone, and
-// clients and followers see that by the epoch.
-//
-// What must hold from one status to the next: leaderEpoch never goes back; it grows whenever leader or the leader's
-// incarnation changes, also to no leader, or the leader's log knows later epochs, and not otherwise; nobody becomes leader
-// whose records are lost, unless that was accepted. Two operators that decide at once do no harm: the status is written by
-// compare-and-swap, and one of them fails.
-func (e electorate) elect() v1alpha1.PartitionStatus {
+// Two operators that decide at once do no harm: the status is written by compare-and-swap, and one of them fails. servingEpoch
+// stays: it is below a new epoch, and that is what says that the leader does not serve yet.
+func (e electorate) elect() elected {
 	status := *e.partition.Status.DeepCopy()
+	placed := metadata.PlacedPartition(e.partition)
 	if e.partition.Spec.Index >= e.topicPartitions {
-		e.retire(&status)
-		return status
+		e.retire(&status, placed)
+		return elected{status: status}
 	}
-	// In sync and alive is not enough to lead here: mayLead also asks for the disk and the incarnation.
-	candidate := placement.Candidate{Replicas: e.partition.Spec.Replicas, ISR: e.inSync(), Leader: status.Leader}
-	leader, changed := placement.Elect(candidate, e.mayLead)
-	switch {
-	case leader == placement.NoLeader && changed:
-		status.Leader = placement.NoLeader
-		status.LeaderEpoch++ // who led and lives on unseen must not go on under a valid epoch
-	// The same leader is installed again, too: as another incarnation, or above epochs that its log knows.
-	case leader != placement.NoLeader && (changed || e.reincarnated(leader) || e.forgotten()):
-		e.install(&status, leader)
-	}
-	setCondition(&status, e.partition.Generation, e.readiness(status))
-	return status
+	decision := placement.Decide(placed, e.brokers, placement.Wishes{
+		Unclean: e.unclean, Preferred: e.preferred, Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
+	})
+	metadata.RecordPlaced(&status, decision.Partition)
+	setCondition(&status, e.partition.Generation, e.readiness(status, decision))
+	return elected{status, decision.Unproven}
 }
 
 // retire takes the leader from a partition whose Topic is gone. What is known of its replicas stays for the next Topic: isr
 // and leaderDirectory say where the records are, leaderEpoch which epochs they may carry.
-func (e electorate) retire(status *v1alpha1.PartitionStatus) {
-	if status.Leader != placement.NoLeader {
-		status.Leader = placement.NoLeader
-		status.LeaderEpoch++
-	}
+func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Partition) {
+	retired := placement.Retire(placed)
+	status.Leader, status.LeaderEpoch = retired.Leader, retired.LeaderEpoch
 	setCondition(status, e.partition.Generation, notReady(v1alpha1.ReasonRetained,
 		"the Topic is gone or has fewer partitions; this remembers where the records are, and a Topic of this name takes them up again"))
 }
 
-// inSync returns the replicas that may be elected. Before the first election all are alike: there are no records yet.
-// Both must be empty for that: an ISR that is empty after an election would mean that nobody has the records.
-func (e electorate) inSync() []int32 {
-	if e.partition.Status.LeaderEpoch == 0 && len(e.partition.Status.ISR) == 0 {
-		return e.partition.Spec.Replicas
-	}
-	var ids []int32
-	for _, replica := range e.partition.Status.ISR {
-		ids = append(ids, replica.Broker)
-	}
-	return ids
-}
-
-// mayLead tells whether a broker may lead. One whose life is in doubt may go on as it is, and no more: to take leadership
-// from it might stop a broker that is well, and to give it some might give it to one long dead.
-func (e electorate) mayLead(id int32) bool {
-	switch e.brokers[id].life {
-	case up:
-		return !e.lost(id)
-	case doubtful:
-		return id == e.partition.Status.Leader && !e.reincarnated(id) && !e.lost(id)
-	default:
+// couldGoHome tells whether another than the preferred leader leads and serves, and the preferred one could: in sync, in the
+// incarnation that lives, and staying.
+func (e electorate) couldGoHome() bool {
+	status, home := e.partition.Status, e.partition.Spec.Replicas[0]
+	if status.Leader == placement.NoLeader || status.Leader == home || e.partition.Spec.Index >= e.topicPartitions || !serves(status) {
 		return false
 	}
+	standing := e.brokers[home]
+	return standing.Life == placement.Up && !standing.Leaving && slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
+		return r.Broker == home && r.BrokerEpoch == standing.Epoch
+	})
 }
 
-// lost tells whether a broker's records of the partition are gone: it alone was in sync, so it led, and now it has another
-// disk than the one it was elected with. Somebody may have agreed to go on without them:
-// the consent names the new disk, so it does not hold for the next one that is lost.
-//
-// leaderDirectory tells of one disk only, so nothing can be said of a replica that was in sync together with others. A
-// directory that either side does not know is no proof of a loss.
-func (e electorate) lost(id int32) bool {
-	if isr := e.partition.Status.ISR; len(isr) != 1 || isr[0].Broker != id {
-		return false
-	}
-	had, has := e.partition.Status.LeaderDirectory, e.brokers[id].directory
-	if had == "" || has == "" || had == has {
-		return false
-	}
-	return e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss] != has
+// serves tells whether the leader says that it serves. Its word counts for the epoch that it names alone.
+func serves(status v1alpha1.PartitionStatus) bool {
+	return status.Leader != placement.NoLeader && status.ServingEpoch != nil && *status.ServingEpoch == status.LeaderEpoch
 }
 
-// reincarnated tells whether the leader is another incarnation than the one that was elected. That is
-// so also when it was restarted faster than its Lease ran out, and nobody saw it down.
-func (e electorate) reincarnated(leader int32) bool {
-	elected := v1alpha1.InSyncReplica{Broker: leader, BrokerEpoch: e.brokers[leader].epoch}
-	return !slices.Contains(e.partition.Status.ISR, elected)
-}
-
-// forgotten tells whether the leader holds records of later epochs than this Partition knows, as when the Partition was
-// deleted and made again. Its log refuses to be led then: other records under epochs that were given out once would be
-// another history.
-func (e electorate) forgotten() bool {
-	found := e.partition.Status.FoundEpoch
-	return found != nil && *found >= e.partition.Status.LeaderEpoch
-}
-
-// install makes a broker the leader of the next epoch. Its entry in the ISR gets its present incarnation, in place; the
-// others stay.
-//
-// The new epoch is max(leaderEpoch, foundEpoch) + 1: above all that was ever given out, as far as it is known. foundEpoch is
-// used up by that. servingEpoch stays: it is below the new epoch, and that is what says that the leader does not serve yet.
-func (e electorate) install(status *v1alpha1.PartitionStatus, leader int32) {
-	elected := v1alpha1.InSyncReplica{Broker: leader, BrokerEpoch: e.brokers[leader].epoch}
-	if at := slices.IndexFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == leader }); at >= 0 {
-		status.ISR[at] = elected
-	} else {
-		status.ISR = append(status.ISR, elected)
-	}
-	status.Leader = leader
-	if found := status.FoundEpoch; found != nil {
-		status.LeaderEpoch, status.FoundEpoch = max(status.LeaderEpoch, *found), nil
-	}
-	status.LeaderEpoch++
-	// A broker that does not tell its disk leaves what is known: else its next loss would go unseen.
-	if directory := e.brokers[leader].directory; directory != "" {
-		status.LeaderDirectory = directory
-	}
-}
-
-// readiness is condition Ready of a partition whose Topic is there. The leader's word (servingEpoch) counts for the epoch
-// that it names alone.
-func (e electorate) readiness(status v1alpha1.PartitionStatus) metav1.Condition {
-	if status.Leader == placement.NoLeader {
-		return e.offline()
-	}
-	if status.ServingEpoch == nil || *status.ServingEpoch != status.LeaderEpoch {
+// readiness is condition Ready of a partition whose Topic is there.
+func (e electorate) readiness(status v1alpha1.PartitionStatus, decision placement.Decision) metav1.Condition {
+	switch {
+	case status.Leader == placement.NoLeader:
+		return e.offline(decision)
+	case !serves(status):
 		return notReady(v1alpha1.ReasonLeaderStarting,
 			fmt.Sprintf("broker %d is elected with leader epoch %d and does not serve yet; if that lasts, its log and "+
 				"GET /api/v1/partitions say why", status.Leader, status.LeaderEpoch))
@@ -156,16 +90,58 @@ func (e electorate) readiness(status v1alpha1.PartitionStatus) metav1.Condition 
 	return ready(fmt.Sprintf("broker %d leads", status.Leader))
 }
 
-// offline says why nobody leads, and what to do. Lost records come first: waiting, the other advice, would not help.
-func (e electorate) offline() metav1.Condition {
-	for _, id := range e.partition.Spec.Replicas {
-		if e.brokers[id].life == up && e.lost(id) {
-			return notReady(v1alpha1.ReasonReplicaLost, fmt.Sprintf(
-				"broker %d came back with an empty disk: the records are gone unless the old one returns. To go on without them: "+
-					"kubectl annotate partition %s -n %s %s=%s", id, e.partition.Name, e.partition.Namespace,
-				v1alpha1.AnnotationAcceptDataLoss, e.brokers[id].directory))
+// offline says why nobody leads, and what to do. Lost records come first where nobody is left to wait for.
+func (e electorate) offline(decision placement.Decision) metav1.Condition {
+	if len(decision.Lost) > 0 && len(decision.Awaited) == 0 {
+		id := decision.Lost[0]
+		return notReady(v1alpha1.ReasonReplicaLost, fmt.Sprintf(
+			"broker %d came back with an empty disk: the records are gone unless the old one returns. To go on without them: %s",
+			id, e.consent(e.brokers[id].Directory)))
+	}
+	awaited := decision.Awaited
+	if decision.LeaderEpoch == 0 {
+		awaited = decision.Replicas
+	}
+	message := fmt.Sprintf("none of the brokers %v that hold the records is up: the partition serves again when they are back", awaited)
+	if decision.LeaderEpoch == 0 {
+		message = fmt.Sprintf("none of the brokers %v is up: the partition serves when one of them is", awaited)
+	}
+	for _, id := range decision.Replicas {
+		if standing := e.brokers[id]; standing.Life == placement.Up && standing.Directory != "" && decision.LeaderEpoch > 0 {
+			return notReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf("%s. Broker %d is up, and may lack some of them; to go on with what it has: %s",
+				message, id, e.consent(placement.Consent(standing.Directory, decision.LeaderEpoch))))
 		}
 	}
-	return notReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf(
-		"none of the brokers %v that hold the records is up: the partition serves again when one of them is", e.inSync()))
+	return notReady(v1alpha1.ReasonLeaderOffline, message)
+}
+
+// consent is the command that accepts the loss of records.
+func (e electorate) consent(value string) string {
+	return fmt.Sprintf("kubectl annotate partition %s -n %s %s=%s --overwrite", e.partition.Name, e.partition.Namespace,
+		v1alpha1.AnnotationAcceptDataLoss, value)
+}
+
+// named are all brokers that a partition names: an election looks at each of them.
+func named(partition *v1alpha1.Partition) []int32 {
+	all := slices.Concat(partition.Spec.Replicas, partition.Status.Replicas)
+	for _, replica := range partition.Status.ISR {
+		all = append(all, replica.Broker)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// underReplicated tells whether a partition has no leader, or not all the replicas in sync that it is to have.
+func underReplicated(partition *v1alpha1.Partition) bool {
+	if partition.Status.Leader == placement.NoLeader {
+		return true
+	}
+	return slices.ContainsFunc(partition.Spec.Replicas, func(id int32) bool {
+		return !slices.ContainsFunc(partition.Status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == id })
+	})
+}
+
+// moves tells whether replicas are elsewhere than they are to be.
+func moves(partition *v1alpha1.Partition) bool {
+	return len(partition.Status.Replicas) > 0 && !slices.Equal(partition.Status.Replicas, partition.Spec.Replicas)
 }

@@ -8,9 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
-func living(epoch int64, directory string) brokerState { return brokerState{up, epoch, directory} }
+func living(epoch int64, directory string) placement.Standing {
+	return placement.Standing{Life: placement.Up, Epoch: epoch, Directory: directory, CleanEpoch: -1}
+}
 
 // history is a partition of broker 0 and what was elected so far.
 type history struct{ partition v1alpha1.Partition }
@@ -24,9 +27,9 @@ func newHistory() *history {
 }
 
 // elect elects with broker 0 in a state, as long as the Topic has so many partitions, and returns the reason of condition Ready.
-func (h *history) elect(state brokerState, topicPartitions int32) string {
-	e := electorate{&h.partition, map[int32]brokerState{0: state}, topicPartitions}
-	h.partition.Status = e.elect()
+func (h *history) elect(state placement.Standing, topicPartitions int32) string {
+	e := electorate{partition: &h.partition, brokers: map[int32]placement.Standing{0: state}, topicPartitions: topicPartitions}
+	h.partition.Status = e.elect().status
 	return h.partition.Status.Conditions[0].Reason
 }
 
@@ -39,8 +42,8 @@ func (h *history) expect(t *testing.T, leader, epoch int32, incarnation int64) {
 	if status.Leader != leader || status.LeaderEpoch != epoch {
 		t.Errorf("leader %d epoch %d, want %d and %d", status.Leader, status.LeaderEpoch, leader, epoch)
 	}
-	if diff := cmp.Diff([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: incarnation}}, status.ISR); diff != "" {
-		t.Errorf("isr (-want +got): %s", diff)
+	if len(status.ISR) != 1 || status.ISR[0].Broker != 0 || status.ISR[0].BrokerEpoch != incarnation {
+		t.Errorf("isr %+v, want broker 0 in incarnation %d", status.ISR, incarnation)
 	}
 }
 
@@ -53,7 +56,7 @@ func reason(t *testing.T, got, want string) {
 
 func TestLifeOfAPartition(t *testing.T) {
 	h := newHistory()
-	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
 	if h.partition.Status.LeaderEpoch != 0 {
 		t.Errorf("epoch %d before any election", h.partition.Status.LeaderEpoch)
 	}
@@ -64,9 +67,9 @@ func TestLifeOfAPartition(t *testing.T) {
 	h.expect(t, 0, 1, 1)
 
 	// It goes: who writes on under the old epoch is told so.
-	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
-	reason(t, h.elect(brokerState{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 
 	// It is back, as another incarnation with the same disk.
@@ -86,7 +89,11 @@ func TestLifeOfAPartition(t *testing.T) {
 }
 
 func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
-	doubt := func(epoch int64, directory string) brokerState { return brokerState{doubtful, epoch, directory} }
+	doubt := func(epoch int64, directory string) placement.Standing {
+		standing := living(epoch, directory)
+		standing.Life = placement.Doubtful
+		return standing
+	}
 	h := newHistory()
 	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonLeaderOffline)
 	h.elect(living(1, "disk"), 1)
@@ -102,7 +109,7 @@ func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
 func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	h := newHistory()
 	h.elect(living(1, "old"), 1)
-	h.elect(brokerState{}, 1)
+	h.elect(placement.Standing{}, 1)
 	reason(t, h.elect(living(2, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.expect(t, -1, 2, 1)
 
@@ -130,14 +137,16 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
 		h := newHistory()
-		var incarnation int64
+		incarnation, disk := int64(1), "a"
 		for range 50 {
-			state := brokerState{}
+			state := placement.Standing{}
 			if random.IntN(3) > 0 {
-				incarnation += int64(random.IntN(2))
-				state = living(incarnation, []string{"a", "b"}[random.IntN(10)/9])
+				if random.IntN(2) == 0 { // another start, perhaps with another disk
+					incarnation, disk = incarnation+1, []string{"a", "b"}[random.IntN(10)/9]
+				}
+				state = living(incarnation, disk)
 				if random.IntN(5) == 0 {
-					state.life = doubtful
+					state.Life = placement.Doubtful
 				}
 			}
 			before := *h.partition.Status.DeepCopy()
@@ -157,7 +166,7 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state brokerState) {
+func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state placement.Standing) {
 	t.Helper()
 	sameLeader := before.Leader == after.Leader && equality.Semantic.DeepEqual(before.ISR, after.ISR)
 	switch {
@@ -165,11 +174,11 @@ func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state b
 		t.Fatalf("a new epoch for nothing: %+v to %+v", before, after)
 	case !sameLeader && after.LeaderEpoch != before.LeaderEpoch+1:
 		t.Fatalf("another leader without the next epoch: %+v to %+v", before, after)
-	case after.Leader >= 0 && state.life == gone:
+	case after.Leader >= 0 && state.Life == placement.Gone:
 		t.Fatalf("a dead broker leads: %+v", after)
-	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.life != up:
+	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.Life != placement.Up:
 		t.Fatalf("a broker whose life is in doubt was elected: %+v to %+v", before, after)
-	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.epoch || after.LeaderDirectory != state.directory):
+	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.Epoch || after.LeaderDirectory != state.Directory):
 		t.Fatalf("another incarnation or disk leads than is up: %+v, up %+v", after, state)
 	case before.LeaderDirectory != "" && before.LeaderDirectory != after.LeaderDirectory:
 		t.Fatalf("a leader without the records: %+v to %+v", before, after)

@@ -17,7 +17,7 @@ const (
 	byCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
 	byKafkaName = "cluster/kafkaName"  // Topics that claim the same name
 	byTopic     = "spec.topic"         // Partitions of a Topic resource
-	byBroker    = "cluster/replicas[]" // Partitions that a broker holds
+	byBroker    = "cluster/replicas[]" // Partitions that a broker holds, or is to
 )
 
 // addIndexes must run before the manager starts: a cache that runs takes no more indexes.
@@ -45,10 +45,10 @@ func kafkaNameKey(topic *v1alpha1.Topic) string { return topic.Spec.Cluster + "/
 
 func brokerKey(cluster string, broker int32) string { return cluster + "/" + strconv.Itoa(int(broker)) }
 
-// brokerKeys has a key for each replica, so one partition is found by any of its brokers.
+// brokerKeys has a key for each broker that a partition names, so one is found by any that holds it, or is to.
 func brokerKeys(partition *v1alpha1.Partition) []string {
 	var keys []string
-	for _, broker := range partition.Spec.Replicas {
+	for _, broker := range named(partition) {
 		keys = append(keys, brokerKey(partition.Spec.Cluster, broker))
 	}
 	return keys

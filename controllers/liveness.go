@@ -1,46 +1,29 @@
 package controllers
 
 import (
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // leaseDurationDefault is how long a Lease lasts that does not say, or says nonsense (0 or less).
 const leaseDurationDefault = 6 * time.Second
 
-// life is what is known of a broker's being up.
-type life int
-
-const (
-	// gone: it stopped, its Lease ran out, or it was never there.
-	gone life = iota
-	// doubtful: its Lease had run out when we first looked. That may be a broker long dead, or one that could not renew
-	// while the API server was away, as we could not watch. It keeps what it leads and is given nothing, until we know.
-	doubtful
-	// up: it was seen to renew its Lease.
-	up
-)
-
-// brokerState is what an election needs to know of a broker. The zero value is a broker that nobody has seen. Two states are
-// compared with ==: when they differ, the broker's partitions must look again.
-type brokerState struct {
-	life      life
-	epoch     int64  // incarnation: the Lease's leaseTransitions, which each start of the broker counts up
-	directory string // id of its disk; "" when it did not say
-}
-
 // sighting is what was last seen of a broker's Lease. It is a value: observe and confirm return the next one. The zero value
 // is a Lease never looked at, which until.IsZero() tells.
 type sighting struct {
-	renewed  time.Time     // as the broker's clock has it
-	until    time.Time     // as ours has it: what is said of the broker's life holds until then
-	duration time.Duration // of the Lease, above 0
-	doubtful bool          // it had run out at the first look, by the broker's clock; cleared by the first renewal seen
-	held     bool          // a broker holds it; false after an orderly stop, and then until does not matter
-	broker   brokerState   // but for its life
+	renewed  time.Time          // as the broker's clock has it
+	until    time.Time          // as ours has it: what is said of the broker's life holds until then
+	duration time.Duration      // of the Lease, above 0
+	doubtful bool               // it had run out at the first look, by the broker's clock; cleared by the first renewal seen
+	held     bool               // a broker holds it; false after an orderly stop, and then until does not matter
+	broker   placement.Standing // but for its life
+	pod      string             // uid of the pod that the incarnation runs in; "" when it does not say
+	acquired time.Time          // when the incarnation began, by its own clock
 
 	// What the API server itself said when the Lease had run out: the renewal it knew of, and that there was none.
 	asked     time.Time
@@ -59,13 +42,18 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 		until: before.until, doubtful: before.doubtful, asked: before.asked, confirmed: before.confirmed,
 		duration: leaseDurationDefault,
 		held:     lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",
-		broker:   brokerState{directory: lease.Annotations[v1alpha1.AnnotationDirectory]},
+		broker:   placement.Standing{Directory: lease.Annotations[v1alpha1.AnnotationDirectory], CleanEpoch: cleanEpoch(lease)},
+		pod:      lease.Annotations[v1alpha1.AnnotationPod],
 	}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > 0 {
 		seen.duration = time.Duration(*seconds) * time.Second
 	}
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
-		seen.broker.epoch = int64(*transitions)
+		seen.broker.Epoch = int64(*transitions)
+	}
+	seen.broker.Leaving = lease.Annotations[v1alpha1.AnnotationLeaving] == strconv.FormatInt(seen.broker.Epoch, 10)
+	if acquire := lease.Spec.AcquireTime; acquire != nil {
+		seen.acquired = acquire.Time
 	}
 	if renew := lease.Spec.RenewTime; renew != nil {
 		seen.renewed = renew.Time
@@ -121,15 +109,24 @@ func (s sighting) unsure(now time.Time) bool { return s.held && !s.confirmed && 
 
 // state is what is to be thought of the broker at the time now. A Lease that has run out is gone even if doubtful: doubt
 // lasts one duration, in which a living broker would have renewed, and longer only while the API server cannot be asked.
-func (s sighting) state(now time.Time) brokerState {
+func (s sighting) state(now time.Time) placement.Standing {
 	state := s.broker
 	switch {
 	case !s.held || !now.Before(s.until):
-		state.life = gone
+		state.Life = placement.Gone
 	case s.doubtful:
-		state.life = doubtful
+		state.Life = placement.Doubtful
 	default:
-		state.life = up
+		state.Life = placement.Up
 	}
 	return state
+}
+
+// cleanEpoch is the incarnation whose orderly stop left the disk as it is; -1: there was none, or nobody says.
+func cleanEpoch(lease *coordinationv1.Lease) int64 {
+	epoch, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationCleanEpoch], 10, 64)
+	if err != nil || epoch < 0 {
+		return -1
+	}
+	return epoch
 }

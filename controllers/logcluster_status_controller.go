@@ -104,29 +104,32 @@ func (s *logClusterScope) status() v1alpha1.LogClusterStatus {
 	status.ReadyBrokers = s.brokers.Status.ReadyReplicas
 	status.Topics = int32(len(s.topics))
 	status.Partitions, status.UnderReplicated = s.count()
-	condition := s.readiness(status)
-	condition.ObservedGeneration = s.cluster.Generation
-	meta.SetStatusCondition(&status.Conditions, condition)
+	draining := s.draining()
+	status.Draining = draining.replicas
+	for _, condition := range []metav1.Condition{s.readiness(status), s.scaled(draining)} {
+		condition.ObservedGeneration = s.cluster.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
 	return status
 }
 
 // count counts partitions of Topics that are there; those that outlived theirs serve nobody.
-func (s *logClusterScope) count() (all, underReplicated int32) {
+func (s *logClusterScope) count() (all, under int32) {
 	sizes := map[string]int32{}
 	for _, topic := range s.topics {
 		sizes[topic.Name] = topic.Spec.Partitions
 	}
 	for i := range s.partitions {
-		spec, status := &s.partitions[i].Spec, &s.partitions[i].Status
+		spec := &s.partitions[i].Spec
 		if spec.Index >= sizes[spec.Topic] {
 			continue
 		}
 		all++
-		if status.Leader < 0 || len(status.ISR) < len(spec.Replicas) {
-			underReplicated++
+		if underReplicated(&s.partitions[i]) {
+			under++
 		}
 	}
-	return all, underReplicated
+	return all, under
 }
 
 // readiness is condition Ready. A StatefulSet whose controller has not seen the latest spec (observedGeneration) counts pods

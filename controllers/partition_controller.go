@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch
@@ -25,7 +28,7 @@ import (
 
 // electionsAtOnce is how many partitions are elected at the same time: each waits for the API server to write, and when a
 // broker goes all of its partitions wait.
-const electionsAtOnce = 8
+const electionsAtOnce = 32
 
 // partitionReconciler elects leaders.
 type partitionReconciler struct {
@@ -34,6 +37,7 @@ type partitionReconciler struct {
 	brokers *brokers
 	told    <-chan event.GenericEvent // partitions of which a broker came or went
 	outages *outages
+	homes   *homes
 }
 
 // setup lets Topics call their partitions at once, not gathered: a new Topic waits for its leaders. Leases are not watched
@@ -59,18 +63,21 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	if electorate == nil {
 		r.outages.forget(req.NamespacedName)
+		r.homes.look(req.NamespacedName, false, time.Now())
 		return ctrl.Result{}, nil
 	}
-	before := electorate.partition
-	status := electorate.elect()
+	var result ctrl.Result
+	electorate.preferred, result.RequeueAfter = r.homes.look(req.NamespacedName, electorate.couldGoHome(), time.Now())
+	elected := electorate.elect()
+	before, status := electorate.partition, elected.status
 	if equality.Semantic.DeepEqual(before.Status, status) {
-		return ctrl.Result{}, nil
+		return result, nil
 	}
 	after := before.DeepCopy()
 	after.Status = status
 	if err := r.Status().Update(ctx, after); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil // somebody was faster; the event of what they did brings us here again
+			return result, nil // somebody was faster; the event of what they did brings us here again
 		}
 		return ctrl.Result{}, fmt.Errorf("update the partition's status: %w", err)
 	}
@@ -78,8 +85,8 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if before.Status.LeaderEpoch != status.LeaderEpoch {
 		ctrl.LoggerFrom(ctx).Info("leader changed", "before", before.Status.Leader, "leader", status.Leader, "leaderEpoch", status.LeaderEpoch)
 	}
-	r.announce(before, after)
-	return ctrl.Result{}, nil
+	r.announce(before, after, elected.unproven)
+	return result, nil
 }
 
 // gather reads all that the election looks at; nil if there is nothing to elect.
@@ -91,17 +98,13 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 	if !partition.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	e := &electorate{partition: partition, brokers: map[int32]brokerState{}}
-	topic := &v1alpha1.Topic{}
-	err := r.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: partition.Spec.Topic}, topic)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get the partition's topic: %w", err)
+	e := &electorate{partition: partition, brokers: map[int32]placement.Standing{}}
+	if err := r.gatherTopic(ctx, e); err != nil {
+		return nil, err
 	}
-	if err == nil && topic.Spec.Cluster == partition.Spec.Cluster {
-		e.topicPartitions = topic.Spec.Partitions
-	}
-	for _, id := range partition.Spec.Replicas {
+	for _, id := range named(partition) {
 		lease := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.BrokerLeaseName(partition.Spec.Cluster, id)}
+		var err error
 		if e.brokers[id], _, err = r.brokers.look(ctx, lease); err != nil {
 			return nil, err
 		}
@@ -109,9 +112,38 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 	return e, nil
 }
 
-// announce makes an event of lost records only: when a broker goes, thousands of partitions may go offline with it, and the
-// Topics say so once.
-func (r *partitionReconciler) announce(before, after *v1alpha1.Partition) {
+// gatherTopic reads what the partition's Topic says of elections. Settings that make no sense allow nothing.
+func (r *partitionReconciler) gatherTopic(ctx context.Context, e *electorate) error {
+	topic, cluster := &v1alpha1.Topic{}, &v1alpha1.LogCluster{}
+	spec, namespace := e.partition.Spec, e.partition.Namespace
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: spec.Topic}, topic)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the partition's topic: %w", err)
+	}
+	if err != nil || topic.Spec.Cluster != spec.Cluster {
+		return nil
+	}
+	e.topicPartitions = topic.Spec.Partitions
+	err = r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: spec.Cluster}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the partition's cluster: %w", err)
+	}
+	if err == nil {
+		settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
+		e.unclean = err == nil && settings.UncleanElection
+	}
+	return nil
+}
+
+// announce makes an event of lost records only, and of those that may be: when a broker goes, thousands of partitions may go offline
+// with it, and the Topics say so once. A partition of one replica has no other leader to have: that it came back from an
+// unclean stop is no news.
+func (r *partitionReconciler) announce(before, after *v1alpha1.Partition, unproven bool) {
+	if unproven && len(after.Spec.Replicas) > 1 {
+		r.events.recorder.Eventf(after, nil, corev1.EventTypeWarning, v1alpha1.EventUncleanElection, "Elect",
+			"broker %d leads with leader epoch %d, and may lack records that were acknowledged: no replica that has all of them was up",
+			after.Status.Leader, after.Status.LeaderEpoch)
+	}
 	for _, condition := range after.Status.Conditions {
 		if condition.Reason == v1alpha1.ReasonReplicaLost {
 			r.events.changed(after, before.Status.Conditions, after.Status.Conditions)

@@ -43,7 +43,7 @@ var _ = Describe("a Partition", func() {
 		w.renew(0, "b", 2, "disk", aliveForLong)
 		expectLeader(0, 3)
 		isr := get(Default, w, "orders-0", &v1alpha1.Partition{}).Status.ISR
-		Expect(isr).To(Equal([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 2}}))
+		Expect(isr).To(Equal([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 2, Directory: "disk"}}))
 
 		By("the time without a leader is measured")
 		w.serve("orders-0")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // TestAForgottenEpochIsOutgrown: a Partition made again begins at epoch 0, and the leader finds epoch 7 on its disk.
@@ -32,7 +33,7 @@ func TestAForgottenEpochIsOutgrown(t *testing.T) {
 
 	// It was found, and the broker went before the operator looked.
 	h.partition.Status.FoundEpoch = new(int32(20))
-	h.elect(brokerState{}, 1)
+	h.elect(placement.Standing{}, 1)
 	h.elect(living(2, "disk"), 1)
 	h.expect(t, 0, 21, 2)
 }

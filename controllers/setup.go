@@ -1,12 +1,14 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +20,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // fieldOwner is who the operator is to server-side apply, and its name in events.
@@ -31,7 +34,7 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 }
 
 // CacheByObject bounds what a manager's cache holds: of the Leases only those of brokers, as every node has one, too, and
-// renews it every few seconds.
+// renews it every few seconds; of the pods only those of brokers, and of these what tells of their end.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -39,6 +42,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 	return map[client.Object]cache.ByObject{
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
+		&corev1.Pod{}:           {Label: labels.NewSelector().Add(*ofBrokers), Transform: leanPod},
 	}
 }
 
@@ -57,10 +61,11 @@ func newController(mgr ctrl.Manager, name string, atOnce int) *ctrl.Builder {
 	})
 }
 
-// reportOptions say how brokers are asked for their reports; the zero value works.
+// reportOptions say how brokers are asked for their reports, and how long the rest takes; the zero value works.
 type reportOptions struct {
 	interval  time.Duration     // between two rounds; default 15 s
 	transport http.RoundTripper // default: Go's own
+	homeAfter time.Duration     // see homeAfter, the default
 }
 
 // setup is Setup with what tests replace. All that controllers share is made here: brokers, partitions (broker to
@@ -88,8 +93,9 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},
-		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]brokerState{}},
-		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages},
+		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]placement.Standing{}},
+		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
+			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {
 		if err := controller.setup(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)

@@ -75,7 +75,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}}
+	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"}, options); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,10 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	if err := r.own(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.makePartitions(ctx, scope)
+	if err := r.makePartitions(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.fit(ctx, scope)
 }
 
 // patchStatus writes the status when it is another than before, and not only in numbers that were written a moment ago. Nobody else writes it, so it needs no compare-and-swap; the

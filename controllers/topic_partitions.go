@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// makePartitions makes those that are missing. Those that exist stay where they are: moving them is nobody's job yet.
+// makePartitions makes those that are missing. Those that exist stay where they are: see fit.
 //
 // It creates, and does not apply: our cache may be late, and an apply would then move a partition that exists.
 func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope) error {
@@ -36,13 +37,9 @@ func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope)
 // missing returns the partitions that are to be made: those that were there before where they were, of the others each run
 // of neighbours placed together. They come by index. What is placed counts at once in s.load, so the next run sees it.
 //
-// Every broker of the spec is a candidate, up or not: a place is for ever, and must not hang on who was up at the moment.
-// Racks are not given, so the brokers' shares alone decide.
+// Every broker of the spec is a candidate, up or not: a place is for long, and must not hang on who was up at the moment.
 func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
-	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
-	for id := range brokers {
-		brokers[id].ID = int32(id)
-	}
+	brokers := s.brokers()
 	var made []*v1alpha1.Partition
 	for index := int32(0); index < s.topic.Spec.Partitions; {
 		if s.partitions[index] == nil && s.placed.replicas[index] != nil {
@@ -68,6 +65,50 @@ func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 		}
 	}
 	return made, nil
+}
+
+// brokers are those that replicas may be on, with their racks as far as they are known.
+func (s *topicScope) brokers() []placement.Broker {
+	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
+	for id := range brokers {
+		brokers[id] = placement.Broker{ID: int32(id), Rack: s.racks[int32(id)]}
+	}
+	return brokers
+}
+
+// fits tells whether a partition has as many replicas as the topic asks for, all on brokers that stay. Which brokers those are is of
+// no matter here: somebody may have moved it.
+func (s *topicScope) fits(partition *v1alpha1.Partition) bool {
+	return len(partition.Spec.Replicas) == s.replicas() && slices.Max(partition.Spec.Replicas) < s.cluster.Spec.Brokers
+}
+
+// fit moves the partitions that do not fit: the topic has another number of replicas now, or brokers are to go. As little as can be
+// is moved, and brokers do it: spec.replicas only says where to (see placement.Decide). The cache may be late, hence the lock; who
+// loses looks again by the winner's event.
+func (r *topicReconciler) fit(ctx context.Context, scope *topicScope) error {
+	var unfit []*v1alpha1.Partition
+	var placed [][]int32
+	for index := range scope.topic.Spec.Partitions {
+		if partition := scope.partitions[index]; partition != nil && !scope.fits(partition) {
+			unfit, placed = append(unfit, partition), append(placed, partition.Spec.Replicas)
+		}
+	}
+	if len(unfit) == 0 {
+		return nil
+	}
+	fitted, err := placement.Fit(scope.brokers(), scope.load, placed, scope.replicas())
+	if err != nil {
+		return fmt.Errorf("fit partitions: %w", err)
+	}
+	for i, partition := range unfit {
+		moved := partition.DeepCopy()
+		moved.Spec.Replicas = fitted[i]
+		err := r.Patch(ctx, moved, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("move partition %s: %w", partition.Name, err)
+		}
+	}
+	return nil
 }
 
 // gap is how many partitions are to be placed from index on, without a break.

@@ -14,7 +14,7 @@ import (
 // matters beyond that: the checks after clusterNotFound use s.cluster.
 func (s *topicScope) refuse() *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
-		s.deleting, s.clusterNotFound, s.nameTaken, s.invalidSettings, s.unsupported, s.notEnoughBrokers, s.partitionNameTaken,
+		s.deleting, s.clusterNotFound, s.nameTaken, s.invalidSettings, s.notEnoughBrokers, s.partitionNameTaken,
 	} {
 		if refusal := check(); refusal != nil {
 			return refusal
@@ -70,15 +70,6 @@ func (s *topicScope) invalidSettings() *metav1.Condition {
 	}
 	if err := metadata.CheckReplicas(s.topic.Spec.TopicSettings, s.cluster); err != nil {
 		return refused(v1alpha1.ReasonInvalidSettings, "%v", err)
-	}
-	return nil
-}
-
-// unsupported finds what a later version may do.
-func (s *topicScope) unsupported() *metav1.Condition {
-	if s.replicas() > 1 {
-		return refused(v1alpha1.ReasonUnsupported, "spec.replicas: Invalid value: %d: this version keeps one replica of each partition; "+
-			"replication comes with a later one; set replicas: 1", s.replicas())
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,9 +20,10 @@ type topicScope struct {
 	// partitions are the topic's own, by index; strangers have names that the topic needs.
 	partitions map[int32]*v1alpha1.Partition
 	strangers  []*v1alpha1.Partition
-	load       map[int32]int  // replicas that each broker of the cluster holds; empty unless a partition is missing
-	placed     placed         // includes all of partitions
-	report     *clusterReport // nil: the brokers were not asked yet
+	load       map[int32]int    // replicas that each broker of the cluster holds, or is to; empty unless something is to be placed
+	racks      map[int32]string // of the cluster's brokers, as far as their Leases tell
+	placed     placed           // includes all of partitions
+	report     *clusterReport   // nil: the brokers were not asked yet
 
 	refusal *metav1.Condition // why nothing is done; nil: it is done
 }
@@ -96,8 +98,11 @@ func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScop
 	for i := range mine.Items {
 		scope.classify(&mine.Items[i])
 	}
-	if len(scope.partitions) >= int(scope.topic.Spec.Partitions) {
-		return nil // nothing to place, so no need for the load
+	if !scope.places() {
+		return nil // so no need for the load
+	}
+	if err := r.gatherRacks(ctx, scope); err != nil {
+		return err
 	}
 	if err := r.List(ctx, all, namespace, client.MatchingFields{byCluster: scope.topic.Spec.Cluster}); err != nil {
 		return fmt.Errorf("list the cluster's partitions: %w", err)
@@ -105,6 +110,37 @@ func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScop
 	for _, partition := range all.Items {
 		for _, broker := range partition.Spec.Replicas {
 			scope.load[broker]++
+		}
+	}
+	return nil
+}
+
+// places tells whether there may be something to place: partitions that are missing, or that do not fit.
+func (s *topicScope) places() bool {
+	if s.cluster == nil || len(s.partitions) < int(s.topic.Spec.Partitions) {
+		return true
+	}
+	for _, partition := range s.partitions {
+		if !s.fits(partition) {
+			return true
+		}
+	}
+	return false
+}
+
+// gatherRacks reads the brokers' racks from their Leases. A broker that never ran has none yet, and counts as one of a rack that is
+// like no other.
+func (r *topicReconciler) gatherRacks(ctx context.Context, scope *topicScope) error {
+	leases := &coordinationv1.LeaseList{}
+	ours := client.MatchingLabels{v1alpha1.LabelCluster: scope.topic.Spec.Cluster}
+	if err := r.List(ctx, leases, client.InNamespace(scope.topic.Namespace), ours); err != nil {
+		return fmt.Errorf("list the brokers' leases: %w", err)
+	}
+	scope.racks = map[int32]string{}
+	for i := range leases.Items {
+		cluster, broker, ok := parseLeaseName(leases.Items[i].Name)
+		if ok && cluster == scope.topic.Spec.Cluster {
+			scope.racks[broker] = leases.Items[i].Annotations[v1alpha1.AnnotationRack]
 		}
 	}
 	return nil

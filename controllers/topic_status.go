@@ -21,13 +21,17 @@ func (s *topicScope) status() v1alpha1.TopicStatus {
 	status := *s.topic.Status.DeepCopy()
 	status.ObservedGeneration = s.topic.Generation
 	status.TopicID = topicID(s.topic.UID)
-	status.Partitions, status.ReadyPartitions = int32(len(s.partitions)), 0
+	status.Partitions, status.ReadyPartitions, status.UnderReplicated = int32(len(s.partitions)), 0, 0
 	for _, partition := range s.partitions {
 		if partitionReady(partition) {
 			status.ReadyPartitions++
 		}
+		if underReplicated(partition) {
+			status.UnderReplicated++
+		}
 	}
 	s.set(&status, s.readiness(status))
+	s.set(&status, s.replication(status))
 	s.setCompaction(&status)
 	s.setCompression(&status)
 	return status
@@ -60,15 +64,42 @@ func (s *topicScope) readiness(status v1alpha1.TopicStatus) metav1.Condition {
 	if status.ReadyPartitions == s.topic.Spec.Partitions {
 		return ready("every partition has a serving leader")
 	}
+	names := s.names(func(partition *v1alpha1.Partition) bool { return partition == nil || !partitionReady(partition) })
 	return notReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf("%d of %d partitions have a serving leader; without one: %s",
-		status.ReadyPartitions, s.topic.Spec.Partitions, s.notReadyNames()))
+		status.ReadyPartitions, s.topic.Spec.Partitions, names))
 }
 
-// notReadyNames names the first partitions that do not serve.
-func (s *topicScope) notReadyNames() string {
+// replication is condition Replicated. Of a move it tells first: while one lasts, its new replicas are not in sync.
+func (s *topicScope) replication(status v1alpha1.TopicStatus) metav1.Condition {
+	moving := 0
+	for _, partition := range s.partitions {
+		if moves(partition) {
+			moving++
+		}
+	}
+	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse}
+	switch {
+	case moving > 0:
+		condition.Reason = v1alpha1.ReasonReassigning
+		condition.Message = fmt.Sprintf("%d of %d partitions move to other replicas: %s", moving, s.topic.Spec.Partitions,
+			s.names(func(partition *v1alpha1.Partition) bool { return partition != nil && moves(partition) }))
+	case status.UnderReplicated > 0 || status.Partitions < s.topic.Spec.Partitions:
+		condition.Reason = v1alpha1.ReasonUnderReplicated
+		condition.Message = fmt.Sprintf("of %d partitions %d have not all their replicas in sync: %s", s.topic.Spec.Partitions,
+			s.topic.Spec.Partitions-status.Partitions+status.UnderReplicated,
+			s.names(func(partition *v1alpha1.Partition) bool { return partition == nil || underReplicated(partition) }))
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInSync
+		condition.Message = "every replica is in sync"
+	}
+	return condition
+}
+
+// names are those of the first partitions that are such; of one that is not there yet, such is asked with nil.
+func (s *topicScope) names(such func(*v1alpha1.Partition) bool) string {
 	var names []string
 	for index := range s.topic.Spec.Partitions {
-		if partition := s.partitions[index]; partition != nil && partitionReady(partition) {
+		if !such(s.partitions[index]) {
 			continue
 		}
 		if len(names) == namesMax {

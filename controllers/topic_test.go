@@ -84,13 +84,13 @@ var _ = Describe("a Topic", func() {
 		Eventually(func(g Gomega) { g.Expect(series(g, name, "namespace", w.namespace)).To(BeEmpty()) }).Should(Succeed())
 	})
 
-	It("with more than one replica is refused with what to do, and makes nothing", func() {
-		w.cluster(3)
+	It("that asks for more replicas than there are brokers is refused with what to do, and makes nothing", func() {
+		w.cluster(2)
 		w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonUnsupported, "set replicas: 1")
-		w.expectEvent("orders", "Warning", v1alpha1.ReasonUnsupported)
+		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonNotEnoughBrokers, "lower spec.replicas")
+		w.expectEvent("orders", "Warning", v1alpha1.ReasonNotEnoughBrokers)
 		Expect(w.partitions(Default)).To(BeEmpty())
-		change(w, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(1)) })
+		change(w, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 		Eventually(func(g Gomega) { g.Expect(w.partitions(g)).To(HaveLen(1)) }).Should(Succeed())
 	})
 
@@ -204,6 +204,8 @@ var _ = Describe("a Topic", func() {
 			g.Expect([]int32{status.Topics, status.Partitions, status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
 			get(g, w, "main-broker", &appsv1.StatefulSet{}) // the last of the objects that run the cluster
 		}).Should(Succeed())
+		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReplicated, v1alpha1.ReasonInSync)
+		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
 
 		// The first rounds let what was still on its way arrive; how long that takes is the machine's to say.
 		written, calm := writes.get(w.namespace), 0

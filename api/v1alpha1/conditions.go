@@ -5,6 +5,10 @@ const (
 	// ConditionReady: a LogCluster is Ready when all its brokers are up, a Topic when every partition has a serving
 	// leader, a Partition when its leader serves its leaderEpoch.
 	ConditionReady = "Ready"
+	// ConditionReplicated: a Topic is Replicated when each of its partitions has all its replicas, where they are to be and in sync.
+	ConditionReplicated = "Replicated"
+	// ConditionScaled: a LogCluster is Scaled when it has as many brokers as it asks for.
+	ConditionScaled = "Scaled"
 	// ConditionCompacting tells whether the cleaner works on a compacted Topic, and if not, why not.
 	ConditionCompacting = "Compacting"
 )
@@ -23,8 +27,6 @@ const (
 	ReasonTopicNameTaken = "TopicNameTaken"
 	// ReasonInvalidSettings: the settings contradict those that the LogCluster gives by default.
 	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonUnsupported: this version cannot do what the spec asks; the message says what.
-	ReasonUnsupported = "Unsupported"
 	// ReasonPartitionNameTaken: Partitions of another LogCluster have the names that those of the Topic need.
 	ReasonPartitionNameTaken = "PartitionNameTaken"
 	// ReasonRetained: the Topic is gone and the Partition remembers where its records are, for a Topic of the same name.
@@ -33,12 +35,32 @@ const (
 	ReasonPartitionsNotReady = "PartitionsNotReady"
 	// ReasonLeaderOffline: no replica of the Partition that may lead it is up.
 	ReasonLeaderOffline = "LeaderOffline"
-	// ReasonReplicaLost: the only replica that may lead the Partition returned with an empty disk.
+	// ReasonReplicaLost: the replicas that may lead the Partition returned with empty disks.
 	ReasonReplicaLost = "ReplicaLost"
 	// ReasonLeaderStarting: the leader is elected but does not serve yet, or not any more since its disk failed.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
+)
+
+// Reasons of ConditionReplicated.
+const (
+	// ReasonInSync: every replica is where it is to be, and in sync.
+	ReasonInSync = "InSync"
+	// ReasonReassigning: partitions move to other brokers, or get another number of replicas.
+	ReasonReassigning = "Reassigning"
+	// ReasonUnderReplicated: some partitions have fewer in-sync replicas than replicas.
+	ReasonUnderReplicated = "UnderReplicated"
+)
+
+// Reasons of ConditionScaled, besides ReasonReplicasDoNotFit.
+const (
+	// ReasonScaled: there are as many brokers as spec.brokers.
+	ReasonScaled = "Scaled"
+	// ReasonDraining: brokers are to go, and hold replicas still that move to the others first.
+	ReasonDraining = "Draining"
+	// ReasonReplicasDoNotFit: brokers are to go, and some Topic has more replicas than would be left: nothing moves, no broker goes.
+	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
 )
 
 // Reasons of ConditionCompacting: a closed set.
@@ -69,6 +91,8 @@ const (
 
 // Events that tell of no condition.
 const (
+	// EventUncleanElection: a leader was elected that may lack acknowledged records.
+	EventUncleanElection = "UncleanElection"
 	// EventApplyFailed: the API server refused an object of a LogCluster; the note says which, and why.
 	EventApplyFailed = "ApplyFailed"
 )

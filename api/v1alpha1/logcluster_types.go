@@ -14,6 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyBrokers`
 // +kubebuilder:printcolumn:name="Topics",type=integer,JSONPath=`.status.topics`
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.status.partitions`
+// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,JSONPath=`.status.underReplicated`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')",message="metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: Services and Pods are named after it"
@@ -31,12 +32,12 @@ type LogCluster struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.topicDefaults) || !has(self.topicDefaults.replicas) || self.topicDefaults.replicas <= self.brokers",fieldPath=".topicDefaults.replicas",message="topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"
 type LogClusterSpec struct {
-	// Brokers is their number; node ids are 0 to brokers-1.
+	// Brokers is their number; node ids are 0 to brokers-1. When it is lowered, the brokers with the highest ids go once they hold
+	// nothing any more; condition Scaled tells.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="brokers cannot shrink yet, as nothing moves partitions off a broker: keep their number"
 	Brokers int32 `json:"brokers,omitempty"`
 
 	// Image is the brokers' image. Default: the operator's own.
@@ -160,7 +161,10 @@ type LogClusterStatus struct {
 	// UnderReplicated is how many partitions have no leader, or fewer in-sync replicas than replicas.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
-	// Conditions: Ready.
+	// Draining is how many replicas are still on brokers that are to go.
+	// +optional
+	Draining int32 `json:"draining,omitempty"`
+	// Conditions: Ready, Scaled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

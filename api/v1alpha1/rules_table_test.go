@@ -97,8 +97,8 @@ func changes() []TableEntry {
 		Entry("a topicName that is new", "Topic", "{}", "spec: {topicName: B}", "spec", topicNameKept),
 		Entry("a topicName that goes", "Topic", "spec: {topicName: A}", "spec: {topicName: null}", "spec", topicNameKept),
 
-		Entry("fewer brokers", "LogCluster", "spec: {brokers: 3}", "spec: {brokers: 2}", "spec.brokers",
-			"brokers cannot shrink yet, as nothing moves partitions off a broker: keep their number"),
+		Entry("fewer brokers than the defaults need", "LogCluster", "spec: {brokers: 3, topicDefaults: {replicas: 3}}", "spec: {brokers: 2}",
+			"spec.topicDefaults.replicas", "topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"),
 		Entry("a larger volume", "LogCluster", "{}", "spec: {storage: {size: 11Gi}}", "spec.storage.size",
 			"storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"),
 		Entry("another class", "LogCluster", "spec: {storage: {className: a}}", "spec: {storage: {className: b}}",

@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Dirty",type=string,JSONPath=`.status.compaction.dirty`
 // +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
 // +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
+// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,priority=1,JSONPath=`.status.underReplicated`
 // +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compacting")].reason`
 // +kubebuilder:printcolumn:name="Progress",type=integer,priority=1,JSONPath=`.status.compaction.progressPercent`
 // +kubebuilder:printcolumn:name="Last Cleaned",type=date,priority=1,JSONPath=`.status.compaction.lastCleaned`
@@ -86,6 +87,10 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
+	// UnderReplicated is how many of them have no leader, or not all their replicas in sync.
+	// +kubebuilder:default=0
+	UnderReplicated int32 `json:"underReplicated"`
+
 	// Compression is how batches are stored, with the cluster's defaults and the codec's own in their places.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
@@ -94,7 +99,7 @@ type TopicStatus struct {
 	// +optional
 	Compaction *CompactionStatus `json:"compaction,omitempty"`
 
-	// Conditions: Ready, Compacting.
+	// Conditions: Ready, Replicated, Compacting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -28,6 +28,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		Env: []corev1.EnvVar{
 			fieldVariable("POD_NAME", "metadata.name"),
 			fieldVariable("POD_NAMESPACE", "metadata.namespace"),
+			fieldVariable("POD_UID", "metadata.uid"),
 		},
 		Ports: []corev1.ContainerPort{
 			{Name: portNameKafka, ContainerPort: portKafka(cluster), Protocol: corev1.ProtocolTCP},
@@ -58,6 +59,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 		"--cluster=" + cluster.Name,
 		"--namespace=$(POD_NAMESPACE)",
 		"--pod-name=$(POD_NAME)",
+		"--pod-uid=$(POD_UID)",
 		"--data-dir=" + dataDir,
 		fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--advertise=$(POD_NAME).%s.$(POD_NAMESPACE).svc:%d", headlessName(cluster.Name), port),

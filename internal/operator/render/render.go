@@ -9,7 +9,13 @@ import (
 // Settings are what the operator knows and a LogCluster leaves out.
 type Settings struct {
 	Image string // the operator's own, used when spec.image is empty
+	// Brokers is how many run: more than spec.brokers while some that are to go hold replicas. 0, or less than spec.brokers: as many
+	// as that.
+	Brokers int32
 }
+
+// running is how many brokers a cluster runs.
+func (s Settings) running(cluster *v1alpha1.LogCluster) int32 { return max(s.Brokers, cluster.Spec.Brokers) }
 
 // Cluster returns the objects that make a LogCluster run, in the order they are to be applied: ServiceAccount, Role,
 // RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet. The StatefulSet comes last: its pods
@@ -17,7 +23,7 @@ type Settings struct {
 func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 	return []client.Object{
 		serviceAccount(cluster),
-		role(cluster),
+		role(cluster, settings),
 		roleBinding(cluster),
 		brokersService(cluster),
 		bootstrapService(cluster),

@@ -144,7 +144,7 @@ func TestATopologyKeyIsNamedOnce(t *testing.T) {
 }
 
 func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
-	for _, rule := range role(full()).Rules {
+	for _, rule := range role(full(), Settings{}).Rules {
 		if !slices.Contains(rule.Resources, "leases") || !slices.Contains(rule.Verbs, "update") {
 			continue
 		}
@@ -152,7 +152,7 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 			t.Errorf("leases a broker may update: %s", diff)
 		}
 	}
-	for _, rule := range role(full()).Rules {
+	for _, rule := range role(full(), Settings{}).Rules {
 		if slices.Contains(rule.Verbs, rbacv1.VerbAll) || slices.Contains(rule.Resources, rbacv1.ResourceAll) {
 			t.Errorf("a broker may do everything: %+v", rule)
 		}

@@ -9,12 +9,12 @@ import (
 
 // role allows brokers what internal/metadata/kube does, and no more: watch the metadata, keep a Lease, say what they serve,
 // make and delete Topics for Kafka's admin clients. A broker can change the Leases of its own cluster only; making one
-// cannot be bound to a name, as RBAC does not see names on create. The rule that names Leases follows spec.brokers, so a
-// cluster that grows gets its Role before its new pods. What is added here the operator must be granted as well (see
+// cannot be bound to a name, as RBAC does not see names on create. The rule that names Leases follows the number of brokers, so
+// a cluster that grows gets its Role before its new pods. What is added here the operator must be granted as well (see
 // controllers).
-func role(cluster *v1alpha1.LogCluster) *rbacv1.Role {
+func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
-	for id := range cluster.Spec.Brokers {
+	for id := range settings.running(cluster) {
 		leases = append(leases, v1alpha1.BrokerLeaseName(cluster.Name, id))
 	}
 	heartwood, coordination := []string{v1alpha1.GroupVersion.Group}, []string{"coordination.k8s.io"}

@@ -20,7 +20,7 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:             new(cluster.Spec.Brokers),
+			Replicas:             new(settings.running(cluster)),
 			ServiceName:          headlessName(cluster.Name),
 			PodManagementPolicy:  appsv1.ParallelPodManagement,
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
