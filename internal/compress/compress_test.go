@@ -50,6 +50,24 @@ func TestRoundTripAtEveryLevel(t *testing.T) {
 	}
 }
 
+// TestLettersThatRepeatNothingShrink: 26 letters need 4.7 bits each, and zstd is built to find that, at any level.
+func TestLettersThatRepeatNothingShrink(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	letters := make([]byte, 64<<10)
+	for i := range letters {
+		letters[i] = 'a' + byte(random.IntN(26))
+	}
+	for _, level := range []int{LevelDefault, 1, 3, 9, 19} {
+		packed, err := Compress(nil, letters, Zstd, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(packed) > len(letters)*5/8 {
+			t.Errorf("level %d: %d of %d bytes", level, len(packed), len(letters))
+		}
+	}
+}
+
 func TestDecodedSizeIsLimitedExactly(t *testing.T) {
 	for name, sample := range samples() {
 		if len(sample) == 0 {

@@ -63,6 +63,9 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),
+		// As libzstd does: text that repeats nothing (random letters, encoded ids) still has fewer than eight bits a byte. The
+		// library's two fastest levels would store it as it is.
+		zstd.WithAllLitEntropyCompression(true),
 	}
 	if window == 0 && speed > zstd.SpeedDefault {
 		window = zstdStreamWindowMax
