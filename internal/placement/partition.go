@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// NoLeader is the leader of a partition that has none, as Kafka's Metadata API has it.
+const NoLeader int32 = -1
+
 // Partition is what is decided about a partition. It is a value: Decide and ChangeISR return another, and share no list with
 // the one that they were given.
 //
