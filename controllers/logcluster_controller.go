@@ -2,18 +2,15 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -50,42 +47,14 @@ func (r *logClusterReconciler) setup(mgr ctrl.Manager) error {
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return newController(mgr, "logcluster", 1).
 		For(&v1alpha1.LogCluster{}, changed).
-		Owns(&appsv1.StatefulSet{}, changed).
+		Owns(&appsv1.StatefulSet{}). // its status, too: a rollout goes on by it
 		Owns(&policyv1.PodDisruptionBudget{}, changed).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
-		Watches(&v1alpha1.Partition{}, gathered(gatherForCluster, r.whileDraining)).
+		Watches(&v1alpha1.Partition{}, gathered(gatherForCluster, r.whileBusy)).
 		Complete(r)
-}
-
-// whileDraining finds the LogCluster of a Partition while brokers of it run that are to go: it may have been the last that kept one.
-// At other times a Partition is no reason to apply anything.
-func (r *logClusterReconciler) whileDraining(ctx context.Context, partition client.Object) []reconcile.Request {
-	found := clusterOf(ctx, partition)
-	cluster, brokers := &v1alpha1.LogCluster{}, &appsv1.StatefulSet{}
-	key := types.NamespacedName{Namespace: partition.GetNamespace(), Name: render.BrokersName(found[0].Name)}
-	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
-		return nil // its own event comes
-	}
-	if brokers.Spec.Replicas == nil || *brokers.Spec.Replicas <= cluster.Spec.Brokers {
-		return nil
-	}
-	return found
-}
-
-// running is how many brokers must run: more than asked for while some that are to go hold something.
-func (r *logClusterReconciler) running(ctx context.Context, cluster *v1alpha1.LogCluster) (int32, error) {
-	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
-	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}}
-	if err := r.List(ctx, topics, of...); err != nil {
-		return 0, fmt.Errorf("list topics: %w", err)
-	}
-	if err := r.List(ctx, partitions, of...); err != nil {
-		return 0, fmt.Errorf("list partitions: %w", err)
-	}
-	return drain(cluster, topics.Items, partitions.Items).brokers, nil
 }
 
 // Reconcile applies all objects, in render's order, and stops at the first that is refused: what comes later may need it
@@ -100,9 +69,8 @@ func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	settings := r.settings
-	var err error
-	if settings.Brokers, err = r.running(ctx, cluster); err != nil {
+	settings, err := r.pace(ctx, cluster)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	for _, object := range render.Cluster(cluster, settings) {

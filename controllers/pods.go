@@ -137,5 +137,10 @@ func leanPod(object any) (any, error) {
 	lean.ResourceVersion, lean.DeletionTimestamp = pod.ResourceVersion, pod.DeletionTimestamp
 	lean.Spec.NodeName = pod.Spec.NodeName
 	lean.Status.ContainerStatuses = pod.Status.ContainerStatuses
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			lean.Status.Conditions = []corev1.PodCondition{condition}
+		}
+	}
 	return lean, nil
 }

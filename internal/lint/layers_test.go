@@ -65,10 +65,11 @@ var layers = map[string][]string{
 
 	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},
 
-	"internal/operator/render": {"api/v1alpha1"},
+	"internal/operator/render":  {"api/v1alpha1"},
+	"internal/operator/rollout": {},
 	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place decides that for operator and brokers.
 	"controllers": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render", "internal/placement", "internal/metadata",
+		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render", "internal/operator/rollout", "internal/placement", "internal/metadata",
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},

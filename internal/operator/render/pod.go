@@ -10,8 +10,9 @@ import (
 // userID is the image's user, the one that distroless images call nonroot.
 const userID = 65532
 
-// stopSeconds is what a broker has to stop in order before it is killed. Killed, it loses nothing that was synced, and its next
-// start takes longer.
+// stopSeconds is what a broker has to stop in order before it is killed: to hand leadership over (a third of it at most), to end
+// requests, to sync and close its logs. Killed, it loses nothing that was synced, its next start takes longer, and its replicas are
+// out of sync until they have caught up.
 const stopSeconds = 60
 
 // rackKeyDefault is the CRD's default, for a LogCluster that did not pass the API server.

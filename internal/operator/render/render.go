@@ -12,10 +12,14 @@ type Settings struct {
 	// Brokers is how many run: more than spec.brokers while some that are to go hold replicas. 0, or less than spec.brokers: as many
 	// as that.
 	Brokers int32
+	// Held is how many brokers, by ordinal, keep their template when it changes: see internal/operator/rollout.
+	Held int32
 }
 
 // running is how many brokers a cluster runs.
-func (s Settings) running(cluster *v1alpha1.LogCluster) int32 { return max(s.Brokers, cluster.Spec.Brokers) }
+func (s Settings) running(cluster *v1alpha1.LogCluster) int32 {
+	return max(s.Brokers, cluster.Spec.Brokers)
+}
 
 // Cluster returns the objects that make a LogCluster run, in the order they are to be applied: ServiceAccount, Role,
 // RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget, StatefulSet. The StatefulSet comes last: its pods

@@ -13,17 +13,20 @@ import (
 const storageSizeDefault = "10Gi"
 
 // statefulSet runs the brokers: one pod and one volume for each node id. Pods start together, as a broker needs no other to
-// start; they are replaced one by one.
+// start; they are replaced one by one, when the operator says so.
 // Volumes outlive a smaller number of brokers in any case (WhenScaled): the records on them may have no other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:             new(settings.running(cluster)),
-			ServiceName:          headlessName(cluster.Name),
-			PodManagementPolicy:  appsv1.ParallelPodManagement,
-			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+			Replicas:            new(settings.running(cluster)),
+			ServiceName:         headlessName(cluster.Name),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(settings.Held)},
+			},
 			Selector:             &metav1.LabelSelector{MatchLabels: selector(cluster)},
 			Template:             podTemplate(cluster, settings),
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{volumeClaim(cluster)},
