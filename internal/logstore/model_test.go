@@ -342,7 +342,7 @@ func (m *model) read() {
 	m.readSome(offset)
 }
 
-// readSome checks the bounds of one read.
+// readSome checks where one read begins and ends, and the same for a replica.
 func (m *model) readSome(offset int64) {
 	limits := []int64{m.end()}
 	for _, b := range m.batches {
@@ -360,18 +360,43 @@ func (m *model) readSome(offset int64) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	defer slice.Release()
-	batches := batchesOf(m.t, slice)
-	there := slices.ContainsFunc(m.batches, func(b modelBatch) bool { return b.producer != 0 && b.base <= offset && offset < b.end() }) // and no gap
-	switch {
-	case len(batches) == 0:
-		if offset < limit && whole && there {
-			m.t.Fatalf("nothing at %d of %d", offset, limit)
+	m.checkSlice(slice, offset, limit, bytesMax, whole, false)
+	if slice, err = m.log.ReadReplica(offset, bytesMax, whole); err != nil {
+		m.t.Fatal(err)
+	}
+	m.checkSlice(slice, offset, m.end(), bytesMax, whole, true)
+}
+
+// firstBatch is where a read has to begin: at the first batch below the limit that has a record from offset on. Of a gap that was filled
+// when the log was cut, a client is given the batch without records only if nothing else is there; a replica gets it in any case.
+func (m *model) firstBatch(offset, limit int64, replica bool) (first modelBatch, found bool) {
+	for _, b := range m.batches {
+		if b.end() <= offset || b.end() > limit {
+			continue
 		}
+		first, found = b, true
+		if b.producer != 0 || replica {
+			break
+		}
+	}
+	return first, found
+}
+
+func (m *model) checkSlice(slice *Slice, offset, limit int64, bytesMax int, whole, replica bool) {
+	defer slice.Release()
+	first, found := m.firstBatch(offset, limit, replica)
+	batches := batchesOf(m.t, slice)
+	if len(batches) == 0 {
+		if whole && found {
+			m.t.Fatalf("nothing at %d of %d, where %+v is", offset, limit, first)
+		}
+		return
+	}
+	switch b := batches[0]; {
 	case slice.Length > bytesMax && (!whole || len(batches) > 1):
 		m.t.Fatalf("%d bytes, %d were wanted", slice.Length, bytesMax)
-	case batches[0].BaseOffset() > offset && there || batches[0].LastOffset() < offset:
-		m.t.Fatalf("read at %d begins with [%d, %d]", offset, batches[0].BaseOffset(), batches[0].LastOffset())
+	case !found || b.BaseOffset() != first.base || b.LastOffset() != first.end()-1:
+		m.t.Fatalf("read at %d below %d (replica %t) begins with [%d, %d], want %+v", offset, limit, replica, b.BaseOffset(), b.LastOffset(), first)
 	case batches[len(batches)-1].LastOffset() >= limit:
 		m.t.Fatalf("read below %d goes to %d", limit, batches[len(batches)-1].LastOffset())
 	}
