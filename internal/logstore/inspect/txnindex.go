@@ -38,16 +38,25 @@ func (l txnLine) text() string {
 // transactions follows the transactions of a directory's segments, and holds their transaction indexes against them. What was open
 // where the walk begins is not known, and what cleaning took is not there any more: so an entry may begin before all that was seen of
 // its transaction, and one of which nothing was seen may be there or not.
+//
+// Nor does a transaction need one of which only batches without records are left, as cleaning leaves them for their producers: there is
+// nothing that a reader would have to leave out. Kafka's cleaner keeps the entry (reference I22), ours forgets it.
 type transactions struct {
 	dir    string
-	open   map[int64]int64 // producer -> first offset seen of its open transaction
+	open   map[int64]openTxn // by producer
 	cursor cursor[segment.AbortedTxn]
+}
+
+// openTxn is what was seen of a transaction that is open.
+type openTxn struct {
+	first   int64 // offset
+	records bool  // of one batch at least
 }
 
 // begin goes on to a segment.
 func (t *transactions) begin(v *verifier, f file) error {
 	if t.open == nil || t.dir != f.dir {
-		t.dir, t.open = f.dir, map[int64]int64{}
+		t.dir, t.open = f.dir, map[int64]openTxn{}
 	}
 	t.cursor = cursor[segment.AbortedTxn]{
 		path: f.with(segment.TxnIndexExtension), find: v.find,
@@ -80,9 +89,12 @@ func (t *transactions) pass(b batch, exact bool) error {
 		return t.skipTo(b.BaseOffset())
 	}
 	if b.Transactional() && !b.Control() {
-		if _, open := t.open[b.ProducerID()]; !open {
-			t.open[b.ProducerID()] = b.BaseOffset()
+		known, open := t.open[b.ProducerID()]
+		if !open {
+			known.first = b.BaseOffset()
 		}
+		known.records = known.records || b.Count() > 0
+		t.open[b.ProducerID()] = known
 	}
 	marker, ends, err := b.Marker()
 	if err != nil || !ends {
@@ -91,7 +103,8 @@ func (t *transactions) pass(b batch, exact bool) error {
 	if err := t.skipTo(b.BaseOffset()); err != nil {
 		return err
 	}
-	first, seen := t.open[b.ProducerID()]
+	ended, seen := t.open[b.ProducerID()]
+	first := ended.first
 	delete(t.open, b.ProducerID())
 	entry, told := t.cursor.entry, t.cursor.has && t.cursor.entry.LastOffset == b.BaseOffset()
 	aborted := marker.Type == record.ControlAbort
@@ -111,7 +124,7 @@ func (t *transactions) pass(b batch, exact bool) error {
 			entry.ProducerID, first, entry.FirstOffset)
 	case told && (entry.LastStable > t.stable(b.NextOffset()) || exact && entry.LastStable != t.stable(b.NextOffset())):
 		t.cursor.find(t.cursor.path, t.cursor.position, "everything was decided up to offset %d, not %d", t.stable(b.NextOffset()), entry.LastStable)
-	case !told && aborted && seen:
+	case !told && aborted && ended.records:
 		t.cursor.find(t.cursor.path, 0, "no entry for the transaction of producer %d, [%d, %d], which was aborted",
 			b.ProducerID(), first, b.BaseOffset())
 	}
@@ -123,8 +136,8 @@ func (t *transactions) pass(b batch, exact bool) error {
 
 // stable is where the first transaction that is open begins, or next.
 func (t *transactions) stable(next int64) int64 {
-	for _, first := range t.open {
-		next = min(next, first)
+	for _, open := range t.open {
+		next = min(next, open.first)
 	}
 	return next
 }

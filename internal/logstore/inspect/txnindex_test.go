@@ -105,6 +105,46 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 }
 
+// Cleaning leaves a batch without records for its producer, and the marker behind it; the entry may be gone, or there. While one record of
+// the transaction is left it has to be there.
+func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
+	for _, test := range []struct {
+		records  []int // of each batch
+		entry    bool
+		problems int
+	}{
+		{[]int{0}, false, 0}, {[]int{0}, true, 0}, {[]int{0, 0}, false, 0},
+		{[]int{0, 1}, false, 1}, {[]int{1, 0}, false, 1}, {[]int{1, 0}, true, 0},
+	} {
+		mem := vfs.NewMem()
+		must(t, mem.MkdirAll("/p-0"))
+		s, err := segment.Create(mem, "/p-0", 0, "", segment.Config{})
+		must(t, err)
+		end := int64(len(test.records))
+		for i, records := range test.records {
+			builder := record.NewBuilder(compress.None, compress.LevelDefault)
+			builder.Reset(record.Identity{BaseOffset: int64(i), ProducerID: 16, BaseSequence: int32(i), Transactional: true})
+			if records > 0 {
+				builder.Add(&record.Record{Offset: int64(i), Timestamp: 1000, Key: []byte("k")})
+			}
+			built, err := builder.Build(nil)
+			must(t, err)
+			must(t, s.Append(built))
+		}
+		marker, err := record.AppendMarker(nil, record.Identity{BaseOffset: end, ProducerID: 16}, 1000, record.Control{Type: record.ControlAbort})
+		must(t, err)
+		must(t, s.Append(marker))
+		if test.entry {
+			must(t, s.AddAborted(segment.AbortedTxn{ProducerID: 16, FirstOffset: 0, LastOffset: end, LastStable: end + 1}))
+		}
+		must(t, s.Seal())
+		must(t, s.Close())
+		if problems, out := verify(t, mem, "/p-0"); problems != test.problems {
+			t.Errorf("%+v: %d problems:\n%s", test, problems, out)
+		}
+	}
+}
+
 // Only the second segment is looked at: what began before it is not known, and nothing is made up.
 func TestVerifyOfASegmentAlone(t *testing.T) {
 	if problems, out := verify(t, txnPartition(t), "/p-0/00000000000000000003.log"); problems != 0 {
