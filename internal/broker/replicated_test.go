@@ -222,13 +222,13 @@ func (c *trio) equal() {
 	for _, dir := range []string{"rep-0", "rep-1"} {
 		var logs [3][]byte
 		for id, disk := range c.disks {
-			entries, err := disk.ReadDir(filepath.Join("/data", dir))
+			entries, err := disk.ReadDir("/data/" + dir)
 			if err != nil {
 				c.t.Fatal(err)
 			}
 			for _, entry := range entries {
 				if filepath.Ext(entry.Name()) == ".log" {
-					content, err := disk.ReadFile(filepath.Join("/data", dir, entry.Name()))
+					content, err := disk.ReadFile("/data/" + dir + "/" + entry.Name())
 					if err != nil {
 						c.t.Fatal(err)
 					}

@@ -189,9 +189,11 @@ func (s *Set) reader(want FetchPartition, req *FetchRequest) (*partition, *role,
 	}
 	r := p.role.Load()
 	if req.AnyReplica && p.log != nil && r.follows(s.node) {
-		return p, r, r.checkEpoch(want.LeaderEpoch)
+		err := r.checkEpoch(want.LeaderEpoch)
+		return p, r, err
 	}
-	return p, r, r.check(want.LeaderEpoch)
+	err := r.check(want.LeaderEpoch)
+	return p, r, err
 }
 
 // nearer returns a replica in the consumer's rack that has what it wants, metadata.NoBroker if this one will do.

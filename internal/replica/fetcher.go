@@ -22,9 +22,9 @@ const (
 	pullWait = 500 * time.Millisecond
 	// pullTimeout bounds a fetch beyond its wait: a leader that says nothing for so long is not there.
 	pullTimeout = 10 * time.Second
-	// A partition or a leader that failed is asked again after retryMin, twice as long after each further failure, up to retryMax.
-	retryMin = 50 * time.Millisecond
-	retryMax = time.Second
+	// A partition or a leader that failed is asked again after retryFirst, twice as long after each further failure, up to retryLast.
+	retryFirst = 50 * time.Millisecond
+	retryLast  = time.Second
 )
 
 // fetcher copies the partitions that one broker leads: one goroutine, one connection, one fetch at a time for all of them.
@@ -166,7 +166,7 @@ var errInterrupted = errors.New("interrupted")
 
 // backoff is how long to wait after so many failures in a row before.
 func backoff(failures int) time.Duration {
-	return min(retryMin<<min(failures, 16), retryMax)
+	return min(retryFirst<<min(failures, 16), retryLast)
 }
 
 func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error) {
@@ -231,7 +231,7 @@ func (f *fetcher) request(now time.Time) (*Pull, map[PartitionID]*asked, metadat
 		at, err := w.partition.pulls(w.role, pullPartitionBytesMax)
 		if err != nil {
 			f.fail(w, err, now)
-			retry = min(retryMax, max(retry, retryMin))
+			retry = min(retryLast, max(retry, retryFirst))
 			continue
 		}
 		request.Partitions = append(request.Partitions, at)

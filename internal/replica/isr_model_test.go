@@ -201,13 +201,14 @@ func (m *isrModel) change() {
 			refused = true
 		}
 	}
+	chance := m.random.IntN(8)
 	switch {
 	case refused:
 		m.isr.settled(outcomeConflict, m.now)
-	case m.random.IntN(4) == 0:
+	case chance < 2:
 		m.late = append(m.late, lateWrite{m.version, to, m.now})
 		m.isr.settled(outcomeUnknown, m.now)
-	case m.random.IntN(4) == 0:
+	case chance < 4:
 		m.write(to)
 		m.isr.settled(outcomeUnknown, m.now)
 	default:

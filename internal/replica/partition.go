@@ -97,11 +97,12 @@ func (p *partition) serves(then *role) error {
 	return nil
 }
 
-// advance moves the high watermark as far as the in-sync replicas vouch for the log, and tells whether it moved. Of a partition that
-// another broker leads it is the leader who says.
-func (p *partition) advance() bool {
-	r := p.role.Load()
-	return r.reign != nil && r.reign.advance(time.Now())
+// advance moves the high watermark as far as the in-sync replicas vouch for the log. Of a partition that another broker leads it is
+// the leader who says.
+func (p *partition) advance() {
+	if r := p.role.Load(); r.reign != nil {
+		r.reign.advance(time.Now())
+	}
 }
 
 // comparePartitions orders by topic and index.

@@ -71,7 +71,8 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 
 // send writes one request frame.
 func (p *Peer) send(call Call) error {
-	out := append(p.out[:0], 0, 0, 0, 0)
+	out := p.out[:0]
+	out = append(out, 0, 0, 0, 0)
 	out = kbin.AppendInt16(out, call.Key)
 	out = kbin.AppendInt16(out, call.Version)
 	out = kbin.AppendInt32(out, p.correlation)
