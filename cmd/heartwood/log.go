@@ -66,7 +66,8 @@ func logVerifyCommand() *cobra.Command {
 
 What is wrong is printed with its file, position and offset, the first fault first; the last line sums up. What is only worth
 knowing, such as files that a start will remove, is printed as a note. The exit code is 0 if nothing is wrong, 1 if something
-is, 2 if the command line is wrong. The end of a log that a broker is writing may look cut off.`,
+is, 2 if the command line is wrong. The end of a log that a broker is writing may look cut off. What a broker that runs, or was killed,
+has not written to an index yet is a note: its recovery-point-offset-checkpoint tells up to where indexes are complete.`,
 		Example: `  heartwood log verify /var/lib/heartwood/data
   heartwood log verify --json /var/lib/heartwood/data/tickets-0 | jq 'select(.problem)'`,
 		Args: someArgs,

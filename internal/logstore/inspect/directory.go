@@ -18,6 +18,8 @@ type directory struct {
 	whole bool  // all segments are walked, not one that was named alone
 	first int64 // base of the first segment
 	next  int64 // end of what was walked
+	// synced: below it index files are complete, above a broker may have some of it in memory (syncedBelow).
+	synced int64
 	// missing counts the offsets below next that no batch holds. Cleaning takes batches whole; so this is how much of a producer's
 	// sequence it can have taken, at most.
 	missing int64
@@ -31,6 +33,10 @@ type directory struct {
 // enter begins a directory, or a segment that is looked at alone.
 func (v *verifier) enter(f file) error {
 	v.dir = &directory{v: v, path: f.dir, whole: f.whole, first: f.base, next: f.base, producers: map[int64]*producer{}}
+	var err error
+	if v.dir.synced, err = v.syncedBelow(f.dir); err != nil {
+		return err
+	}
 	if !f.whole {
 		return nil
 	}

@@ -28,12 +28,12 @@ func (l epochLine) text() string {
 
 // parseEpochs reads the file; it fails with errCheckpoint, also for entries that do not ascend.
 func parseEpochs(path string, content []byte) ([]epochLine, error) {
-	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
-	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
-		return nil, fmt.Errorf("%w: want version 0 and the number of lines", errCheckpoint)
+	lines, err := checkpointLines(content)
+	if err != nil {
+		return nil, err
 	}
 	var epochs []epochLine
-	for _, line := range lines[2:] {
+	for _, line := range lines {
 		l := epochLine{File: path}
 		epoch, start, ok := strings.Cut(line, " ")
 		number, err := strconv.ParseInt(epoch, 10, 32)

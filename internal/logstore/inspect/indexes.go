@@ -155,8 +155,9 @@ func (x *indexes) pass(b batch) error {
 	return nil
 }
 
-// end looks at what no batch has answered. Only the last segment of a log may lack the time index entry that sealing writes.
-func (x *indexes) end(f file) error {
+// end looks at what no batch has answered, in a segment that ends at offset next. The last segment of a log lacks the time index entry that
+// sealing writes, and so do those that were not sealed yet.
+func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
 		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is behind the last batch", x.offsets.entry.Position)
 		if err := x.offsets.step(); err != nil {
@@ -170,7 +171,7 @@ func (x *indexes) end(f file) error {
 		}
 	}
 	if !f.last && x.times.file != nil && x.told < x.latest {
-		x.times.find(x.times.path, x.times.position, "the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
+		v.findUnlessOpen(next, x.times.path, x.times.position, "the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
 	}
 	return nil
 }

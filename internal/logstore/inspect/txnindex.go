@@ -83,8 +83,9 @@ func (t *transactions) close() error {
 	return t.cursor.file.Close()
 }
 
-// pass takes in a batch. exact: nothing below it is missing, so that the entry of a transaction is known to the last byte.
-func (t *transactions) pass(b batch, exact bool) error {
+// pass takes in a batch. Where nothing below it is missing, the entry of a transaction is known to the last byte.
+func (t *transactions) pass(v *verifier, b batch) error {
+	exact := v.dir.exact()
 	if b.tooLarge || b.ProducerID() < 0 {
 		return t.skipTo(b.BaseOffset())
 	}
@@ -125,7 +126,7 @@ func (t *transactions) pass(b batch, exact bool) error {
 	case told && (entry.LastStable > t.stable(b.NextOffset()) || exact && entry.LastStable != t.stable(b.NextOffset())):
 		t.cursor.find(t.cursor.path, t.cursor.position, "everything was decided up to offset %d, not %d", t.stable(b.NextOffset()), entry.LastStable)
 	case !told && aborted && ended.records:
-		t.cursor.find(t.cursor.path, 0, "no entry for the transaction of producer %d, [%d, %d], which was aborted",
+		v.findUnlessOpen(b.NextOffset(), t.cursor.path, 0, "no entry for the transaction of producer %d, [%d, %d], which was aborted",
 			b.ProducerID(), first, b.BaseOffset())
 	}
 	if told {

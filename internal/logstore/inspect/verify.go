@@ -64,6 +64,8 @@ type verifier struct {
 	sum     summary
 	txns    transactions
 	dir     *directory
+
+	recovery recoveryPoints
 }
 
 // verifyAll checks each segment once, whichever of its files were named, and returns what could not be checked.
@@ -179,7 +181,7 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 		b, err := w.batches.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return next, errors.Join(w.indexes.end(f), w.txns.end(), w.sidecar.end())
+			return next, errors.Join(w.indexes.end(v, f, next), w.txns.end(), w.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt):
 			// Without its length there is no next batch. What the indexes say of the rest is not worth a line each.
 			v.sum.Problems++
@@ -191,7 +193,7 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 		}
 		v.sum.Batches++
 		believed := v.checkBatch(f, b, next)
-		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(b, v.dir.exact()), w.sidecar.pass(b))
+		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(v, b), w.sidecar.pass(b))
 		if err != nil {
 			return next, err
 		}

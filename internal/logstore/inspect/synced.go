@@ -1,0 +1,83 @@
+package inspect
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// recoveryFile holds the recovery points of a data directory's partitions (docs/format/checkpoints.md).
+const recoveryFile = "recovery-point-offset-checkpoint"
+
+// recoveryPoints are those of one data directory.
+type recoveryPoints struct {
+	dir string
+	of  map[string]int64 // by the name of the partition's directory; nil: nothing is known
+}
+
+// syncedBelow tells up to where a partition's index files are complete: a broker keeps the newest entries in memory until a flush, so that
+// one that runs or was killed has not written them all, and a start makes anew what lies above. Where nothing is said of a partition,
+// all of it has to be complete.
+func (v *verifier) syncedBelow(partition string) (int64, error) {
+	dir, name := filepath.Split(filepath.Clean(partition))
+	if v.recovery.dir != dir || v.recovery.of == nil {
+		path := filepath.Join(dir, recoveryFile)
+		content, ok, err := v.readSmall(path)
+		if err != nil {
+			return 0, err
+		}
+		v.recovery = recoveryPoints{dir: dir, of: map[string]int64{}}
+		if ok {
+			if v.recovery.of, err = parseRecoveryPoints(content); err != nil {
+				v.find(path, 0, "%v", err)
+				v.recovery.of = map[string]int64{}
+			}
+		}
+	}
+	if point, known := v.recovery.of[name]; known {
+		return point, nil
+	}
+	return math.MaxInt64, nil
+}
+
+// parseRecoveryPoints reads the file; it fails with errCheckpoint.
+func parseRecoveryPoints(content []byte) (map[string]int64, error) {
+	lines, err := checkpointLines(content)
+	if err != nil {
+		return nil, err
+	}
+	points := make(map[string]int64, len(lines))
+	for _, line := range lines {
+		fields := strings.Split(line, " ")
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("%w: line %q", errCheckpoint, line)
+		}
+		point, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil || point < 0 {
+			return nil, fmt.Errorf("%w: line %q", errCheckpoint, line)
+		}
+		points[fields[0]+"-"+fields[1]] = point
+	}
+	return points, nil
+}
+
+// checkpointLines returns the lines of a checkpoint file below its version and their number; it fails with errCheckpoint.
+func checkpointLines(content []byte) ([]string, error) {
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
+		return nil, fmt.Errorf("%w: want version 0 and the number of lines", errCheckpoint)
+	}
+	return lines[2:], nil
+}
+
+// findUnlessOpen is find of something that is missing in an index beside a batch or a segment that ends at an offset: a note where a
+// start makes the index anew.
+func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string, args ...any) {
+	if end >= v.dir.synced {
+		v.printer.print(note{File: path, Note: fmt.Sprintf(format, args...) + "; not synced yet, a start makes it anew"})
+		return
+	}
+	v.find(path, position, format, args...)
+}

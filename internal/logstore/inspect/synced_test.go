@@ -1,0 +1,67 @@
+package inspect
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// A broker that runs, or was killed, has the newest entries of its indexes in memory. The first of two segments, [0, 3), was rolled and not
+// sealed, the second has no transaction index yet.
+func TestVerifyKnowsWhatIsNotSyncedYet(t *testing.T) {
+	for name, test := range map[string]struct {
+		points          string // "": no file
+		problems, notes int
+	}{
+		"no checkpoint":          {"", 3, 0},
+		"synced":                 {"0\n2\nother 0 0\np 0 9\n", 3, 0},
+		"another partition":      {"0\n1\np 1 0\n", 3, 0},
+		"nothing synced":         {"0\n1\np 0 0\n", 0, 3},
+		"a part of the second":   {"0\n1\np 0 6\n", 2, 1},
+		"the first is synced":    {"0\n1\np 0 4\n", 1, 2},
+		"synced up to its end":   {"0\n1\np 0 3\n", 0, 3}, // and rolled there
+		"no number":              {"0\n1\np 0 x\n", 4, 0},
+		"a field is missing":     {"0\n1\np 0\n", 4, 0},
+		"below 0":                {"0\n1\np 0 -1\n", 4, 0},
+		"fewer lines than it is": {"0\n2\np 0 0\n", 4, 0},
+	} {
+		mem := txnPartition(t)
+		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(0, segment.TimeIndexExtension, ""), nil))
+		must(t, mem.Remove(txnFile))
+		if test.points != "" {
+			must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte(test.points)))
+		}
+		problems, out := verify(t, mem, "/p-0")
+		if notes := strings.Count(out, "a start makes it anew"); problems != test.problems || notes != test.notes {
+			t.Errorf("%s: %d problems, %d notes:\n%s", name, problems, notes, out)
+		}
+	}
+}
+
+// What is wrong in an index, and not merely missing, is a fault wherever it is.
+func TestVerifyFindsAWrongEntryThatIsNotSynced(t *testing.T) {
+	mem := txnPartition(t)
+	entries, err := mem.ReadFile(txnFile)
+	must(t, err)
+	entries[9] = 9 // another producer
+	must(t, vfs.WriteFileAtomic(mem, txnFile, entries))
+	must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte("0\n1\np 0 0\n")))
+	if problems, out := verify(t, mem, "/p-0"); problems == 0 || !strings.Contains(out, "is of producer 7, not 9") {
+		t.Errorf("%d problems:\n%s", problems, out)
+	}
+}
+
+func FuzzRecoveryPoints(f *testing.F) {
+	f.Add([]byte("0\n1\np 0 3\n"))
+	f.Add([]byte("0\n2\n\n\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		mem := txnPartition(t)
+		must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, content))
+		if _, err := Verify(mem, []string{"/p-0"}, VerifyOptions{}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
