@@ -91,7 +91,7 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	// there.
 	for id, p := range old {
 		if topic, ok := wanted[id]; !ok || topic != p.topic {
-			p.become(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker, refusal: (&view{image: img}).missing(id)})
+			_ = p.become(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker, refusal: (&view{image: img}).missing(id)})
 		}
 	}
 	var faults []error
@@ -163,7 +163,7 @@ func (s *Set) takeAll(img *metadata.Image, old map[PartitionID]*partition, assig
 func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
-		p = &partition{id: a.id, topic: a.topic.ID, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
+		p = &partition{id: a.id, topic: a.topic.ID, source: metadata.NoBroker, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
 	}
 	before := p.role.Load()
 	r := &role{
@@ -171,6 +171,7 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 		leader:   a.partition.Leader,
 		minISR:   a.topic.Settings.MinInSyncReplicas,
 		replicas: a.partition.Replicas,
+		inSync:   slices.Contains(a.partition.ISR, s.node),
 		brisk:    racks(img),
 	}
 	err := s.openLog(p, a)
@@ -190,7 +191,7 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 		r.reign.setMinISR(min(r.minISR, len(r.replicas)))
 		r.reign.image(img, a.partition, time.Now())
 	}
-	p.become(r)
+	err = errors.Join(err, p.become(r))
 	if p.log != nil {
 		boundCleaning(p, before, r)
 	}
@@ -200,7 +201,7 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 
 // become gives the partition its new role. What was under way in the old one has ended when it returns: the reign moves no high
 // watermark, no producer's batch is appended in it, and no leader's answer is carried out.
-func (p *partition) become(r *role) {
+func (p *partition) become(r *role) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	before := p.role.Load()
@@ -210,8 +211,13 @@ func (p *partition) become(r *role) {
 	if r.reign == nil && p.log != nil && (before == nil || before.reign != nil) {
 		p.log.Follow()
 	}
+	err := p.oneSource(r)
+	if err != nil {
+		r.refusal = err
+	}
 	p.role.Store(r)
 	p.stuck.Store(nil)
+	return err
 }
 
 // errOldEpoch refuses to lead in an epoch that the log was led in before this broker came up.
@@ -276,6 +282,9 @@ func (s *Set) openLog(p *partition, a assignment) error {
 	}
 	log, err := s.store.Create(a.id, logstore.TopicID(a.topic.ID), settings, retain)
 	if err != nil {
+		return storageError(err)
+	}
+	if p.source, err = log.CopySource(); err != nil {
 		return storageError(err)
 	}
 	p.log, p.found = log, log.LeaderEpoch()

@@ -27,6 +27,7 @@ type nodes struct {
 	ids   []int32
 	nodes map[int32]*node
 	meta  *register
+	flush time.Duration // how often logs are synced without being asked
 }
 
 // node is one broker.
@@ -56,7 +57,12 @@ type register struct {
 
 // newNodes starts brokers 1 to count, with one partition on all of them that 1 leads.
 func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
-	n := &nodes{t: t, nodes: map[int32]*node{}, meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{}, told: map[int32]*metadata.Image{}}}
+	return newNodesFlushing(t, count, 24*time.Hour, change)
+}
+
+// newNodesFlushing is newNodes whose logs are synced now and then, as the cleaner wants them.
+func newNodesFlushing(t *testing.T, count int, flush time.Duration, change func(*metadata.Topic)) *nodes {
+	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{}, meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{}, told: map[int32]*metadata.Image{}}}
 	for i := range count {
 		n.ids = append(n.ids, int32(i+1))
 	}
@@ -84,7 +90,7 @@ func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
 	logger := slog.New(slog.NewTextHandler(n.t.Output(), nil)).With("broker", id)
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: 24 * time.Hour})
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: n.flush})
 	if err != nil {
 		n.t.Fatal(err)
 	}

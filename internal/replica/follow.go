@@ -45,7 +45,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 	case got.DivergingEpoch >= 0:
 		return false, p.truncate(asked, got)
 	}
-	if err := p.appendPulled(asked, got.Records, now); err != nil {
+	if err := p.appendPulled(r, asked, got.Records, now); err != nil {
 		return false, err
 	}
 	if got.HighWater >= 0 {
@@ -63,7 +63,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 //
 // A leader's log may begin within a batch (DeleteRecords), and an empty replica that begins there is sent the whole batch: it begins
 // again where the batch does. What lies below the leader's log start goes with the next high watermark.
-func (p *partition) appendPulled(asked *PullPartition, records []byte, now time.Time) error {
+func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, now time.Time) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -77,6 +77,11 @@ func (p *partition) appendPulled(asked *PullPartition, records []byte, now time.
 	}
 	if base := first.BaseOffset(); base >= 0 && base < end && first.LastOffset() >= end && p.log.LogStart() == end {
 		if err := p.log.StartAt(base); err != nil {
+			return err
+		}
+	}
+	if !r.inSync && p.log.LogEnd() == p.log.LogStart() && p.source != r.leader {
+		if err := p.noteSource(r.leader); err != nil {
 			return err
 		}
 	}

@@ -17,9 +17,11 @@ import (
 type partition struct {
 	id    PartitionID
 	topic metadata.ID
-	log   *logstore.Log        // nil when it could not be opened
-	found int32                // the latest leader epoch of the log when it was taken up; -1: none
-	role  atomic.Pointer[role] // never nil once Apply returned
+	log   *logstore.Log // nil when it could not be opened
+	found int32         // the latest leader epoch of the log when it was taken up; -1: none
+	// source is the broker of which the log is a copy that is not whole; metadata.NoBroker: of none. changing guards it.
+	source int32
+	role   atomic.Pointer[role] // never nil once Apply returned
 	// changing is held while the role changes, and while a fetcher does to the log what its leader says: so that what one leader said
 	// is never done under the next, nor behind the back of a leadership of our own.
 	changing sync.Mutex
@@ -37,6 +39,7 @@ type role struct {
 	minISR   int
 	replicas []int32
 	reign    *reign // nil unless this broker leads
+	inSync   bool   // this broker is in the in-sync replicas, says the image
 	brisk    bool   // consumers may read from followers, so these hear of the high watermark at once
 }
 
