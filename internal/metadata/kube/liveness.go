@@ -39,6 +39,9 @@ type liveness struct {
 
 // look takes in all Leases as they are now known, and when our own was renewed last. A Lease that does not say who it is of, or
 // where that broker is to be found, is nobody's.
+//
+// Our own Lease comes by the same watch as the others. A watch that was cut off takes up to half a minute to come back, while renewals
+// go on; all others would seem to run out meanwhile. So what counts is the renewal of ours that the watch has brought.
 func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	seen := map[string]sighting{}
 	for _, lease := range leases {
@@ -48,6 +51,9 @@ func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Tim
 			seen[lease.Name] = observe(l.seen[lease.Name], lease, broker, now)
 		case ok && broker.Epoch == l.self.Epoch: // later than we wrote it, if ever, which is early enough
 			l.self.Leaving = broker.Leaving
+			if renew := lease.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) { // by our own clock, as ownRenewed is
+				ownRenewed = renew.Time
+			}
 		}
 	}
 	outage := now.Sub(ownRenewed) > outageAfter

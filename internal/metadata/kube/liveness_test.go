@@ -101,6 +101,26 @@ func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
 	expect(67, 67, 0) // it had its time to renew
 }
 
+// TestAWatchThatIsBehindKillsNobody: renewals go through again, and the watch brings nothing yet, ours included.
+func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
+	expect := func(now, own, other float64, want ...int32) {
+		t.Helper()
+		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)), leaseOf(1, "a", 1, at(other))}
+		l.look(leases, at(now), at(now)) // the API server has taken our renewal just now
+		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
+			t.Errorf("at %v s, the watch brought our renewal of %v s and the other's of %v s: brokers %v are up, want %v", now, own, other, up, want)
+		}
+	}
+	expect(0, 0, 0, 0, 1)
+	expect(2, 2, 2, 0, 1)
+	expect(9, 2, 2, 0, 1)
+	expect(30, 2, 2, 0, 1)
+	expect(31, 30, 2, 0, 1) // it is back; the other has its time to renew
+	expect(36, 36, 2, 0, 1)
+	expect(37, 36, 2, 0)
+}
+
 // TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two brokers.
 func TestOutagesNeverKill(t *testing.T) {
 	for seed := range uint64(500) {

@@ -19,6 +19,7 @@ type server struct {
 	ctx       context.Context // of the process: a stream outlives the request that began it
 	bootstrap []string
 	producer  *kgo.Client
+	gaps      *gaps
 
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -37,6 +38,8 @@ type Stats struct {
 	Acknowledged int `json:"acknowledged"` // records, since the pod began
 	Keys         int `json:"keys"`         // distinct keys among them
 	Held         int `json:"held"`         // records that the topic holds; of /check only
+	// Gap is the longest time that a partition took no writes since the last stream began, in milliseconds.
+	Gap int64 `json:"gap"`
 }
 
 func (s *server) routes() http.Handler {
@@ -60,7 +63,13 @@ func (s *server) serve(call func(*http.Request, *account) (int, error)) http.Han
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(Stats{Acknowledged: account.book.Count(), Keys: account.book.Keys(), Held: held})
+		s.mu.Lock()
+		streams := account.stop != nil
+		s.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(Stats{
+			Acknowledged: account.book.Count(), Keys: account.book.Keys(), Held: held,
+			Gap: s.gaps.longest(r.FormValue("topic"), streams).Milliseconds(),
+		})
 	}
 }
 
@@ -76,7 +85,7 @@ func (s *server) account(topic string) *account {
 // load reads the numbers of a request.
 func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 	load := traffic.Updates{Topic: r.FormValue("topic")}
-	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds, "deleteEvery": &load.DeleteEvery} {
+	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds, "deleteEvery": &load.DeleteEvery, "perSecond": &load.PerSecond} {
 		text := r.FormValue(name)
 		if text == "" {
 			continue
@@ -115,6 +124,7 @@ func (s *server) stream(r *http.Request, a *account) (int, error) {
 	if a.stop != nil {
 		return 0, fmt.Errorf("topic %s has a stream", load.Topic)
 	}
+	s.gaps.begin(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
 	a.stop, a.stream = cancel, make(chan int64, 1)
 	go func(done chan<- int64) { done <- traffic.Stream(ctx, s.producer, a.book, load) }(a.stream)

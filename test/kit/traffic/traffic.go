@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -22,6 +23,7 @@ type Updates struct {
 	Keys        int
 	Rounds      int    // how many rounds Produce writes; Stream counts its rounds from there
 	DeleteEvery int    // 0: none is deleted
+	PerSecond   int    // how many records Stream writes in a second at most; 0: as many as it can
 	Seed        uint64 // of the noise in the values
 }
 
@@ -72,12 +74,28 @@ func record(topic string, key, round int, deleted bool, noise *rand.Rand) *kgo.R
 func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
 	noise := rand.New(rand.NewPCG(load.Seed, 1))
 	var handed atomic.Int64
+	began := time.Now()
 	for round := load.Rounds; ctx.Err() == nil; round++ {
 		for key := 0; key < load.Keys && ctx.Err() == nil; key++ {
+			load.pace(ctx, began, handed.Load())
 			deleted := load.DeleteEvery > 0 && (key+round)%load.DeleteEvery == 0
 			send(ctx, client, book, record(load.Topic, key, round, deleted, noise), func(error) {})
 			handed.Add(1)
 		}
 	}
 	return handed.Load()
+}
+
+// pace waits until it is time for the record after so many, if the load is bounded.
+func (u Updates) pace(ctx context.Context, began time.Time, handed int64) {
+	if u.PerSecond <= 0 {
+		return
+	}
+	due := began.Add(time.Duration(handed) * time.Second / time.Duration(u.PerSecond))
+	if left := time.Until(due); left > 0 {
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+		}
+	}
 }
