@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,7 +44,7 @@ func (e electorate) elect() elected {
 		return elected{status: status}
 	}
 	decision := placement.Decide(placed, e.brokers, placement.Wishes{
-		Unclean: e.unclean, Preferred: e.preferred, Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
+		Unclean: e.unclean, Preferred: e.preferred || e.askedHome(), Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
 	})
 	metadata.RecordPlaced(&status, decision.Partition)
 	setCondition(&status, e.partition.Generation, e.readiness(status, decision))
@@ -57,6 +58,11 @@ func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Pa
 	status.Leader, status.LeaderEpoch = retired.Leader, retired.LeaderEpoch
 	setCondition(status, e.partition.Generation, notReady(v1alpha1.ReasonRetained,
 		"the Topic is gone or has fewer partitions; this remembers where the records are, and a Topic of this name takes them up again"))
+}
+
+// askedHome tells whether a client asked for the preferred leader (Kafka's ElectLeaders) in this very leader epoch.
+func (e electorate) askedHome() bool {
+	return e.partition.Annotations[v1alpha1.AnnotationElectPreferred] == strconv.Itoa(int(e.partition.Status.LeaderEpoch))
 }
 
 // couldGoHome tells whether another than the preferred leader leads and serves, and the preferred one could: in sync, in the

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 //
 // What the brokers' Role grants the operator must have itself, as nobody can give what he has not:
-// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete
+// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
 

@@ -29,6 +29,10 @@ const (
 	// status.leaderEpoch. So a consent counts once.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
+	// AnnotationElectPreferred, on a Partition, asks for its first replica to lead. Its value is status.leaderEpoch at that time, so that
+	// it counts once: the election makes another.
+	AnnotationElectPreferred = "heartwood.dev/elect-preferred"
+
 	// AnnotationCleanNow, on a compacted Topic, has each of its partitions cleaned once for each value that it gets, whatever
 	// the dirty ratio: see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"

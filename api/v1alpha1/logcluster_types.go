@@ -74,7 +74,28 @@ type LogClusterSpec struct {
 	// TopicDefaults are used for what a Topic leaves out.
 	// +optional
 	TopicDefaults *TopicSettings `json:"topicDefaults,omitempty"`
+
+	// AutoCreateTopics makes a Topic, with the topicDefaults, when a client asks for one that is not there and allows it. Default false:
+	// a name that was mistyped is an error.
+	// +optional
+	AutoCreateTopics bool `json:"autoCreateTopics,omitempty"`
+
+	// AdminAPI is ReadWrite (Kafka's admin tools change Topic resources) or ReadOnly (they may look, and changes come by kubectl alone:
+	// admin requests that change anything are refused with POLICY_VIOLATION). Default ReadWrite.
+	// +optional
+	AdminAPI AdminAPI `json:"adminApi,omitempty"`
 }
+
+// AdminAPI says what Kafka's admin requests may do.
+// +kubebuilder:validation:Enum=ReadWrite;ReadOnly
+type AdminAPI string
+
+const (
+	// AdminReadWrite lets Kafka's admin requests change Topic resources.
+	AdminReadWrite AdminAPI = "ReadWrite"
+	// AdminReadOnly refuses them.
+	AdminReadOnly AdminAPI = "ReadOnly"
+)
 
 // Storage is a broker's volume.
 //

@@ -8,16 +8,17 @@ import (
 
 // Messages that several entries share.
 const (
-	notNegative   = "write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
-	atLeastOneLag = "write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
-	retentionTime = "write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records for ever"
-	retentionSize = "write a size in bytes, 0 to 9223372036854775807, such as 10Gi, or -1 for no limit"
-	segmentSize   = "write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
-	messageSize   = "write a size of 1 to 2147483647 bytes, such as 1Mi"
-	topicNameText = "topicName may hold letters, digits, dots, underscores and dashes only, and must not be '.' or '..'"
-	topicNameKept = "topicName cannot be set, changed or removed later: make a new Topic"
-	classKept     = "className cannot be set, changed or removed later: make a new LogCluster"
-	clusterName   = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
+	notNegative    = "write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
+	atLeastOneLag  = "write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
+	retentionTime  = "write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records for ever"
+	retentionSize  = "write a size in bytes, 0 to 9223372036854775807, such as 10Gi, or -1 for no limit"
+	timestampLimit = "write a duration in h, m, s and ms, in this order, not negative, such as 24h, or -1s for no limit"
+	segmentSize    = "write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
+	messageSize    = "write a size of 1 to 2147483647 bytes, such as 1Mi"
+	topicNameText  = "topicName may hold letters, digits, dots, underscores and dashes only, and must not be '.' or '..'"
+	topicNameKept  = "topicName cannot be set, changed or removed later: make a new Topic"
+	classKept      = "className cannot be set, changed or removed later: make a new LogCluster"
+	clusterName    = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
 		"Services and Pods are named after it"
 	partitionKept = "cluster, topic and index of a Partition cannot be changed: the operator makes Partitions, change the Topic instead"
 	levelless     = "only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
@@ -62,6 +63,15 @@ func creations() []TableEntry {
 		topic("{segment: {size: 1023}}", "segment.size", segmentSize),
 		topic("{segment: {size: 2Gi}}", "segment.size", segmentSize),
 		topic("{segment: {maxAge: 0s}}", "segment.maxAge", "write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"),
+		topic("{segment: {jitter: -1s}}", "segment.jitter", "write a duration in h, m, s and ms, in this order, not negative, such as 10m"),
+		topic("{segment: {indexSize: 1023}}", "segment.indexSize", "write a size of 1Ki to 2147483647 bytes, such as 10Mi"),
+		topic("{segment: {indexInterval: -1}}", "segment.indexInterval", "write a size of 0 to 2147483647 bytes, such as 4Ki"),
+		topic("{timestampLimits: {past: -2s}}", "timestampLimits.past", timestampLimit),
+		topic("{timestampLimits: {future: soon}}", "timestampLimits.future", timestampLimit),
+		topic("{withoutEffect: {flushInterval: 999ms}}", "withoutEffect.flushInterval",
+			"write a duration of at least 1s, such as 10s, or -1s for no limit: disks are synced within about a second anyhow; for more, set durability to Fsync"),
+		topic("{withoutEffect: {fileDeleteDelay: -1s}}", "withoutEffect.fileDeleteDelay",
+			"write a duration in h, m, s and ms, in this order, not negative, such as 1m"),
 		topic("{maxMessageSize: 0}", "maxMessageSize", messageSize),
 		topic("{maxMessageSize: 2Gi}", "maxMessageSize", messageSize),
 		topic("{topicName: 'a b'}", "topicName", topicNameText),

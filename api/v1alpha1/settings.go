@@ -101,11 +101,58 @@ type TopicSettings struct {
 	// +optional
 	TimestampType TimestampType `json:"timestampType,omitempty"`
 
+	// TimestampLimits say how far a producer's timestamp may lie from the broker's clock. Without effect with LogAppendTime.
+	// +optional
+	TimestampLimits *TimestampLimits `json:"timestampLimits,omitempty"`
+
 	// Durability is Replicated (a record counts on a replica once the operating system has it; disks are synced in the background,
 	// within about a second) or Fsync (it counts once it is on the disk: a power cut takes nothing that was acknowledged, nor
 	// anything that a consumer has seen). Default Replicated. Kafka's tools show and take it as flush.messages.
 	// +optional
 	Durability Durability `json:"durability,omitempty"`
+
+	// WithoutEffect are settings of Kafka's that have nothing to act on here. They are kept so that Kafka's tools find what they set.
+	// +optional
+	WithoutEffect *WithoutEffect `json:"withoutEffect,omitempty"`
+}
+
+// TimestampLimits say how far a producer's timestamp may lie from the broker's clock; records beyond are refused.
+type TimestampLimits struct {
+	// Past is Kafka's message.timestamp.before.max.ms. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$'))",message="write a duration in h, m, s and ms, in this order, not negative, such as 24h, or -1s for no limit"
+	Past *metav1.Duration `json:"past,omitempty"`
+
+	// Future is Kafka's message.timestamp.after.max.ms. Default 1h; "-1s" takes any.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$'))",message="write a duration in h, m, s and ms, in this order, not negative, such as 24h, or -1s for no limit"
+	Future *metav1.Duration `json:"future,omitempty"`
+}
+
+// WithoutEffect are settings of Kafka's that have nothing to act on here.
+type WithoutEffect struct {
+	// FlushInterval is flush.ms, at least 1s: disks are synced within about a second whatever it says. For more, set durability to Fsync.
+	// Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s'))",message="write a duration of at least 1s, such as 10s, or -1s for no limit: disks are synced within about a second anyhow; for more, set durability to Fsync"
+	FlushInterval *metav1.Duration `json:"flushInterval,omitempty"`
+
+	// FileDeleteDelay is file.delete.delay.ms: a deleted file goes with its last reader. Default 1m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 1m"
+	FileDeleteDelay *metav1.Duration `json:"fileDeleteDelay,omitempty"`
+
+	// Preallocate is preallocate: files grow as they are written. Default false.
+	// +optional
+	Preallocate *bool `json:"preallocate,omitempty"`
 }
 
 // Compaction says when the cleaner works on a topic.
@@ -216,4 +263,26 @@ type Segment struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+
+	// Jitter is how much earlier than maxAge a segment may end, each by another share of it, so that not all segments end at once.
+	// Default 0s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m"
+	Jitter *metav1.Duration `json:"jitter,omitempty"`
+
+	// IndexSize is the largest index file of a segment; a full one begins a new segment. Default 10Mi. It holds for segments begun later.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1Ki to 2147483647 bytes, such as 10Mi"
+	IndexSize *resource.Quantity `json:"indexSize,omitempty"`
+
+	// IndexInterval is how many bytes of records lie between two entries of an index. Default 4Ki. It holds for segments begun later.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 0 to 2147483647 bytes, such as 4Ki"
+	IndexInterval *resource.Quantity `json:"indexInterval,omitempty"`
 }

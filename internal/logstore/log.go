@@ -156,20 +156,37 @@ const decompressedBytesMax = 64 << 20
 // newConfig derives the rules once, so that an append has nothing to work out.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
-		BytesMax:          s.MessageBytesMax,
-		DecompressedMax:   max(decompressedBytesMax, s.MessageBytesMax),
-		Compacted:         s.Compact,
-		TimestampType:     s.TimestampType,
-		TimestampAfterMax: timestampAfterMax,
-		Codec:             s.Codec,
-		CodecLevel:        s.CodecLevel,
-		KeepCodec:         s.KeepCodec,
+		BytesMax:           s.MessageBytesMax,
+		DecompressedMax:    max(decompressedBytesMax, s.MessageBytesMax),
+		Compacted:          s.Compact,
+		TimestampType:      s.TimestampType,
+		TimestampBeforeMax: timestampMax(s.TimestampBeforeMax),
+		TimestampAfterMax:  timestampMax(s.TimestampAfterMax),
+		Codec:              s.Codec,
+		CodecLevel:         s.CodecLevel,
+		KeepCodec:          s.KeepCodec,
 	}}
 }
 
-// timestampAfterMax is how far a record's timestamp may lie in the future: Kafka's default of
-// message.timestamp.after.max.ms. A timestamp in the far future would keep a segment from retention and cleaning.
-const timestampAfterMax = time.Hour
+// timestampMax is a limit as record.Rules has it, where 0 is none: the least that counts is next to nothing.
+func timestampMax(limit time.Duration) time.Duration {
+	if limit == topicconfig.Unlimited {
+		return 0
+	}
+	return max(limit, time.Nanosecond)
+}
+
+// indexes are the bounds of a new segment's index files. Segments that are there keep those they were begun with, or after a restart
+// the defaults: an index with other gaps between its entries is read all the same. What the store was opened with goes before.
+func (c *config) indexes(of segment.Config) segment.Config {
+	if of.IndexIntervalBytes == 0 {
+		of.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes) // 0 would be the default; every batch has more than one byte
+	}
+	if of.IndexBytesMax == 0 {
+		of.IndexBytesMax = c.settings.SegmentIndexBytes
+	}
+	return of
+}
 
 // ID names the partition.
 func (l *Log) ID() PartitionID { return l.id }
@@ -342,7 +359,7 @@ func (l *Log) fail(cause error) {
 // newSegment makes the files of an empty segment. Their names become durable with the first flush; until then a crash may
 // take them, together with what was appended.
 func (l *Log) newSegment(base int64) (*handle, error) {
-	made, err := segment.Create(l.env.fs, l.dir, base, "", l.env.segments)
+	made, err := segment.Create(l.env.fs, l.dir, base, "", l.config.Load().indexes(l.env.segments))
 	if err != nil {
 		return nil, fmt.Errorf("%w: create segment %d: %w", ErrStorage, base, err)
 	}

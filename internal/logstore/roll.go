@@ -19,15 +19,28 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 		return true
 	}
 	first, ok := active.FirstTimestamp()
-	return ok && b.MaxTimestamp()-first > segmentAge(config.settings).Milliseconds()
+	return ok && b.MaxTimestamp()-first > segmentAge(config.settings, active.Base()).Milliseconds()
 }
 
-// segmentAge is how old an active segment may get: a compacted topic's MaxLag counts, as the active segment is never cleaned.
-func segmentAge(s topicconfig.Settings) time.Duration {
-	if s.Compact && s.MaxLag > 0 && s.MaxLag < s.SegmentAge {
-		return s.MaxLag
+// segmentAge is how old the active segment of a base offset may get, the jitter off: a compacted topic's MaxLag counts, as the active
+// segment is never cleaned.
+func segmentAge(s topicconfig.Settings, base int64) time.Duration {
+	age := s.SegmentAge
+	if s.Compact && s.MaxLag > 0 && s.MaxLag < age {
+		age = s.MaxLag
 	}
-	return s.SegmentAge
+	return age - jitter(min(s.SegmentJitter, age), base)
+}
+
+// jitter is a segment's share of the longest jitter, 0 up to it. Kafka draws it anew for each segment; here the base offset decides, so
+// that a restart does not move the end of a segment, and the same partition's replicas roll alike.
+func jitter(longest time.Duration, base int64) time.Duration {
+	if longest <= 0 {
+		return 0
+	}
+	mixed := (uint64(base) + 1) * 0x9e3779b97f4a7c15 // Fibonacci hashing: neighbours come far apart
+	mixed ^= mixed >> 32
+	return time.Duration(mixed % uint64(longest))
 }
 
 // rollLocked begins a new active segment. The old one is sealed and synced by the next flush, so that an append does not wait
@@ -56,7 +69,8 @@ func (l *Log) rollLocked() error {
 func (l *Log) rollIdle(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil || l.mu.cut.isRunning() || l.mu.firstAppend.IsZero() || now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings()) {
+	if l.mu.stopped != nil || l.mu.cut.isRunning() || l.mu.firstAppend.IsZero() ||
+		now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings(), l.list.Load().active().Base()) {
 		return nil
 	}
 	return l.rollLocked()

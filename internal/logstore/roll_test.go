@@ -64,3 +64,49 @@ func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
 		t.Errorf("seal: %v", err)
 	}
 }
+
+// TestSegmentsOfATopicsIndexSettings: the topic's own index size ends a segment, and a finer interval has more entries.
+func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024 }))
+	fill(t, log, 1)
+	log.mu.Lock()
+	err := log.rollLocked() // Create made the first segment before it was configured
+	log.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		at := epoch0.UnixMilli() + log.LogEnd()
+		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
+	}
+	// An index has an entry for each batch but the first; 1024 bytes hold 85 entries of time, one of them kept free.
+	if got := bases(log); !slices.Equal(got, []int64{0, 1, 86, 171}) {
+		t.Errorf("segments begin at %v", got)
+	}
+	if got := readKeys(t, log, 0); len(got) != 201 {
+		t.Errorf("%d records are read", len(got))
+	}
+}
+
+// TestJitterIsAShareOfItself: never more than was asked for, never below nothing, and not the same for neighbours.
+func TestJitterIsAShareOfItself(t *testing.T) {
+	different := map[time.Duration]bool{}
+	for base := range int64(1000) {
+		share := jitter(time.Hour, base)
+		if share < 0 || share >= time.Hour || jitter(0, base) != 0 {
+			t.Fatalf("base %d: %s", base, share)
+		}
+		different[share.Truncate(time.Minute)] = true
+	}
+	if len(different) != 60 {
+		t.Errorf("1000 segments have jitters in %d of 60 minutes", len(different))
+	}
+	s := topicconfig.Default()
+	s.SegmentAge, s.SegmentJitter = time.Hour, 2*time.Hour
+	for base := range int64(100) {
+		if age := segmentAge(s, base); age <= 0 || age > time.Hour {
+			t.Errorf("base %d: age %s", base, age)
+		}
+	}
+}

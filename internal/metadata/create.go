@@ -106,8 +106,11 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 		Size: size(s.RetentionBytes, base.RetentionBytes),
 	})
 	to.Segment = nilIfZero(v1alpha1.Segment{
-		Size:   size(s.SegmentBytes, base.SegmentBytes),
-		MaxAge: duration(s.SegmentAge, base.SegmentAge),
+		Size:          size(s.SegmentBytes, base.SegmentBytes),
+		MaxAge:        duration(s.SegmentAge, base.SegmentAge),
+		Jitter:        duration(s.SegmentJitter, base.SegmentJitter),
+		IndexSize:     size(int64(s.SegmentIndexBytes), int64(base.SegmentIndexBytes)),
+		IndexInterval: size(int64(s.IndexIntervalBytes), int64(base.IndexIntervalBytes)),
 	})
 	to.MaxMessageSize = size(int64(s.MessageBytesMax), int64(base.MessageBytesMax))
 	if s.TimestampType != base.TimestampType {
@@ -116,6 +119,10 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 			to.TimestampType = timestampLogAppend
 		}
 	}
+	to.TimestampLimits = nilIfZero(v1alpha1.TimestampLimits{
+		Past:   duration(s.TimestampBeforeMax, base.TimestampBeforeMax),
+		Future: duration(s.TimestampAfterMax, base.TimestampAfterMax),
+	})
 	if s.Fsync != base.Fsync {
 		to.Durability = v1alpha1.DurabilityReplicated
 		if s.Fsync {
@@ -125,7 +132,20 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	if s.UncleanElection != base.UncleanElection {
 		to.UncleanLeaderElection = &s.UncleanElection
 	}
+	to.WithoutEffect = withoutEffect(s.WithoutEffect, base.WithoutEffect)
 	return to
+}
+
+// withoutEffect writes what is kept for Kafka's tools alone.
+func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
+	to := v1alpha1.WithoutEffect{
+		FlushInterval:   duration(s.FlushInterval, base.FlushInterval),
+		FileDeleteDelay: duration(s.FileDeleteDelay, base.FileDeleteDelay),
+	}
+	if s.Preallocate != base.Preallocate {
+		to.Preallocate = &s.Preallocate
+	}
+	return nilIfZero(to)
 }
 
 // cleanupPolicy is the word for the two policies; neither of them is Delete, as the schema has no word for none.

@@ -14,6 +14,7 @@ const NoBroker int32 = -1
 type Image struct {
 	ClusterID string
 	Cleaner   CleanerBudget
+	Policy    AdminPolicy
 	Brokers   []Broker // sorted by ID; those that are up
 	Topics    []*Topic // sorted by Name
 

@@ -147,14 +147,26 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	if c, at := from.Segment, path.Child("segment"); c != nil {
 		r.size(&s.SegmentBytes, c.Size, topicconfig.SegmentBytesMin, topicconfig.SegmentBytesMax, at.Child("size"))
 		r.duration(&s.SegmentAge, c.MaxAge, time.Millisecond, at.Child("maxAge"))
+		r.duration(&s.SegmentJitter, c.Jitter, 0, at.Child("jitter"))
+		r.bytes(&s.SegmentIndexBytes, c.IndexSize, topicconfig.SegmentIndexBytesMin, at.Child("indexSize"))
+		r.bytes(&s.IndexIntervalBytes, c.IndexInterval, 0, at.Child("indexInterval"))
 	}
-	messageBytes := int64(s.MessageBytesMax)
-	r.size(&messageBytes, from.MaxMessageSize, 0, math.MaxInt32, path.Child("maxMessageSize"))
-	s.MessageBytesMax = int(messageBytes)
+	r.bytes(&s.MessageBytesMax, from.MaxMessageSize, 0, path.Child("maxMessageSize"))
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
+	if c, at := from.TimestampLimits, path.Child("timestampLimits"); c != nil {
+		r.age(&s.TimestampBeforeMax, c.Past, at.Child("past"))
+		r.age(&s.TimestampAfterMax, c.Future, at.Child("future"))
+	}
 	r.durability(from.Durability, path.Child("durability"))
 	if from.UncleanLeaderElection != nil {
 		s.UncleanElection = *from.UncleanLeaderElection
+	}
+	if c, at := from.WithoutEffect, path.Child("withoutEffect"); c != nil {
+		r.interval(&s.WithoutEffect.FlushInterval, c.FlushInterval, at.Child("flushInterval"))
+		r.duration(&s.WithoutEffect.FileDeleteDelay, c.FileDeleteDelay, 0, at.Child("fileDeleteDelay"))
+		if c.Preallocate != nil {
+			s.WithoutEffect.Preallocate = *c.Preallocate
+		}
 	}
 }
 
@@ -201,6 +213,22 @@ func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int6
 		return
 	}
 	*to = from.Value()
+}
+
+// bytes is size of what fits 31 bits.
+func (r *resolver) bytes(to *int, from *resource.Quantity, lowest int64, path *field.Path) {
+	wide := int64(*to)
+	r.size(&wide, from, lowest, math.MaxInt32, path)
+	*to = int(wide)
+}
+
+// interval reads flush.ms: what we keep without one, or longer.
+func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *field.Path) {
+	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
+		*to = topicconfig.Unlimited
+		return
+	}
+	r.duration(to, from, topicconfig.FlushIntervalMin, path)
 }
 
 // cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add to it.

@@ -35,9 +35,11 @@ cleanupPolicy: CompactDelete
 compaction: {minDirtyPercent: 10, minLag: 1s, maxLag: 1m, tombstoneRetention: 2h}
 compression: {type: zstd, level: 9}
 retention: {time: 48h, size: 1Gi}
-segment: {size: 64Mi, maxAge: 10m}
+segment: {size: 64Mi, maxAge: 10m, jitter: 1m, indexSize: 1Mi, indexInterval: 8Ki}
 maxMessageSize: 2Mi
 timestampType: LogAppendTime
+timestampLimits: {past: 24h, future: -1s}
+withoutEffect: {flushInterval: 10s, fileDeleteDelay: 0s, preallocate: true}
 durability: Fsync
 uncleanLeaderElection: true
 `
@@ -64,7 +66,9 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
 		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
-		UncleanElection: true,
+		UncleanElection: true, SegmentJitter: time.Minute, SegmentIndexBytes: 1 << 20, IndexIntervalBytes: 8 << 10,
+		TimestampBeforeMax: 24 * time.Hour, TimestampAfterMax: topicconfig.Unlimited,
+		WithoutEffect: topicconfig.WithoutEffect{FlushInterval: 10 * time.Second, Preallocate: true},
 	}
 	got, err := ResolveSettings(settingsOf(t, everything), nil)
 	if err != nil {
@@ -125,6 +129,11 @@ func TestBadSettingsNameTheirField(t *testing.T) {
 		`{compression: {type: zstd, level: 23}}`:                     `spec.compression.level: Invalid value: 23: `,
 		`{segment: {size: 100}}`:                                     `spec.segment.size: Invalid value: "100": must be 1024 to 2147483647 bytes`,
 		`{segment: {maxAge: 0s}}`:                                    `spec.segment.maxAge: Invalid value: "0s": must be at least 1ms`,
+		`{segment: {indexSize: 1000}}`:                               `spec.segment.indexSize: Invalid value: "1k": must be 1024 to 2147483647 bytes`,
+		`{segment: {indexInterval: -1}}`:                             `spec.segment.indexInterval: Invalid value: "-1": must be 0 to 2147483647 bytes`,
+		`{segment: {jitter: -1s}}`:                                   `spec.segment.jitter: Invalid value: "-1s": must be at least 0s`,
+		`{withoutEffect: {flushInterval: 999ms}}`:                    `spec.withoutEffect.flushInterval: Invalid value: "999ms": must be at least 1s`,
+		`{withoutEffect: {fileDeleteDelay: -1s}}`:                    `spec.withoutEffect.fileDeleteDelay: Invalid value: "-1s": must be at least 0s`,
 		`{maxMessageSize: 4Gi}`:                                      `spec.maxMessageSize: Invalid value: "4Gi": must be 0 to 2147483647 bytes`,
 		`{retention: {size: 10E}}`:                                   `spec.retention.size: Invalid value: "10E": must be -1 to 9223372036854775807 bytes`,
 		`{durability: Always}`:                                       `spec.durability: Unsupported value: "Always": supported values: "Replicated", "Fsync"`,
@@ -253,6 +262,15 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	some(func() { s.MessageBytesMax = random.IntN(1 << 30) })
 	some(func() { s.TimestampType = record.LogAppendTime })
 	some(func() { s.Fsync = true })
+	some(func() { s.SegmentJitter = milliseconds(0) })
+	some(func() { s.SegmentIndexBytes = topicconfig.SegmentIndexBytesMin + random.IntN(1<<20) })
+	some(func() { s.IndexIntervalBytes = random.IntN(1 << 20) })
+	some(func() { s.TimestampBeforeMax = milliseconds(0) })
+	some(func() { s.TimestampAfterMax = milliseconds(0) })
+	some(func() { s.TimestampAfterMax = topicconfig.Unlimited })
+	some(func() { s.WithoutEffect.FlushInterval = milliseconds(1000) })
+	some(func() { s.WithoutEffect.FileDeleteDelay = milliseconds(0) })
+	some(func() { s.WithoutEffect.Preallocate = true })
 	some(func() { s.UncleanElection = true })
 	some(func() { s.MinInSyncReplicas = 1 + random.IntN(15) })
 	if lowest, highest, standard, ok := s.Codec.Levels(); ok {

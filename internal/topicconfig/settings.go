@@ -19,7 +19,13 @@ const Unlimited = -1
 const (
 	SegmentBytesMin = 1 << 10
 	SegmentBytesMax = 1<<31 - 1
+	// SegmentIndexBytesMin is larger than Kafka's 4: an index must have room for the entries of at least one batch.
+	SegmentIndexBytesMin = 1 << 10
+	SegmentIndexBytesMax = 1<<31 - 1
 )
+
+// FlushIntervalMin is the shortest flush.ms that is kept even without one.
+const FlushIntervalMin = time.Second
 
 // Settings are a topic's settings, resolved: every field has its value. Default returns Kafka's defaults.
 type Settings struct {
@@ -38,13 +44,27 @@ type Settings struct {
 	RetentionBytes     int64         // Unlimited: any size
 	SegmentBytes       int64
 	SegmentAge         time.Duration // segment.ms: how long a segment takes records
+	SegmentJitter      time.Duration // a segment's age is cut by up to so much, each segment's by another share of it
+	SegmentIndexBytes  int           // of a segment's index file; a full one begins a new segment
+	IndexIntervalBytes int           // of records between two entries of an index; 0: an entry for each batch
 	MessageBytesMax    int           // of a batch, compressed, as it comes in and as it is stored
 	TimestampType      record.TimestampType
-	MinInSyncReplicas  int // 1..32767; with fewer in sync, produce with acks -1 is refused
+	TimestampBeforeMax time.Duration // how far a producer's timestamp may lie in the past; Unlimited: as far as it likes
+	TimestampAfterMax  time.Duration // and in the future; both count with CreateTime only
+	MinInSyncReplicas  int           // 1..32767; with fewer in sync, produce with acks -1 is refused
 	// Fsync: a record counts on this replica once it is on the disk; else once the operating system has it.
 	Fsync bool
 	// UncleanElection: rather lose acknowledged records than wait for a replica that has them.
 	UncleanElection bool
+	// WithoutEffect is kept for those who set it.
+	WithoutEffect WithoutEffect
+}
+
+// WithoutEffect are settings of Kafka's that have nothing to act on here: tools that set one find it again, and that is all.
+type WithoutEffect struct {
+	FlushInterval   time.Duration // flush.ms: disks are synced within a second anyhow, so it is at least that; Unlimited: Kafka's default
+	FileDeleteDelay time.Duration // file.delete.delay.ms: a file goes with its last reader
+	Preallocate     bool          // preallocate: files grow as they are written
 }
 
 // CleanCodec is a codec for the cleaned section of a topic. The zero value is none: the cleaner takes the topic's.
@@ -68,9 +88,14 @@ func Default() Settings {
 		RetentionBytes:     Unlimited,
 		SegmentBytes:       1 << 30,
 		SegmentAge:         7 * 24 * time.Hour,
+		SegmentIndexBytes:  10 << 20,
+		IndexIntervalBytes: 4096,
 		MessageBytesMax:    1<<20 + 12, // 1 MiB and the 12 bytes before a batch's length ends
 		TimestampType:      record.CreateTime,
+		TimestampBeforeMax: Unlimited,
+		TimestampAfterMax:  time.Hour, // KIP-1030: who writes microseconds for milliseconds hears of it
 		MinInSyncReplicas:  1,
+		WithoutEffect:      WithoutEffect{FlushInterval: Unlimited, FileDeleteDelay: time.Minute},
 	}
 }
 
@@ -102,14 +127,13 @@ func (s Settings) Properties() []Property {
 // Set changes one setting by its Kafka name, as a Kafka admin client gives it. The error names property, value and the
 // allowed range; s is unchanged then. A level goes with the compression.type that is set at that moment: see SetAll.
 func (s *Settings) Set(name, value string) error {
-	table := table()
-	i, found := slices.BinarySearchFunc(table, name, func(p property, name string) int { return strings.Compare(p.name, name) })
-	if !found {
+	row := find(name)
+	if row == nil {
 		return fmt.Errorf("%w %q", ErrUnknownProperty, name)
 	}
 	changed := *s
-	if err := table[i].set(&changed, value); err != nil {
-		return fmt.Errorf("invalid value %q for property %s: %w (allowed: %s)", value, name, err, table[i].allowed)
+	if err := row.set(&changed, value); err != nil {
+		return fmt.Errorf("invalid value %q for property %s: %w (allowed: %s)", value, name, err, row.allowed)
 	}
 	*s = changed
 	return nil

@@ -36,7 +36,7 @@ const flushMessages = "flush.messages"
 // that import the package never do.
 //
 // Where we differ from Kafka's ranges, the reason stands at the row or at the constant: segment.bytes may be smaller, a dirty ratio
-// is whole percents, and what we cannot honour (preallocate, index sizes, flush.ms...) is not listed at all.
+// is whole percents, an index has room for some entries, and what has nothing to act on here says so (Settings.WithoutEffect).
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
@@ -54,26 +54,25 @@ var table = sync.OnceValue(func() []property {
 		levelProperty("compression.zstd.level", compress.Zstd),
 		durationProperty("delete.retention.ms", "How long a tombstone stays after the values it deletes are gone.", 0,
 			func(s *Settings) *time.Duration { return &s.TombstoneRetention }),
+		withoutEffect(durationProperty("file.delete.delay.ms", "A deleted file goes with its last reader.", 0,
+			func(s *Settings) *time.Duration { return &s.WithoutEffect.FileDeleteDelay })),
 		{
 			name: flushMessages, kind: "long", allowed: "1 (durability Fsync) or 9223372036854775807 (Replicated)",
 			doc: "1: acknowledge, and show to consumers, only what is on the disk; else disks are synced in the background.",
 			get: getFlushMessages, set: setFlushMessages,
 		},
-		{
-			name: "max.compaction.lag.ms", kind: "long", allowed: "1 to 9223372036854775807, which means no limit",
-			doc: "How long a record may stay uncleaned, whatever the dirty ratio.",
-			get: getMaxLag, set: setMaxLag,
-		},
-		{
-			name: "max.message.bytes", kind: "int", allowed: "0 to 2147483647",
-			doc: "The largest record batch taken, as it comes in (compressed).",
-			get: func(s *Settings) string { return strconv.Itoa(s.MessageBytesMax) },
-			set: func(s *Settings, value string) error {
-				n, err := parseInteger(value, 0, 1<<31-1)
-				s.MessageBytesMax = int(n)
-				return err
-			},
-		},
+		withoutEffect(limitProperty("flush.ms", "Disks are synced within about a second; for more, set flush.messages to 1.", FlushIntervalMin.Milliseconds(),
+			func(s *Settings) *time.Duration { return &s.WithoutEffect.FlushInterval })),
+		countProperty("index.interval.bytes", "How many bytes of records lie between two entries of a segment's index, of segments begun from now on.",
+			0, 1<<31-1, func(s *Settings) *int { return &s.IndexIntervalBytes }),
+		limitProperty("max.compaction.lag.ms", "How long a record may stay uncleaned, whatever the dirty ratio.", 1,
+			func(s *Settings) *time.Duration { return &s.MaxLag }),
+		countProperty("max.message.bytes", "The largest record batch taken, as it comes in (compressed).", 0, 1<<31-1,
+			func(s *Settings) *int { return &s.MessageBytesMax }),
+		limitProperty("message.timestamp.after.max.ms", "How far in the future a producer's timestamp may lie, with CreateTime.", 0,
+			func(s *Settings) *time.Duration { return &s.TimestampAfterMax }),
+		limitProperty("message.timestamp.before.max.ms", "How far in the past a producer's timestamp may lie, with CreateTime.", 0,
+			func(s *Settings) *time.Duration { return &s.TimestampBeforeMax }),
 		{
 			name: "message.timestamp.type", kind: "string", allowed: "CreateTime or LogAppendTime",
 			doc: "Whose clock stamps the records: the producer's or the broker's.",
@@ -86,16 +85,10 @@ var table = sync.OnceValue(func() []property {
 		},
 		durationProperty("min.compaction.lag.ms", "How long a record stays uncleaned at least.", 0,
 			func(s *Settings) *time.Duration { return &s.MinLag }),
-		{
-			name: "min.insync.replicas", kind: "int", allowed: "1 to 32767",
-			doc: "How many replicas must hold a record before an acks=all write is acknowledged.",
-			get: func(s *Settings) string { return strconv.Itoa(s.MinInSyncReplicas) },
-			set: func(s *Settings, value string) error {
-				n, err := parseInteger(value, 1, 1<<15-1)
-				s.MinInSyncReplicas = int(n)
-				return err
-			},
-		},
+		countProperty("min.insync.replicas", "How many replicas must hold a record before an acks=all write is acknowledged.", 1, 1<<15-1,
+			func(s *Settings) *int { return &s.MinInSyncReplicas }),
+		withoutEffect(flagProperty("preallocate", "Files grow as they are written.",
+			func(s *Settings) *bool { return &s.WithoutEffect.Preallocate })),
 		sizeProperty("retention.bytes", "How large a partition may grow before its oldest segments go; -1: any size.", Unlimited, 1<<63-1,
 			func(s *Settings) *int64 { return &s.RetentionBytes }),
 		{
@@ -110,14 +103,14 @@ var table = sync.OnceValue(func() []property {
 		},
 		sizeProperty("segment.bytes", "A segment's largest size.", SegmentBytesMin, SegmentBytesMax,
 			func(s *Settings) *int64 { return &s.SegmentBytes }),
+		countProperty("segment.index.bytes", "The largest index file of a segment; a full one begins a new segment.",
+			SegmentIndexBytesMin, SegmentIndexBytesMax, func(s *Settings) *int { return &s.SegmentIndexBytes }),
+		durationProperty("segment.jitter.ms", "How much earlier than segment.ms a segment may end, each by another share, so that not all end at once.", 0,
+			func(s *Settings) *time.Duration { return &s.SegmentJitter }),
 		durationProperty("segment.ms", "How long a segment takes records at most.", 1,
 			func(s *Settings) *time.Duration { return &s.SegmentAge }),
-		{
-			name: "unclean.leader.election.enable", kind: "boolean", allowed: "true or false",
-			doc: "Let a replica lead that lacks acknowledged records when none that has them is up.",
-			get: func(s *Settings) string { return strconv.FormatBool(s.UncleanElection) },
-			set: setUncleanElection,
-		},
+		flagProperty("unclean.leader.election.enable", "Let a replica lead that lacks acknowledged records when none that has them is up.",
+			func(s *Settings) *bool { return &s.UncleanElection }),
 	}
 })
 
@@ -237,16 +230,6 @@ func setLevel(s *Settings, codec compress.Codec, value string) error {
 	return nil
 }
 
-// getMaxLag writes max.compaction.lag.ms (KIP-354). Kafka has no value for "none" here: its largest number is the default,
-// and means it.
-func getMaxLag(s *Settings) string { return formatLimit(s.MaxLag, 1<<63-1) }
-
-func setMaxLag(s *Settings, value string) error {
-	d, err := parseMilliseconds(value, 1)
-	s.MaxLag = unlimitedIfBeyond(d)
-	return err
-}
-
 func getTimestampType(s *Settings) string {
 	if s.TimestampType == record.LogAppendTime {
 		return "LogAppendTime"
@@ -263,19 +246,6 @@ func setTimestampType(s *Settings, value string) error {
 		s.TimestampType = record.LogAppendTime
 	default:
 		return errors.New("no such timestamp type")
-	}
-	return nil
-}
-
-// setUncleanElection takes the words that Kafka's ConfigDef takes for a boolean.
-func setUncleanElection(s *Settings, value string) error {
-	switch strings.ToLower(strings.TrimSpace(value)) {
-	case "true":
-		s.UncleanElection = true
-	case "false":
-		s.UncleanElection = false
-	default:
-		return errors.New("no boolean")
 	}
 	return nil
 }

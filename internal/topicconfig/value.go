@@ -45,6 +45,58 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
+// limitProperty is a number of milliseconds whose largest means that there is no limit: Kafka has no other word for none here, and
+// it is the default (max.compaction.lag.ms: KIP-354).
+func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
+	return property{
+		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807, which means no limit", lowest), doc: doc,
+		get: func(s *Settings) string { return formatLimit(*field(s), math.MaxInt64) },
+		set: func(s *Settings, value string) error {
+			d, err := parseMilliseconds(value, lowest)
+			*field(s) = unlimitedIfBeyond(d)
+			return err
+		},
+	}
+}
+
+// countProperty is a number that Kafka types as int.
+func countProperty(name, doc string, lowest, highest int64, field func(*Settings) *int) property {
+	return property{
+		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d", lowest, highest), doc: doc,
+		get: func(s *Settings) string { return strconv.Itoa(*field(s)) },
+		set: func(s *Settings, value string) error {
+			n, err := parseInteger(value, lowest, highest)
+			*field(s) = int(n)
+			return err
+		},
+	}
+}
+
+// flagProperty takes the words that Kafka's ConfigDef takes for a boolean.
+func flagProperty(name, doc string, field func(*Settings) *bool) property {
+	return property{
+		name: name, kind: "boolean", allowed: "true or false", doc: doc,
+		get: func(s *Settings) string { return strconv.FormatBool(*field(s)) },
+		set: func(s *Settings, value string) error {
+			switch strings.ToLower(strings.TrimSpace(value)) {
+			case "true":
+				*field(s) = true
+			case "false":
+				*field(s) = false
+			default:
+				return errors.New("no boolean")
+			}
+			return nil
+		},
+	}
+}
+
+// withoutEffect says in a property's documentation that it changes nothing, and why.
+func withoutEffect(p property) property {
+	p.doc = "Kept for Kafka's tools, without effect here. " + p.doc
+	return p
+}
+
 // parseInteger reads a decimal number within [lowest, highest]. Spaces around it are no fault, as in Kafka's ConfigDef. Its errors
 // are for Set, which adds name, value and range.
 func parseInteger(value string, lowest, highest int64) (int64, error) {

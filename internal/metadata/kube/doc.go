@@ -6,12 +6,13 @@
 //   - lease.go: this broker's own Lease, kept by a goroutine of its own.
 //   - serving.go: writes servingEpoch and isr of the partitions that are led here, and foundEpoch of those that would be, but for
 //     a log that knows a later epoch.
-//   - admin.go: topics made and deleted by Kafka's admin clients.
+//   - admin.go: topics made and deleted by Kafka's admin clients; alter.go: topics changed and partitions moved by them.
 //
 // A broker needs these permissions in its namespace, and no more (internal/operator/render holds the Role):
 //
 //	heartwood.dev        logclusters, topics, partitions  get list watch
-//	heartwood.dev        topics                           create delete
+//	heartwood.dev        topics                           create delete patch
+//	heartwood.dev        partitions                       patch
 //	heartwood.dev        partitions/status                get update
 //	coordination.k8s.io  leases                           get list watch create; update its cluster's
 //

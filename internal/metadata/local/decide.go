@@ -10,8 +10,9 @@ import (
 
 // wishes of one change, for all partitions; a topic's own come on top.
 type wishes struct {
-	preferred bool // leadership goes back to the first replicas
-	lossy     bool // a partition that has no leader gets one that lives, whatever it lacks
+	preferred bool                           // leadership goes back to the first replicas
+	home      map[metadata.PartitionRef]bool // and of these partitions
+	lossy     bool                           // a partition that has no leader gets one that lives, whatever it lacks
 }
 
 // decide gives every partition the leader and the in-sync replicas that it should have among the brokers that are up, and ends
@@ -20,8 +21,9 @@ func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
 	brokers := standings(up)
 	used := 0
 	for _, t := range d.Topics {
-		wanted := placement.Wishes{Preferred: w.preferred, Unclean: w.lossy || d.unclean(t)}
+		wanted := placement.Wishes{Unclean: w.lossy || d.unclean(t)}
 		for i, p := range t.Partitions {
+			wanted.Preferred = w.preferred || len(w.home) > 0 && w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
 			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers, wanted).Partition)
 			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
 		}
@@ -128,7 +130,9 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		}
 		topics = append(topics, resolved)
 	}
-	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics), nil
+	image := metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics)
+	image.Policy = metadata.ResolvePolicy(d.resource())
+	return image, nil
 }
 
 // imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.

@@ -1,7 +1,7 @@
 // Package local keeps the metadata of a cluster that runs in one process in one file (docs/format/local-metadata.md), and hands
 // it to the brokers of that process. It decides as the operator does, through internal/placement.
 //
-// document.go is the file's content and its reading; sync.go, create.go and decide.go are pure changes of it; store.go is the shell,
+// document.go is the file's content and its reading; sync.go, create.go, alter.go and decide.go are (mostly) pure changes of it; store.go is the shell,
 // brokers.go its part that brokers talk to, isr.go their proposals.
 //
 // Order of a change: the new document is made, written, and only then shown. So what a broker was told, a crash cannot take

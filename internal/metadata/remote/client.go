@@ -104,8 +104,10 @@ func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error 
 			return err
 		}
 		if r.Image != nil {
+			image := metadata.NewImage(r.Image.ClusterID, r.Image.Cleaner, r.Image.Brokers, r.Image.Topics)
+			image.Policy = r.Image.Policy
 			select {
-			case images <- metadata.NewImage(r.Image.ClusterID, r.Image.Cleaner, r.Image.Brokers, r.Image.Topics):
+			case images <- image:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -207,4 +209,45 @@ func (c *Client) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadat
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	_, err := c.call(ctx, request{Op: opDelete, Name: name})
 	return err
+}
+
+// AlterTopic implements metadata.Alterer.
+func (c *Client) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
+	_, err := c.call(ctx, request{Op: opAlter, Alter: &change})
+	return err
+}
+
+// CreatePartitions implements metadata.Alterer.
+func (c *Client) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
+	_, err := c.call(ctx, request{Op: opGrow, Grow: &partitions})
+	return err
+}
+
+// Reassign implements metadata.Mover.
+func (c *Client) Reassign(ctx context.Context, moves []metadata.Move) []error {
+	asked := make([]move, len(moves))
+	for i, m := range moves {
+		asked[i] = move{metadata.PartitionRef{Topic: m.Topic, Partition: m.Partition}, m.Replicas}
+	}
+	return c.parts(ctx, request{Op: opReassign, Moves: asked}, len(moves))
+}
+
+// ElectPreferred implements metadata.Mover.
+func (c *Client) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
+	return c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
+}
+
+// parts asks for n things; what goes wrong with the request goes wrong with each.
+func (c *Client) parts(ctx context.Context, r request, n int) []error {
+	faults := make([]error, n)
+	answer, err := c.call(ctx, r)
+	if err == nil && len(answer.Parts) != n {
+		err = fmt.Errorf("the metadata store answers %d of %d requests", len(answer.Parts), n)
+	}
+	for i := range faults {
+		if faults[i] = err; err == nil {
+			faults[i] = answer.Parts[i].err()
+		}
+	}
+	return faults
 }

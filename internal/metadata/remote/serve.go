@@ -15,6 +15,8 @@ import (
 type Backend interface {
 	metadata.Store
 	metadata.Admin
+	metadata.Alterer
+	metadata.Mover
 	metadata.Leaver
 }
 
@@ -120,7 +122,7 @@ func (s *session) run(ctx context.Context, r request) {
 			case <-ctx.Done():
 				return
 			case i := <-newest:
-				if s.write(reply{Image: &image{i.ClusterID, i.Cleaner, i.Brokers, i.Topics}}) != nil {
+				if s.write(reply{Image: &image{i.ClusterID, i.Cleaner, i.Policy, i.Brokers, i.Topics}}) != nil {
 					s.end()
 					return
 				}
@@ -144,6 +146,18 @@ func (s *session) answer(ctx context.Context, r request) {
 		answer.Topic, err = s.backend.CreateTopic(ctx, *r.Create)
 	case r.Op == opDelete:
 		err = s.backend.DeleteTopic(ctx, r.Name)
+	case r.Op == opAlter && r.Alter != nil:
+		err = s.backend.AlterTopic(ctx, *r.Alter)
+	case r.Op == opGrow && r.Grow != nil:
+		err = s.backend.CreatePartitions(ctx, *r.Grow)
+	case r.Op == opReassign:
+		moves := make([]metadata.Move, len(r.Moves))
+		for i, m := range r.Moves {
+			moves[i] = metadata.Move{Topic: m.Topic, Partition: m.Partition, Replicas: m.Replicas}
+		}
+		answer.Parts = partsOf(s.backend.Reassign(ctx, moves))
+	case r.Op == opElect:
+		answer.Parts = partsOf(s.backend.ElectPreferred(ctx, r.Elect))
 	default:
 		err = errors.New("a request that this store does not know")
 	}
@@ -153,6 +167,14 @@ func (s *session) answer(ctx context.Context, r request) {
 	if s.write(answer) != nil {
 		s.end()
 	}
+}
+
+func partsOf(faults []error) []part {
+	parts := make([]part, len(faults))
+	for i, err := range faults {
+		parts[i] = partOf(err)
+	}
+	return parts
 }
 
 // write sends one frame. A broker that takes nothing is ended by read, which it tells nothing either.

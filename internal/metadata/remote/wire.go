@@ -35,17 +35,31 @@ const (
 	opLeave     = "leave"
 	opCreate    = "createTopic"
 	opDelete    = "deleteTopic"
+	opAlter     = "alterTopic"
+	opGrow      = "createPartitions"
+	opReassign  = "reassign"
+	opElect     = "electPreferred"
 )
 
 // request is a frame of the broker's. Fields that its op has no use for are absent.
 type request struct {
-	ID     uint64              `json:"id,omitempty"` // the reply has the same; 0: none is wanted
-	Op     string              `json:"op"`
-	Self   *metadata.Broker    `json:"self,omitempty"`
-	Served []metadata.Served   `json:"served,omitempty"`
-	Change *metadata.ISRChange `json:"change,omitempty"`
-	Create *metadata.NewTopic  `json:"create,omitempty"`
-	Name   string              `json:"name,omitempty"`
+	ID     uint64                  `json:"id,omitempty"` // the reply has the same; 0: none is wanted
+	Op     string                  `json:"op"`
+	Self   *metadata.Broker        `json:"self,omitempty"`
+	Served []metadata.Served       `json:"served,omitempty"`
+	Change *metadata.ISRChange     `json:"change,omitempty"`
+	Create *metadata.NewTopic      `json:"create,omitempty"`
+	Name   string                  `json:"name,omitempty"`
+	Alter  *metadata.TopicChange   `json:"alter,omitempty"`
+	Grow   *metadata.NewPartitions `json:"grow,omitempty"`
+	Moves  []move                  `json:"moves,omitempty"`
+	Elect  []metadata.PartitionRef `json:"elect,omitempty"`
+}
+
+// move is a metadata.Move: JSON would make an empty list of one that is nil, and that means another thing.
+type move struct {
+	metadata.PartitionRef
+	Replicas []int32 `json:"replicas"`
 }
 
 // reply is a frame of the store's: an image, or the answer to a request.
@@ -55,12 +69,20 @@ type reply struct {
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Kind  int             `json:"kind,omitempty"` // 1 + the place in kinds; 0: of no known kind
+	Parts []part          `json:"parts,omitempty"`
+}
+
+// part is what became of one of several things that a request asks for.
+type part struct {
+	Error string `json:"error,omitempty"`
+	Kind  int    `json:"kind,omitempty"`
 }
 
 // image is a metadata.Image without its indexes.
 type image struct {
 	ClusterID string
 	Cleaner   metadata.CleanerBudget
+	Policy    metadata.AdminPolicy
 	Brokers   []metadata.Broker
 	Topics    []*metadata.Topic
 }
@@ -69,26 +91,41 @@ type image struct {
 var kinds = []error{
 	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName, metadata.ErrInvalidPartitions,
 	metadata.ErrInvalidReplication, metadata.ErrInvalidSettings, metadata.ErrISRConflict,
+	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment, metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
+	metadata.ErrPreferredUnavailable,
 }
 
 // fail puts an error into a reply.
 func (r *reply) fail(err error) {
-	r.Error = err.Error()
-	for i, kind := range kinds {
-		if errors.Is(err, kind) {
-			r.Kind = i + 1
-		}
-	}
+	p := partOf(err)
+	r.Error, r.Kind = p.Error, p.Kind
 }
 
 // err is the way back; nil if there was none.
-func (r *reply) err() error {
-	if r.Error == "" {
+func (r *reply) err() error { return part{r.Error, r.Kind}.err() }
+
+// partOf writes an error, which may be nil.
+func partOf(err error) (p part) {
+	if err == nil {
+		return part{}
+	}
+	p.Error = err.Error()
+	for i, kind := range kinds {
+		if errors.Is(err, kind) {
+			p.Kind = i + 1
+		}
+	}
+	return p
+}
+
+// err is the way back.
+func (p part) err() error {
+	if p.Error == "" {
 		return nil
 	}
-	e := &storeError{text: r.Error}
-	if r.Kind >= 1 && r.Kind <= len(kinds) {
-		e.kind = kinds[r.Kind-1]
+	e := &storeError{text: p.Error}
+	if p.Kind >= 1 && p.Kind <= len(kinds) {
+		e.kind = kinds[p.Kind-1]
 	}
 	return e
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // role allows brokers what internal/metadata/kube does, and no more: watch the metadata, keep a Lease, say what they serve,
-// make and delete Topics for Kafka's admin clients. A broker can change the Leases of its own cluster only; making one
+// make, change and delete Topics and move Partitions for Kafka's admin clients. A broker can change the Leases of its own cluster only; making one
 // cannot be bound to a name, as RBAC does not see names on create. The rule that names Leases follows the number of brokers, so
 // a cluster that grows gets its Role before its new pods. What is added here the operator must be granted as well (see
 // controllers).
@@ -26,7 +26,8 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 				APIGroups: heartwood, Resources: []string{"logclusters", "topics", "partitions"},
 				Verbs: []string{"get", "list", "watch"},
 			},
-			{APIGroups: heartwood, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
+			{APIGroups: heartwood, Resources: []string{"topics"}, Verbs: []string{"create", "delete", "patch"}},
+			{APIGroups: heartwood, Resources: []string{"partitions"}, Verbs: []string{"patch"}},
 			{APIGroups: heartwood, Resources: []string{"partitions/status"}, Verbs: []string{"get", "update"}},
 			{APIGroups: coordination, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create"}},
 			{APIGroups: coordination, Resources: []string{"leases"}, ResourceNames: leases, Verbs: []string{"update"}},

@@ -1,0 +1,198 @@
+package metadata
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// errorf adds words to an error that callers branch on.
+func errorf(kind error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
+}
+
+// AlteredTopic returns the Topic resource with other settings; the one that it is given stays as it is, and so does all in it that the
+// change does not name: what was written out stays written out, also where it equals a default. cluster may be nil.
+func AlteredTopic(topic *v1alpha1.Topic, change TopicChange, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
+	if err != nil {
+		return nil, err
+	}
+	before, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
+	if err != nil {
+		return nil, err
+	}
+	properties := change.Properties
+	if change.Replace {
+		properties = replacement(properties)
+	}
+	after, cleared, err := alter(before, base, properties)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidSettings, err)
+	}
+	altered := topic.DeepCopy()
+	changed := ResourceSettings(after, before)
+	if slices.ContainsFunc(cleared, func(name string) bool { return fields[name] != nil && fields[name][0] == "compression" }) {
+		changed.Compression = ResourceSettings(after, base).Compression // one value: what is left of it, or nothing
+	}
+	if altered.Spec.TopicSettings, err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
+		return nil, err
+	}
+	// What was cleared follows the cluster again, which is what after says of it; anything else is a fault of the table below.
+	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil || written != after {
+		return nil, fmt.Errorf("the settings asked for cannot be written as a Topic: got %+v, want %+v (%w)", written, after, err)
+	}
+	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
+}
+
+// replacement deletes all that properties does not set (AlterConfigs, before KIP-339).
+func replacement(properties []PropertyChange) []PropertyChange {
+	named := map[string]bool{}
+	for _, p := range properties {
+		named[p.Name] = true
+	}
+	var all []PropertyChange
+	for _, p := range topicconfig.Default().Properties() {
+		if !named[p.Name] {
+			all = append(all, PropertyChange{Name: p.Name, Op: PropertyDelete})
+		}
+	}
+	return append(all, properties...)
+}
+
+// alter applies changes to settings, deletions first: a codec's level goes with the codec that is set after. cleared are the names that
+// go back to base.
+func alter(before, base topicconfig.Settings, properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
+	after = before
+	set, named := map[string]string{}, map[string]bool{}
+	for _, p := range properties {
+		if named[p.Name] {
+			return before, nil, fmt.Errorf("property %s is named more than once", p.Name)
+		}
+		named[p.Name] = true
+		if p.Op == PropertyDelete {
+			after.Reset(p.Name, base)
+			cleared = append(cleared, p.Name)
+		}
+	}
+	for _, p := range properties {
+		switch p.Op {
+		case PropertyDelete:
+		case PropertySet:
+			set[p.Name] = p.Value
+		case PropertyAppend, PropertySubtract:
+			if set[p.Name], err = after.Listed(p.Name, p.Value, p.Op == PropertyAppend); err != nil {
+				return before, nil, err
+			}
+		default:
+			return before, nil, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
+		}
+	}
+	return after, cleared, after.SetAll(set)
+}
+
+// fields are where a Topic's spec says what a property says.
+var fields = map[string][]string{
+	"cleanup.policy":                  {"cleanupPolicy"},
+	"compression.type":                {"compression"},
+	"compression.gzip.level":          {"compression"},
+	"compression.lz4.level":           {"compression"},
+	"compression.zstd.level":          {"compression"},
+	"delete.retention.ms":             {"compaction", "tombstoneRetention"},
+	"file.delete.delay.ms":            {"withoutEffect", "fileDeleteDelay"},
+	"flush.messages":                  {"durability"},
+	"flush.ms":                        {"withoutEffect", "flushInterval"},
+	"index.interval.bytes":            {"segment", "indexInterval"},
+	"max.compaction.lag.ms":           {"compaction", "maxLag"},
+	"max.message.bytes":               {"maxMessageSize"},
+	"message.timestamp.after.max.ms":  {"timestampLimits", "future"},
+	"message.timestamp.before.max.ms": {"timestampLimits", "past"},
+	"message.timestamp.type":          {"timestampType"},
+	"min.cleanable.dirty.ratio":       {"compaction", "minDirtyPercent"},
+	"min.compaction.lag.ms":           {"compaction", "minLag"},
+	"min.insync.replicas":             {"minInSyncReplicas"},
+	"preallocate":                     {"withoutEffect", "preallocate"},
+	"retention.bytes":                 {"retention", "size"},
+	"retention.ms":                    {"retention", "time"},
+	"segment.bytes":                   {"segment", "size"},
+	"segment.index.bytes":             {"segment", "indexSize"},
+	"segment.jitter.ms":               {"segment", "jitter"},
+	"segment.ms":                      {"segment", "maxAge"},
+	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
+}
+
+// rewritten is what a resource says with the changed fields laid over it and those of the cleared properties left out. Compression is one
+// value (see resolver.compression): changed has all of it, or nothing.
+func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings, error) {
+	to, over := map[string]any{}, map[string]any{}
+	if err := convert(written, &to); err != nil {
+		return written, err
+	}
+	if err := convert(changed, &over); err != nil {
+		return written, err
+	}
+	for _, name := range cleared {
+		if path := fields[name]; path != nil {
+			clearField(to, path)
+			if path[0] != "compression" {
+				clearField(over, path)
+			}
+		}
+	}
+	for name, value := range over {
+		group, isGroup := value.(map[string]any)
+		existing, exists := to[name].(map[string]any)
+		if isGroup && exists && name != "compression" {
+			maps.Copy(existing, group)
+		} else {
+			to[name] = value
+		}
+	}
+	var result v1alpha1.TopicSettings
+	return result, convert(to, &result)
+}
+
+// clearField takes a field out, and its group with the last one.
+func clearField(from map[string]any, path []string) {
+	if len(path) == 1 {
+		delete(from, path[0])
+		return
+	}
+	group, ok := from[path[0]].(map[string]any)
+	if !ok {
+		return
+	}
+	if delete(group, path[1]); len(group) == 0 {
+		delete(from, path[0])
+	}
+}
+
+// convert goes by way of JSON, which is what a resource is.
+func convert(from, to any) error {
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		return fmt.Errorf("write the settings of a topic: %w", err)
+	}
+	return nil
+}
+
+// GrownTopic returns the Topic resource with more partitions; partitionsMax and what is there already bound them.
+func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
+	existing := max(1, topic.Spec.Partitions)
+	switch {
+	case count <= existing:
+		return nil, errorf(ErrInvalidPartitions, "the topic has %d partitions, and %d were asked for: they can only grow", existing, count)
+	case count > partitionsMax:
+		return nil, errorf(ErrInvalidPartitions, "%d, at most %d are allowed", count, partitionsMax)
+	}
+	grown := topic.DeepCopy()
+	grown.Spec.Partitions = count
+	return grown, nil
+}

@@ -1,0 +1,130 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// AlterTopic implements metadata.Alterer. The topic of a manifest is changed by its manifest alone (docs/adr/0160).
+func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error {
+	return s.changeOrCheck(change.Validate, func(d *document) error {
+		at, err := d.alterable(change.Name)
+		if err != nil {
+			return err
+		}
+		altered, err := metadata.AlteredTopic(d.Topics[at].resource(), change, d.resource())
+		if err != nil {
+			return err
+		}
+		return d.put(altered, originKafka)
+	})
+}
+
+// CreatePartitions implements metadata.Alterer.
+func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewPartitions) error {
+	return s.changeOrCheck(partitions.Validate, func(d *document) error {
+		at, err := d.alterable(partitions.Name)
+		if err != nil {
+			return err
+		}
+		grown, err := metadata.GrownTopic(d.Topics[at].resource(), partitions.Count)
+		if err != nil {
+			return err
+		}
+		return d.put(grown, originKafka)
+	})
+}
+
+// changeOrCheck makes a change, or finds out whether it could be made, on a copy that nobody sees.
+func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
+	if !check {
+		return s.change(f)
+	}
+	s.changing.Lock()
+	d := s.changing.document.clone()
+	s.changing.Unlock()
+	return f(&d)
+}
+
+// alterable finds a topic that may be changed through Kafka.
+func (d *document) alterable(name string) (at int, err error) {
+	at, exists := d.find(name)
+	switch {
+	case !exists:
+		return at, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
+	case d.Topics[at].Origin == originManifest:
+		return at, fmt.Errorf("%w: topic %q is described by a manifest, and the next time that is read would undo it: change Topic/%s there",
+			metadata.ErrPolicy, name, d.Topics[at].Name)
+	}
+	return at, nil
+}
+
+// Reassign implements metadata.Mover. Where replicas lie is in no manifest, so all topics' may be moved.
+func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
+	faults := make([]error, len(moves))
+	err := s.change(func(d *document) error {
+		for i, move := range moves {
+			faults[i] = d.reassign(move)
+		}
+		return nil
+	})
+	if err != nil {
+		for i := range faults {
+			faults[i] = err
+		}
+	}
+	return faults
+}
+
+// reassign says where the replicas of a partition are to be; decide does the rest. A partition that was never led is there at once.
+func (d *document) reassign(move metadata.Move) error {
+	at, exists := d.find(move.Topic)
+	if !exists || move.Partition < 0 || int(move.Partition) >= len(d.Topics[at].Partitions) {
+		return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, move.Topic, move.Partition)
+	}
+	p := &d.Topics[at].Partitions[move.Partition]
+	image := &metadata.Partition{Replicas: p.Replicas, Target: p.Target}
+	if len(p.Target) == 0 {
+		image.Target = nil
+	}
+	wanted, err := metadata.CheckMove(image, move, func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
+	if err != nil {
+		return err
+	}
+	if p.LeaderEpoch == 0 {
+		p.Replicas, p.Target = wanted, nil
+	} else if p.Target = wanted; slices.Equal(wanted, p.Replicas) {
+		p.Target = nil
+	}
+	return nil
+}
+
+// ElectPreferred implements metadata.Mover.
+func (s *Store) ElectPreferred(_ context.Context, partitions []metadata.PartitionRef) []error {
+	faults := make([]error, len(partitions))
+	image := s.Image()
+	asked := map[metadata.PartitionRef]bool{}
+	for i, ref := range partitions {
+		_, p, err := image.Partition(ref)
+		if err == nil {
+			err = metadata.CheckPreferred(image, p)
+		}
+		if faults[i] = err; err == nil {
+			asked[ref] = true
+		}
+	}
+	if len(asked) == 0 {
+		return faults
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if err := s.changeLocked(wishes{home: asked}, func(*document) error { return nil }); err != nil {
+		for i := range faults {
+			faults[i] = err
+		}
+	}
+	return faults
+}
