@@ -27,25 +27,28 @@ func (s *Store) ChangeISR(ctx context.Context, change metadata.ISRChange) error 
 	if err != nil {
 		return err
 	}
-	for range isrTries {
-		changed, err := proposed(partition, change, s.standings())
-		if err != nil {
-			return err
+	for try := range isrTries {
+		changed, refused := proposed(partition, change, s.standings())
+		if refused != nil && try > 0 {
+			return refused
 		}
-		err = s.client.Status().Update(ctx, changed)
-		switch {
-		case err == nil:
-			return nil
-		case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, changed.Name), err)
-		case !apierrors.IsConflict(err):
-			return fmt.Errorf("change the in-sync replicas of partition %s: %w", changed.Name, err)
+		if refused == nil {
+			err := s.client.Status().Update(ctx, changed)
+			switch {
+			case err == nil:
+				return nil
+			case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+				return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, partition.Name), err)
+			case !apierrors.IsConflict(err):
+				return fmt.Errorf("change the in-sync replicas of partition %s: %w", partition.Name, err)
+			}
 		}
-		// The watch may tell later than the caller should wait. A failed read changes nothing.
-		partition = &v1alpha1.Partition{}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(changed), partition); err != nil {
-			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, changed.Name), err)
+		// The watch may be behind what the caller knows already, from its last change. A failed read changes nothing.
+		live := &v1alpha1.Partition{}
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(partition), live); err != nil {
+			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, partition.Name), err)
 		}
+		partition = live
 	}
 	return fmt.Errorf("%w: partition %s is changed too often", metadata.ErrISRConflict, partition.Name)
 }

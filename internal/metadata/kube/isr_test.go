@@ -133,7 +133,11 @@ func testChangeISR(w *world) {
 	if err := change(3, []int32{0}, self, other); err != nil {
 		w.t.Fatal(err)
 	}
-	b1.until("both are in sync", func(image *metadata.Image) bool { return len(image.Topic("orders").Partitions[0].ISR) == 2 })
+	inSync := func(count int) func(*metadata.Image) bool {
+		return func(image *metadata.Image) bool { return len(image.Topic("orders").Partitions[0].ISR) == count }
+	}
+	b1.until("both are in sync", inSync(2))
+	b0.until("both are in sync", inSync(2))
 	w.get("orders-0", p)
 	want := v1alpha1.InSyncReplica{Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}
 	if !slices.Contains(p.Status.ISR, want) || p.Annotations["note"] == "" {
@@ -151,6 +155,8 @@ func testChangeISR(w *world) {
 	if err := change(3, []int32{0, 1}, self); err != nil {
 		w.t.Error(err)
 	}
+	// As the watch has it by then; else the change would be looked into with a request, which fails, and nothing would be unknown.
+	b0.until("it is alone", inSync(1))
 	gone, stop := context.WithCancel(w.t.Context())
 	stop()
 	err := b0.ChangeISR(gone, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0}, To: []metadata.InSync{self, other}})
