@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
+// writesAtOnce is how many Partitions of a Topic are written at the same time: each write waits for the API server's disk.
+const writesAtOnce = 16
+
 // makePartitions makes those that are missing. Those that exist stay where they are: see fit.
 //
 // It creates, and does not apply: our cache may be late, and an apply would then move a partition that exists.
@@ -23,15 +27,20 @@ func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope)
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writesAtOnce)
 	for _, partition := range missing {
-		if err := scope.setOwner(partition, r.Scheme()); err != nil {
-			return err
-		}
-		if err := r.Create(ctx, partition); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("make partition %s: %w", partition.Name, err)
-		}
+		group.Go(func() error {
+			if err := scope.setOwner(partition, r.Scheme()); err != nil {
+				return err
+			}
+			if err := r.Create(ctx, partition); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("make partition %s: %w", partition.Name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // missing returns the partitions that are to be made: those that were there before where they were, of the others each run
@@ -100,15 +109,20 @@ func (r *topicReconciler) fit(ctx context.Context, scope *topicScope) error {
 	if err != nil {
 		return fmt.Errorf("fit partitions: %w", err)
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writesAtOnce)
 	for i, partition := range unfit {
-		moved := partition.DeepCopy()
-		moved.Spec.Replicas = fitted[i]
-		err := r.Patch(ctx, moved, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("move partition %s: %w", partition.Name, err)
-		}
+		group.Go(func() error {
+			moved := partition.DeepCopy()
+			moved.Spec.Replicas = fitted[i]
+			err := r.Patch(ctx, moved, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
+			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("move partition %s: %w", partition.Name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // gap is how many partitions are to be placed from index on, without a break.
