@@ -87,6 +87,13 @@ func (p *promised) upTo(end int64) *promised {
 	return c
 }
 
+// since is the partition without the batches below an offset.
+func (p *promised) since(start int64) *promised {
+	c := p.clone()
+	c.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.last() < start })
+	return c
+}
+
 // clone copies the value. What the lists hold never changes, only how much of them counts.
 func (p *promised) clone() *promised {
 	c := *p

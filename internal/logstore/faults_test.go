@@ -3,8 +3,11 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -324,6 +327,76 @@ func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
 			if err := log.StartAt(offset); err != nil || log.LogEnd() != offset || log.LogStart() != offset {
 				t.Errorf("start at %d again: [%d, %d), %v", offset, log.LogStart(), log.LogEnd(), err)
 			}
+		}
+	}
+}
+
+// Of a retention that takes two segments a crash leaves the second, and the producer snapshot is at the end of both. The marker is above the
+// high watermark that the crash left. Of a transaction of which only the marker is left nothing need hold back readers; one of which a
+// batch is left holds them back there, and its records stay aborted.
+func TestARetentionCutOffLeavesTransactionsRight(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		mem := vfs.NewMem()
+		store := openStore(t, mem)
+		log := createLog(t, store, settings(nil))
+		inTxn(t, log, 9, 0, "aborted")
+		for len(bases(log)) < 2 {
+			fill(t, log, 1)
+		}
+		second, left := bases(log)[1], int64(math.MaxInt64)
+		fill(t, log, 2)
+		if more {
+			left = log.LogEnd()
+			inTxn(t, log, 9, 1, "aborted")
+		}
+		fill(t, log, 2)
+		saved := log.HighWatermark() // as the crash will leave it
+		for len(bases(log)) < 3 {
+			if _, err := log.Append(keyed(t, "above"), epoch0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.tick(epoch0, false)
+		fill(t, log, 3)
+		endTxn(t, log, 9, false)
+		if err := log.flush(); err != nil {
+			t.Fatal(err)
+		}
+		log.maintain.Lock()
+		err := log.deleteFront(log.list.Load().handles, 2)
+		log.maintain.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for seed := range uint64(20) {
+			crashed := mem.CrashClonePartly(seed)
+			// A start before may have scanned the segment, and removed it.
+			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, snapshotSuffix, "")))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			again := createLog(t, openStore(t, crashed), settings(nil))
+			start, stable := again.LogStart(), again.LastStable()
+			if start != second {
+				continue
+			}
+			seen++
+			if want := min(saved, left); stable != want || again.HighWatermark() != saved {
+				t.Errorf("another batch %t: [%d, %d) is stable up to %d, want %d", more, start, again.LogEnd(), stable, want)
+			}
+			again.AdvanceHighWatermark(again.LogEnd())
+			for _, key := range committedKeys(t, again, start) {
+				if strings.HasSuffix(key, "aborted") {
+					t.Errorf("another batch %t: %s is committed", more, key)
+				}
+			}
+			if again.LastStable() != again.LogEnd() {
+				t.Errorf("another batch %t: stable up to %d of %d", more, again.LastStable(), again.LogEnd())
+			}
+		}
+		if seen == 0 {
+			t.Error("no crash left the second segment")
 		}
 	}
 }
