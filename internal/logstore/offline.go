@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -16,6 +17,13 @@ import (
 
 // ErrNoPartition is returned by OpenOffline for a directory that is not a partition's, or that holds what no log does.
 var ErrNoPartition = errors.New("not the directory of a partition")
+
+// ErrUnkeyed is returned by Clean when no record that it goes over has a key: such a log is no compacted topic's, and nothing would be
+// left of it.
+var ErrUnkeyed = errors.New("no record has a key: this is no compacted topic's log")
+
+// metadataLog is the topic of Kafka's own metadata (KRaft), whose records have no keys, and which no cleaner of Kafka's touches.
+const metadataLog = "__cluster_metadata"
 
 // Offline is one partition of a data directory that no broker serves, open for cleaning by hand. It is a Store with one log and
 // without goroutines: the directory is mended and the checkpoints are kept by the same code. The checkpoints go on telling what they
@@ -53,6 +61,9 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 	id, ok := parsePartition(filepath.Base(dir))
 	if !ok {
 		return id, fmt.Errorf("%w: %s: its name must be TOPIC-NUMBER", ErrNoPartition, dir)
+	}
+	if id.Topic == metadataLog {
+		return id, fmt.Errorf("%w: %s: Kafka's metadata are not compacted", ErrNoPartition, dir)
 	}
 	siblings, err := opts.FS.ReadDir(opts.Dir)
 	if err != nil {
@@ -221,8 +232,8 @@ type ByHand struct {
 	DryRun             bool      // rewrite nothing, and tell what would be
 }
 
-// Cleaned is what cleaning by hand did: the sums of its passes. Of a dry run, ReclaimedBytes is what a pass would free, LogReadBytes
-// and LogWrittenBytes what it would read and write at most.
+// Cleaned is what cleaning by hand did: the sums of its passes; of the segments there were at first, SegmentsRewritten and
+// SegmentsUntouched say what became of each. Of a dry run, all of it is what a pass would do, LogReadBytes and LogWrittenBytes at most.
 type Cleaned struct {
 	Passes int
 	clean.Stats
@@ -242,11 +253,12 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 	}
 	o.log.Configure(o.settings(by), o.log.Retain())
 	with := budget{memoryBytes: cleaner.options().MemoryBytes}
+	before := o.sealed()
 	var sum Cleaned
 	for sum.Passes < passesByHandMax {
 		seen := lookAt(o.log, by.Now)
 		if sum.Passes == 0 && !dueByHand(seen, by) {
-			sum.SegmentsTotal = o.log.Stats().Segments - 1
+			sum.SegmentsTotal, sum.SegmentsUntouched = len(before), len(before)
 			break
 		}
 		seen.at, seen.run = by.Now, by.run
@@ -260,6 +272,10 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 			stats, err = cleaner.clean(ctx, state, seen, with)
 		}
 		sum.add(stats)
+		if !by.DryRun {
+			sum.SegmentsRewritten = missing(before, o.sealed())
+		}
+		sum.SegmentsUntouched = max(0, sum.SegmentsTotal-sum.SegmentsRewritten)
 		if err != nil {
 			return sum, fmt.Errorf("clean %s: %w", o.log.dir, err)
 		}
@@ -267,8 +283,32 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 			break
 		}
 	}
-	sum.SegmentsUntouched = max(0, sum.SegmentsTotal-sum.SegmentsRewritten)
 	return sum, nil
+}
+
+// sealed are the segments as they are now, without the active one. They are not held: only to tell which is which.
+func (o *Offline) sealed() []*segment.Segment {
+	list := o.log.acquire()
+	defer list.release()
+	all := make([]*segment.Segment, 0, len(list.handles))
+	for _, h := range list.handles[:len(list.handles)-1] {
+		all = append(all, h.Segment)
+	}
+	return all
+}
+
+// missing counts the segments that are not there any more. A clean appends nothing and no retention runs: they were rewritten.
+func missing(before, now []*segment.Segment) (count int) {
+	there := make(map[*segment.Segment]bool, len(now))
+	for _, s := range now {
+		there[s] = true
+	}
+	for _, s := range before {
+		if !there[s] {
+			count++
+		}
+	}
+	return count
 }
 
 // settings are those of a compacted topic, as far as the flags do not say otherwise.
@@ -308,6 +348,7 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 		inParallel(all, max(1, by.Workers), do)
 	}
 	if !by.DryRun {
+		refuseUnkeyed(&job)
 		return clean.Run(ctx, job)
 	}
 	var last clean.Progress // of the moment at which it was known what is rewritten
@@ -317,6 +358,7 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 		}
 	}
 	job.Env.Create = func(int64) (*segment.Segment, error) { return nil, errDryRun }
+	refuseUnkeyed(&job)
 	job.Env.SaveDead = func(*segment.Segment, []byte) error { return nil }
 	stats, err := clean.Run(ctx, job)
 	if err != nil && !errors.Is(err, errDryRun) {
@@ -331,8 +373,38 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	if err == nil {
 		rewriting = 0 // it came to its end without: there is nothing to rewrite
 	}
+	would := last.Chosen
+	stats.SegmentsRewritten, stats.RecordsRemoved = would.Segments, would.Records
+	stats.TombstonesRemoved, stats.MarkersRemoved = would.Tombstones, would.Markers
 	stats.LogReadBytes, stats.LogWrittenBytes = stats.LogReadBytes+rewriting, rewriting
 	return stats, nil
+}
+
+// refuseUnkeyed ends a pass before it writes, with ErrUnkeyed, if it has met records and none with a key. A pass opens all sidecars
+// before it rewrites anything.
+func refuseUnkeyed(job *clean.Job) {
+	open, create := job.Env.Keys, job.Env.Create
+	keyed, unkeyed := false, false
+	job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader, error) {
+		r, err := open(ctx, s, opts)
+		switch {
+		case err != nil:
+		case r == nil || r.Counts().Entries() > 0 || r.Counts().Opaque > 0: // nil: nobody knows
+			keyed = true
+		case !keyed:
+			for batches := r.Batches(); !unkeyed && batches.Next(); {
+				b := batches.Batch()
+				unkeyed = b.Records > 0 && b.Marker == keys.NoMarker
+			}
+		}
+		return r, err
+	}
+	job.Env.Create = func(base int64) (*segment.Segment, error) {
+		if unkeyed && !keyed {
+			return nil, ErrUnkeyed
+		}
+		return create(base)
+	}
 }
 
 // add takes in one more pass.

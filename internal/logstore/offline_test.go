@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -104,7 +106,8 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if dry.ReclaimedBytes <= 0 || dry.LogWrittenBytes < cleaned.LogWrittenBytes || dry.RecordsRead != cleaned.RecordsRead ||
-		dry.SegmentsRewritten != 0 {
+		dry.SegmentsRewritten != cleaned.SegmentsRewritten || dry.SegmentsUntouched != cleaned.SegmentsUntouched ||
+		dry.RecordsRemoved != cleaned.RecordsRemoved || cleaned.RecordsRemoved == 0 {
 		t.Errorf("foretold %+v, done %+v", dry, cleaned)
 	}
 	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 || off < -0.1 {
@@ -112,6 +115,66 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 	}
 	if got, _ := latestIn(t, disk); !maps.Equal(got, latest) {
 		t.Errorf("latest %v, want %v", got, latest)
+	}
+}
+
+// Two passes over the same segments rewrite each once, as far as anybody asks.
+func TestOfflineCountsASegmentOnce(t *testing.T) {
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, compacted(nil))
+	for _, key := range []string{"gone", "a", "a", "b", "c"} {
+		appendBatch(t, log, keyed(t, key))
+	}
+	appendBatch(t, log, sent{keys: []string{"gone"}, timestamp: epoch0}.withoutValue(t))
+	for range 60 {
+		appendBatch(t, log, keyed(t, "a"))
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cleaned, err := byHand(t, disk, ByHand{TombstoneRetention: 0})
+	if err != nil || cleaned.Passes != 2 || cleaned.TombstonesRemoved != 1 {
+		t.Fatalf("cleaned %+v, %v; want two passes, and the tombstone gone", cleaned, err)
+	}
+	if cleaned.SegmentsRewritten+cleaned.SegmentsUntouched != cleaned.SegmentsTotal || cleaned.SegmentsRewritten == 0 {
+		t.Errorf("of %d segments %d rewritten and %d untouched", cleaned.SegmentsTotal, cleaned.SegmentsRewritten, cleaned.SegmentsUntouched)
+	}
+}
+
+// unkeyed is a batch of one record without a key.
+func unkeyed(t *testing.T) []byte {
+	t.Helper()
+	b := record.NewBuilder(compress.None, compress.LevelDefault)
+	b.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	b.Add(&record.Record{Timestamp: epoch0.UnixMilli(), Value: []byte("a value of some thirty bytes")})
+	batch, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+// A log without keys would be empty behind a clean: somebody has named the wrong directory.
+func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, settings(nil))
+	for range 60 {
+		appendBatch(t, log, unkeyed(t))
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		if _, err := byHand(t, disk, ByHand{DryRun: dry}); !errors.Is(err, ErrUnkeyed) {
+			t.Errorf("dry %t: %v", dry, err)
+		}
+	}
+	if _, records := latestIn(t, disk); records != 60 {
+		t.Errorf("%d records are left", records)
 	}
 }
 

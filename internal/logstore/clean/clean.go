@@ -174,7 +174,14 @@ type Progress struct {
 	// ReclaimableBytes is what is left to free; Measured tells whether that is known yet.
 	ReclaimableBytes int64
 	Measured         bool
+	Chosen           Chosen
 	Stats            Stats // so far
+}
+
+// Chosen is what a pass is going to rewrite, as far as that is known: what Stats says of it once it is done.
+type Chosen struct {
+	Segments                     int
+	Records, Tombstones, Markers int64 // that go
 }
 
 // Stats is what a pass did.

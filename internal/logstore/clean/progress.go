@@ -26,6 +26,10 @@ func (p *pass) announce(plans []*plan, groups [][]*plan) {
 		for _, plan := range g {
 			p.progress.TotalBytes += plan.readBytes
 			p.progress.ReclaimableBytes += plan.deadBytes
+			p.progress.Chosen.Segments++
+			p.progress.Chosen.Records += plan.removed
+			p.progress.Chosen.Tombstones += plan.tombstones
+			p.progress.Chosen.Markers += plan.markers
 		}
 	}
 	p.enter(Rewriting)
