@@ -17,7 +17,8 @@ var ErrUnexpectedOffset = errors.New("unexpected append offset")
 // asks of its producers: the leader did that, by the settings of then.
 //
 // Leader epochs are the batches' own, and are made durable before the first batch of each (as by Lead). It fails with ErrCorrupt (of
-// package record) and ErrUnexpectedOffset for batches that are none, and as Append does when the disk fails. What was appended before
+// package record) and ErrUnexpectedOffset for batches that are none, with ErrFencedLeaderEpoch for one of an earlier epoch than the log
+// knows (epochs never fall along a log), and as Append does when the disk fails. What was appended before
 // the failure stays: LogEnd tells how far it got.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
@@ -69,7 +70,11 @@ func (l *Log) followLocked(b record.Batch, config *config, now time.Time) error 
 	if b.LastOffset()-l.logEnd.Load() > math.MaxInt32 || active.SizeBytes() == 0 && !active.Fits(record.Whole(b)) {
 		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment", ErrUnexpectedOffset, b.BaseOffset(), active.Base())
 	}
-	if epoch := b.LeaderEpoch(); epoch > l.mu.leaderEpoch {
+	epoch := b.LeaderEpoch()
+	if epoch < l.mu.leaderEpoch {
+		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch, epoch, b.BaseOffset(), l.mu.leaderEpoch)
+	}
+	if epoch > l.mu.leaderEpoch {
 		if err := l.saveEpochs(l.epochs.Load().assign(epoch, b.BaseOffset())); err != nil {
 			return err
 		}

@@ -175,6 +175,9 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 		brisk:    racks(img),
 	}
 	err := s.openLog(p, a)
+	// From before the leader epoch begins: were an answer of the leader before carried out behind its beginning, the log would hold
+	// batches of an old epoch inside the new one, and followers would be told for ever that they part from it there.
+	p.changing.Lock()
 	switch {
 	case err != nil:
 		r.refusal = err
@@ -191,7 +194,8 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 		r.reign.setMinISR(min(r.minISR, len(r.replicas)))
 		r.reign.image(img, a.partition, time.Now())
 	}
-	err = errors.Join(err, p.become(r))
+	err = errors.Join(err, p.becomeLocked(r))
+	p.changing.Unlock()
 	if p.log != nil {
 		boundCleaning(p, before, r)
 	}
@@ -204,6 +208,11 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 func (p *partition) become(r *role) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
+	return p.becomeLocked(r)
+}
+
+// becomeLocked is become; changing is held.
+func (p *partition) becomeLocked(r *role) error {
 	before := p.role.Load()
 	if before != nil && before.reign != nil && before.reign != r.reign {
 		before.reign.end()
