@@ -46,6 +46,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a client produces and consumes", w.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", w.cleans},
 		{"a deleted broker pod comes back and nothing is lost", w.brokerDeleted},
+		{"brokers go under load, and nothing that was acknowledged goes", w.brokersGo},
 		{"a deleted topic comes back with its records", w.topicDeleted},
 		{"a deleted LogCluster keeps its volumes, and comes back with its records", w.clusterDeleted},
 	} {

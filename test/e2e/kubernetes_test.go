@@ -111,7 +111,10 @@ func until(t *testing.T, what string, ask func(context.Context) string) {
 }
 
 // stats is the client's answer; see test/e2e/client.
-type stats struct{ Acknowledged, Keys, Held int }
+type stats struct {
+	Acknowledged, Keys, Held int
+	Gap                      int64 // ms
+}
 
 // ask calls the client pod by way of the API server. An error carries the client's own words.
 func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (stats, error) {
