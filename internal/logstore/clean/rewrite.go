@@ -10,7 +10,8 @@ import (
 )
 
 // rewriteAll rewrites the groups, in ascending order. Those for which the disk has no room are tried once more at the end, when the
-// others have freed some (F16).
+// others have freed some, and then each of their segments by itself: on a full disk what is freed counts, not how many segments
+// there are (F16).
 func (p *pass) rewriteAll(groups [][]*plan) error {
 	for round := range 2 {
 		var left [][]*plan
@@ -20,7 +21,7 @@ func (p *pass) rewriteAll(groups [][]*plan) error {
 				return err
 			}
 			if !fits {
-				left = append(left, g)
+				left = append(left, apart(g)...)
 				continue
 			}
 			if err := p.rewrite(g); err != nil {
@@ -35,6 +36,16 @@ func (p *pass) rewriteAll(groups [][]*plan) error {
 		p.stats.SegmentsNoSpace += len(g)
 	}
 	return nil
+}
+
+// apart makes a group of each segment that was chosen for itself.
+func apart(group []*plan) (all [][]*plan) {
+	for i, plan := range group {
+		if plan.chosen {
+			all = append(all, group[i:i+1])
+		}
+	}
+	return all
 }
 
 // spareBytes is what a rewrite leaves free on the disk beside what it needs itself: appends go on meanwhile.

@@ -110,6 +110,24 @@ func TestF16FullDiskIsToldAndWhatFitsIsDone(t *testing.T) {
 	l.want("1:a=2")
 }
 
+// F16: neighbours that would become one segment are rewritten one by one where there is no room for all of them.
+func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
+	l := newLog(t)
+	var want []string
+	for i := range 3 {
+		l.put(fmt.Sprintf("k%d=%s", i, strings.Repeat("x", 100_000)), fmt.Sprintf("again=%d", i))
+		want = append(want, fmt.Sprintf("%d:k%d=%s", 2*i, i, strings.Repeat("x", 100_000)))
+		l.roll()
+	}
+	l.put("again=3")
+	l.roll()
+	l.job.Env.FreeBytes = func() (uint64, error) { return spareBytes + 250_000, nil }
+	if stats := l.pass(); stats.SegmentsRewritten != 3 || stats.SegmentsNoSpace != 0 || l.commits != 3 {
+		t.Errorf("%+v, %d commits", stats, l.commits)
+	}
+	l.want(strings.Join(append(want, "6:again=3"), " "))
+}
+
 // X1: each replica tells up to where it has compacted; nothing that another has not yet passed may go.
 func TestX1TombstonesAndMarkersGoBelowTheLimitsOnly(t *testing.T) {
 	l := newLog(t)
