@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -61,6 +62,7 @@ type Broker struct {
 	cleaner  *logstore.Cleaner
 	cleanNow *cleanNow
 	replicas *replica.Set
+	groups   *coordinator.Runtime
 	listener net.Listener
 	server   *wire.Server
 
@@ -119,11 +121,15 @@ func (b *Broker) open() (err error) {
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
 		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR, LagMax: b.opts.ReplicaLagMax, CatchUpBytesRate: b.opts.CatchUpBytesRate,
 	})
+	b.groups = coordinator.New(coordinator.Options{
+		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await, Admin: b.opts.Metadata,
+		Registry: b.opts.Registry, Logger: b.logger,
+	})
 	b.server = wire.NewServer(wire.Options{
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
-			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Admin: b.opts.Metadata, ProducerID: ids.Next,
-			Logger: b.logger,
+			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Groups: b.groups, Admin: b.opts.Metadata,
+			ProducerID: ids.Next, Logger: b.logger,
 		}),
 		APIName:  handler.APIName,
 		Registry: b.opts.Registry,
@@ -188,6 +194,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	// From here on nobody appends. Waits ended with the server; closing the set ends those that came in between. The metadata go
 	// after that, since an image may still make or release logs, and the store, which holds them, goes last.
 	b.notReady.Store(&errStopping)
+	b.groups.Close()
 	b.replicas.Close()
 	stopFollowing()
 	<-follow.done
@@ -236,6 +243,9 @@ func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		if b.listener != nil {
 			_ = b.listener.Close() // the server has closed it already, if it ran
+		}
+		if b.groups != nil {
+			b.groups.Close()
 		}
 		if b.replicas != nil {
 			b.replicas.Close()

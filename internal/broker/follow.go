@@ -71,6 +71,7 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
 	b.cleanNow.want(image, b.opts.NodeID)
+	b.groups.Apply(image) // before requests see the image: who is sent here as to a coordinator finds it, if only loading
 	b.show(image)
 	select {
 	case <-b.applied:

@@ -76,6 +76,9 @@ func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failure
 
 // checkProduce refuses what depends on the request's version; the batch itself is the log's to check.
 func checkProduce(p *produceRequest, part *producePartition) error {
+	if metadata.InternalTopic(part.id.Topic) {
+		return errInternalTopic
+	}
 	if p.version < 3 {
 		return fmt.Errorf("%w: produce version %d; 3 and above are served", errUnsupportedVersion, p.version)
 	}

@@ -2,29 +2,61 @@ package handler
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// FindCoordinator (key 10), versions 0-2: there is none, as consumer groups are not built.
+// FindCoordinator (key 10), versions 0-6: the broker that keeps a group.
 //
-//	1  transactional ids too, throttle time, error message
+//	1  transactional ids too, error message     3  flexible     4  several keys (KIP-699)     6  share groups (KIP-932), not served
 //
-// It is advertised for librdkafka's sake, which takes it for the sign that a broker knows lz4, and sends lz4 batches uncompressed,
-// without a word, to one that does not serve it. BROKER_NOT_AVAILABLE is the one error that all take well: Java's consumer of a
-// group fails at once with it, and librdkafka, which asks each second wherever group.id is set (it must be, also by those who assign
-// partitions themselves), hands any other to the application in place of a record (docs/adr/0038).
+// The first who asks has the topic made in which groups are kept. There are no transactions: BROKER_NOT_AVAILABLE is what those who ask
+// for their coordinator fail at once with.
 
 // findCoordinatorShape is the request's fields (see shape.go).
-var findCoordinatorShape = shape{text(), fixed(1).from(1)}
+var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
 
-func (h *Handler) findCoordinator(_ context.Context, req *kmsg.FindCoordinatorRequest) wire.Reply {
+const (
+	coordinatorGroup       = 0
+	coordinatorTransaction = 1
+)
+
+func (h *Handler) findCoordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest) wire.Reply {
 	response := kmsg.NewPtrFindCoordinatorResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	response.ErrorCode, response.ErrorMessage = result.code(errNoCoordinator), message(errNoCoordinator)
-	response.NodeID, response.Port = -1, -1
+	if req.Version < 4 {
+		broker, err := h.coordinator(ctx, req, req.CoordinatorKey)
+		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+		response.NodeID, response.Host, response.Port = broker.ID, broker.Host, broker.Port
+		return reply(response, result)
+	}
+	for _, key := range req.CoordinatorKeys {
+		broker, err := h.coordinator(ctx, req, key)
+		found := kmsg.NewFindCoordinatorResponseCoordinator()
+		found.Key, found.ErrorCode, found.ErrorMessage = key, result.code(err), message(err)
+		found.NodeID, found.Host, found.Port = broker.ID, broker.Host, broker.Port
+		response.Coordinators = append(response.Coordinators, found)
+	}
 	return reply(response, result)
+}
+
+// coordinator finds one; with an error the broker is none.
+func (h *Handler) coordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest, key string) (broker metadata.Broker, err error) {
+	switch {
+	case req.Version == 0 || req.CoordinatorType == coordinatorGroup:
+		broker, err = h.opts.Groups.Find(ctx, key)
+	case req.CoordinatorType == coordinatorTransaction:
+		err = errNoCoordinator
+	default:
+		err = fmt.Errorf("%w: coordinator type %d", errInvalidRequest, req.CoordinatorType)
+	}
+	if err != nil {
+		return metadata.Broker{ID: metadata.NoBroker, Port: -1}, err
+	}
+	return broker, nil
 }

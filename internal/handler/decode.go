@@ -18,14 +18,22 @@ func decoded[P interface {
 }, T any](s shape, handle func(*Handler, context.Context, P) wire.Reply) func(*Handler, context.Context, *wire.Request) (wire.Reply, error) {
 	return func(h *Handler, ctx context.Context, req *wire.Request) (wire.Reply, error) {
 		request := P(new(T))
-		request.SetVersion(req.Version)
-		err := s.check(req.Version, request.IsFlexible(), req.Body)
-		if err == nil {
-			err = request.ReadFrom(req.Body)
-		}
-		if err != nil {
-			return wire.Reply{}, fmt.Errorf("decode body: %w", err)
+		if err := decode(s, req, request); err != nil {
+			return wire.Reply{}, err
 		}
 		return handle(h, ctx, request), nil
 	}
+}
+
+// decode reads a request's body, for handlers that need more of the request than that.
+func decode(s shape, req *wire.Request, into kmsg.Request) error {
+	into.SetVersion(req.Version)
+	err := s.check(req.Version, into.IsFlexible(), req.Body)
+	if err == nil {
+		err = into.ReadFrom(req.Body)
+	}
+	if err != nil {
+		return fmt.Errorf("decode body: %w", err)
+	}
+	return nil
 }

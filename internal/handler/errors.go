@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
@@ -20,7 +22,8 @@ var (
 	errSessionNotFound     = errors.New("fetch session not found")
 	errReplicaAssignment   = errors.New("invalid replica assignment")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
-	errNoCoordinator       = errors.New("consumer groups are not served: assign partitions")
+	errNoCoordinator       = errors.New("transactions are not served")
+	errInternalTopic       = errors.New("topic is written by the brokers only")
 	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
 )
 
@@ -41,6 +44,24 @@ var kafkaErrors = []struct {
 	err error
 	kafkaError
 }{
+	// The coordinator; its errors wrap those of the partition it writes to.
+	{coordinator.ErrNotCoordinator, kafkaError{16, "NOT_COORDINATOR"}},
+	{coordinator.ErrLoading, kafkaError{14, "COORDINATOR_LOAD_IN_PROGRESS"}},
+	{coordinator.ErrNotAvailable, kafkaError{15, "COORDINATOR_NOT_AVAILABLE"}},
+	{group.ErrUnknownMember, kafkaError{25, "UNKNOWN_MEMBER_ID"}},
+	{group.ErrIllegalGeneration, kafkaError{22, "ILLEGAL_GENERATION"}},
+	{group.ErrRebalanceInProgress, kafkaError{27, "REBALANCE_IN_PROGRESS"}},
+	{group.ErrMemberIDRequired, kafkaError{79, "MEMBER_ID_REQUIRED"}},
+	{group.ErrFencedInstance, kafkaError{82, "FENCED_INSTANCE_ID"}},
+	{group.ErrInconsistentProtocol, kafkaError{23, "INCONSISTENT_GROUP_PROTOCOL"}},
+	{group.ErrInvalidGroup, kafkaError{24, "INVALID_GROUP_ID"}},
+	{group.ErrInvalidSession, kafkaError{26, "INVALID_SESSION_TIMEOUT"}},
+	{group.ErrGroupFull, kafkaError{81, "GROUP_MAX_SIZE_REACHED"}},
+	{group.ErrNotEmpty, kafkaError{68, "NON_EMPTY_GROUP"}},
+	{group.ErrNotFound, kafkaError{69, "GROUP_ID_NOT_FOUND"}},
+	{group.ErrSubscribed, kafkaError{86, "GROUP_SUBSCRIBED_TO_TOPIC"}},
+	{group.ErrMetadataTooLarge, kafkaError{12, "OFFSET_METADATA_TOO_LARGE"}},
+	{group.ErrRecordTooLarge, unknownError}, // as in Kafka
 	// The batch (reference 1.4, in its order).
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
@@ -81,6 +102,7 @@ var kafkaErrors = []struct {
 	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
 	{errInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},
+	{errInternalTopic, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},

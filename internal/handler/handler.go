@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
@@ -20,6 +21,7 @@ type Options struct {
 	// Await waits until Image satisfies enough, or ctx ends.
 	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas   *replica.Set
+	Groups     *coordinator.Runtime
 	Admin      metadata.Admin
 	ProducerID func() (int64, error) // a producer id that nobody has
 	Logger     *slog.Logger          // default: discards

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
@@ -30,6 +32,7 @@ type broker struct {
 	disk     *vfs.Fault
 	store    *logstore.Store
 	set      *replica.Set
+	groups   *coordinator.Runtime
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
@@ -46,12 +49,16 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
 	must(t, err)
 	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store})
+	b.groups = coordinator.New(coordinator.Options{
+		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b, Groups: group.Config{InitialDelay: -1},
+	})
 	t.Cleanup(func() {
+		b.groups.Close()
 		b.set.Close()
 		_ = store.Close() // fails where the test broke the disk
 	})
 	b.Handler = New(Options{
-		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Admin: b,
+		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups, Admin: b,
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
 	})
 	must(t, b.apply())
@@ -70,6 +77,7 @@ func (b *broker) apply() error {
 	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"}, {ID: 3, Host: "three.example", Port: 9093}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
 	_, err := b.set.Apply(img)
+	b.groups.Apply(img)
 	b.image.Store(img)
 	return err
 }

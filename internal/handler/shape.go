@@ -24,11 +24,12 @@ var (
 // shape is the fields of a struct, in the order of the wire. A flexible version ends each struct with tagged fields.
 type shape []field
 
-// field is one field of a struct. Exactly one of size, text and elements says what it is.
+// field is one field of a struct. Exactly one of size, text, blob and elements says what it is.
 type field struct {
 	since, until int16 // versions that have it; until 0: all from since on
 	size         int   // bytes, of what has a fixed size
-	text         bool  // a string or bytes, with a length before it
+	text         bool  // a string, or, in a flexible version, bytes, with a length before it
+	blob         bool  // bytes, with a length before them
 	list         bool  // an array, of structs (elements) or of plain values (plain)
 	elements     shape
 	plain        *field
@@ -37,6 +38,7 @@ type field struct {
 
 func fixed(size int) field          { return field{size: size} }
 func text() field                   { return field{text: true} }
+func blob() field                   { return field{blob: true} }
 func array(elements ...field) field { return field{list: true, elements: elements} }
 func plainArray(of field) field     { return field{list: true, plain: &of} }
 
@@ -90,6 +92,10 @@ func (w *walk) field(f *field) {
 	switch {
 	case f.text:
 		w.text()
+	case f.blob && !w.flexible:
+		w.NullableBytes()
+	case f.blob:
+		w.CompactNullableBytes()
 	case f.list:
 		w.array(f)
 	default:
@@ -102,7 +108,7 @@ func (w *walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// A string's length has 16 bits. No API of the table has bytes before it is flexible; Produce has a decoder of its own.
+	// A string's length has 16 bits; that of bytes, which a flexible version does not tell apart, has 32 (blob).
 	w.UnsafeNullableString()
 }
 

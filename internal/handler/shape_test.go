@@ -22,6 +22,9 @@ var shapes = map[int16]shape{
 	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
 	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
 	keyOffsetForEpoch: offsetForEpochShape,
+	keyOffsetCommit:   offsetCommitShape, keyOffsetFetch: offsetFetchShape, keyJoinGroup: joinGroupShape, keyHeartbeat: heartbeatShape,
+	keyLeaveGroup: leaveGroupShape, keySyncGroup: syncGroupShape, keyDescribeGroups: describeGroupsShape, keyListGroups: listGroupsShape,
+	keyDeleteGroups: deleteGroupsShape, keyOffsetDelete: offsetDeleteShape,
 }
 
 // fill sets every field of a request at random, so that every field is on the wire.

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"math"
 	"strconv"
 
 	"heartwood.dev/heartwood/internal/wire"
@@ -13,13 +14,23 @@ const (
 	keyFetch           int16 = 1
 	keyListOffsets     int16 = 2
 	keyMetadata        int16 = 3
+	keyOffsetCommit    int16 = 8
+	keyOffsetFetch     int16 = 9
 	keyFindCoordinator int16 = 10
+	keyJoinGroup       int16 = 11
+	keyHeartbeat       int16 = 12
+	keyLeaveGroup      int16 = 13
+	keySyncGroup       int16 = 14
+	keyDescribeGroups  int16 = 15
+	keyListGroups      int16 = 16
 	keyAPIVersions     int16 = 18
 	keyCreateTopics    int16 = 19
 	keyDeleteTopics    int16 = 20
 	keyInitProducerID  int16 = 22
 	keyOffsetForEpoch  int16 = 23
 	keyDescribeConfigs int16 = 32
+	keyDeleteGroups    int16 = 42
+	keyOffsetDelete    int16 = 47
 	keyDescribeCluster int16 = 60
 )
 
@@ -29,6 +40,9 @@ const (
 	// produceFrameMax is Kafka's socket.request.max.bytes.
 	produceFrameMax = 100 << 20
 )
+
+// neverFlexible is the flexible version of an API that has none.
+const neverFlexible = math.MaxInt16
 
 // api is one row of the table: what is advertised is what is served.
 type api struct {
@@ -50,13 +64,23 @@ func table() []api {
 		{keyFetch, "Fetch", 4, 18, 12, controlFrameMax, decoded(fetchShape, (*Handler).fetch)},
 		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded(listOffsetsShape, (*Handler).listOffsets)},
 		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded(metadataShape, (*Handler).metadata)},
-		{keyFindCoordinator, "FindCoordinator", 0, 2, 3, controlFrameMax, decoded(findCoordinatorShape, (*Handler).findCoordinator)},
+		{keyOffsetCommit, "OffsetCommit", 2, 10, 8, controlFrameMax, decoded(offsetCommitShape, (*Handler).offsetCommit)},
+		{keyOffsetFetch, "OffsetFetch", 1, 10, 6, controlFrameMax, decoded(offsetFetchShape, (*Handler).offsetFetch)},
+		{keyFindCoordinator, "FindCoordinator", 0, 6, 3, controlFrameMax, decoded(findCoordinatorShape, (*Handler).findCoordinator)},
+		{keyJoinGroup, "JoinGroup", 0, 9, 6, controlFrameMax, (*Handler).joinGroup},
+		{keyHeartbeat, "Heartbeat", 0, 4, 4, controlFrameMax, decoded(heartbeatShape, (*Handler).heartbeat)},
+		{keyLeaveGroup, "LeaveGroup", 0, 5, 4, controlFrameMax, decoded(leaveGroupShape, (*Handler).leaveGroup)},
+		{keySyncGroup, "SyncGroup", 0, 5, 4, controlFrameMax, (*Handler).syncGroup},
+		{keyDescribeGroups, "DescribeGroups", 0, 6, 5, controlFrameMax, decoded(describeGroupsShape, (*Handler).describeGroups)},
+		{keyListGroups, "ListGroups", 0, 5, 3, controlFrameMax, decoded(listGroupsShape, (*Handler).listGroups)},
 		{keyAPIVersions, "ApiVersions", 0, 4, 3, controlFrameMax, (*Handler).apiVersions},
 		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded(createTopicsShape, (*Handler).createTopics)},
 		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded(deleteTopicsShape, (*Handler).deleteTopics)},
 		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax, decoded(initProducerIDShape, (*Handler).initProducerID)},
 		{keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, controlFrameMax, decoded(offsetForEpochShape, (*Handler).offsetForEpoch)},
 		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax, decoded(describeConfigsShape, (*Handler).describeConfigs)},
+		{keyDeleteGroups, "DeleteGroups", 0, 2, 2, controlFrameMax, decoded(deleteGroupsShape, (*Handler).deleteGroups)},
+		{keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, controlFrameMax, decoded(offsetDeleteShape, (*Handler).offsetDelete)},
 		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded(describeClusterShape, (*Handler).describeCluster)},
 	}
 }

@@ -222,18 +222,6 @@ func (b *broker) create(version int16, name string, change func(*kmsg.CreateTopi
 	return ask[*kmsg.CreateTopicsResponse](b, version, req).Topics[0]
 }
 
-// librdkafka's lz4 hangs on this API being there from version 0 (docs/adr/0038).
-func TestFindCoordinatorSaysAtEveryVersionThatThereIsNone(t *testing.T) {
-	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
-		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.CoordinatorKey = "group"
-		answer := ask[*kmsg.FindCoordinatorResponse](b, version, req)
-		if answer.ErrorCode != 8 || answer.NodeID != -1 || (version >= 1) != (answer.ErrorMessage != nil) {
-			t.Errorf("answer %+v", answer)
-		}
-	})
-}
-
 func TestInitProducerIDAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyInitProducerID, func(t *testing.T, b *broker, version int16) {
 		for want := range int64(3) {

@@ -47,14 +47,21 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica": {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
-	"internal/wire":    {"internal/vfs"},
+	"internal/replica":           {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
+	"internal/coordinator/group": {},
+	"internal/coordinator": {
+		"internal/coordinator/group", "internal/replica", "internal/logstore", "internal/metadata", "internal/timer", "internal/record",
+		"internal/compress",
+	},
+	"internal/wire": {"internal/vfs"},
 	"internal/handler": {
+		"internal/coordinator", "internal/coordinator/group",
 		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
 	},
 	"internal/broker": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler", "internal/replica", "internal/logstore", "internal/metadata",
+		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler", "internal/coordinator",
+		"internal/replica", "internal/logstore", "internal/metadata",
 		"internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},

@@ -2,6 +2,8 @@ package metadata
 
 import (
 	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -50,6 +52,27 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	}
 	topic.Spec.TopicSettings = settings
 	return topic, setReplicas(topic, t.Replicas, cluster)
+}
+
+// internalReplicas is how many replicas a topic of the brokers' own has, where there are as many brokers (Kafka's
+// offsets.topic.replication.factor).
+const internalReplicas = 3
+
+// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of replicas as many as it should have in a
+// cluster of so many brokers, be they up or not, and has it outlive the loss of one. Other topics stay as they are.
+func WithInternalDefaults(t NewTopic, brokers int32) NewTopic {
+	if !InternalTopic(t.Name) || t.Replicas != -1 {
+		return t
+	}
+	t.Replicas = max(1, min(internalReplicas, brokers))
+	t.Properties = maps.Clone(t.Properties)
+	if t.Properties == nil {
+		t.Properties = map[string]string{}
+	}
+	if _, set := t.Properties["min.insync.replicas"]; !set {
+		t.Properties["min.insync.replicas"] = strconv.Itoa(int(t.Replicas+1) / 2)
+	}
+	return t
 }
 
 // propertySettings turns Kafka's properties into a resource's settings, over the cluster's defaults. A property that is

@@ -84,11 +84,16 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 		return nil, nil, ErrNotEnoughReplicas
 	}
 	result.Appended, err = p.log.Append(batch.Batch, time.Now())
+	return p, r, s.appended(p, r, batch, result, err)
+}
+
+// appended does what is left once a batch is in the log, or says why it is not.
+func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *ProduceResult, err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
-		return nil, nil, closedError(p, r)
+		return closedError(p, r)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if !result.Appended.Duplicate {
 		p.producedBytes.Add(float64(len(batch.Batch)))
@@ -100,7 +105,7 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 	if r.reign.advance(time.Now()) {
 		s.advanced(p, r)
 	}
-	return p, r, nil
+	return nil
 }
 
 // closedError explains a log that closed under a request: the partition went, or the broker stops. The client asks elsewhere.

@@ -1,0 +1,54 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Description is a group as tools show it.
+type Description struct {
+	ID, Phase, ProtocolType, Protocol string
+	Members                           []MemberDescription // those of groups that are Stable have metadata and an assignment
+}
+
+// MemberDescription is a member of a Description.
+type MemberDescription struct {
+	ID, Instance, ClientID, ClientHost string
+	Metadata, Assignment               []byte
+}
+
+// Describe returns a group; ErrNotFound.
+func (s *State) Describe(groupID string) (Description, error) {
+	g := s.groups[groupID]
+	if g == nil {
+		return Description{}, ErrNotFound
+	}
+	d := Description{ID: g.id, Phase: g.phase.String(), ProtocolType: g.protocolType}
+	if g.phase == stable {
+		d.Protocol = g.protocol
+	}
+	for _, m := range g.members {
+		shown := MemberDescription{ID: m.id, Instance: m.instance, ClientID: m.clientID, ClientHost: m.clientHost}
+		if g.phase == stable {
+			shown.Metadata, _ = m.metadata(g.protocol)
+			shown.Assignment = m.assignment
+		}
+		d.Members = append(d.Members, shown)
+	}
+	return d, nil
+}
+
+// Listing is a group in a list.
+type Listing struct {
+	ID, Phase, ProtocolType string
+}
+
+// List returns all groups, sorted by id.
+func (s *State) List() []Listing {
+	all := make([]Listing, 0, len(s.groups))
+	for _, g := range s.groups {
+		all = append(all, Listing{g.id, g.phase.String(), g.protocolType})
+	}
+	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}

@@ -1,0 +1,217 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Commit stores offsets, of a member, or, with generation -1, of who does without membership.
+type Commit struct {
+	Group, Member, Instance string
+	Generation              int32
+	Offsets                 []CommitOffset
+}
+
+// CommitOffset is one of them; its CommittedMs is set by Commit.
+type CommitOffset struct {
+	Topic     string
+	Partition int32
+	Offset
+}
+
+// Commit returns an error for each offset, in their order, or one for all of them.
+func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err error) {
+	g := s.groups[c.Group]
+	if err := s.mayCommit(now, g, &c); err != nil {
+		return nil, Output{}, err
+	}
+	errs = make([]error, len(c.Offsets))
+	for i, o := range c.Offsets {
+		if len(o.Metadata) > s.config.MetadataBytesMax {
+			errs[i] = ErrMetadataTooLarge
+			continue
+		}
+		o.CommittedMs = now.UnixMilli()
+		s.store(offsetRecord(c.Group, topicPartition{o.Topic, o.Partition}, o.Offset))
+	}
+	return errs, s.take(), nil
+}
+
+// mayCommit is what keeps those who are members no more from going back behind those who are.
+func (s *State) mayCommit(now time.Time, g *group, c *Commit) error {
+	switch {
+	case g == nil && c.Generation < 0, g != nil && c.Generation < 0 && g.phase == empty:
+		return nil // an admin tool, or a consumer that was assigned its partitions by hand
+	case g == nil:
+		return ErrIllegalGeneration
+	case c.Generation < 0 && c.Member == "" && c.Instance == "":
+		return ErrUnknownMember
+	}
+	m, err := g.check(c.Member, c.Instance)
+	switch {
+	case err != nil:
+		return err
+	case g.generation != c.Generation:
+		return ErrIllegalGeneration
+	case g.phase == completing:
+		return ErrRebalanceInProgress // it will get its partitions with its sync; until then they may be another's
+	}
+	s.beginSession(now, g, m, m.session)
+	return nil
+}
+
+// Committed returns a committed offset.
+func (s *State) Committed(groupID, topic string, partition int32) (Offset, bool) {
+	g := s.groups[groupID]
+	if g == nil {
+		return Offset{}, false
+	}
+	o, ok := g.offsets[topicPartition{topic, partition}]
+	return o, ok
+}
+
+// AllCommitted returns all offsets of a group, sorted by topic and partition.
+func (s *State) AllCommitted(groupID string) []CommitOffset {
+	g := s.groups[groupID]
+	if g == nil {
+		return nil
+	}
+	all := make([]CommitOffset, 0, len(g.offsets))
+	for at, o := range g.offsets {
+		all = append(all, CommitOffset{at.topic, at.index, o})
+	}
+	slices.SortFunc(all, func(a, b CommitOffset) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
+}
+
+// TopicPartition names a partition whose offset is to go.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// DeleteOffsets forgets offsets, unless the group consumes the topic; an error for each, or one for all.
+func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output, err error) {
+	g := s.groups[groupID]
+	switch {
+	case g == nil:
+		return nil, Output{}, ErrNotFound
+	case g.phase != empty && g.protocolType != consumerProtocol:
+		return nil, Output{}, ErrNotEmpty
+	}
+	subscribed := g.subscriptions()
+	errs = make([]error, len(of))
+	for i, one := range of {
+		at := topicPartition{one.Topic, one.Partition}
+		if subscribed[one.Topic] {
+			errs[i] = ErrSubscribed
+		} else if _, has := g.offsets[at]; has {
+			s.store(Record{Key: offsetKey(g.id, at)})
+		}
+	}
+	return errs, s.take(), nil
+}
+
+// consumerProtocol is the protocol type of consumers, whose metadata we can read.
+const consumerProtocol = "consumer"
+
+// subscriptions are the topics that members of a group of consumers ask for.
+func (g *group) subscriptions() map[string]bool {
+	topics := map[string]bool{}
+	if g.protocolType != consumerProtocol {
+		return topics
+	}
+	for _, m := range g.members {
+		for i := range m.protocols {
+			for _, topic := range subscribedTopics(m.protocols[i].Metadata) {
+				topics[topic] = true
+			}
+		}
+	}
+	return topics
+}
+
+// subscribedTopics reads the topics of a subscription; what cannot be read has none.
+func subscribedTopics(subscription []byte) []string {
+	var metadata kmsg.ConsumerMemberMetadata
+	if metadata.ReadFrom(subscription) != nil {
+		return nil
+	}
+	return metadata.Topics
+}
+
+// Delete forgets a group that has no members, with its offsets.
+func (s *State) Delete(groupID string) (Output, error) {
+	g := s.groups[groupID]
+	switch {
+	case g == nil:
+		return Output{}, ErrNotFound
+	case g.phase != empty || len(g.promised) > 0:
+		return Output{}, ErrNotEmpty
+	}
+	s.bury(g)
+	return s.take(), nil
+}
+
+// bury writes the tombstones of all that is stored of a group.
+func (s *State) bury(g *group) {
+	for _, o := range s.AllCommitted(g.id) {
+		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
+	}
+	if g.kept {
+		s.store(Record{Key: groupKey(g.id)})
+	}
+}
+
+// Expire forgets offsets that are older than the retention, of groups without members, and groups that have neither members nor offsets
+// left, until about limit records; more tells that there is more to do. A member's offsets stay as long as its group has members (KIP-211).
+func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
+	for _, g := range s.groups {
+		if g.phase != empty || len(g.promised) > 0 {
+			continue
+		}
+		if len(s.out.Records) >= limit {
+			return s.take(), true
+		}
+		left := len(g.offsets)
+		for at, o := range g.offsets {
+			if s.expired(now, g, o) {
+				s.store(Record{Key: offsetKey(g.id, at)})
+				left--
+			}
+		}
+		if left == 0 && g.kept {
+			s.store(Record{Key: groupKey(g.id)})
+		}
+	}
+	return s.take(), false
+}
+
+// expired tells whether an offset has outlived its group's members, or its commit where there were none, by the retention.
+func (s *State) expired(now time.Time, g *group, o Offset) bool {
+	if o.ExpireMs >= 0 {
+		return now.UnixMilli() >= o.ExpireMs
+	}
+	since := time.UnixMilli(o.CommittedMs)
+	if g.protocolType != "" && g.since.After(since) {
+		since = g.since
+	}
+	return !now.Before(since.Add(s.config.Retention))
+}
+
+// ForgetTopic writes tombstones of all offsets of a topic that is gone: one of its name that is made later is another.
+func (s *State) ForgetTopic(topic string) Output {
+	for _, g := range s.groups {
+		for at := range g.offsets {
+			if at.topic == topic {
+				s.store(Record{Key: offsetKey(g.id, at)})
+			}
+		}
+	}
+	return s.take()
+}

@@ -1,0 +1,242 @@
+package group
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version 0 and 1 are offsets, of version 2
+// groups; all others are of kinds we do not write, and are passed over. We write the versions Kafka 4 writes: offsets 3, or 1 where a
+// client set an expiry itself, groups 3.
+const (
+	offsetKeyVersion   = 1
+	groupKeyVersion    = 2
+	offsetValueVersion = 3
+	expiryValueVersion = 1
+	groupValueVersion  = 3
+)
+
+// ErrCorruptRecord is a record that cannot be read.
+var ErrCorruptRecord = errors.New("corrupt group record")
+
+// topicPartition is where an offset is of.
+type topicPartition struct {
+	topic string
+	index int32
+}
+
+// Offset is a committed offset.
+type Offset struct {
+	Offset      int64
+	LeaderEpoch int32 // -1: unknown
+	Metadata    string
+	CommittedMs int64
+	ExpireMs    int64 // as its client wished, before OffsetCommit 5; -1: by the group's retention
+}
+
+func groupKey(group string) []byte {
+	key := kmsg.GroupMetadataKey{Version: groupKeyVersion, Group: group}
+	return key.AppendTo(nil)
+}
+
+func offsetKey(group string, at topicPartition) []byte {
+	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: at.topic, Partition: at.index}
+	return key.AppendTo(nil)
+}
+
+func offsetRecord(group string, at topicPartition, o Offset) Record {
+	value := kmsg.OffsetCommitValue{
+		Version: offsetValueVersion, Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata, CommitTimestamp: o.CommittedMs,
+		ExpireTimestamp: o.ExpireMs,
+	}
+	if o.ExpireMs >= 0 {
+		value.Version = expiryValueVersion
+	}
+	return Record{Key: offsetKey(group, at), Value: value.AppendTo(nil)}
+}
+
+// record is the group in its generation, with what each member is assigned.
+func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
+	value := kmsg.GroupMetadataValue{
+		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation, Protocol: &g.protocol, Leader: &g.leader,
+		CurrentStateTimestamp: now.UnixMilli(),
+	}
+	for _, m := range g.members {
+		metadata, _ := m.metadata(g.protocol)
+		stored := kmsg.GroupMetadataValueMember{
+			MemberID: m.id, ClientID: m.clientID, ClientHost: m.clientHost, Subscription: metadata, Assignment: assigned(m),
+			RebalanceTimeoutMillis: int32(m.rebalance.Milliseconds()), SessionTimeoutMillis: int32(m.session.Milliseconds()),
+		}
+		if m.instance != "" {
+			stored.InstanceID = &m.instance
+		}
+		value.Members = append(value.Members, stored)
+	}
+	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
+}
+
+// emptyRecord is the group's next generation, in which it has no members.
+func (g *group) emptyRecord(now time.Time) Record {
+	value := kmsg.GroupMetadataValue{
+		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation + 1, CurrentStateTimestamp: now.UnixMilli(),
+	}
+	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
+}
+
+// Replay takes in a record that is stored, in the order of the log; answers come of one that was waited for.
+func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
+	if len(key) < 2 {
+		return nil, fmt.Errorf("%w: a key of %d bytes", ErrCorruptRecord, len(key))
+	}
+	var err error
+	switch version := int16(key[0])<<8 | int16(key[1]); {
+	case version >= 0 && version <= offsetKeyVersion:
+		err = s.replayOffset(key, value)
+	case version == groupKeyVersion:
+		err = s.replayGroup(now, key, value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorruptRecord, err)
+	}
+	return s.take().Answers, nil
+}
+
+func (s *State) replayOffset(key, value []byte) error {
+	var k kmsg.OffsetCommitKey
+	if err := k.ReadFrom(key); err != nil {
+		return err
+	}
+	at := topicPartition{s.topic(k.Topic), k.Partition}
+	if value == nil {
+		if g := s.groups[k.Group]; g != nil {
+			if _, had := g.offsets[at]; had {
+				s.offsets--
+				delete(g.offsets, at)
+			}
+			s.dropIfVoid(g)
+		}
+		return nil
+	}
+	var v kmsg.OffsetCommitValue
+	if err := readValue(&v, value, offsetValueVersion); err != nil {
+		return err
+	}
+	o := Offset{v.Offset, -1, v.Metadata, v.CommitTimestamp, -1}
+	if v.Version >= 3 {
+		o.LeaderEpoch = v.LeaderEpoch
+	}
+	if v.Version == expiryValueVersion {
+		o.ExpireMs = v.ExpireTimestamp
+	}
+	g := s.groupOf(k.Group)
+	if _, had := g.offsets[at]; !had {
+		s.offsets++
+	}
+	g.offsets[at] = o
+	return nil
+}
+
+// topic returns the one copy of a name that is kept.
+func (s *State) topic(name string) string {
+	if kept, ok := s.topics[name]; ok {
+		return kept
+	}
+	s.topics[name] = name
+	return name
+}
+
+// readValue decodes a value whose version, in its first two bytes, is one we know.
+func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax int16) error {
+	if len(value) < 2 {
+		return fmt.Errorf("a value of %d bytes", len(value))
+	}
+	if version := int16(value[0])<<8 | int16(value[1]); version < 0 || version > versionMax {
+		return fmt.Errorf("value version %d", version)
+	}
+	return to.ReadFrom(value)
+}
+
+// replayGroup makes the group what its record says. One that we wrote ourselves names the members that are there.
+func (s *State) replayGroup(now time.Time, key, value []byte) error {
+	var k kmsg.GroupMetadataKey
+	if err := k.ReadFrom(key); err != nil {
+		return err
+	}
+	if value == nil {
+		if g := s.groups[k.Group]; g != nil {
+			g.kept, g.generation, g.protocolType, g.protocol, g.leader = false, 0, "", "", ""
+			if s.loading {
+				g.setMembers(nil)
+				g.phase = empty
+			}
+			s.dropIfVoid(g)
+		}
+		return nil
+	}
+	var v kmsg.GroupMetadataValue
+	if err := readValue(&v, value, groupValueVersion); err != nil {
+		return err
+	}
+	g := s.groupOf(k.Group)
+	g.kept, g.protocolType, g.generation, g.protocol, g.leader = true, v.ProtocolType, v.Generation, deref(v.Protocol), deref(v.Leader)
+	g.since = time.Time{}
+	if v.Version >= 2 && v.CurrentStateTimestamp >= 0 {
+		g.since = time.UnixMilli(v.CurrentStateTimestamp)
+	}
+	if s.loading {
+		g.setMembers(v.Members)
+	}
+	if len(v.Members) == 0 {
+		g.turn(empty)
+		s.dropIfVoid(g)
+		return nil
+	}
+	g.turn(stable)
+	for i := range v.Members {
+		if m := g.byID[v.Members[i].MemberID]; m != nil {
+			m.assignment = bytes.Clone(v.Members[i].Assignment) // the record's bytes are not ours to keep
+			s.answerSync(now, g, m, nil)
+		}
+	}
+	if len(g.unsynced) == 0 && !s.loading {
+		s.endPhase(g)
+	}
+	return nil
+}
+
+// setMembers makes members of a record's.
+func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
+	for len(g.members) > 0 {
+		leader := g.leader
+		g.remove(g.members[0])
+		g.leader = leader
+	}
+	for i := range stored {
+		of := &stored[i]
+		if g.byID[of.MemberID] != nil {
+			continue
+		}
+		m := &member{
+			id: of.MemberID, instance: deref(of.InstanceID), clientID: of.ClientID, clientHost: of.ClientHost,
+			session: milliseconds(of.SessionTimeoutMillis), rebalance: milliseconds(of.RebalanceTimeoutMillis),
+			protocols: []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
+		}
+		if of.RebalanceTimeoutMillis < 0 {
+			m.rebalance = m.session // as before there was one of its own
+		}
+		g.add(m)
+	}
+}
+
+func milliseconds(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

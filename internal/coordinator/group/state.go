@@ -1,0 +1,162 @@
+package group
+
+import (
+	"errors"
+	"time"
+)
+
+// What a request can get wrong. internal/handler maps each to a Kafka error code.
+var (
+	ErrUnknownMember        = errors.New("unknown member id")
+	ErrIllegalGeneration    = errors.New("illegal generation")
+	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
+	ErrMemberIDRequired     = errors.New("join again with the member id")
+	ErrFencedInstance       = errors.New("another member has taken the group instance id")
+	ErrRebalanceInProgress  = errors.New("rebalance in progress")
+	ErrGroupFull            = errors.New("group is full")
+	ErrInvalidSession       = errors.New("session timeout out of range")
+	ErrInvalidGroup         = errors.New("invalid group id")
+	ErrNotEmpty             = errors.New("group has members")
+	ErrNotFound             = errors.New("group not found")
+	ErrSubscribed           = errors.New("group is subscribed to the topic")
+	ErrMetadataTooLarge     = errors.New("offset metadata too large")
+	ErrRecordTooLarge       = errors.New("group is too large to be stored")
+)
+
+// Config bounds groups. The zero value of a field is its default, which is Kafka's where Kafka has one.
+type Config struct {
+	SessionMin, SessionMax time.Duration // default 6 s and 30 min
+	InitialDelay           time.Duration // how long an empty group waits for more members; default 3 s, negative: not at all
+	MembersMax             int           // default 10,000
+	MetadataBytesMax       int           // of one offset; default 4096
+	RecordBytesMax         int           // of a group as it is stored; default 1,000,000
+	Retention              time.Duration // of offsets of a group without members; default 7 days
+}
+
+// newMemberJoin is how long one waits to join that has no id to send heartbeats with yet (Kafka's).
+const newMemberJoin = 5 * time.Minute
+
+// idBytesMax bounds the ids that clients choose. Kafka's record formats have room for 32,767 bytes, which nobody needs.
+const idBytesMax = 1024
+
+func (c *Config) setDefaults() {
+	orDefault(&c.SessionMin, 6*time.Second)
+	orDefault(&c.SessionMax, 30*time.Minute)
+	orDefault(&c.InitialDelay, 3*time.Second)
+	orDefault(&c.MembersMax, 10_000)
+	orDefault(&c.MetadataBytesMax, 4096)
+	orDefault(&c.RecordBytesMax, 1_000_000)
+	orDefault(&c.Retention, 7*24*time.Hour)
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Token is who asked, as the shell knows them; 0: nobody.
+type Token uint64
+
+// Answer is what one who asked is told.
+type Answer struct {
+	To     Token
+	Err    error
+	Joined Joined // of a Join, also with an error: its Member counts then
+	Synced Synced // of a Sync
+}
+
+// Record is to be stored; Value is nil for a tombstone.
+type Record struct {
+	Key, Value []byte
+}
+
+// Output is what follows from a call: records to store and then to Replay, in order; and answers, to be given once those are safe.
+type Output struct {
+	Records []Record
+	Answers []Answer
+	// Soft tells that what is not stored has changed with the records in mind: if they cannot be stored, the State is of no use any more.
+	Soft bool
+}
+
+// TimerKey names a timer: of a member's session, or, with no member, of a group's phase.
+type TimerKey struct {
+	Group, Member string
+}
+
+// Timers is the clock's other half. The State makes sure by itself that it was not called too early or for nothing.
+type Timers interface {
+	// Set has Fire called with the key once d has passed, in place of any earlier Set.
+	Set(key TimerKey, d time.Duration)
+	// Clear takes that back.
+	Clear(key TimerKey)
+}
+
+// State is all groups of one partition.
+type State struct {
+	config  Config
+	timers  Timers
+	groups  map[string]*group
+	topics  map[string]string // names, once each
+	loading bool
+	out     Output
+	offsets int
+}
+
+// New returns the state of an empty partition, to be filled by Replay; Loaded makes it ready for requests.
+func New(config Config, timers Timers) *State {
+	config.setDefaults()
+	return &State{config: config, timers: timers, groups: map[string]*group{}, topics: map[string]string{}, loading: true}
+}
+
+// Loaded ends the replay of what is on the disk: the members of all groups have a session's time to be heard of.
+func (s *State) Loaded(now time.Time) {
+	s.loading = false
+	for _, g := range s.groups {
+		for _, m := range g.members {
+			s.beginSession(now, g, m, m.session)
+		}
+		s.dropIfVoid(g)
+	}
+}
+
+// Groups and Offsets are how many there are.
+func (s *State) Groups() int  { return len(s.groups) }
+func (s *State) Offsets() int { return s.offsets }
+
+// take hands out what came together since the last call.
+func (s *State) take() Output {
+	out := s.out
+	s.out = Output{}
+	return out
+}
+
+func (s *State) store(r Record) { s.out.Records = append(s.out.Records, r) }
+
+func (s *State) answer(a Answer) {
+	if a.To != 0 {
+		s.out.Answers = append(s.out.Answers, a)
+	}
+}
+
+// CheckID refuses ids of groups and instances that cannot be stored.
+func CheckID(id string) error {
+	if len(id) > idBytesMax {
+		return ErrInvalidGroup
+	}
+	return nil
+}
+
+// Fire is called when a timer is due.
+func (s *State) Fire(now time.Time, key TimerKey) Output {
+	g := s.groups[key.Group]
+	switch {
+	case g == nil:
+	case key.Member != "":
+		s.sessionOver(now, g, key.Member)
+	default:
+		s.phaseOver(now, g)
+	}
+	return s.take()
+}

@@ -1,0 +1,98 @@
+package handler
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// OffsetCommit (key 8), versions 2-10.
+//
+//	5  no retention time any more     6  leader epochs (KIP-320)     7  static members (KIP-345)     8  flexible
+//	9  of the new consumer protocol too (KIP-848), which is not served     10  topic ids (KIP-848)
+//
+// An answer without error says that the offset is on all in-sync replicas of the group's partition.
+
+// offsetCommitShape is the request's fields (see shape.go).
+var offsetCommitShape = shape{
+	text(), fixed(4), text(), text().from(7), fixed(8).to(4),
+	array(text().to(9), fixed(16).from(10), array(fixed(4), fixed(8), fixed(4).from(6), text())),
+}
+
+// offsetCommit commits what is of partitions that there are; the others have errors of their own.
+func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) wire.Reply {
+	img := h.opts.Image()
+	commit := group.Commit{Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), Generation: req.Generation}
+	expire := int64(-1)
+	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
+		expire = time.Now().UnixMilli() + req.RetentionTimeMillis
+	}
+	var faults []error // of each partition of the request
+	for i := range req.Topics {
+		topic, err := committedTopic(img, req.Version, &req.Topics[i])
+		for _, p := range req.Topics[i].Partitions {
+			fault := err
+			if fault == nil && (p.Partition < 0 || int(p.Partition) >= len(topic.Partitions)) {
+				fault = metadata.ErrTopicNotFound
+			}
+			if faults = append(faults, fault); fault != nil {
+				continue
+			}
+			epoch := p.LeaderEpoch
+			if req.Version < 6 {
+				epoch = -1
+			}
+			commit.Offsets = append(commit.Offsets, group.CommitOffset{Topic: topic.Name, Partition: p.Partition, Offset: group.Offset{
+				Offset: p.Offset, LeaderEpoch: epoch, Metadata: orEmpty(p.Metadata), ExpireMs: expire,
+			}})
+		}
+	}
+	errs, err := h.opts.Groups.Commit(ctx, commit)
+	return h.offsetCommitResponse(req, faults, errs, err)
+}
+
+// committedTopic finds the topic whose offsets are committed.
+func committedTopic(img *metadata.Image, version int16, asked *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
+	if version >= 10 {
+		if topic := img.TopicByID(asked.TopicID); topic != nil {
+			return topic, nil
+		}
+		return nil, errUnknownTopicID
+	}
+	if topic := img.Topic(asked.Topic); topic != nil {
+		return topic, nil
+	}
+	return nil, metadata.ErrTopicNotFound
+}
+
+// offsetCommitResponse puts together what was refused here (faults, of each partition) and what came of the rest (errs, or err for all).
+func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error, err error) wire.Reply {
+	response := kmsg.NewPtrOffsetCommitResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	for i := range req.Topics {
+		topic := kmsg.NewOffsetCommitResponseTopic()
+		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
+		for _, p := range req.Topics[i].Partitions {
+			fault := faults[0]
+			faults = faults[1:]
+			switch {
+			case fault != nil:
+			case err != nil:
+				fault = err
+			default:
+				fault, errs = errs[0], errs[1:]
+			}
+			part := kmsg.NewOffsetCommitResponseTopicPartition()
+			part.Partition, part.ErrorCode = p.Partition, result.code(fault)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}

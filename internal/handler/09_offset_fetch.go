@@ -1,0 +1,143 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// OffsetFetch (key 9), versions 1-10.
+//
+//	2  all offsets of a group, error of the group     5  leader epochs (KIP-320)     6  flexible
+//	7  only what no open transaction may change (KIP-447): there are none     8  several groups (KIP-709)
+//	9  of the new consumer protocol too (KIP-848), which is not served     10  topic ids (KIP-848)
+
+// offsetFetchShape is the request's fields (see shape.go).
+var offsetFetchShape = shape{
+	text().to(7), array(text(), plainArray(fixed(4))).to(7),
+	array(text(), text().from(9), fixed(4).from(9), array(text().to(9), fixed(16).from(10), plainArray(fixed(4)))).from(8),
+	fixed(1).from(7),
+}
+
+// offsetFetch answers group by group. Versions before 8 ask for one, in other fields; they are put into the newer form and back.
+func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest) wire.Reply {
+	response := kmsg.NewPtrOffsetFetchResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	if req.Version >= 8 {
+		for i := range req.Groups {
+			response.Groups = append(response.Groups, h.fetchGroup(ctx, req.Version, &req.Groups[i], &result))
+		}
+		return reply(response, result)
+	}
+	asked := kmsg.NewOffsetFetchRequestGroup()
+	asked.Group = req.Group
+	if req.Topics != nil {
+		asked.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+	}
+	for i := range req.Topics {
+		asked.Topics = append(asked.Topics, kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic, Partitions: req.Topics[i].Partitions})
+	}
+	answer := h.fetchGroup(ctx, req.Version, &asked, &result)
+	response.ErrorCode = answer.ErrorCode
+	for i := range answer.Topics {
+		topic := kmsg.NewOffsetFetchResponseTopic()
+		topic.Topic = answer.Topics[i].Topic
+		for _, p := range answer.Topics[i].Partitions {
+			part := kmsg.NewOffsetFetchResponseTopicPartition()
+			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata, part.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}
+
+// fetchGroup answers for one group. A partition without an offset has -1, which is no error, also where there is no such group.
+func (h *Handler) fetchGroup(ctx context.Context, version int16, asked *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
+	img := h.opts.Image()
+	answer := kmsg.NewOffsetFetchResponseGroup()
+	answer.Group = asked.Group
+	var of []group.TopicPartition
+	if asked.Topics != nil {
+		of = []group.TopicPartition{}
+	}
+	for i := range asked.Topics {
+		name, known := nameOf(img, version, asked.Topics[i].Topic, asked.Topics[i].TopicID)
+		for _, index := range asked.Topics[i].Partitions {
+			if known {
+				of = append(of, group.TopicPartition{Topic: name, Partition: index})
+			}
+		}
+	}
+	found, err := h.opts.Groups.Committed(ctx, asked.Group, of)
+	answer.ErrorCode = result.code(err)
+	if asked.Topics == nil {
+		answer.Topics = allOffsets(img, version, found)
+		return answer
+	}
+	if err != nil && version >= 2 {
+		return answer
+	}
+	for i := range asked.Topics {
+		topic := kmsg.NewOffsetFetchResponseGroupTopic()
+		topic.Topic, topic.TopicID = asked.Topics[i].Topic, asked.Topics[i].TopicID
+		_, known := nameOf(img, version, topic.Topic, topic.TopicID)
+		for _, index := range asked.Topics[i].Partitions {
+			part := offsetPart(group.CommitOffset{Partition: index, Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
+			switch {
+			case err != nil:
+				part.ErrorCode = answer.ErrorCode
+			case !known:
+				part.ErrorCode = result.code(errUnknownTopicID)
+			default:
+				part, found = offsetPart(found[0]), found[1:]
+			}
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		answer.Topics = append(answer.Topics, topic)
+	}
+	return answer
+}
+
+// nameOf is a topic's name; before version 10 it is asked for by that.
+func nameOf(img *metadata.Image, version int16, name string, id metadata.ID) (string, bool) {
+	if version < 10 {
+		return name, true
+	}
+	if topic := img.TopicByID(id); topic != nil {
+		return topic.Name, true
+	}
+	return "", false
+}
+
+// allOffsets are all of a group's, sorted by topic. Of a topic that is gone version 10 has no name to say.
+func allOffsets(img *metadata.Image, version int16, found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
+	for _, o := range found {
+		known := img.Topic(o.Topic)
+		if known == nil && version >= 10 {
+			continue
+		}
+		if n := len(topics); n == 0 || topics[n-1].Topic != o.Topic {
+			topic := kmsg.NewOffsetFetchResponseGroupTopic()
+			topic.Topic = o.Topic
+			if known != nil {
+				topic.TopicID = known.ID
+			}
+			topics = append(topics, topic)
+		}
+		last := &topics[len(topics)-1]
+		last.Partitions = append(last.Partitions, offsetPart(o))
+	}
+	return topics
+}
+
+func offsetPart(o group.CommitOffset) kmsg.OffsetFetchResponseGroupTopicPartition {
+	part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = o.Partition, o.Offset.Offset, o.LeaderEpoch, &o.Metadata
+	return part
+}

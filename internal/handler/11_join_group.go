@@ -1,0 +1,128 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// JoinGroup (key 11), versions 0-9.
+//
+//	1  rebalance timeout (KIP-62)     4  a new member joins twice, the second time with its id (KIP-394)
+//	5  static members (KIP-345)       6  flexible       7  protocol type in the answer (KIP-559)
+//	8  reason (KIP-800), not kept     9  a leader may be told not to assign (KIP-814)
+//
+// It waits until the group's next generation is made.
+
+// joinGroupShape is the request's fields (see shape.go).
+var joinGroupShape = shape{
+	text(), fixed(4), fixed(4).from(1), text(), text().from(5), text(), array(text(), blob()), text().from(8),
+}
+
+func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply, error) {
+	req := kmsg.NewPtrJoinGroupRequest()
+	if err := decode(joinGroupShape, from, req); err != nil {
+		return wire.Reply{}, err
+	}
+	join := group.Join{
+		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), ClientID: from.ClientID, ClientHost: hostOf(from.Remote),
+		Session: milliseconds(req.SessionTimeoutMillis), Rebalance: milliseconds(req.RebalanceTimeoutMillis),
+		ProtocolType: req.ProtocolType, IDFirst: req.Version >= 4, MaySkip: req.Version >= 9,
+	}
+	if req.Version < 1 {
+		join.Rebalance = join.Session
+	}
+	join.NewMember = memberID(&join)
+	for i := range req.Protocols {
+		p := &req.Protocols[i]
+		join.Protocols = append(join.Protocols, group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
+	}
+	from.Drop()
+	joined, err := group.Joined{Generation: -1, Member: req.MemberID}, checkInstance(req.InstanceID)
+	if err == nil {
+		joined, err = h.opts.Groups.Join(ctx, join)
+	}
+	return h.joinResponse(req, joined, err), nil
+}
+
+func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined, err error) wire.Reply {
+	response := kmsg.NewPtrJoinGroupResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	response.ErrorCode = result.code(err)
+	response.MemberID, response.Generation = joined.Member, joined.Generation
+	if err != nil {
+		if errors.Is(err, group.ErrMemberIDRequired) {
+			result.name = "" // a step of joining, not a failure
+		}
+		none := ""
+		response.Protocol = &none
+		return reply(response, result)
+	}
+	response.ProtocolType, response.Protocol = &joined.ProtocolType, &joined.Protocol
+	response.LeaderID, response.SkipAssignment = joined.Leader, joined.SkipAssignment
+	for i := range joined.Members {
+		member := kmsg.NewJoinGroupResponseMember()
+		member.MemberID, member.ProtocolMetadata = joined.Members[i].ID, joined.Members[i].Metadata
+		member.InstanceID = orNull(joined.Members[i].Instance)
+		response.Members = append(response.Members, member)
+	}
+	return reply(response, result)
+}
+
+// memberID makes an id that nobody else has, and that shows in lists whose it is, as Kafka does.
+func memberID(join *group.Join) string {
+	name := join.Instance
+	if name == "" {
+		name = join.ClientID
+	}
+	return name + "-" + uuid.NewString()
+}
+
+// checkInstance refuses a group.instance.id that is there and says nothing, or is too long.
+func checkInstance(instance *string) error {
+	if instance == nil {
+		return nil
+	}
+	if *instance == "" {
+		return errInvalidRequest
+	}
+	return group.CheckID(*instance)
+}
+
+// hostOf is a client's address as Kafka shows it.
+func hostOf(remote net.Addr) string {
+	if remote == nil {
+		return "/"
+	}
+	host, _, err := net.SplitHostPort(remote.String())
+	if err != nil {
+		host = remote.String()
+	}
+	return "/" + host
+}
+
+func milliseconds(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
+
+// orEmpty and orNull turn an optional text into one that is empty when it is not there, and back.
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

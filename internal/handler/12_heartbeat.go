@@ -1,0 +1,24 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Heartbeat (key 12), versions 0-4: a member of a group lives, and hears whether it has to join again.
+//
+//	3  static members (KIP-345)     4  flexible
+
+// heartbeatShape is the request's fields (see shape.go).
+var heartbeatShape = shape{text(), fixed(4), text(), text().from(3)}
+
+func (h *Handler) heartbeat(ctx context.Context, req *kmsg.HeartbeatRequest) wire.Reply {
+	response := kmsg.NewPtrHeartbeatResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	response.ErrorCode = result.code(h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID, orEmpty(req.InstanceID), req.Generation))
+	return reply(response, result)
+}

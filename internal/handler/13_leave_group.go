@@ -1,0 +1,41 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// LeaveGroup (key 13), versions 0-5.
+//
+//	3  several members at once, also static ones by their instance id alone (KIP-345)     4  flexible     5  reason (KIP-800), not kept
+
+// leaveGroupShape is the request's fields (see shape.go).
+var leaveGroupShape = shape{text(), text().to(2), array(text(), text(), text().from(5)).from(3)}
+
+func (h *Handler) leaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) wire.Reply {
+	leavers := []group.Leaver{{Member: req.MemberID}}
+	if req.Version >= 3 {
+		leavers = leavers[:0]
+		for i := range req.Members {
+			leavers = append(leavers, group.Leaver{Member: req.Members[i].MemberID, Instance: orEmpty(req.Members[i].InstanceID)})
+		}
+	}
+	response := kmsg.NewPtrLeaveGroupResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	errs, err := h.opts.Groups.Leave(ctx, req.Group, leavers)
+	if err == nil && req.Version < 3 {
+		err = errs[0]
+	}
+	response.ErrorCode = result.code(err)
+	for i := range errs {
+		member := kmsg.NewLeaveGroupResponseMember()
+		member.MemberID, member.InstanceID, member.ErrorCode = leavers[i].Member, orNull(leavers[i].Instance), result.code(errs[i])
+		response.Members = append(response.Members, member)
+	}
+	return reply(response, result)
+}

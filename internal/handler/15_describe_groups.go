@@ -1,0 +1,55 @@
+package handler
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DescribeGroups (key 15), versions 0-6.
+//
+//	3  authorized operations (KIP-430)     4  static members (KIP-345)     5  flexible     6  GROUP_ID_NOT_FOUND (KIP-1043)
+//
+// Before version 6 a group that is not there is Dead, which is no error.
+
+// describeGroupsShape is the request's fields (see shape.go).
+var describeGroupsShape = shape{plainArray(text()), fixed(1).from(3)}
+
+// groupOperations is what a client may do with a group, as bits of Kafka's AclOperation.
+const groupOperations = opRead | opDelete | opDescribe
+
+func (h *Handler) describeGroups(ctx context.Context, req *kmsg.DescribeGroupsRequest) wire.Reply {
+	response := kmsg.NewPtrDescribeGroupsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	for _, id := range req.Groups {
+		described, err := h.opts.Groups.Describe(ctx, id)
+		answer := kmsg.NewDescribeGroupsResponseGroup()
+		answer.Group = id
+		answer.AuthorizedOperations = operationsOmitted
+		if errors.Is(err, group.ErrNotFound) {
+			described.Phase = "Dead"
+			if req.Version < 6 {
+				err = nil
+			}
+		}
+		answer.ErrorCode, answer.ErrorMessage = result.code(err), message(err)
+		answer.State, answer.ProtocolType, answer.Protocol = described.Phase, described.ProtocolType, described.Protocol
+		if err == nil && req.IncludeAuthorizedOperations {
+			answer.AuthorizedOperations = groupOperations
+		}
+		for i := range described.Members {
+			m := &described.Members[i]
+			member := kmsg.NewDescribeGroupsResponseGroupMember()
+			member.MemberID, member.InstanceID, member.ClientID, member.ClientHost = m.ID, orNull(m.Instance), m.ClientID, m.ClientHost
+			member.ProtocolMetadata, member.MemberAssignment = m.Metadata, m.Assignment
+			answer.Members = append(answer.Members, member)
+		}
+		response.Groups = append(response.Groups, answer)
+	}
+	return reply(response, result)
+}

@@ -1,0 +1,43 @@
+package handler
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// ListGroups (key 16), versions 0-5: the groups this broker coordinates.
+//
+//	3  flexible     4  by state (KIP-518)     5  by type (KIP-848)
+
+// listGroupsShape is the request's fields (see shape.go).
+var listGroupsShape = shape{plainArray(text()).from(4), plainArray(text()).from(5)}
+
+// groupType is the only type of groups there is.
+const groupType = "classic"
+
+func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) wire.Reply {
+	response := kmsg.NewPtrListGroupsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	all, err := h.opts.Groups.List(ctx)
+	response.ErrorCode = result.code(err)
+	for _, one := range all {
+		if !wanted(req.StatesFilter, one.Phase) || !wanted(req.TypesFilter, groupType) {
+			continue
+		}
+		listed := kmsg.NewListGroupsResponseGroup()
+		listed.Group, listed.ProtocolType, listed.GroupState, listed.GroupType = one.ID, one.ProtocolType, one.Phase, groupType
+		response.Groups = append(response.Groups, listed)
+	}
+	return reply(response, result)
+}
+
+// wanted tells whether a filter lets a value pass; an empty one lets all.
+func wanted(filter []string, value string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(want string) bool { return strings.EqualFold(want, value) })
+}

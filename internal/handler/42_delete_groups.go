@@ -1,0 +1,28 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DeleteGroups (key 42), versions 0-2: forgets groups without members, with their offsets (KIP-229).
+//
+//	2  flexible
+
+// deleteGroupsShape is the request's fields (see shape.go).
+var deleteGroupsShape = shape{plainArray(text())}
+
+func (h *Handler) deleteGroups(ctx context.Context, req *kmsg.DeleteGroupsRequest) wire.Reply {
+	response := kmsg.NewPtrDeleteGroupsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	for _, id := range req.Groups {
+		deleted := kmsg.NewDeleteGroupsResponseGroup()
+		deleted.Group, deleted.ErrorCode = id, result.code(h.opts.Groups.Delete(ctx, id))
+		response.Groups = append(response.Groups, deleted)
+	}
+	return reply(response, result)
+}

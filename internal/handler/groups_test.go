@@ -1,0 +1,360 @@
+package handler
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// coordinated returns a broker that coordinates all groups, with a topic of four partitions to consume.
+func coordinated(t *testing.T, b *broker) *broker {
+	t.Helper()
+	b.topic("tickets", func(topic *metadata.Topic) {
+		for i := range int32(3) {
+			topic.Partitions = append(topic.Partitions, &metadata.Partition{
+				Index: i + 1, Replicas: []int32{self}, Leader: self, LeaderEpoch: 2, ISR: []int32{self},
+			})
+		}
+	})
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey = "group"
+	if answer := ask[*kmsg.FindCoordinatorResponse](b, 0, find); answer.ErrorCode != 0 || answer.NodeID != self {
+		t.Fatalf("coordinator: %+v", answer)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if ask[*kmsg.ListGroupsResponse](b, 0, kmsg.NewPtrListGroupsRequest()).ErrorCode == 0 {
+			return b
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the coordinator never loaded")
+		}
+	}
+}
+
+func joinRequest(member string) *kmsg.JoinGroupRequest {
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.MemberID, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = "group", member, 30_000, 30_000
+	req.ProtocolType = "consumer"
+	metadata := kmsg.NewConsumerMemberMetadata()
+	metadata.Topics = []string{"tickets"}
+	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: metadata.AppendTo(nil)}}
+	return req
+}
+
+// join makes a group of one member, twice if the first time only gave the id.
+func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
+	b.t.Helper()
+	answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest(""))
+	if version >= 4 {
+		if answer.ErrorCode != 79 || answer.MemberID == "" {
+			b.t.Fatalf("first join: %+v", answer)
+		}
+		answer = ask[*kmsg.JoinGroupResponse](b, version, joinRequest(answer.MemberID))
+	}
+	if answer.ErrorCode != 0 || answer.LeaderID != answer.MemberID || *answer.Protocol != "range" || len(answer.Members) != 1 {
+		b.t.Fatalf("join: %+v", answer)
+	}
+	return answer
+}
+
+func (b *broker) sync(version int16, joined *kmsg.JoinGroupResponse) *kmsg.SyncGroupResponse {
+	b.t.Helper()
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Group, req.Generation, req.MemberID = "group", joined.Generation, joined.MemberID
+	req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID, MemberAssignment: []byte("all")}}
+	kind, name := "consumer", "range"
+	req.ProtocolType, req.Protocol = &kind, &name
+	return ask[*kmsg.SyncGroupResponse](b, version, req)
+}
+
+func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 {
+	b.t.Helper()
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.Generation, req.MemberID = "group", joined.Generation, joined.MemberID
+	return ask[*kmsg.HeartbeatResponse](b, version, req).ErrorCode
+}
+
+func TestFindCoordinatorAtEveryVersion(t *testing.T) {
+	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
+		for kind, want := range map[int8]int16{0: 0, 1: 8, 2: 42} {
+			if version == 0 && kind > 0 {
+				continue
+			}
+			req := kmsg.NewPtrFindCoordinatorRequest()
+			req.CoordinatorKey, req.CoordinatorType, req.CoordinatorKeys = "group", kind, []string{"group", "other"}
+			answer := ask[*kmsg.FindCoordinatorResponse](b, version, req)
+			if version < 4 {
+				answer.Coordinators = []kmsg.FindCoordinatorResponseCoordinator{
+					{Key: "group", NodeID: answer.NodeID, Host: answer.Host, Port: answer.Port, ErrorCode: answer.ErrorCode},
+				}
+			}
+			for _, found := range answer.Coordinators {
+				if found.ErrorCode != want || want == 0 && (found.NodeID != self || found.Host != "one.example" || found.Port != 9092) {
+					t.Errorf("type %d: %+v, want error %d", kind, found, want)
+				}
+			}
+		}
+		topic := b.image.Load().Topic(coordinator.OffsetsTopic)
+		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 || !topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
+			t.Errorf("the topic was made as %+v", topic)
+		}
+	})
+}
+
+func TestGroupJoinsSyncsAndBeatsAtEveryVersion(t *testing.T) {
+	everyVersion(t, keyJoinGroup, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b).join(version)
+	})
+	everyVersion(t, keySyncGroup, func(t *testing.T, b *broker, version int16) {
+		joined := coordinated(t, b).join(5)
+		if answer := b.sync(version, joined); answer.ErrorCode != 0 || string(answer.MemberAssignment) != "all" {
+			t.Errorf("sync: %+v", answer)
+		}
+	})
+	everyVersion(t, keyHeartbeat, func(t *testing.T, b *broker, version int16) {
+		joined := coordinated(t, b).join(5)
+		b.sync(3, joined)
+		if code := b.heartbeat(version, joined); code != 0 {
+			t.Errorf("heartbeat: error %d", code)
+		}
+		joined.Generation++
+		if code := b.heartbeat(version, joined); code != 22 {
+			t.Errorf("heartbeat of another generation: error %d", code)
+		}
+		joined.MemberID = "nobody"
+		if code := b.heartbeat(version, joined); code != 25 {
+			t.Errorf("heartbeat of nobody: error %d", code)
+		}
+	})
+	everyVersion(t, keyLeaveGroup, func(t *testing.T, b *broker, version int16) {
+		joined := coordinated(t, b).join(5)
+		for _, want := range []int16{0, 25} {
+			req := kmsg.NewPtrLeaveGroupRequest()
+			req.Group, req.MemberID = "group", joined.MemberID
+			req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: joined.MemberID}}
+			answer := ask[*kmsg.LeaveGroupResponse](b, version, req)
+			code := answer.ErrorCode
+			if version >= 3 {
+				code = answer.Members[0].ErrorCode
+			}
+			if code != want {
+				t.Errorf("leave: %+v, want %d", answer, want)
+			}
+		}
+	})
+}
+
+func (b *broker) commit(version int16, topic string, partition int32, offset int64, joined *kmsg.JoinGroupResponse) int16 {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation, req.RetentionTimeMillis = "group", -1, -1
+	if joined != nil {
+		req.Generation, req.MemberID = joined.Generation, joined.MemberID
+	}
+	part := kmsg.NewOffsetCommitRequestTopicPartition()
+	note := "note"
+	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, offset, 2, &note
+	asked := kmsg.OffsetCommitRequestTopic{Topic: topic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{part}}
+	if known := b.image.Load().Topic(topic); known != nil {
+		asked.TopicID = known.ID
+	}
+	req.Topics = append(req.Topics, asked)
+	return ask[*kmsg.OffsetCommitResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
+}
+
+// fetched asks for the offsets of two partitions of tickets, or for all, and returns them as text.
+func (b *broker) fetched(version int16, all bool) (text string) {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	id := b.image.Load().Topic("tickets").ID
+	req.Group = "group"
+	req.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "tickets", Partitions: []int32{0, 1}}}
+	req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1, Topics: []kmsg.OffsetFetchRequestGroupTopic{
+		{Topic: "tickets", TopicID: id, Partitions: []int32{0, 1}},
+	}}}
+	if all {
+		req.Topics, req.Groups[0].Topics = nil, nil
+	}
+	answer := ask[*kmsg.OffsetFetchResponse](b, version, req)
+	for _, topic := range answer.Topics {
+		for _, p := range topic.Partitions {
+			text += fmt.Sprint(p.Partition, ":", p.Offset, *p.Metadata, " ")
+		}
+	}
+	for _, group := range answer.Groups {
+		for _, topic := range group.Topics {
+			if version >= 10 && topic.TopicID != id {
+				b.t.Errorf("topic id %v", topic.TopicID)
+			}
+			for _, p := range topic.Partitions {
+				text += fmt.Sprint(p.Partition, ":", p.Offset, *p.Metadata, " ")
+			}
+		}
+	}
+	return text
+}
+
+func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
+	everyVersion(t, keyOffsetCommit, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b)
+		if code := b.commit(version, "tickets", 0, 7, nil); code != 0 {
+			t.Errorf("commit: error %d", code)
+		}
+		if got := b.fetched(5, false); got != "0:7note 1:-1 " {
+			t.Errorf("fetched %s", got)
+		}
+		if code := b.commit(version, "tickets", 9, 7, nil); code != 3 {
+			t.Errorf("a partition that is not there: error %d", code)
+		}
+		if code, want := b.commit(version, "none", 0, 7, nil), map[bool]int16{false: 3, true: 100}[version >= 10]; code != want {
+			t.Errorf("a topic that is not there: error %d", code)
+		}
+		joined := b.join(5)
+		if code := b.commit(version, "tickets", 0, 8, joined); code != 27 {
+			t.Errorf("before sync: error %d", code)
+		}
+		b.sync(3, joined)
+		if code := b.commit(version, "tickets", 0, 8, joined); code != 0 {
+			t.Errorf("of a member: error %d", code)
+		}
+		if code := b.commit(version, "tickets", 0, 9, nil); code != 25 {
+			t.Errorf("of a stranger: error %d", code)
+		}
+		joined.Generation--
+		if code := b.commit(version, "tickets", 0, 9, joined); code != 22 {
+			t.Errorf("of the generation before: error %d", code)
+		}
+	})
+	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
+		if got := b.fetched(version, false); got != "0:7note 1:-1 " {
+			t.Errorf("fetched %s", got)
+		}
+		if got := b.fetched(version, true); version >= 2 && got != "0:7note " {
+			t.Errorf("fetched all %s", got)
+		}
+	})
+}
+
+func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
+	everyVersion(t, keyDescribeGroups, func(t *testing.T, b *broker, version int16) {
+		joined := coordinated(t, b).join(5)
+		b.sync(3, joined)
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Groups = []string{"group", "none"}
+		groups := ask[*kmsg.DescribeGroupsResponse](b, version, req).Groups
+		if got := groups[0]; got.State != "Stable" || got.Protocol != "range" || string(got.Members[0].MemberAssignment) != "all" {
+			t.Errorf("group %+v", got)
+		}
+		want := int16(0)
+		if version >= 6 {
+			want = 69
+		}
+		if got := groups[1]; got.State != "Dead" || got.ErrorCode != want {
+			t.Errorf("no group %+v", got)
+		}
+	})
+	everyVersion(t, keyListGroups, func(t *testing.T, b *broker, version int16) {
+		joined := coordinated(t, b).join(5)
+		b.sync(3, joined)
+		req := kmsg.NewPtrListGroupsRequest()
+		req.StatesFilter, req.TypesFilter = []string{"stable"}, []string{"Classic"}
+		groups := ask[*kmsg.ListGroupsResponse](b, version, req).Groups
+		if len(groups) != 1 || groups[0].Group != "group" || groups[0].ProtocolType != "consumer" {
+			t.Errorf("groups %+v", groups)
+		}
+		req.StatesFilter = []string{"Empty"}
+		if groups = ask[*kmsg.ListGroupsResponse](b, version, req).Groups; version >= 4 && len(groups) != 0 {
+			t.Errorf("empty groups %+v", groups)
+		}
+	})
+	everyVersion(t, keyDeleteGroups, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
+		req := kmsg.NewPtrDeleteGroupsRequest()
+		req.Groups = []string{"group", "none"}
+		groups := ask[*kmsg.DeleteGroupsResponse](b, version, req).Groups
+		if groups[0].ErrorCode != 0 || groups[1].ErrorCode != 69 || b.fetched(5, true) != "" {
+			t.Errorf("groups %+v, offsets %s", groups, b.fetched(5, true))
+		}
+	})
+	everyVersion(t, keyOffsetDelete, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
+		req := kmsg.NewPtrOffsetDeleteRequest()
+		req.Group = "group"
+		req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "tickets", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
+		answer := ask[*kmsg.OffsetDeleteResponse](b, version, req)
+		if answer.ErrorCode != 0 || answer.Topics[0].Partitions[0].ErrorCode != 0 || b.fetched(5, true) != "" {
+			t.Errorf("answer %+v, offsets %s", answer, b.fetched(5, true))
+		}
+	})
+}
+
+// Clients may not write what only coordinators understand.
+func TestNobodyProducesToTheGroupsTopic(t *testing.T) {
+	b := coordinated(t, newBroker(t))
+	for _, version := range []int16{3, 9, 12} {
+		if answer := b.produce(version, coordinator.OffsetsTopic, batch(t, 0, "a")); answer.ErrorCode != 17 {
+			t.Errorf("version %d: %+v", version, answer)
+		}
+	}
+}
+
+// A static member that comes back keeps its partitions, its generation, and, as the leader, does not assign again (KIP-345, KIP-814); the
+// process it replaces is fenced.
+func TestQuirk9StaticMemberComesBack(t *testing.T) {
+	b := coordinated(t, newBroker(t))
+	instance := "printer-1"
+	static := func() *kmsg.JoinGroupResponse {
+		req := joinRequest("")
+		req.InstanceID = &instance
+		return ask[*kmsg.JoinGroupResponse](b, 9, req)
+	}
+	first := static()
+	if first.ErrorCode != 0 {
+		t.Fatalf("join: %+v", first) // at once: a static member needs no id first
+	}
+	b.sync(5, first)
+	second := static()
+	if second.ErrorCode != 0 || second.MemberID == first.MemberID || second.Generation != first.Generation ||
+		second.LeaderID != second.MemberID || !second.SkipAssignment || len(second.Members) != 1 {
+		t.Errorf("joined again: %+v", second)
+	}
+	if answer := b.sync(5, second); answer.ErrorCode != 0 || string(answer.MemberAssignment) != "all" {
+		t.Errorf("sync: %+v", answer)
+	}
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.Generation, req.MemberID, req.InstanceID = "group", first.Generation, first.MemberID, &instance
+	if code := ask[*kmsg.HeartbeatResponse](b, 4, req).ErrorCode; code != 82 {
+		t.Errorf("heartbeat of the process before: error %d", code)
+	}
+}
+
+// The groups of a broker that others took over from are not its own any more.
+func TestNotCoordinator(t *testing.T) {
+	b := coordinated(t, newBroker(t))
+	topic := b.image.Load().Topic(coordinator.OffsetsTopic)
+	b.topics = slices.DeleteFunc(b.topics, func(t *metadata.Topic) bool { return t == topic })
+	moved := *topic
+	moved.Partitions = nil
+	for i := range topic.Partitions {
+		moved.Partitions = append(moved.Partitions, &metadata.Partition{
+			Index: int32(i), Replicas: []int32{3, self}, Leader: 3, LeaderEpoch: 7, ISR: []int32{3},
+		})
+	}
+	b.topics = append(b.topics, &moved)
+	must(t, b.apply())
+	if code := b.commit(8, "tickets", 0, 7, nil); code != 16 {
+		t.Errorf("commit: error %d", code)
+	}
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey = "group"
+	if answer := ask[*kmsg.FindCoordinatorResponse](b, 2, find); answer.NodeID != 3 {
+		t.Errorf("coordinator %+v", answer)
+	}
+}
