@@ -116,11 +116,11 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 func (r *partitionReconciler) gatherTopic(ctx context.Context, e *electorate) error {
 	topic, cluster := &v1alpha1.Topic{}, &v1alpha1.LogCluster{}
 	spec, namespace := e.partition.Spec, e.partition.Namespace
-	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: spec.Topic}, topic)
-	if client.IgnoreNotFound(err) != nil {
+	err := client.IgnoreNotFound(r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: spec.Topic}, topic))
+	if err != nil {
 		return fmt.Errorf("get the partition's topic: %w", err)
 	}
-	if err != nil || topic.Spec.Cluster != spec.Cluster {
+	if topic.Spec.Cluster != spec.Cluster { // or there is none
 		return nil
 	}
 	e.topicPartitions = topic.Spec.Partitions
