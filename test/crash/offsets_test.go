@@ -24,10 +24,14 @@ func (r *run) everyOffset() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	topics, err := admin.ListTopics(r.t.Context(), "tickets")
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	start, _ := starts.Lookup("tickets", 0)
 	end, _ := ends.Lookup("tickets", 0)
 	for offset := start.Offset; offset < end.Offset; {
-		next := r.fetchAt(offset)
+		next := r.fetchAt(topics["tickets"].ID, offset)
 		if next < offset {
 			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset, start.Offset, end.Offset)
 		}
@@ -39,15 +43,17 @@ func (r *run) everyOffset() {
 }
 
 // fetchAt returns the first record's offset at or above the one asked for, -1 if none came.
-func (r *run) fetchAt(offset int64) int64 {
+func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
 	request := kmsg.NewPtrFetchRequest()
-	request.Version = 11 // the last one but for topic ids
 	request.ReplicaID = -1
 	request.MaxBytes, request.MinBytes = 1<<20, 1
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1, -1
-	request.Topics = []kmsg.FetchRequestTopic{{Topic: "tickets", Partitions: []kmsg.FetchRequestTopicPartition{part}}}
+	request.Topics = []kmsg.FetchRequestTopic{{
+		Topic: "tickets", TopicID: topic, // the client asks in the latest version, which has ids only
+		Partitions: []kmsg.FetchRequestTopicPartition{part},
+	}}
 	answer, err := request.RequestWith(r.t.Context(), r.client.Broker(0))
 	if err != nil {
 		r.t.Fatalf("fetch at offset %d: %v", offset, err)
