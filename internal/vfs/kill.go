@@ -1,0 +1,56 @@
+package vfs
+
+import (
+	"maps"
+	"slices"
+)
+
+// KillClone returns the filesystem as the death of the process that uses it leaves it: all that was written is there, for the
+// operating system has it, and what was not synced is still to be lost by a power cut (CrashClone). The original goes on; its open
+// files and locks do not carry over.
+func (m *Mem) KillClone() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	copier := killCopier{}
+	clone := &Mem{root: copier.copy(m.root), locked: map[*memNode]bool{}}
+	for _, change := range m.pending {
+		clone.pending = append(clone.pending, copier.change(change))
+	}
+	return clone
+}
+
+// killCopier maps nodes to their copies: one that has two names, or is known only to what was not synced, stays one.
+type killCopier map[*memNode]*memNode
+
+func (c killCopier) copy(node *memNode) *memNode {
+	if node == nil {
+		return nil
+	}
+	if done := c[node]; done != nil {
+		return done
+	}
+	copied := *node
+	c[node] = &copied // first, so that nothing can go in circles
+	copied.content, copied.synced, copied.lost = slices.Clone(node.content), slices.Clone(node.synced), slices.Clone(node.lost)
+	copied.entries, copied.durable = c.entries(node.entries), c.entries(node.durable)
+	return &copied
+}
+
+func (c killCopier) entries(entries map[string]*memNode) map[string]*memNode {
+	copied := maps.Clone(entries)
+	for name, node := range copied {
+		copied[name] = c.copy(node)
+	}
+	return copied
+}
+
+func (c killCopier) change(change memChange) memChange {
+	var copied memChange
+	for _, edge := range change.edges {
+		copied.edges = append(copied.edges, memEdge{c.copy(edge.dir), edge.name, c.copy(edge.node)})
+	}
+	for _, node := range change.nodes {
+		copied.nodes = append(copied.nodes, c.copy(node))
+	}
+	return copied
+}
