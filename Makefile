@@ -43,6 +43,13 @@ CRASHPOINTS ?= 10000
 crash: ## Cut the power CRASHPOINTS (10000) times at random moments of random work on a store, and compare with a model; prints its seeds.
 	go test ./internal/logstore -run '^TestCrashes$$' -count=1 -v -timeout 20m -crash.points=$(CRASHPOINTS) -crash.time=12m
 
+SIM_TIME ?= 10m
+SIM_RUNS ?= 0
+SIM_SEED ?= 1
+.PHONY: sim
+sim: ## Play the replicated cluster under faults for SIM_TIME (10m), or SIM_RUNS times, from seed SIM_SEED (1) on; prints the seed that fails.
+	go test ./test/sim -count=1 -v -timeout 0 -sim.from=$(SIM_SEED) -sim.runs=$(SIM_RUNS) $(if $(filter 0,$(SIM_RUNS)),-sim.time=$(SIM_TIME)) | grep -v -e '^=== RUN' -e '--- PASS'
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	hack/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,331 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// broker is a machine: a disk, and at most one life on it.
+type broker struct {
+	w    *world
+	id   int32
+	disk *vfs.Mem
+	life atomic.Pointer[life] // nil: it is down
+
+	stopping bool
+	ended    []ending // one for each life that is over; of the controller
+}
+
+// ending is how a life of a broker ended.
+type ending struct {
+	epoch      int64
+	lostCached bool // what was not synced
+	lostAll    bool
+	inOrder    bool
+}
+
+// life is one incarnation.
+type life struct {
+	*broker
+	ctx     context.Context
+	cancel  context.CancelFunc
+	store   *logstore.Store
+	cleaner *logstore.Cleaner
+	set     *replica.Set
+	epoch   atomic.Int64 // 0: not registered yet
+	image   atomic.Pointer[metadata.Image]
+	dead    atomic.Bool // nothing of it reaches anybody any more
+	close   sync.Once
+}
+
+func newBroker(w *world, id int32) *broker {
+	b := &broker{w: w, id: id}
+	b.replaceDisk()
+	return b
+}
+
+func (b *broker) replaceDisk() {
+	b.disk = vfs.NewMem()
+	if err := errors.Join(b.disk.MkdirAll("/data"), b.disk.SyncDir("/")); err != nil {
+		b.w.fail("make a disk: %v", err)
+	}
+}
+
+// start begins a new life on the disk.
+func (b *broker) start() {
+	logger := b.w.logger.With("broker", b.id)
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval})
+	if err != nil {
+		b.w.fail("broker %d does not start: %v", b.id, err)
+		return
+	}
+	l := &life{broker: b, store: store}
+	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
+	l.cleaner = logstore.NewCleaner(store, logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
+	l.set = replica.NewSet(replica.Options{
+		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial, ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
+	})
+	b.life.Store(l)
+	b.w.spawn(l.follow)
+}
+
+// ask sends a request to the API server and awaits the answer.
+func (l *life) ask(ctx context.Context, request func() error) error {
+	if err := l.w.net.travel(ctx, l.id, apiServer); err != nil {
+		return err
+	}
+	if l.dead.Load() {
+		return errLost
+	}
+	err := request()
+	if lost := l.w.net.travel(ctx, apiServer, l.id); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// follow registers, keeps the lease, and applies images as they come, until the life ends.
+func (l *life) follow() {
+	self := metadata.Broker{ID: l.id, Host: "sim", Port: 1, Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
+	for {
+		registered := func() error { l.epoch.Store(l.w.meta.register(self)); return nil }
+		if l.ask(l.ctx, registered) == nil {
+			break
+		}
+		if sleep(l.ctx, time.Second) != nil {
+			return
+		}
+	}
+	l.w.spawn(l.keepLease)
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		image, news := l.w.meta.image()
+		if err := l.w.net.travel(l.ctx, apiServer, l.id); err == nil {
+			l.apply(image)
+		} else if l.ctx.Err() == nil {
+			continue // again, from what is now
+		}
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-retry.C:
+		case <-news:
+		}
+		retry.Reset(3 * time.Second)
+	}
+}
+
+func (l *life) apply(image *metadata.Image) {
+	if l.dead.Load() {
+		return
+	}
+	if self, up := image.Broker(l.id); up {
+		l.store.NoteEpoch(self.Epoch)
+	}
+	served, err := l.set.Apply(image)
+	if err != nil {
+		l.w.logger.Warn("image not applied", "broker", l.id, "error", err)
+	}
+	l.image.Store(image)
+	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
+	defer cancel()
+	_ = l.ask(ctx, func() error { l.w.meta.serving(l.id, served); return nil })
+}
+
+func (l *life) keepLease() {
+	for sleep(l.ctx, time.Second) == nil {
+		ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
+		_ = l.ask(ctx, func() error { l.w.meta.renew(l.id, l.epoch.Load()); return nil })
+		cancel()
+	}
+}
+
+// changeISR is the metadata store's, as this broker has it.
+func (l *life) changeISR(ctx context.Context, change metadata.ISRChange) error {
+	var late time.Duration
+	trouble := l.w.trouble(change)
+	if trouble == writeIsLate {
+		late = time.Second + time.Duration(change.LeaderEpoch%7)*time.Second
+	}
+	err := l.ask(ctx, func() error { return l.w.meta.changeISR(ctx, change, late) })
+	if err == nil && trouble == answerIsLost {
+		return errNoAnswer
+	}
+	return err
+}
+
+// down ends the life; what it still does reaches nobody, and goes to a disk that nobody reads.
+func (l *life) down() {
+	l.dead.Store(true)
+	l.broker.life.Store(nil)
+	l.w.net.change(func() {}) // who waits for an answer looks again
+	l.w.spawn(l.shut)
+}
+
+// shut closes everything in order. Of a life that was ended by a fault it is the wreck that is closed.
+func (l *life) shut() {
+	l.close.Do(func() {
+		l.cancel()
+		l.set.Close()
+		l.cleaner.Close()
+		if err := l.store.Close(); err != nil && !l.dead.Load() {
+			l.w.fail("broker %d does not close: %v", l.id, err)
+		}
+	})
+}
+
+// stop stops a broker in order, as internal/broker does.
+func (l *life) stop() {
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+	defer cancel()
+	if l.ask(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
+		for l.leadsForOthers() && sleep(ctx, 50*time.Millisecond) == nil {
+		}
+	}
+	if l.dead.Load() {
+		return // it was faster
+	}
+	l.shut()
+	if !l.dead.Swap(true) {
+		l.w.stopped <- l
+	}
+}
+
+func (l *life) leadsForOthers() bool {
+	image := l.image.Load()
+	if image == nil {
+		return false
+	}
+	for _, topic := range image.Topics {
+		p := topic.Partitions[0]
+		if p.Leader != l.id {
+			continue
+		}
+		if slices.ContainsFunc(p.ISR, func(id int32) bool {
+			other, up := image.Broker(id)
+			return up && id != l.id && !other.Leaving
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// link is a connection between two brokers.
+type link struct {
+	from, to *life
+	ctx      context.Context // the server sees its end
+	cancel   context.CancelFunc
+}
+
+func (l *life) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
+	if err := l.w.net.travel(ctx, l.id, to.ID); err != nil {
+		return nil, err
+	}
+	other := l.w.brokers[to.ID].life.Load()
+	if other == nil || other.image.Load() == nil || l.dead.Load() {
+		return nil, errUnreachable
+	}
+	if err := l.w.net.travel(ctx, to.ID, l.id); err != nil {
+		return nil, err
+	}
+	made := &link{from: l, to: other}
+	made.ctx, made.cancel = context.WithCancel(other.ctx)
+	return made, nil
+}
+
+func (k *link) Close() error {
+	k.cancel()
+	return nil
+}
+
+// answer is what comes back of a Pull.
+type answer struct {
+	pulled []replica.Pulled
+	err    error
+}
+
+// Pull implements replica.Peer. A request that was sent arrives, also after its sender has given up.
+func (k *link) Pull(ctx context.Context, req *replica.Pull) ([]replica.Pulled, error) {
+	sent := *req
+	sent.Partitions = slices.Clone(req.Partitions)
+	done := make(chan answer, 1)
+	k.from.w.spawn(func() {
+		pulled, err := k.serve(&sent)
+		done <- answer{pulled, err}
+	})
+	select {
+	case a := <-done:
+		return a.pulled, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (k *link) serve(req *replica.Pull) ([]replica.Pulled, error) {
+	w := k.from.w
+	if err := w.net.travel(w.ctx, k.from.id, k.to.id); err != nil {
+		return nil, err
+	}
+	if k.to.dead.Load() || k.from.dead.Load() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	request := replica.FetchRequest{BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica}
+	for _, p := range req.Partitions {
+		request.Partitions = append(request.Partitions, replica.FetchPartition{
+			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
+			HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
+		})
+	}
+	results := k.to.set.Fetch(k.ctx, request)
+	answers := make([]replica.Pulled, 0, len(results))
+	for i := range results {
+		answers = append(answers, pulled(&results[i]))
+	}
+	if k.to.dead.Load() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if err := w.net.travel(w.ctx, k.to.id, k.from.id); err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// pulled is a result as the follower gets it, and releases it.
+func pulled(r *replica.FetchResult) replica.Pulled {
+	answer := replica.Pulled{
+		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Cleaned: r.Cleaned, DivergingEpoch: -1,
+	}
+	if r.Diverging != nil {
+		answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End
+	}
+	answer.Records, answer.Err = taken(r)
+	return answer
+}
+
+// taken copies the bytes of a result and releases it.
+func taken(r *replica.FetchResult) ([]byte, error) {
+	if r.Data == nil {
+		return nil, r.Err
+	}
+	defer r.Data.Release()
+	if r.Data.Length == 0 {
+		return nil, r.Err
+	}
+	buf := make([]byte, r.Data.Length)
+	if _, err := r.Data.File.ReadAt(buf, r.Data.Position); err != nil {
+		return nil, err
+	}
+	return buf, r.Err
+}

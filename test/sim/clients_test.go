@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+const (
+	writers      = 3
+	tailers      = 2
+	keyCount     = 6
+	writeTimeout = 15 * time.Second // of a write with all its retries
+	readTimeout  = 15 * time.Second
+)
+
+// client is a producer and consumer. Its fields are its goroutine's.
+type client struct {
+	w        *world
+	id       int
+	random   *rand.Rand
+	known    map[string]int32 // the latest leader epoch it has heard of
+	tails    map[string]*tail
+	producer int64
+	next     map[string]int32 // sequence of the next record, by topic
+	values   int
+	mu       struct {
+		sync.Mutex
+		reached map[string]int64 // how far it has read, by topic
+	}
+}
+
+func newClient(w *world, id int) *client {
+	c := &client{
+		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))), known: map[string]int32{}, tails: map[string]*tail{},
+	}
+	for _, t := range w.meta.mu.topics {
+		c.tails[t.name] = newTail()
+	}
+	c.mu.reached = map[string]int64{}
+	c.renew()
+	return c
+}
+
+// renew makes the client another idempotent producer.
+func (c *client) renew() {
+	c.producer += 1000
+	if c.producer == 1000 {
+		c.producer += int64(c.id)
+	}
+	c.next = map[string]int32{}
+}
+
+func (w *world) startClients() {
+	for id := range writers {
+		c := newClient(w, id)
+		w.spawn(func() { c.write() })
+	}
+	for id := range tailers {
+		c := newClient(w, writers+id)
+		w.tails = append(w.tails, c)
+		w.spawn(func() { c.tail() })
+	}
+}
+
+// calm makes the writers stop.
+func (w *world) calm() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.calm = true
+}
+
+func (w *world) isCalm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.calm
+}
+
+// write writes, and reads now and then, until it is told to stop.
+func (c *client) write() {
+	for !c.w.isCalm() && sleep(c.w.ctx, time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
+		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
+		switch c.random.IntN(8) {
+		case 0:
+			c.read(t)
+		case 1:
+			c.writeCarelessly(t)
+		default:
+			c.writeBatches(t)
+		}
+	}
+}
+
+// leader finds who leads by what some broker says, never by older news than the client has.
+func (c *client) leader(t *topic) *life {
+	var leader *life
+	for _, at := range c.random.Perm(len(c.w.brokers)) {
+		l := c.w.brokers[at].life.Load()
+		if l == nil || l.dead.Load() {
+			continue
+		}
+		image := l.image.Load()
+		if image == nil || image.Topic(t.name) == nil {
+			continue
+		}
+		p := image.Topic(t.name).Partitions[0]
+		if p.LeaderEpoch < c.known[t.name] || p.Leader == metadata.NoBroker || int(p.Leader) >= len(c.w.brokers) {
+			continue
+		}
+		c.known[t.name] = p.LeaderEpoch
+		leader = c.w.brokers[p.Leader].life.Load()
+		if c.random.IntN(3) > 0 {
+			break // else it looks further
+		}
+	}
+	return leader
+}
+
+// batch is a batch on its way.
+type batch struct {
+	bytes []byte
+	facts []fact // with offsets once they are known
+	acked bool
+}
+
+// newBatch makes a batch of some records, idempotent unless careless.
+func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
+	identity := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: -1, LastOffsetDelta: int32(len(keys) - 1)}
+	if !careless {
+		identity.ProducerID, identity.ProducerEpoch, identity.BaseSequence = c.producer, 0, c.next[t.name]
+		c.next[t.name] += int32(len(keys))
+	}
+	b := &batch{}
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(identity)
+	for i, key := range keys {
+		c.values++
+		f := fact{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values, padding[:c.random.IntN(len(padding))]), producer: identity.ProducerID, sequence: -1}
+		if !careless {
+			f.sequence = identity.BaseSequence + int32(i)
+		}
+		r := record.Record{Offset: int64(i), Timestamp: c.clock().UnixMilli(), Key: []byte(key), Value: []byte(f.value)}
+		if t.settings.Compact && key != marker && c.random.IntN(7) == 0 {
+			r.Value, f.value, f.deleted = nil, "", true
+		}
+		builder.Add(&r)
+		b.facts = append(b.facts, f)
+	}
+	bytes, err := builder.Build(nil)
+	if err != nil {
+		c.w.fail("build a batch: %v", err)
+	}
+	b.bytes = bytes
+	return b
+}
+
+const padding = "................................................................................................................................"
+
+// clock is the client's: it jumps.
+func (c *client) clock() time.Time {
+	switch c.random.IntN(12) {
+	case 0:
+		return time.Now().Add(-time.Duration(c.random.IntN(7200)) * time.Second)
+	case 1:
+		return time.Now().Add(time.Duration(c.random.IntN(600)) * time.Second)
+	}
+	return time.Now()
+}
+
+func (c *client) keys() []string {
+	keys := make([]string, 1+c.random.IntN(3))
+	for i := range keys {
+		keys[i] = fmt.Sprintf("k%d", c.random.IntN(keyCount))
+	}
+	return keys
+}
+
+// writeBatches writes up to three batches, all on their way at once, and tries again until they are acknowledged.
+func (c *client) writeBatches(t *topic) {
+	var batches []*batch
+	for range 1 + c.random.IntN(3) {
+		batches = append(batches, c.newBatch(t, false, c.keys()...))
+	}
+	c.deliver(t, batches)
+}
+
+// deliver tries until all batches are acknowledged, or gives up. What it did not get acknowledged may be there, or come still.
+func (c *client) deliver(t *topic, batches []*batch) (done bool) {
+	called := time.Now()
+	sent, left := 0, batches
+	for len(left) > 0 && time.Since(called) < writeTimeout && c.w.ctx.Err() == nil {
+		if l := c.leader(t); l != nil {
+			sent = len(batches)
+			c.send(l, t, left)
+		}
+		for len(left) > 0 && left[0].acked {
+			left = left[1:]
+		}
+		if len(left) > 0 && sleep(c.w.ctx, 50*time.Millisecond) != nil {
+			break
+		}
+	}
+	for i, b := range batches[:sent] {
+		c.w.history.wrote(t.name, c.id, b.facts, called, time.Now(), i < len(batches)-len(left))
+	}
+	if len(left) > 0 {
+		c.renew()
+	}
+	return len(left) == 0
+}
+
+// send sends batches to a broker once, in order, and takes in what is answered.
+func (c *client) send(l *life, t *topic, batches []*batch) {
+	ctx, cancel := context.WithTimeout(c.w.ctx, 4*time.Second)
+	defer cancel()
+	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
+		return
+	}
+	var produced []*replica.Produced
+	for _, b := range batches {
+		produced = append(produced, l.set.Append(replica.AcksAll, []replica.ProducePartition{
+			{ID: t.partitionID(), Topic: t.id, Batch: slices.Clone(b.bytes)},
+		}))
+	}
+	var acked []*batch
+	for i, p := range produced {
+		result := p.Wait(l.ctx, 3*time.Second)[0]
+		switch {
+		case result.Err == nil:
+			batches[i].settle(result.Appended.BaseOffset)
+			acked = append(acked, batches[i])
+			c.w.oracle.acknowledged(l, t.name, batches[i].facts, result.Appended.Duplicate)
+		case i == 0 && errors.Is(result.Err, logstore.ErrOutOfOrderSequence) && !l.dead.Load() && !c.w.oracle.forgotten(t.name, &batches[0].facts[0]):
+			c.w.fail("%s: broker %d does not know what comes before record %d of producer %d: %v",
+				t.name, l.id, batches[0].facts[0].sequence, c.producer, result.Err)
+		}
+	}
+	if l.dead.Load() || c.w.net.travel(ctx, l.id, clients) != nil {
+		return // the answer is lost
+	}
+	for _, b := range acked {
+		b.acked = true
+	}
+}
+
+// settle gives the batch its offsets.
+func (b *batch) settle(base int64) {
+	for i := range b.facts {
+		b.facts[i].offset = base + int64(i)
+	}
+}
+
+// writeCarelessly writes with acks=1, once. It may be lost, and nobody minds.
+func (c *client) writeCarelessly(t *topic) {
+	b := c.newBatch(t, true, c.keys()...)
+	called := time.Now()
+	l := c.leader(t)
+	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
+		return
+	}
+	l.set.Append(1, []replica.ProducePartition{{ID: t.partitionID(), Batch: b.bytes}}).Wait(l.ctx, time.Second)
+	c.w.history.wrote(t.name, c.id, b.facts, called, time.Now(), false)
+}

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// heal mends everything, and fails unless everything is well again after a while: each partition led, all replicas in sync and alike, and
+// the readers at the end.
+func (w *world) heal() {
+	if w.failed() {
+		return
+	}
+	w.note("everything is mended")
+	w.net.change(func() {
+		clear(w.net.cut)
+		clear(w.net.held)
+		clear(w.net.slow)
+	})
+	w.mendLater()
+	w.meta.mu.Lock()
+	w.meta.mu.away = false
+	w.meta.mu.Unlock()
+	for began, asked := time.Now(), false; !w.well() && !w.failed(); {
+		if time.Since(began) > healTime {
+			w.fail("not well again after %s: %s", healTime, w.ill())
+			return
+		}
+		if time.Since(began) > healTime/2 && !asked {
+			asked = true
+			w.acceptLoss()
+		}
+		w.pass(500 * time.Millisecond)
+	}
+	w.calm()
+	w.pass(writeTimeout + readTimeout)
+	w.pass(3 * time.Second)
+	if !w.failed() {
+		w.compare()
+	}
+}
+
+// mendLater keeps of what is due only the starts: the network is whole already.
+func (w *world) mendLater() {
+	w.due = nil
+	for _, b := range w.brokers {
+		if b.life.Load() == nil {
+			w.later(time.Duration(b.id)*50*time.Millisecond, func() { w.start(b) })
+		}
+	}
+}
+
+// acceptLoss agrees to lose what is lost, where nobody is left who may lead.
+func (w *world) acceptLoss() {
+	w.meta.mu.Lock()
+	defer w.meta.mu.Unlock()
+	if slices.ContainsFunc(w.meta.mu.topics, func(t *topic) bool { return t.partition.Leader == metadata.NoBroker }) {
+		w.note("somebody agrees to lose what is lost")
+		w.meta.mu.lossy = true
+	}
+}
+
+func (w *world) well() bool { return w.ill() == "" }
+
+// ill names a partition that is not well.
+func (w *world) ill() string {
+	for _, t := range w.meta.mu.topics {
+		p := w.meta.recorded(t.name)
+		if p.Leader == metadata.NoBroker || p.Target != nil || len(p.ISR) < len(p.Replicas) {
+			return t.name
+		}
+	}
+	return ""
+}
+
+// compare compares all replicas with each other, and the readers with them.
+func (w *world) compare() {
+	for _, t := range w.meta.mu.topics {
+		p := w.meta.recorded(t.name)
+		var first []byte
+		var end int64
+		for i, id := range p.Replicas {
+			l := w.brokers[id].life.Load()
+			if l == nil {
+				w.fail("%s: broker %d is not there", t.name, id)
+				return
+			}
+			log := l.store.Log(t.partitionID())
+			if log == nil || log.HighWatermark() != log.LogEnd() {
+				w.fail("%s: broker %d has not all below its high watermark, and nothing is written any more", t.name, id)
+				return
+			}
+			content := content(w, log)
+			if i == 0 {
+				first, end = content, log.LogEnd()
+			}
+			if log.LogEnd() != end || !t.settings.Compact && !bytes.Equal(first, content) {
+				w.fail("%s: broker %d ends at %d with %d bytes, broker %d at %d with %d", t.name, p.Replicas[0], end, len(first), id, log.LogEnd(), len(content))
+				return
+			}
+		}
+		for _, c := range w.tails {
+			c.mu.Lock()
+			reached := c.mu.reached[t.name]
+			c.mu.Unlock()
+			if reached != end && !w.oracle.tainted(t.name) {
+				w.fail("%s: a reader stands at %d, the end is %d", t.name, reached, end)
+			}
+		}
+	}
+}
+
+// content is a log as it lies in its files.
+func content(w *world, log *logstore.Log) (all []byte) {
+	for at := log.LogStart(); at < log.LogEnd(); {
+		slice, err := log.ReadReplica(at, 1<<20, true)
+		if err != nil {
+			w.fail("read: %v", err)
+			return nil
+		}
+		buf := make([]byte, slice.Length)
+		if slice.Length > 0 {
+			_, err = slice.File.ReadAt(buf, slice.Position)
+		}
+		slice.Release()
+		_, next, _, bad := factsOf(buf)
+		if err != nil || bad != nil || next <= at {
+			return all // the end of a cleaned log may be empty
+		}
+		all, at = append(all, buf...), next
+	}
+	return all
+}

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag = flag.Uint64("sim.seed", 0, "play this seed alone")
+	runsFlag = flag.Int("sim.runs", 0, "play so many seeds; default: as many as make test has time for")
+	timeFlag = flag.Duration("sim.time", 0, "play seeds for so long")
+	fromFlag = flag.Uint64("sim.from", 1, "the first seed")
+)
+
+const (
+	runsDefault = 100
+	// stuckAfter is how long one run may take of real time. It takes a fraction of a second: one that takes this long does not end.
+	stuckAfter = 2 * time.Minute
+)
+
+// TestMain gives the bubble one thread: what runs at the same moment of its time then does so in nearly the same order each time.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+// TestSimulation plays seeds, and fails with the first that breaks a promise.
+func TestSimulation(t *testing.T) {
+	if *seedFlag != 0 {
+		var out io.Writer
+		if testing.Verbose() {
+			out = os.Stdout
+		}
+		t.Logf("%+v", playGuarded(t, *seedFlag, out))
+		return
+	}
+	runs, until := runsDefault, time.Time{}
+	if *runsFlag > 0 {
+		runs = *runsFlag
+	}
+	if *timeFlag > 0 {
+		until = time.Now().Add(*timeFlag)
+	}
+	var sum tally
+	played := 0
+	for ; !until.IsZero() && time.Now().Before(until) || until.IsZero() && played < runs; played++ {
+		seed := *fromFlag + uint64(played)
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { sum.add(playGuarded(t, seed, nil)) })
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d runs: %+v", played, sum)
+	if played >= runsDefault && (sum.acknowledged < 50*played || sum.elections < 5*played || sum.unproven == 0 || sum.duplicates == 0 || sum.cleaned == 0) {
+		t.Error("the simulation does not reach what it is for")
+	}
+}
+
+// playGuarded plays one seed, and ends the process if that does not end.
+func playGuarded(t *testing.T, seed uint64, out io.Writer) tally {
+	guard := time.AfterFunc(stuckAfter, func() {
+		buf := make([]byte, 1<<20)
+		fmt.Fprintf(os.Stderr, "%s\nseed %d has not ended after %s\n", buf[:runtime.Stack(buf, true)], seed, stuckAfter)
+		os.Exit(1)
+	})
+	defer guard.Stop()
+	return play(t, seed, out)
+}
