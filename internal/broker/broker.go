@@ -26,6 +26,8 @@ import (
 type Metadata interface {
 	metadata.Store
 	metadata.Admin
+	metadata.Alterer
+	metadata.Mover
 }
 
 // Options of a Broker.
@@ -129,7 +131,7 @@ func (b *Broker) open() (err error) {
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
 			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Groups: b.groups, Admin: b.opts.Metadata,
-			ProducerID: ids.Next, Logger: b.logger,
+			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: ids.Next, DataDir: b.opts.DataDir, Volume: b.volume, Logger: b.logger,
 		}),
 		APIName:  handler.APIName,
 		Registry: b.opts.Registry,

@@ -123,6 +123,7 @@ func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.Fetch
 	want := replica.FetchPartition{
 		ID: id, Topic: topic, Offset: part.FetchOffset, BytesMax: int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
 		LeaderEpoch: part.CurrentLeaderEpoch, LastEpoch: part.LastFetchedEpoch, HighWater: part.HighWatermark, Safe: part.FetchOffset,
+		LogStart: part.LogStartOffset,
 	}
 	readPullTag(&part.UnknownTags, &want)
 	return want

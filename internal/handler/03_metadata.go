@@ -2,7 +2,9 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -16,7 +18,8 @@ import (
 //	8  authorized operations (KIP-430)        9  flexible         10  topic ids (KIP-516)
 //	12  asking by id                          13  top-level error (KIP-1102)
 //
-// A topic is never made by being asked for: it is a resource that somebody applies.
+// A topic is made by being asked for if the LogCluster says so (autoCreateTopics) and lets admin requests write, and the request allows it;
+// else it is a resource that somebody applies.
 
 // What a client may do here, as bits of Kafka's AclOperation: there are no ACLs, so it is what is built.
 const (
@@ -25,11 +28,13 @@ const (
 	opCreate          = 1 << 5
 	opDelete          = 1 << 6
 	opDescribe        = 1 << 8
+	opAlter           = 1 << 7
 	opDescribeConfigs = 1 << 10
+	opAlterConfigs    = 1 << 11
 	opIdempotentWrite = 1 << 12
 
-	topicOperations   = opRead | opWrite | opCreate | opDelete | opDescribe | opDescribeConfigs
-	clusterOperations = opCreate | opDescribe | opDescribeConfigs | opIdempotentWrite
+	topicOperations   = opRead | opWrite | opCreate | opDelete | opDescribe | opAlter | opDescribeConfigs | opAlterConfigs
+	clusterOperations = opCreate | opDescribe | opAlter | opDescribeConfigs | opIdempotentWrite
 	// operationsOmitted is what a response says when nobody asked.
 	operationsOmitted = -1 << 31
 )
@@ -38,7 +43,8 @@ const (
 var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4), fixed(1).from(8).to(10), fixed(1).from(8)}
 
 // metadata answers from one image, so that brokers and leaders in it fit each other.
-func (h *Handler) metadata(_ context.Context, req *kmsg.MetadataRequest) wire.Reply {
+func (h *Handler) metadata(ctx context.Context, req *kmsg.MetadataRequest) wire.Reply {
+	h.autoCreate(ctx, req)
 	img := h.opts.Image()
 	response := kmsg.NewPtrMetadataResponse()
 	response.Version = req.Version
@@ -66,6 +72,42 @@ func (h *Handler) metadata(_ context.Context, req *kmsg.MetadataRequest) wire.Re
 		response.Topics = append(response.Topics, topic.answer)
 	}
 	return reply(response, result)
+}
+
+// autoCreate makes the topics that a request names and allows to be made, with the cluster's defaults, and waits until they can be used.
+// What cannot be made is unknown to the answer, as it was. Versions below 4 cannot say what they allow, which is everything.
+func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
+	img := h.opts.Image()
+	if !img.Policy.AutoCreate || img.Policy.ReadOnly || req.Version >= 4 && !req.AllowAutoTopicCreation {
+		return
+	}
+	var missing []string
+	for i := range req.Topics {
+		if name := req.Topics[i].Topic; name != nil && img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
+			missing = append(missing, *name)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
+	defer cancel()
+	var made []string
+	for _, name := range missing {
+		_, err := h.opts.Admin.CreateTopic(ctx, metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
+		switch {
+		case err == nil || errors.Is(err, metadata.ErrTopicExists): // another broker was asked, too
+			made = append(made, name)
+		case !errors.Is(err, metadata.ErrInvalidTopicName):
+			h.logger.Warn("cannot make a topic that a client asked for", "topic", name, "error", err)
+		}
+	}
+	h.awaitShown(ctx, func(img *metadata.Image) bool {
+		return !slices.ContainsFunc(made, func(name string) bool {
+			topic := img.Topic(name)
+			return topic == nil || !allLed(img, []metadata.ID{topic.ID})
+		})
+	})
 }
 
 // controller is the broker that admin clients turn to: any can serve them, so it is the first that is up.
@@ -143,18 +185,22 @@ func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topi
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))
 	for _, p := range topic.Partitions {
-		part := kmsg.NewMetadataResponseTopicPartition()
-		part.Partition, part.Leader, part.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
-		part.Replicas, part.ISR = p.Replicas, p.ISR
-		for _, id := range p.Replicas {
-			if _, up := img.Broker(id); !up {
-				part.OfflineReplicas = append(part.OfflineReplicas, id)
-			}
-		}
-		if _, up := img.Broker(p.Leader); !up {
-			part.Leader = metadata.NoBroker
-			part.ErrorCode = result.code(errLeaderNotAvailable)
-		}
-		answer.Partitions = append(answer.Partitions, part)
+		answer.Partitions = append(answer.Partitions, describePartition(img, p, result))
 	}
+}
+
+func describePartition(img *metadata.Image, p *metadata.Partition, result *outcome) kmsg.MetadataResponseTopicPartition {
+	part := kmsg.NewMetadataResponseTopicPartition()
+	part.Partition, part.Leader, part.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
+	part.Replicas, part.ISR = p.Replicas, p.ISR
+	for _, id := range p.Replicas {
+		if _, up := img.Broker(id); !up {
+			part.OfflineReplicas = append(part.OfflineReplicas, id)
+		}
+	}
+	if _, up := img.Broker(p.Leader); !up {
+		part.Leader = metadata.NoBroker
+		part.ErrorCode = result.code(errLeaderNotAvailable)
+	}
+	return part
 }

@@ -57,7 +57,9 @@ func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsReques
 		if named[asked.Topic] > 1 {
 			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest, asked.Topic)
 		} else {
-			created, err = h.createTopic(ctx, req, asked)
+			if err = h.writable(); err == nil {
+				created, err = h.createTopic(ctx, req, asked)
+			}
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		if err == nil {

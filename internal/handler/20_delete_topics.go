@@ -38,6 +38,9 @@ func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReques
 		name, err := nameToDelete(img, &asked[i])
 		if err == nil {
 			topic.Topic = &name
+			err = h.writable()
+		}
+		if err == nil {
 			err = h.opts.Admin.DeleteTopic(ctx, name)
 		}
 		if known := img.Topic(name); err == nil && known != nil {

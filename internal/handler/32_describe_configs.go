@@ -49,6 +49,13 @@ type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
+	synonyms []synonym // from the one in effect down to the default; none: the setting itself is all there is
+}
+
+// synonym is a place that a setting may come from (KIP-226).
+type synonym struct {
+	name, value string
+	source      kmsg.ConfigSource
 }
 
 // resourceConfigs returns the settings of a topic or of this broker.
@@ -59,7 +66,7 @@ func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfi
 		if topic == nil {
 			return nil, metadata.ErrTopicNotFound
 		}
-		return topicConfigs(topic), nil
+		return topicConfigs(topic, img.Defaults), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if asked.ResourceName == "" {
 			return nil, nil // the defaults of all brokers: none can be set
@@ -74,14 +81,42 @@ func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfi
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, asked.ResourceType)
 }
 
-func topicConfigs(topic *metadata.Topic) []config {
-	properties := topic.Settings.Properties()
+// topicConfigs tells a topic's settings, and of each where it comes from: the Topic, the LogCluster's topicDefaults (which are to Kafka's
+// tools the dynamic default of all brokers) or Kafka's own default. A Topic that says what its cluster says anyhow is not told apart.
+func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
+	properties, clusters := topic.Settings.Properties(), defaults.Properties()
+	kafkas := topicconfig.Default().Properties()
 	configs := make([]config, 0, len(properties))
-	for i := range properties {
-		// Not read-only in principle, but changed by applying the Topic resource, not through this protocol.
-		configs = append(configs, config{properties[i], topicSource(&properties[i]), false})
+	for i, p := range properties {
+		var from []synonym
+		if p.Value != clusters[i].Value {
+			from = append(from, synonym{p.Name, p.Value, kmsg.ConfigSourceDynamicTopicConfig})
+		}
+		if !clusters[i].Default {
+			from = append(from, synonym{brokerName(p.Name), clusters[i].Value, kmsg.ConfigSourceDynamicDefaultBrokerConfig})
+		}
+		from = append(from, synonym{brokerName(p.Name), kafkas[i].Value, kmsg.ConfigSourceDefaultConfig})
+		configs = append(configs, config{p, from[0].source, false, from})
 	}
 	return configs
+}
+
+// brokerNames are how Kafka calls a topic's setting among a broker's, where that is not the same name behind "log.".
+var brokerNames = map[string]string{
+	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level", "compression.lz4.level": "compression.lz4.level",
+	"compression.zstd.level": "compression.zstd.level", "min.insync.replicas": "min.insync.replicas", "max.message.bytes": "message.max.bytes",
+	"unclean.leader.election.enable": "unclean.leader.election.enable", "delete.retention.ms": "log.cleaner.delete.retention.ms",
+	"min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio", "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+	"max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "file.delete.delay.ms": "log.segment.delete.delay.ms",
+	"flush.messages": "log.flush.interval.messages", "flush.ms": "log.flush.interval.ms", "index.interval.bytes": "log.index.interval.bytes",
+	"segment.index.bytes": "log.index.size.max.bytes", "segment.ms": "log.roll.ms", "segment.jitter.ms": "log.roll.jitter.ms",
+}
+
+func brokerName(property string) string {
+	if name, ok := brokerNames[property]; ok {
+		return name
+	}
+	return "log." + property
 }
 
 // topicSource says default or set. Which of resource and cluster set it is not known here: both are in the topic's settings.
@@ -102,11 +137,15 @@ func (h *Handler) checkBroker(name string) error {
 
 // brokerConfigs are the few that tools ask brokers for. All are read-only.
 func (h *Handler) brokerConfigs() []config {
-	fixed := kmsg.ConfigSourceStaticBrokerConfig
+	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
 	return []config{
-		{topicconfig.Property{Name: "auto.create.topics.enable", Value: "false", Type: "boolean", Doc: "Topics are resources; none is made by being asked for."}, fixed, true},
-		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int", Doc: "The broker's number."}, fixed, true},
-		{topicconfig.Property{Name: "socket.request.max.bytes", Value: strconv.Itoa(produceFrameMax), Type: "int", Doc: "The largest request, in bytes."}, fixed, true},
+		{topicconfig.Property{
+			Name: "auto.create.topics.enable", Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
+			Doc: "Make a topic that a client asks for (LogCluster.spec.autoCreateTopics).",
+		}, fixed, true, nil},
+		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string", Doc: "The data directory."}, fixed, true, nil},
+		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int", Doc: "The broker's number."}, fixed, true, nil},
+		{topicconfig.Property{Name: "socket.request.max.bytes", Value: strconv.Itoa(produceFrameMax), Type: "int", Doc: "The largest request, in bytes."}, fixed, true, nil},
 	}
 }
 
@@ -116,15 +155,21 @@ var configTypes = map[string]kmsg.ConfigType{
 	"long": kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
 }
 
-// describe encodes a setting. Its only synonym is itself: settings are resolved before they come here.
+// describe encodes a setting.
 func (c *config) describe(req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value, out.Source, out.ReadOnly = c.Name, &c.Value, c.source, c.readOnly
 	out.ConfigType = configTypes[c.Type]
 	if req.IncludeSynonyms {
-		synonym := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
-		synonym.Name, synonym.Value, synonym.Source = c.Name, &c.Value, c.source
-		out.ConfigSynonyms = append(out.ConfigSynonyms, synonym)
+		from := c.synonyms
+		if len(from) == 0 {
+			from = []synonym{{c.Name, c.Value, c.source}}
+		}
+		for i := range from {
+			one := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+			one.Name, one.Value, one.Source = from[i].name, &from[i].value, from[i].source
+			out.ConfigSynonyms = append(out.ConfigSynonyms, one)
+		}
 	}
 	if req.IncludeDocumentation {
 		out.Documentation = &c.Doc

@@ -98,6 +98,12 @@ var kafkaErrors = []struct {
 	{metadata.ErrInvalidPartitions, kafkaError{37, "INVALID_PARTITIONS"}},
 	{metadata.ErrInvalidReplication, kafkaError{38, "INVALID_REPLICATION_FACTOR"}},
 	{metadata.ErrInvalidSettings, kafkaError{40, "INVALID_CONFIG"}},
+	{metadata.ErrPolicy, kafkaError{44, "POLICY_VIOLATION"}},
+	{metadata.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
+	{metadata.ErrInvalidAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
+	{metadata.ErrNoReassignment, kafkaError{85, "NO_REASSIGNMENT_IN_PROGRESS"}},
+	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
+	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
 	// The request.
 	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options of a Handler. All but Logger must be set.
+// Options of a Handler. All but Volume and Logger must be set.
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // the newest; never nil
@@ -23,8 +23,13 @@ type Options struct {
 	Replicas   *replica.Set
 	Groups     *coordinator.Runtime
 	Admin      metadata.Admin
+	Alterer    metadata.Alterer
+	Mover      metadata.Mover
 	ProducerID func() (int64, error) // a producer id that nobody has
-	Logger     *slog.Logger          // default: discards
+	DataDir    string                // as admin clients are told
+	// Volume is the size of the disk and what is left of it, in bytes, -1 where that is not known; nil: neither is.
+	Volume func() (total, usable int64)
+	Logger *slog.Logger // default: discards
 }
 
 // Handler answers Kafka requests; it is the wire.Handler of a broker.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/group"
@@ -38,6 +39,8 @@ type broker struct {
 	producer int64
 	later    []func() // changes of the image that come only when a request waits for them
 	lazy     bool     // topics made and deleted come into the image later
+	policy   metadata.AdminPolicy
+	moves    []metadata.Move
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -58,7 +61,7 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 		_ = store.Close() // fails where the test broke the disk
 	})
 	b.Handler = New(Options{
-		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups, Admin: b,
+		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups, Admin: b, Alterer: b, Mover: b, DataDir: "/data",
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
 	})
 	must(t, b.apply())
@@ -76,6 +79,7 @@ func must(t testing.TB, err error) {
 func (b *broker) apply() error {
 	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"}, {ID: 3, Host: "three.example", Port: 9093}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
+	img.Policy = b.policy
 	_, err := b.set.Apply(img)
 	b.groups.Apply(img)
 	b.image.Store(img)
@@ -136,6 +140,92 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 	}
 	b.topics = slices.DeleteFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
 	return b.changed()
+}
+
+// replace makes a copy of a topic, to be changed and put in its place.
+func (b *broker) replace(name string, change func(*metadata.Topic) error) error {
+	at := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
+	if at < 0 {
+		return metadata.ErrTopicNotFound
+	}
+	topic := *b.topics[at]
+	if err := change(&topic); err != nil {
+		return err
+	}
+	b.topics[at] = &topic
+	return b.changed()
+}
+
+// AlterTopic implements metadata.Alterer with the rules of the real ones.
+func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) error {
+	return b.replace(change.Name, func(topic *metadata.Topic) error {
+		resource := &v1alpha1.Topic{}
+		resource.Spec.TopicSettings = metadata.ResourceSettings(topic.Settings, topicconfig.Default())
+		altered, err := metadata.AlteredTopic(resource, change, nil)
+		if err != nil || change.Validate {
+			return err
+		}
+		topic.Settings, err = metadata.ResolveSettings(altered.Spec.TopicSettings, nil)
+		return err
+	})
+}
+
+// CreatePartitions implements metadata.Alterer.
+func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions) error {
+	return b.replace(more.Name, func(topic *metadata.Topic) error {
+		resource := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{Partitions: int32(len(topic.Partitions))}}
+		if _, err := metadata.GrownTopic(resource, more.Count); err != nil || more.Validate {
+			return err
+		}
+		for i := int32(len(topic.Partitions)); i < more.Count; i++ {
+			topic.Partitions = append(slices.Clip(topic.Partitions), &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, ISR: []int32{self}})
+		}
+		return nil
+	})
+}
+
+// Reassign implements metadata.Mover: the moves begin, and go on for ever.
+func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
+	faults := make([]error, len(moves))
+	for i, move := range moves {
+		_, p, err := b.image.Load().Partition(metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition})
+		if err == nil {
+			_, err = metadata.CheckMove(p, move, func(id int32) bool { return id == self || id == 3 })
+		}
+		if faults[i] = err; err == nil {
+			faults[i] = b.replace(move.Topic, func(topic *metadata.Topic) error {
+				topic.Partitions = slices.Clone(topic.Partitions)
+				moved := *topic.Partitions[move.Partition]
+				if moved.Target = move.Replicas; move.Replicas != nil {
+					moved.Replicas = append(slices.Clone(moved.Replicas), move.Replicas...)
+				}
+				topic.Partitions[move.Partition] = &moved
+				return nil
+			})
+		}
+	}
+	return faults
+}
+
+// ElectPreferred implements metadata.Mover.
+func (b *broker) ElectPreferred(_ context.Context, partitions []metadata.PartitionRef) []error {
+	faults := make([]error, len(partitions))
+	for i, ref := range partitions {
+		_, p, err := b.image.Load().Partition(ref)
+		if err == nil {
+			err = metadata.CheckPreferred(b.image.Load(), p)
+		}
+		if faults[i] = err; err == nil {
+			faults[i] = b.replace(ref.Topic, func(topic *metadata.Topic) error {
+				topic.Partitions = slices.Clone(topic.Partitions)
+				led := *topic.Partitions[ref.Partition]
+				led.Leader, led.LeaderEpoch = led.Replicas[0], led.LeaderEpoch+1
+				topic.Partitions[ref.Partition] = &led
+				return nil
+			})
+		}
+	}
+	return faults
 }
 
 // changed applies a change of the topics, or leaves that until somebody waits for it.

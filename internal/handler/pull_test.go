@@ -71,7 +71,7 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 			got := wantedPartition(want.ID, topic.TopicID, &topic.Partitions[i])
 			if got != (replica.FetchPartition{
 				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax, LeaderEpoch: want.LeaderEpoch,
-				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Cleaned: want.Cleaned,
+				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Cleaned: want.Cleaned, LogStart: want.LogStart,
 			}) {
 				t.Errorf("partition %d: %+v, want %+v", at, got, want)
 			}

@@ -294,7 +294,7 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 			ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "tickets", ConfigNames: []string{"cleanup.policy", "no.such"},
 		}}
 		got := ask[*kmsg.DescribeConfigsResponse](b, version, req).Resources[0].Configs
-		if len(got) != 1 || *got[0].Value != "compact" || got[0].Source != kmsg.ConfigSourceDynamicTopicConfig || len(got[0].ConfigSynonyms) != 1 {
+		if len(got) != 1 || *got[0].Value != "compact" || got[0].Source != kmsg.ConfigSourceDynamicTopicConfig || len(got[0].ConfigSynonyms) != 2 {
 			t.Fatalf("configs %+v", got)
 		}
 		if version >= 3 && (got[0].ConfigType != kmsg.ConfigTypeList || *got[0].Documentation == "") {

@@ -24,7 +24,7 @@ var (
 // shape is the fields of a struct, in the order of the wire. A flexible version ends each struct with tagged fields.
 type shape []field
 
-// field is one field of a struct. Exactly one of size, text, blob and elements says what it is.
+// field is one field of a struct. Exactly one of size, text, blob, list and optional says what it is, of one without a tag.
 type field struct {
 	since, until int16 // versions that have it; until 0: all from since on
 	size         int   // bytes, of what has a fixed size
@@ -33,7 +33,8 @@ type field struct {
 	list         bool  // an array, of structs (elements) or of plain values (plain)
 	elements     shape
 	plain        *field
-	tag          int // tagged fields only: tag + 1
+	optional     bool // a struct (elements) that may be null; a byte before it tells
+	tag          int  // tagged fields only: tag + 1
 }
 
 func fixed(size int) field          { return field{size: size} }
@@ -45,6 +46,9 @@ func plainArray(of field) field     { return field{list: true, plain: &of} }
 // from and to say which versions have a field.
 func (f field) from(version int16) field { f.since = version; return f }
 func (f field) to(version int16) field   { f.until = version; return f }
+
+// optional is a struct that may be null.
+func optional(fields ...field) field { return field{optional: true, elements: fields} }
 
 // tagged is a struct in a tagged field: kmsg decodes the ones it knows, so these are walked too.
 func tagged(tag int, fields ...field) field { return field{tag: tag + 1, elements: fields} }
@@ -98,6 +102,10 @@ func (w *walk) field(f *field) {
 		w.CompactNullableBytes()
 	case f.list:
 		w.array(f)
+	case f.optional:
+		if w.Int8() >= 0 && w.Ok() {
+			w.structure(f.elements)
+		}
 	default:
 		w.Span(f.size)
 	}

@@ -25,6 +25,10 @@ var shapes = map[int16]shape{
 	keyOffsetCommit:   offsetCommitShape, keyOffsetFetch: offsetFetchShape, keyJoinGroup: joinGroupShape, keyHeartbeat: heartbeatShape,
 	keyLeaveGroup: leaveGroupShape, keySyncGroup: syncGroupShape, keyDescribeGroups: describeGroupsShape, keyListGroups: listGroupsShape,
 	keyDeleteGroups: deleteGroupsShape, keyOffsetDelete: offsetDeleteShape,
+	keyDeleteRecords: deleteRecordsShape, keyAlterConfigs: alterConfigsShape,
+	keyDescribeLogDirs: describeLogDirsShape, keyCreatePartitions: createPartitionsShape, keyElectLeaders: electLeadersShape,
+	keyIncrementalAlterConfigs: incrementalAlterConfigsShape, keyAlterReassignments: alterReassignmentsShape,
+	keyListReassignments: listReassignmentsShape, keyDescribePartitions: describePartitionsShape,
 }
 
 // fill sets every field of a request at random, so that every field is on the wire.

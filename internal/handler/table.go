@@ -32,6 +32,16 @@ const (
 	keyDeleteGroups    int16 = 42
 	keyOffsetDelete    int16 = 47
 	keyDescribeCluster int16 = 60
+
+	keyDeleteRecords           int16 = 21
+	keyAlterConfigs            int16 = 33
+	keyDescribeLogDirs         int16 = 35
+	keyCreatePartitions        int16 = 37
+	keyElectLeaders            int16 = 43
+	keyIncrementalAlterConfigs int16 = 44
+	keyAlterReassignments      int16 = 45
+	keyListReassignments       int16 = 46
+	keyDescribePartitions      int16 = 75
 )
 
 const (
@@ -76,12 +86,33 @@ func table() []api {
 		{keyAPIVersions, "ApiVersions", 0, 4, 3, controlFrameMax, (*Handler).apiVersions},
 		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded(createTopicsShape, (*Handler).createTopics)},
 		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded(deleteTopicsShape, (*Handler).deleteTopics)},
+		{keyDeleteRecords, "DeleteRecords", 0, 2, 2, controlFrameMax, decoded(deleteRecordsShape, (*Handler).deleteRecords)},
 		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax, decoded(initProducerIDShape, (*Handler).initProducerID)},
 		{keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, controlFrameMax, decoded(offsetForEpochShape, (*Handler).offsetForEpoch)},
 		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax, decoded(describeConfigsShape, (*Handler).describeConfigs)},
+		{keyAlterConfigs, "AlterConfigs", 0, 2, 2, controlFrameMax, decoded(alterConfigsShape, (*Handler).alterConfigs)},
+		{keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, controlFrameMax, decoded(describeLogDirsShape, (*Handler).describeLogDirs)},
+		{keyCreatePartitions, "CreatePartitions", 0, 3, 2, controlFrameMax, decoded(createPartitionsShape, (*Handler).createPartitions)},
 		{keyDeleteGroups, "DeleteGroups", 0, 2, 2, controlFrameMax, decoded(deleteGroupsShape, (*Handler).deleteGroups)},
+		{keyElectLeaders, "ElectLeaders", 0, 2, 2, controlFrameMax, decoded(electLeadersShape, (*Handler).electLeaders)},
+		{
+			keyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1, controlFrameMax,
+			decoded(incrementalAlterConfigsShape, (*Handler).incrementalAlterConfigs),
+		},
+		{
+			keyAlterReassignments, "AlterPartitionReassignments", 0, 1, 0, controlFrameMax,
+			decoded(alterReassignmentsShape, (*Handler).alterReassignments),
+		},
+		{
+			keyListReassignments, "ListPartitionReassignments", 0, 0, 0, controlFrameMax,
+			decoded(listReassignmentsShape, (*Handler).listReassignments),
+		},
 		{keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, controlFrameMax, decoded(offsetDeleteShape, (*Handler).offsetDelete)},
 		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded(describeClusterShape, (*Handler).describeCluster)},
+		{
+			keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, controlFrameMax,
+			decoded(describePartitionsShape, (*Handler).describePartitions),
+		},
 	}
 }
 

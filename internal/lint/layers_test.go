@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig"},
 	"internal/metadata/remote": {
 		"internal/metadata",
+		"internal/topicconfig",
 		"internal/metadata/local", "internal/vfs", // its test serves a real store
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},

@@ -68,7 +68,9 @@ func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
 // TestSegmentsOfATopicsIndexSettings: the topic's own index size ends a segment, and a finer interval has more entries.
 func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024 }))
+	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024
+	}))
 	fill(t, log, 1)
 	log.mu.Lock()
 	err := log.rollLocked() // Create made the first segment before it was configured

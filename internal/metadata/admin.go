@@ -33,6 +33,16 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 	return AdminPolicy{ReadOnly: cluster.Spec.AdminAPI == v1alpha1.AdminReadOnly, AutoCreate: cluster.Spec.AutoCreateTopics}
 }
 
+// ForClients adds to an image what the LogCluster, which may be nil, says of what clients see and may do. Defaults that make no sense are
+// told by the topics that fail with them.
+func (i *Image) ForClients(cluster *v1alpha1.LogCluster) *Image {
+	i.Policy = ResolvePolicy(cluster)
+	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
+		i.Defaults = defaults
+	}
+	return i
+}
+
 // PropertyOp is what is to be done to a property; the numbers are Kafka's (KIP-339).
 type PropertyOp int8
 
@@ -118,6 +128,12 @@ func (p *Partition) Moving() (adding, removing []int32) {
 	}
 	return without(p.destination(), p.origin()), without(p.Replicas, p.destination())
 }
+
+// LedAtHome tells whether a partition's preferred replica leads it.
+func LedAtHome(p *Partition) bool { return p.Leader == p.destination()[0] }
+
+// HeadsFor tells whether a partition is on those replicas, or moves there.
+func HeadsFor(p *Partition, replicas []int32) bool { return slices.Equal(p.destination(), replicas) }
 
 // CheckMove returns the replicas that a move asks for. known tells whether there is a broker of an id, up or not.
 func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {

@@ -15,8 +15,9 @@ type Image struct {
 	ClusterID string
 	Cleaner   CleanerBudget
 	Policy    AdminPolicy
-	Brokers   []Broker // sorted by ID; those that are up
-	Topics    []*Topic // sorted by Name
+	Defaults  topicconfig.Settings // of a topic that sets nothing
+	Brokers   []Broker             // sorted by ID; those that are up
+	Topics    []*Topic             // sorted by Name
 
 	byName map[string]*Topic
 	byID   map[ID]*Topic
@@ -70,7 +71,7 @@ type Partition struct {
 // NewImage indexes topics and sorts; the arguments are the image's from then on.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
 	image := &Image{
-		ClusterID: clusterID, Cleaner: cleaner, Brokers: brokers, Topics: topics,
+		ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(), Brokers: brokers, Topics: topics,
 		byName: make(map[string]*Topic, len(topics)),
 		byID:   make(map[ID]*Topic, len(topics)),
 	}

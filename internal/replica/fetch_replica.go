@@ -58,7 +58,7 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 
 // heard takes in what a follower's fetch says of it.
 func (s *Set) heard(p *partition, r *role, from metadata.InSync, want *FetchPartition) bool {
-	moved, review, ok := r.reign.fetched(from, min(want.Safe, want.Offset), want.Cleaned, time.Now())
+	moved, review, ok := r.reign.fetched(from, min(want.Safe, want.Offset), want.LogStart, want.Cleaned, time.Now())
 	if moved {
 		s.advanced(p, r)
 	}

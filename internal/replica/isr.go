@@ -47,6 +47,7 @@ type follower struct {
 	fetched   time.Time
 	leaderEnd int64
 	cleaned   int64 // cleaned below, as it said; 0: unknown
+	logStart  int64 // where its log begins, as it said; 0: unknown
 }
 
 // proposal is a change of the ISR under way.

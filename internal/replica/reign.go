@@ -76,7 +76,7 @@ func (g *reign) advanceLocked(now time.Time) bool {
 
 // fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change, or may now:
 // a change waits for the first fetch of all who stay.
-func (g *reign) fetched(from metadata.InSync, end, cleaned int64, now time.Time) (moved, review, ok bool) {
+func (g *reign) fetched(from metadata.InSync, end, start, cleaned int64, now time.Time) (moved, review, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.mu.isr.members[from.Broker]
@@ -84,7 +84,7 @@ func (g *reign) fetched(from metadata.InSync, end, cleaned int64, now time.Time)
 	if g.mu.over || !g.mu.isr.fetched(from, end, g.log.LogEnd(), now) {
 		return false, false, false
 	}
-	f.cleaned = cleaned
+	f.cleaned, f.logStart = cleaned, start
 	moved = g.advanceLocked(now)
 	member, has := slices.Contains(g.mu.isr.committed, from.Broker), end >= g.log.HighWatermark()
 	return moved, first || member && !has || !member && has && end >= g.start, true

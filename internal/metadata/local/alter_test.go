@@ -77,7 +77,9 @@ func TestTopicsOfManifestsAreChangedThere(t *testing.T) {
 	}
 }
 
-func (s *Store) partitionOf(topic string) *metadata.Partition { return s.Image().Topic(topic).Partitions[0] }
+func (s *Store) partitionOf(topic string) *metadata.Partition {
+	return s.Image().Topic(topic).Partitions[0]
+}
 
 func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 	s := openAltered(t, 3)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 const (
@@ -83,6 +84,7 @@ type image struct {
 	ClusterID string
 	Cleaner   metadata.CleanerBudget
 	Policy    metadata.AdminPolicy
+	Defaults  topicconfig.Settings
 	Brokers   []metadata.Broker
 	Topics    []*metadata.Topic
 }

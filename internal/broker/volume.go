@@ -1,0 +1,20 @@
+package broker
+
+import (
+	"syscall"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// volume is the size of the data directory's file system and what is left of it for us, in bytes; -1 where nobody can tell.
+func (b *Broker) volume() (total, usable int64) {
+	total, usable = -1, -1
+	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {
+		usable = int64(free)
+	}
+	var stat syscall.Statfs_t
+	if _, real := b.opts.FS.(vfs.OS); real && syscall.Statfs(b.opts.DataDir, &stat) == nil {
+		total = int64(stat.Blocks) * int64(stat.Bsize) //nolint:unconvert // the field types differ between systems
+	}
+	return total, usable
+}

@@ -1,0 +1,55 @@
+package handler
+
+import (
+	"context"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DescribeLogDirs (key 35), versions 1-5 (KIP-113): what this broker's logs take on its disk.
+//
+//	2  flexible     3  top-level error     4  size of the volume (KIP-827)     5  whether the directory takes no new logs (KIP-1066)
+//
+// A broker has one data directory. There are no logs on their way from one directory to another.
+
+// describeLogDirsShape is the request's fields (see shape.go).
+var describeLogDirsShape = shape{array(text(), plainArray(fixed(4)))}
+
+// describeLogDirs answers for the logs that are open here. Null topics ask for all.
+func (h *Handler) describeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsRequest) wire.Reply {
+	response := kmsg.NewPtrDescribeLogDirsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	dir := kmsg.NewDescribeLogDirsResponseDir()
+	dir.Dir, dir.TotalBytes, dir.UsableBytes = h.opts.DataDir, -1, -1
+	if h.opts.Volume != nil {
+		dir.TotalBytes, dir.UsableBytes = h.opts.Volume()
+	}
+	asked := map[replica.PartitionID]bool{}
+	for _, topic := range req.Topics {
+		for _, index := range topic.Partitions {
+			asked[partitionRef(topic.Topic, index)] = true
+		}
+	}
+	for _, state := range h.opts.Replicas.States() {
+		if state.Log == nil || req.Topics != nil && !asked[state.ID] {
+			continue
+		}
+		at := slices.IndexFunc(dir.Topics, func(t kmsg.DescribeLogDirsResponseDirTopic) bool { return t.Topic == state.ID.Topic })
+		if at < 0 {
+			topic := kmsg.NewDescribeLogDirsResponseDirTopic()
+			topic.Topic, at = state.ID.Topic, len(dir.Topics)
+			dir.Topics = append(dir.Topics, topic)
+		}
+		part := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
+		part.Partition, part.Size = state.ID.Index, state.Log.Stats().SizeBytes
+		part.OffsetLag = max(0, state.Log.HighWatermark()-state.Log.LogEnd())
+		dir.Topics[at].Partitions = append(dir.Topics[at].Partitions, part)
+	}
+	response.Dirs = append(response.Dirs, dir)
+	return reply(response, result)
+}

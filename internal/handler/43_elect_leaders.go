@@ -1,0 +1,103 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// ElectLeaders (key 43), versions 0-2: the preferred replica is to lead (KIP-183).
+//
+//	1  election type (KIP-460): 0 preferred, 1 unclean     2  flexible
+//
+// An unclean election on demand loses records, so it is somebody's consent to that, given on the Partition resource
+// (heartwood.dev/accept-data-loss) or for a topic (unclean.leader.election.enable); here it is refused.
+
+// electLeadersShape is the request's fields (see shape.go).
+var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4))), fixed(4)}
+
+// electLeaders asks for all elections at once, and waits for them: the answer says what came of each. Null topics ask for all partitions.
+func (h *Handler) electLeaders(ctx context.Context, req *kmsg.ElectLeadersRequest) wire.Reply {
+	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	defer cancel()
+	response := kmsg.NewPtrElectLeadersResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	err := h.writable()
+	if err == nil && req.ElectionType != 0 {
+		err = fmt.Errorf("%w: an unclean election is allowed on the Partition resource or by unclean.leader.election.enable", metadata.ErrPolicy)
+	}
+	refs := h.electionsAsked(req)
+	faults := make([]error, len(refs))
+	if err == nil {
+		faults = h.opts.Mover.ElectPreferred(ctx, refs)
+		h.awaitElections(ctx, refs, faults)
+	}
+	at := map[string]int{}
+	for i, ref := range refs {
+		if _, known := at[ref.Topic]; !known {
+			at[ref.Topic] = len(response.Topics)
+			topic := kmsg.NewElectLeadersResponseTopic()
+			topic.Topic = ref.Topic
+			response.Topics = append(response.Topics, topic)
+		}
+		fault := faults[i]
+		if err != nil {
+			fault = err
+		}
+		part := kmsg.NewElectLeadersResponseTopicPartition()
+		part.Partition = ref.Partition
+		part.ErrorCode, part.ErrorMessage = result.code(fault), message(fault)
+		topic := &response.Topics[at[ref.Topic]]
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	return reply(response, result)
+}
+
+// electionsAsked lists the partitions of a request. Of all, those that are led by their preferred replica go without a word, as in Kafka.
+func (h *Handler) electionsAsked(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
+	if req.Topics == nil {
+		img := h.opts.Image()
+		for _, topic := range img.Topics {
+			for _, p := range topic.Partitions {
+				if metadata.CheckPreferred(img, p) == nil {
+					refs = append(refs, metadata.PartitionRef{Topic: topic.Name, Partition: p.Index})
+				}
+			}
+		}
+		return refs
+	}
+	for _, topic := range req.Topics {
+		for _, index := range topic.Partitions {
+			refs = append(refs, metadata.PartitionRef{Topic: topic.Topic, Partition: index})
+		}
+	}
+	return refs
+}
+
+// awaitElections waits until the elections that were asked for are seen. One that does not come in time has REQUEST_TIMED_OUT; it may come
+// later.
+func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef, faults []error) {
+	home := func(img *metadata.Image, ref metadata.PartitionRef) bool {
+		_, p, err := img.Partition(ref)
+		return err != nil || metadata.LedAtHome(p)
+	}
+	h.awaitShown(ctx, func(img *metadata.Image) bool {
+		for i, ref := range refs {
+			if faults[i] == nil && !home(img, ref) {
+				return false
+			}
+		}
+		return true
+	})
+	img := h.opts.Image()
+	for i, ref := range refs {
+		if faults[i] == nil && !home(img, ref) {
+			faults[i] = fmt.Errorf("%w: the election was asked for and is not seen yet", context.DeadlineExceeded)
+		}
+	}
+}

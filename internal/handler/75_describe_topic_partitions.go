@@ -1,0 +1,104 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages: Java's describeTopics asks for them first.
+//
+// Topics come sorted by name; the cursor is the first partition that did not fit. There are no eligible leaders besides the ISR: its last
+// member stays in it (docs/adr/0136), so both lists are null.
+
+// describePartitionsMax is Kafka's max.request.partition.size.limit: partitions in one answer.
+const describePartitionsMax = 2000
+
+// describePartitionsShape is the request's fields (see shape.go).
+var describePartitionsShape = shape{array(text()), fixed(4), optional(text(), fixed(4))}
+
+// describePartitions answers from one image. No topics ask for all.
+func (h *Handler) describePartitions(_ context.Context, req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
+	img := h.opts.Image()
+	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	left := describePartitionsMax
+	if req.ResponsePartitionLimit > 0 {
+		left = min(left, int(req.ResponsePartitionLimit))
+	}
+	from, first := "", int32(0)
+	if req.Cursor != nil {
+		from, first = req.Cursor.Topic, req.Cursor.Partition
+	}
+	if first < 0 {
+		first = 0
+	}
+	for _, name := range namesToDescribe(img, req) {
+		if name < from {
+			continue
+		}
+		if name != from {
+			first = 0
+		}
+		if left <= 0 {
+			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
+			break
+		}
+		topic, next := describePage(img, name, first, left, &result)
+		response.Topics = append(response.Topics, topic)
+		if left -= len(topic.Partitions); next >= 0 {
+			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: next}
+			break
+		}
+	}
+	return reply(response, result)
+}
+
+// namesToDescribe are the names asked for, sorted and each once.
+func namesToDescribe(img *metadata.Image, req *kmsg.DescribeTopicPartitionsRequest) []string {
+	var names []string
+	for _, topic := range req.Topics {
+		names = append(names, topic.Topic)
+	}
+	if len(req.Topics) == 0 {
+		for _, topic := range img.Topics {
+			names = append(names, topic.Name)
+		}
+	}
+	slices.SortFunc(names, strings.Compare)
+	return slices.Compact(names)
+}
+
+// describePage describes at most limit partitions of a topic, from first on. next is the partition after them, -1 if that was all.
+func describePage(img *metadata.Image, name string, first int32, limit int, result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
+	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()
+	answer.Topic, answer.AuthorizedOperations = &name, topicOperations
+	topic := img.Topic(name)
+	if topic == nil {
+		err := metadata.CheckTopicName(name)
+		if err == nil {
+			err = fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
+		}
+		answer.ErrorCode = result.code(err)
+		return answer, -1
+	}
+	answer.TopicID, answer.IsInternal = topic.ID, topic.Internal
+	for _, p := range topic.Partitions[min(int(first), len(topic.Partitions)):] {
+		if len(answer.Partitions) == limit {
+			return answer, p.Index
+		}
+		whole := describePartition(img, p, result)
+		part := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
+		part.ErrorCode, part.Partition, part.LeaderID, part.LeaderEpoch = whole.ErrorCode, p.Index, whole.Leader, whole.LeaderEpoch
+		part.Replicas, part.ISR, part.OfflineReplicas = whole.Replicas, whole.ISR, whole.OfflineReplicas
+		answer.Partitions = append(answer.Partitions, part)
+	}
+	return answer, -1
+}
