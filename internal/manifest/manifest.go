@@ -93,12 +93,12 @@ func (l *loader) add(o object) {
 		l.fault(o, fmt.Sprintf("kind: no matches for kind %q in version %q", kind, apiVersion))
 	case kind == "LogCluster":
 		cluster := &v1alpha1.LogCluster{}
-		if l.check(o, logClusterRules, cluster) {
+		if l.check(o, &logClusterRules, cluster) {
 			l.addCluster(o, cluster)
 		}
 	case kind == "Topic":
 		topic := &v1alpha1.Topic{}
-		if l.check(o, topicRules, topic) {
+		if l.check(o, &topicRules, topic) {
 			l.addTopic(o, topic)
 		}
 	}
@@ -107,8 +107,8 @@ func (l *loader) add(o object) {
 
 // check runs the rules and, when they hold, converts the object. The conversion can fail on what a schema cannot say, such as
 // numbers beyond their type.
-func (l *loader) check(o object, load func() (*rules, error), into any) bool {
-	r, err := load()
+func (l *loader) check(o object, kept *keptRules, into any) bool {
+	r, err := kept.load()
 	if err != nil {
 		l.fault(o, "check manifest: "+err.Error())
 		return false

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -35,11 +36,35 @@ type rules struct {
 	cel       *cel.Validator
 }
 
-// Compiling a kind's CEL rules costs some ten milliseconds, so each is done when first needed.
 var (
-	topicRules      = sync.OnceValues(func() (*rules, error) { return loadRules("heartwood.dev_topics.yaml") })
-	logClusterRules = sync.OnceValues(func() (*rules, error) { return loadRules("heartwood.dev_logclusters.yaml") })
+	topicRules      = keptRules{file: "heartwood.dev_topics.yaml"}
+	logClusterRules = keptRules{file: "heartwood.dev_logclusters.yaml"}
 )
+
+// keptRules are a kind's rules, made when they are needed and kept as long as the memory is not. Compiling CEL costs some ten
+// milliseconds, and what comes of it takes more memory than all else that an idle `heartwood dev` holds; manifests are read at the start,
+// and when they change.
+type keptRules struct {
+	file string
+
+	mu   sync.Mutex
+	made weak.Pointer[rules]
+}
+
+// load returns the rules, or makes them.
+func (k *keptRules) load() (*rules, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if made := k.made.Value(); made != nil {
+		return made, nil
+	}
+	made, err := loadRules(k.file)
+	if err != nil {
+		return nil, err
+	}
+	k.made = weak.Make(made)
+	return made, nil
+}
 
 // loadRules does with a CRD what the API server does when it begins to serve it.
 func loadRules(file string) (*rules, error) {

@@ -12,7 +12,7 @@ import (
 // CheckUpdate checks what old may not become (transition rules), as the API server would. The faults come joined, each an
 // *Error.
 func CheckUpdate(old, updated *v1alpha1.Topic) error {
-	r, err := topicRules()
+	r, err := topicRules.load()
 	if err != nil {
 		return fmt.Errorf("check manifest: %w", err)
 	}
