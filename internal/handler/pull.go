@@ -14,7 +14,7 @@ import (
 )
 
 // Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
-// what the follower vouches for and how far it has cleaned; in the request itself, empty, that partitions without news may be left out;
+// what the follower vouches for, how far it has cleaned, and how far it knows all to have; in the request itself, empty, that partitions without news may be left out;
 // in a partition of the answer the leader's log end and log start with an error, and how far all replicas have cleaned. The peer that
 // does not know the tag skips it.
 
@@ -25,7 +25,7 @@ const pullVersion = 18
 const pullTag = 0x4857
 
 const (
-	pullTagBytes   = 16 // request: safe, cleaned
+	pullTagBytes   = 24 // request: safe, cleaned, told
 	pulledTagBytes = 24 // answer: log start, log end, cleaned
 )
 
@@ -35,6 +35,7 @@ func readPullTag(tags *kmsg.Tags, want *replica.FetchPartition) {
 		if tag == pullTag && len(value) == pullTagBytes {
 			want.Safe = int64(binary.BigEndian.Uint64(value))
 			want.Cleaned = int64(binary.BigEndian.Uint64(value[8:]))
+			want.Told = int64(binary.BigEndian.Uint64(value[16:]))
 		}
 	})
 }
@@ -85,7 +86,7 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	out = kbin.AppendInt32(out, at.LastEpoch)
 	out = kbin.AppendInt64(out, at.LogStart)
 	out = kbin.AppendInt32(out, int32(at.BytesMax))
-	private := at.Safe != at.Offset || at.Cleaned != 0
+	private := at.Safe != at.Offset || at.Cleaned != 0 || at.Told != 0
 	if private {
 		out = append(out, 2)
 	} else {
@@ -99,7 +100,8 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	out = kbin.AppendUvarint(out, pullTag)
 	out = append(out, pullTagBytes)
 	out = kbin.AppendInt64(out, at.Safe)
-	return kbin.AppendInt64(out, at.Cleaned)
+	out = kbin.AppendInt64(out, at.Cleaned)
+	return kbin.AppendInt64(out, at.Told)
 }
 
 // run is how many partitions at the front are of one topic; runs, how many such groups there are.

@@ -175,6 +175,9 @@ func (l *Log) setCleanedIn(lineage, firstDirty int64, horizon time.Time) error {
 // other comes to lead (X1). It may fall, when a replica is added. Until it is called a log counts as the only replica.
 func (l *Log) SetReplicasCleaned(offset int64) { l.replicasCleaned.Store(offset) }
 
+// ReplicasCleaned is what SetReplicasCleaned was told last.
+func (l *Log) ReplicasCleaned() int64 { return l.replicasCleaned.Load() }
+
 // CleanedTo is the offset below which this replica is compacted: each key has one record there, but for what was left for the sake
 // of I/O, and nothing of an aborted transaction.
 func (l *Log) CleanedTo() int64 { return l.firstDirty.Load() }

@@ -189,6 +189,31 @@ func TestX1OneReplicaWaitsForNobody(t *testing.T) {
 	})
 }
 
+// Nobody writes to the partition any more: followers hear all the same of how far all have cleaned, and of what DeleteRecords took.
+func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
+	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
+		for _, key := range []string{"old", "gone"} {
+			n.put(1, key, []byte("value"))
+		}
+		n.put(1, "gone", nil)
+		n.put(1, "stays", []byte("value"))
+		n.settle(time.Second)
+		n.clean(1, 2, 3)
+		n.settle(6 * time.Minute) // behind the retention, by their own timers
+		if err := n.log(1).DeleteBefore(1); err != nil {
+			n.t.Fatal(err)
+		}
+		n.settle(time.Second)
+		for _, id := range n.ids {
+			n.want(id, "gone", false, false)
+			n.want(id, "stays", true, false)
+			if told, start := n.log(id).ReplicasCleaned(), n.log(id).LogStart(); told != 4 || start != 1 {
+				n.t.Errorf("broker %d was told that all are clean below %d, want 4; its log starts at %d, want 1", id, told, start)
+			}
+		}
+	})
+}
+
 // Broker 1 has removed a key and its tombstone; broker 2 has left the value for the sake of I/O, under the tombstone. A new replica copies
 // the value from 2, and goes on at 1, which has no tombstone to send.
 func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {

@@ -321,6 +321,7 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
 			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
+			Told: p.Told, LogStart: p.LogStart,
 		})
 	}
 	results := l.of.Fetch(ctx, request)
@@ -337,6 +338,9 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 	answers := make([]Pulled, 0, len(results))
 	for i := range results {
 		r := &results[i]
+		if !r.News && r.Err == nil && r.Diverging == nil && (r.Data == nil || r.Data.Length == 0) {
+			continue // as on the wire
+		}
 		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Cleaned: r.Cleaned, DivergingEpoch: -1}
 		if r.Diverging != nil {
 			answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End

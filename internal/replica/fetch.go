@@ -23,6 +23,7 @@ type FetchPartition struct {
 	HighWater int64 // as the follower knows it
 	Safe      int64 // the follower vouches for what lies below; at most Offset
 	Cleaned   int64 // it has cleaned its log below
+	Told      int64 // as far as it knows, all replicas have cleaned their logs below
 	LogStart  int64 // where its log begins
 }
 

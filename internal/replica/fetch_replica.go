@@ -50,7 +50,7 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 	}
 	s.spend(r, from.Broker, data.Length)
 	result.Cleaned = cleanedByAll(p, r)
-	result.News = want.HighWater < result.HighWater
+	result.News = want.HighWater < result.HighWater || want.LogStart < result.LogStart || want.Told != result.Cleaned
 	// The end as of now, and not of before the read: what came in between would wake nobody.
 	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length, more: data.More && !held, held: held}
 	return result, at

@@ -19,7 +19,7 @@ var (
 func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 	at := PullPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(), LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		Cleaned: p.log.CleanedTo(), BytesMax: bytesMax,
+		Cleaned: p.log.CleanedTo(), Told: p.log.ReplicasCleaned(), BytesMax: bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
 	at.Safe = min(p.log.SafeEnd(), at.Offset)

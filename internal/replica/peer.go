@@ -35,6 +35,7 @@ type PullPartition struct {
 	Safe        int64 // <= Offset: what it vouches for
 	LogStart    int64
 	Cleaned     int64 // it has cleaned its log below
+	Told        int64 // as far as it was told, all replicas have cleaned their logs below
 	BytesMax    int
 }
 
