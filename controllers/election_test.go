@@ -35,6 +35,18 @@ func (h *history) elect(state placement.Standing, topicPartitions int32) string 
 
 func (h *history) serve() { h.partition.Status.ServingEpoch = new(h.partition.Status.LeaderEpoch) }
 
+// TestElectPreferredIsAskedOnce: the annotation counts in the leader epoch that it names.
+func TestElectPreferredIsAskedOnce(t *testing.T) {
+	h := newHistory()
+	h.partition.Status.LeaderEpoch = 5
+	for value, want := range map[string]bool{"": false, "4": false, "5": true, "6": false} {
+		h.partition.Annotations = map[string]string{v1alpha1.AnnotationElectPreferred: value}
+		if got := (electorate{partition: &h.partition}).askedHome(); got != want {
+			t.Errorf("annotation %q in epoch 5: %v", value, got)
+		}
+	}
+}
+
 // expect compares leader, leader epoch and the incarnation of the only in-sync replica.
 func (h *history) expect(t *testing.T, leader, epoch int32, incarnation int64) {
 	t.Helper()

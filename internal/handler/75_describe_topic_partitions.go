@@ -15,7 +15,7 @@ import (
 // DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages: Java's describeTopics asks for them first.
 //
 // Topics come sorted by name; the cursor is the first partition that did not fit. There are no eligible leaders besides the ISR: its last
-// member stays in it (docs/adr/0136), so both lists are null.
+// member stays in it (docs/adr/0136), so both lists are empty; null, which the schema allows, ends Java's client.
 
 // describePartitionsMax is Kafka's max.request.partition.size.limit: partitions in one answer.
 const describePartitionsMax = 2000
@@ -98,6 +98,7 @@ func describePage(img *metadata.Image, name string, first int32, limit int, resu
 		part := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		part.ErrorCode, part.Partition, part.LeaderID, part.LeaderEpoch = whole.ErrorCode, p.Index, whole.Leader, whole.LeaderEpoch
 		part.Replicas, part.ISR, part.OfflineReplicas = whole.Replicas, whole.ISR, whole.OfflineReplicas
+		part.EligibleLeaderReplicas, part.LastKnownELR = []int32{}, []int32{}
 		answer.Partitions = append(answer.Partitions, part)
 	}
 	return answer, -1

@@ -277,6 +277,9 @@ func TestDescribeTopicPartitionsInPages(t *testing.T) {
 		for _, topic := range answer.Topics {
 			for _, p := range topic.Partitions {
 				seen = append(seen, *topic.Topic+string(rune('0'+p.Partition)))
+				if p.EligibleLeaderReplicas == nil || p.LastKnownELR == nil {
+					t.Error("a list is null, which Java's client does not survive")
+				}
 				if p.LeaderID != self || p.Partition > 0 && !slices.Equal(p.OfflineReplicas, []int32{2}) {
 					t.Errorf("partition %+v", p)
 				}

@@ -33,8 +33,6 @@ spec:
   retention: {time: -1s}
 `
 
-func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
-
 // startCluster starts one broker with the topic and returns its bootstrap address.
 func startCluster(t *testing.T, topics string) (process.Setup, string) {
 	t.Helper()

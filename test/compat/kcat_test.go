@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// kcatVersion finds kcat's and its librdkafka's version in what it says of itself.
+var kcatVersion = regexp.MustCompile(`Version [^\n]*`)
 
 // kcatRecord is a record as kcat -J prints it.
 type kcatRecord struct {
@@ -24,7 +28,11 @@ type kcatRecord struct {
 
 // kcat does what its options allow: it knows neither topics' settings nor a timestamp for what it sends.
 func TestKcat(t *testing.T) {
+	proof := proves(t, "kcat", "list topics; produce and read with keys, nulls and headers in five codecs")
 	kcat := need(t, "kcat", "-V")
+	if said := kcatVersion.FindString(output(t, "", kcat, "-V")); said != "" {
+		proof.version = said
+	}
 	t.Parallel()
 	s, bootstrap := startCluster(t, topicManifest)
 	run := func(stdin string, args ...string) string {

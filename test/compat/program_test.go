@@ -55,21 +55,27 @@ var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 // attributes are the codecs' numbers in a batch (KIP-110).
 var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
+// programChecks is what each program does, in the matrix.
+const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from the beginning and a timestamp; idle at the end"
+
 func TestConfluentKafka(t *testing.T) {
+	proof := proves(t, "confluent-kafka (librdkafka)", programChecks)
 	python := need(t, "python3", "-c", "import confluent_kafka")
-	testProgram(t, python, "testdata/confluent.py")
+	testProgram(t, proof, python, "testdata/confluent.py")
 }
 
 func TestKafkaPython(t *testing.T) {
+	proof := proves(t, "kafka-python", programChecks)
 	python := need(t, "python3", "-c", "import kafka.admin")
-	testProgram(t, python, "testdata/kafka_python.py")
+	testProgram(t, proof, python, "testdata/kafka_python.py")
 }
 
 func TestJava(t *testing.T) {
-	testProgram(t, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
+	proof := proves(t, "Java clients", programChecks)
+	testProgram(t, proof, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
 }
 
-func testProgram(t *testing.T, command ...string) {
+func testProgram(t *testing.T, proof *row, command ...string) {
 	t.Parallel()
 	s, bootstrap := startCluster(t, topicManifest)
 	lines := make(chan line)
@@ -91,7 +97,8 @@ func testProgram(t *testing.T, command ...string) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	t.Log(seen["client"][0].Version)
+	proof.version = seen["client"][0].Version
+	t.Log(proof.version)
 	checkAdmin(t, seen)
 	sent := expected(t, seen["missing"])
 	checkRead(t, seen["record"], sent)

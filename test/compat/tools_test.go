@@ -14,7 +14,9 @@ import (
 // Java's command line tools: topics, settings, a producer and a consumer from the beginning, offsets by timestamp, API versions; and
 // dump-log over the files themselves.
 func TestJavaTools(t *testing.T) {
+	proof := proves(t, "Kafka's command line tools", "topics, configs, console producer and consumer, offsets, API versions; dump-log over our files")
 	java, classes := need(t, "java", "-version"), jars(t)
+	proof.version = toolsVersion(classes)
 	t.Parallel()
 	// Small segments, so that there are closed ones, and indexes with entries.
 	s, bootstrap := startCluster(t, topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
@@ -36,7 +38,7 @@ func TestJavaTools(t *testing.T) {
 		t.Errorf("deleted and still listed: %s", listed)
 	}
 	expect(t, tool("", "org.apache.kafka.tools.BrokerApiVersionsCommand", server...),
-		`Produce\(0\): 0 to 12 \[usable: 12\]`, `Fetch\(1\): 4 to 12`)
+		`Produce\(0\): 0 to 13 \[usable: 13\]`, `Fetch\(1\): 4 to 18`)
 
 	const count = 2000
 	var input strings.Builder
@@ -91,6 +93,15 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 			t.Errorf("dump-log over *.%s:\n%s", kind, text)
 		}
 	}
+}
+
+// toolsVersion is that of the jars.
+func toolsVersion(classes string) string {
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(classes), "kafka-clients-*.jar"))
+	if len(found) == 0 {
+		return "-"
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "kafka-clients-"), ".jar")
 }
 
 func expect(t *testing.T, text string, patterns ...string) {

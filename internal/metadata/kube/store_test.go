@@ -45,6 +45,8 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"what is served is written":       testServing,
 		"brokers see each other":          testBrokersSeeEachOther,
 		"topics through Kafka":            testTopicsThroughKafka,
+		"topics altered through Kafka":    testTopicsAltered,
+		"partitions moved through Kafka":  testMoves,
 		"a replaced incarnation ends":     testReplaced,
 		"an API server that is away":      testOutage,
 		"a lease that somebody deleted":   testDeletedLease,

@@ -1,0 +1,83 @@
+//go:build compat
+
+package compat
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// matrix is what this run saw of each client. With COMPATIBILITY=1 it becomes the table of docs/compatibility.md, and what failed or was
+// not there stands in it as that.
+var matrix struct {
+	sync.Mutex
+	rows map[string]*row // by test
+}
+
+type row struct {
+	client, version, checked, result string
+}
+
+func TestMain(m *testing.M) {
+	matrix.rows = map[string]*row{}
+	code := process.Main(m)
+	if os.Getenv("COMPATIBILITY") != "" {
+		if err := writeMatrix("../../docs/compatibility.md"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// proves opens a test's row; its result is the test's. It comes first in a test, so that one that is skipped has a row, too.
+func proves(t *testing.T, client, checked string) *row {
+	t.Helper()
+	r := &row{client: client, checked: checked, version: "-"}
+	t.Cleanup(func() {
+		matrix.Lock()
+		defer matrix.Unlock()
+		switch {
+		case t.Failed():
+			r.result = "**failed**"
+		case t.Skipped():
+			r.result = "not run: not on the machine"
+		default:
+			r.result = "ok"
+		}
+		matrix.rows[t.Name()] = r
+	})
+	return r
+}
+
+// writeMatrix puts the table between the page's marks.
+func writeMatrix(page string) error {
+	const begin, end = "<!-- matrix -->\n", "<!-- /matrix -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s has lost its marks", page)
+	}
+	var rows []*row
+	for _, r := range matrix.rows {
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.checked, b.checked)) })
+	var table strings.Builder
+	table.WriteString("| client | version | what is checked | result |\n|---|---|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", r.client, r.version, r.checked, r.result)
+	}
+	return os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o600)
+}
