@@ -1,0 +1,132 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// admin is a client of three brokers that has made the topic made: one partition, two replicas, ten records.
+func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
+	t.Helper()
+	c := newTrio(t)
+	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
+	t.Cleanup(cancel)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers[0].Addr()), kgo.MetadataMinAge(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if err := c.metadata.AwaitBrokers(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	a := kadm.NewClient(client)
+	if _, err := a.CreateTopic(ctx, 1, 2, map[string]*string{"min.insync.replicas": kadm.StringPtr("1")}, "made"); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if err := client.ProduceSync(ctx, &kgo.Record{Topic: "made", Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, a, ctx
+}
+
+// TestDeletedRecordsAreGoneFromEveryReplica when the answer comes: whoever leads next cannot show them.
+func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
+	c, a, ctx := admin(t)
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: "made", At: 7})
+	deleted, err := a.DeleteRecords(ctx, offsets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, _ := deleted.Lookup("made", 0); answer.Err != nil || answer.LowWatermark != 7 {
+		t.Errorf("answer %+v", answer)
+	}
+	holders := 0
+	for id, b := range c.brokers {
+		for _, state := range b.replicas.States() {
+			if state.ID.Topic != "made" {
+				continue
+			}
+			holders++
+			if state.Log.LogStart() != 7 {
+				t.Errorf("broker %d: log starts at %d", id, state.Log.LogStart())
+			}
+		}
+	}
+	if holders != 2 {
+		t.Errorf("%d brokers have the log", holders)
+	}
+}
+
+// TestPartitionsMoveAndLeadHome by kadm: to the broker that has none, then the preferred leader is elected.
+func TestPartitionsMoveAndLeadHome(t *testing.T) {
+	c, a, ctx := admin(t)
+	before := c.metadata.Image().Topic("made").Partitions[0].Replicas
+	wanted := []int32{3 - before[0] - before[1], before[0]}
+	var move kadm.AlterPartitionAssignmentsReq
+	move.Assign("made", 0, wanted)
+	answers, err := a.AlterPartitionAssignments(ctx, move)
+	if err = errors.Join(err, answers.Error()); err != nil {
+		t.Fatal(err)
+	}
+	for moving := true; moving; time.Sleep(10 * time.Millisecond) { // a client has nothing else to wait by; ctx bounds it
+		listed, err := a.ListPartitionReassignments(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moving = len(listed) > 0
+	}
+	if now := c.metadata.Image().Topic("made").Partitions[0]; !slices.Equal(now.Replicas, wanted) {
+		t.Errorf("replicas %v, want %v", now.Replicas, wanted)
+	}
+	elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{"made": {0: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := elected["made"][0].Err; err != nil && !errors.Is(err, kerr.ElectionNotNeeded) {
+		t.Error(err)
+	}
+	if leader := c.metadata.Image().Topic("made").Partitions[0].Leader; leader != wanted[0] {
+		t.Errorf("broker %d leads, want %d", leader, wanted[0])
+	}
+}
+
+// TestTopicsAreAlteredByKadm, and a topic of a manifest is not.
+func TestTopicsAreAlteredByKadm(t *testing.T) {
+	c, a, ctx := admin(t)
+	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("3600000")}}
+	altered, err := a.AlterTopicConfigs(ctx, retention, "made", "rep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range altered {
+		if answer.Name == "made" && answer.Err != nil || answer.Name == "rep" && !errors.Is(answer.Err, kerr.PolicyViolation) {
+			t.Errorf("%s: %v", answer.Name, answer.Err)
+		}
+	}
+	described, err := a.DescribeTopicConfigs(ctx, "made")
+	if err != nil || len(described) != 1 {
+		t.Fatal(described, err)
+	}
+	for _, config := range described[0].Configs {
+		if config.Key == "retention.ms" && config.MaybeValue() != "3600000" {
+			t.Errorf("described as %s", config.MaybeValue())
+		}
+	}
+	if _, err := a.CreatePartitions(ctx, 2, "made"); err != nil || len(c.metadata.Image().Topic("made").Partitions) != 3 {
+		t.Errorf("create partitions: %v", err)
+	}
+	dirs, err := a.DescribeAllLogDirs(ctx, nil)
+	if err != nil || len(dirs) != 3 {
+		t.Errorf("log dirs of %d brokers: %v", len(dirs), err)
+	}
+}
