@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+)
+
+// consumer is a member of a group, which counts what it is given and what it reads.
+type consumer struct {
+	client *kgo.Client
+	cancel context.CancelFunc
+	done   chan struct{}
+	mu     sync.Mutex
+	owned  map[int32]bool
+	read   []string
+}
+
+// join starts a member of a group of consumers of rep, with short timeouts. It commits what it has read after each poll.
+func (c *trio) join(group string) *consumer {
+	c.t.Helper()
+	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
+	change := func(owns bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, p := range partitions["rep"] {
+				if delete(m.owned, p); owns {
+					m.owned[p] = true
+				}
+			}
+		}
+	}
+	var err error
+	m.client, err = kgo.NewClient(c.seeds(), kgo.ConsumerGroup(group), kgo.ConsumeTopics("rep"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(m.done)
+		for ctx.Err() == nil {
+			m.client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.read = append(m.read, string(r.Value))
+			})
+			_ = m.client.CommitUncommittedOffsets(ctx) // a rebalance may be in the way; the next one commits the same
+		}
+	}()
+	c.t.Cleanup(func() { m.leave() })
+	return m
+}
+
+// leave leaves the group in order.
+func (m *consumer) leave() {
+	m.cancel()
+	<-m.done
+	m.client.Close()
+}
+
+func (m *consumer) owns() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.owned)
+}
+
+func (m *consumer) has() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.read)
+}
+
+// committed is the sum of a group's offsets.
+func (c *trio) committed(group string) (sum int64) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
+	defer cancel()
+	client, err := kgo.NewClient(c.seeds())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	offsets, err := kadm.NewClient(client).FetchOffsets(ctx, group)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	offsets.Each(func(o kadm.OffsetResponse) { sum += o.At })
+	return sum
+}
+
+func (c *trio) send(n int) {
+	c.t.Helper()
+	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
+	defer cancel()
+	for i := range n {
+		record := &kgo.Record{Partition: int32(i % 2), Value: fmt.Appendf(nil, "%d", i)}
+		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// TestGroupOutlivesItsCoordinator: two members share the partitions, one leaves, the broker that coordinates them crashes, and whoever
+// comes later goes on where the group was.
+func TestGroupOutlivesItsCoordinator(t *testing.T) {
+	c := newTrio(t)
+	c.await("all are in sync", c.inSync(3))
+	c.send(20)
+	first := c.join("g")
+	c.await("the first member has all", func() bool { return first.owns() == 2 && first.has() == 20 })
+	second := c.join("g")
+	c.await("the members share", func() bool { return first.owns() == 1 && second.owns() == 1 })
+	second.leave()
+	c.await("the first member has all again", func() bool { return first.owns() == 2 })
+	c.await("all is committed", func() bool { return c.committed("g") == 20 })
+
+	topic := c.metadata.Image().Topic(coordinator.OffsetsTopic)
+	if len(topic.Partitions) != 50 || len(topic.Partitions[0].Replicas) != 3 || topic.Settings.MinInSyncReplicas != 2 {
+		t.Fatalf("the groups' topic is %+v", topic)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
+	defer cancel()
+	found := kadm.NewClient(first.client).FindGroupCoordinators(ctx, "g")["g"]
+	if found.Err != nil {
+		t.Fatal(found.Err)
+	}
+	c.kill(int(found.NodeID))
+	c.start(int(found.NodeID), true)
+	if got := c.committed("g"); got != 20 {
+		t.Errorf("%d is committed after the crash, 20 was before", got)
+	}
+	c.send(10)
+	c.await("the member goes on", func() bool { return first.has() >= 30 })
+	c.await("all is committed", func() bool { return c.committed("g") == 30 })
+	first.leave()
+	third := c.join("g")
+	c.send(2)
+	c.await("a later member goes on where the group was", func() bool { return third.has() > 0 })
+	if got := third.has(); got > 2 {
+		t.Errorf("it read %d records, 2 were new", got)
+	}
+}

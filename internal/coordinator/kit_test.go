@@ -1,0 +1,141 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const self = 1
+
+// broker is a Runtime over real replicas and logs on a disk in memory.
+type broker struct {
+	*Runtime
+	t     testing.TB
+	disk  vfs.FS
+	store *logstore.Store
+	set   *replica.Set
+	image atomic.Pointer[metadata.Image]
+	topic metadata.Topic
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newBroker starts one that leads the only partition of the topic in epoch 1. Its test stops it.
+func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
+	t.Helper()
+	b := &broker{t: t, disk: disk}
+	must(t, disk.MkdirAll("/data"))
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data"})
+	must(t, err)
+	b.store = store
+	b.set = replica.NewSet(replica.Options{
+		NodeID: self, Store: store,
+		ChangeISR: func(context.Context, metadata.ISRChange) error { return errors.New("nobody is there to change it") },
+	})
+	b.Runtime = New(Options{NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b, Groups: group.Config{Retention: time.Hour}})
+	settings := topicconfig.Default()
+	settings.Compact, settings.Delete = true, false
+	b.topic = metadata.Topic{Name: OffsetsTopic, ID: id, Settings: settings, Internal: true, RetainData: true}
+	return b
+}
+
+// lead applies an image in which the broker leads the groups' partition.
+func (b *broker) lead(epoch int32, replicas ...int32) {
+	b.t.Helper()
+	topic := b.topic
+	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0], LeaderEpoch: epoch, ISR: replicas}}
+	brokers := []metadata.Broker{{ID: self, Host: "one", Port: 1, Epoch: 1}, {ID: 2, Host: "two", Port: 2, Epoch: 1}}
+	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers, []*metadata.Topic{&topic})
+	_, err := b.set.Apply(img)
+	must(b.t, err)
+	b.Apply(img)
+	b.image.Store(img)
+}
+
+func (b *broker) stop() {
+	b.Close()
+	b.set.Close()
+	must(b.t, b.store.Close())
+}
+
+func (b *broker) await(context.Context, func(*metadata.Image) bool) {}
+
+// CreateTopic implements metadata.Admin: the topic is there.
+func (b *broker) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
+	return nil, metadata.ErrTopicExists
+}
+
+func (b *broker) DeleteTopic(context.Context, string) error { return metadata.ErrTopicNotFound }
+
+// loaded waits until the shard is.
+func (b *broker) loaded() {
+	b.t.Helper()
+	for range 100 {
+		synctest.Wait()
+		if _, err := b.List(b.t.Context()); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	b.t.Fatal("the shard is not loaded")
+}
+
+func (b *broker) commit(offset int64, member string, generation int32) error {
+	errs, err := b.Commit(b.t.Context(), group.Commit{
+		Group: "g", Member: member, Generation: generation,
+		Offsets: []group.CommitOffset{{Topic: "t", Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}},
+	})
+	if err == nil {
+		err = errs[0]
+	}
+	return err
+}
+
+func (b *broker) committed() (int64, error) {
+	found, err := b.Committed(b.t.Context(), "g", []group.TopicPartition{{Topic: "t"}})
+	if err != nil {
+		return 0, err
+	}
+	return found[0].Offset.Offset, nil
+}
+
+// member joins and syncs alone.
+func (b *broker) member() group.Joined {
+	b.t.Helper()
+	joined, err := b.Join(b.t.Context(), group.Join{
+		Group: "g", NewMember: "m", Session: 10 * time.Second, Rebalance: 30 * time.Second, ProtocolType: "consumer",
+		Protocols: []group.Protocol{{Name: "range", Metadata: []byte("what I want")}},
+	})
+	must(b.t, err)
+	synced, err := b.Sync(b.t.Context(), group.Sync{
+		Group: "g", Member: "m", Generation: joined.Generation, Assignments: map[string][]byte{"m": []byte("all")},
+	})
+	must(b.t, err)
+	if string(synced.Assignment) != "all" {
+		b.t.Fatalf("assigned %q", synced.Assignment)
+	}
+	return joined
+}
+
+func (b *broker) phase() string {
+	b.t.Helper()
+	d, err := b.Describe(b.t.Context(), "g")
+	must(b.t, err)
+	return d.Phase
+}
