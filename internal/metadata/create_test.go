@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +105,20 @@ func TestDurationsStayInTheSchema(t *testing.T) {
 		if got := field(topic.Spec.TopicSettings); got != durationMax {
 			t.Errorf("%s is written as %s, want %s", property, got, durationMax)
 		}
+	}
+}
+
+// The brokers' own topics have three replicas where there are brokers for them, up or not, and outlive the loss of one.
+func TestInternalTopicsHaveReplicas(t *testing.T) {
+	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
+		asked := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
+		got := WithInternalDefaults(asked, brokers)
+		if text := fmt.Sprint(got.Replicas, " ", got.Properties["min.insync.replicas"]); text != want {
+			t.Errorf("%d brokers: %s, want %s", brokers, text, want)
+		}
+	}
+	own := NewTopic{Name: "orders", Replicas: -1}
+	if got := WithInternalDefaults(own, 3); got.Replicas != -1 || got.Properties != nil {
+		t.Errorf("another topic: %+v", got)
 	}
 }
