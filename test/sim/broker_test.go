@@ -159,10 +159,27 @@ func (l *life) changeISR(ctx context.Context, change metadata.ISRChange) error {
 		late = time.Second + time.Duration(change.LeaderEpoch%7)*time.Second
 	}
 	err := l.ask(ctx, func() error { return l.w.meta.changeISR(ctx, change, late) })
+	if trouble != noTrouble && change.LeaderEpoch%2 == 0 {
+		l.isolate(2*l.w.profile.lagMax + 3*time.Second)
+	}
 	if err == nil && trouble == answerIsLost {
 		return errNoAnswer
 	}
 	return err
+}
+
+// isolate cuts the broker off from everybody but its clients: just now it does not know who is in sync on record.
+func (l *life) isolate(d time.Duration) {
+	l.w.note("broker %d is isolated for %s", l.id, d)
+	for id := apiServer; int(id) < len(l.w.brokers); id++ {
+		l.w.net.separate(l.id, id, 1)
+	}
+	l.w.spawn(func() {
+		_ = sleep(l.w.ctx, d)
+		for id := apiServer; int(id) < len(l.w.brokers); id++ {
+			l.w.net.separate(l.id, id, -1)
+		}
+	})
 }
 
 // down ends the life; what it still does reaches nobody, and goes to a disk that nobody reads.
@@ -190,7 +207,10 @@ func (l *life) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
 	if l.ask(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
-		for l.leadsForOthers() && sleep(ctx, 50*time.Millisecond) == nil {
+		for l.leadsForOthers() {
+			if sleep(ctx, 50*time.Millisecond) != nil {
+				break
+			}
 		}
 	}
 	if l.dead.Load() {

@@ -16,6 +16,9 @@ func (w *world) heal() {
 		return
 	}
 	w.note("everything is mended")
+	w.mu.Lock()
+	w.mu.mended = true
+	w.mu.Unlock()
 	w.net.change(func() {
 		clear(w.net.cut)
 		clear(w.net.held)

@@ -49,8 +49,8 @@ func (n *network) change(f func()) {
 // separate cuts both directions between two nodes once more (by 1), or once less (by -1).
 func (n *network) separate(a, b int32, by int) {
 	n.change(func() {
-		n.cut[[2]int32{a, b}] += by
-		n.cut[[2]int32{b, a}] += by
+		n.cut[[2]int32{a, b}] = max(0, n.cut[[2]int32{a, b}]+by)
+		n.cut[[2]int32{b, a}] = max(0, n.cut[[2]int32{b, a}]+by)
 	})
 }
 

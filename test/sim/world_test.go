@@ -59,6 +59,7 @@ type world struct {
 		notes     []string
 		violation string
 		troubles  uint64
+		mended    bool // nothing breaks any more
 		calm      bool // producers send no more
 	}
 }
@@ -222,7 +223,7 @@ func (w *world) end() {
 // note keeps what happened, for the report of a failure.
 func (w *world) note(format string, args ...any) {
 	line := fmt.Sprintf("%8.3f "+format, append([]any{time.Since(w.began).Seconds()}, args...)...)
-	w.logger.Info(line)
+	w.logger.Info("note", "what", line)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.notes = append(w.mu.notes, line); len(w.mu.notes) > notesMax {
@@ -262,7 +263,7 @@ func (w *world) trouble(change metadata.ISRChange) trouble {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.troubles++
-	if w.mu.calm {
+	if w.mu.mended {
 		return noTrouble
 	}
 	switch rand.New(rand.NewPCG(w.seed, w.mu.troubles)).IntN(8) {
