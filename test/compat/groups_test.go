@@ -1,0 +1,60 @@
+//go:build compat
+
+package compat
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// Java's consumer in a group: it reads what is there, commits, and after the broker was killed and started again reads nothing twice. Its
+// tools describe, list and delete the group, and dump-log reads what is stored of it.
+func TestJavaGroup(t *testing.T) {
+	java, classes := need(t, "java", "-version"), jars(t)
+	t.Parallel()
+	s := process.NewSetup(t, 1, clusterManifest, topicManifest)
+	running := process.Start(t, s.Args()...)
+	bootstrap, _ := running.Ready(t)
+	tool := func(stdin, class string, args ...string) string {
+		return output(t, stdin, append([]string{java, "-cp", classes, class}, args...)...)
+	}
+	server := []string{"--bootstrap-server", bootstrap[0]}
+	send := func(from, count int) {
+		var input strings.Builder
+		for i := range count {
+			fmt.Fprintf(&input, "value %d\n", from+i)
+		}
+		tool(input.String(), "org.apache.kafka.tools.ConsoleProducer", append(server, "--topic", topic)...)
+	}
+	read := func(count int) string {
+		return tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer", append(server, "--topic", topic, "--group", "readers",
+			"--from-beginning", "--max-messages", fmt.Sprint(count), "--timeout-ms", "60000")...)
+	}
+	groups := func(args ...string) string {
+		return tool("", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append(server, args...)...)
+	}
+	send(0, 10)
+	expect(t, read(10), `(?m)^value 0$`, `(?m)^value 9$`)
+	expect(t, groups("--describe", "--group", "readers"), `readers\s+`+topic+`\s+0\s+10\s+10\s+0\s`)
+	expect(t, groups("--list"), `(?m)^readers$`)
+
+	running.Stop(t, syscall.SIGKILL)
+	bootstrap, _ = process.Start(t, s.Args()...).Ready(t)
+	server = []string{"--bootstrap-server", bootstrap[0]}
+	send(10, 5)
+	if again := read(5); strings.Contains(again, "value 9\n") || !strings.Contains(again, "value 14\n") {
+		t.Errorf("after the restart the group reads %s", again)
+	}
+	logs, err := filepath.Glob(filepath.Join(s.DataDir, "broker-0", "__consumer_offsets-*", "*.log"))
+	if err != nil || len(logs) != 50 {
+		t.Fatalf("%d logs of groups: %v", len(logs), err)
+	}
+	dump := tool("", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", strings.Join(logs, ","))
+	expect(t, dump, `"group":"readers","topic":"`+topic+`","partition":0`, `"offset":15`, `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
+	expect(t, groups("--delete", "--group", "readers"), `'readers'\) was successful`)
+}
