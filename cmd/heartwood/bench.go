@@ -2,14 +2,14 @@ package main
 
 import "github.com/spf13/cobra"
 
-// benchCommand holds the benchmarks of internal/bench: parts of the broker measured by themselves.
+// benchCommand holds the benchmarks of internal/bench: clusters measured from outside, and parts of the broker by themselves.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure parts of the broker by themselves, on this machine",
+		Short: "Measure a cluster from outside, or parts of the broker by themselves",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchAppendCommand(), benchPurgatoryCommand())
+	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchAppendCommand(), benchPurgatoryCommand())
 	return cmd
 }

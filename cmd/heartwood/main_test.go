@@ -48,6 +48,8 @@ func TestExitCodes(t *testing.T) {
 		{"bench without a name is help", []string{"bench"}, 0, "purgatory"},
 		{"bench of something else", []string{"bench", "sundial"}, 2, `unknown command or argument "sundial"`},
 		{"bench purgatory", []string{"bench", "purgatory", "--requests", "100", "--timeout", "20ms", "--json"}, 0, `"requests":100,`},
+		{"every wrong flag of bench produce", []string{"bench", "produce", "--acks", "2", "--codec", "brotli", "--records", "0"}, 2, `codec "brotli": must be none, gzip`},
+		{"bench consume of an address without a port", []string{"bench", "consume", "--bootstrap", "kafka"}, 2, `bootstrap address "kafka": want HOST:PORT`},
 		{"every wrong flag of bench purgatory", []string{"bench", "purgatory", "--keys", "0", "--pct75", "1ms"}, 2, "for --keys: give 1 to --of-keys"},
 		{"bench of an unknown codec", []string{"bench", "append", "--codec", "brotli"}, 2, `unknown codec "brotli": must be one of none, gzip`},
 		{"bench of a level out of range", []string{"bench", "append", "--codec", "gzip", "--level", "10"}, 2, "gzip level 10: must be 1 to 9"},

@@ -81,7 +81,10 @@ var layers = map[string][]string{
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},
+	"internal/bench/tickets":   {"internal/compress"},                      // its test compresses what it makes
+	"internal/bench/client":    {"internal/bench/tickets", "internal/dev"}, // its test measures a real cluster
 	"internal/bench/logappend": {
+		"internal/bench/tickets",
 		"internal/logstore", "internal/topicconfig", "internal/record", "internal/compress", "internal/vfs",
 	},
 	"internal/lint": {},
@@ -94,7 +97,7 @@ var (
 		// manifest checks manifests with the API server's own validation code, without a client.
 		"internal/manifest",
 	}
-	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker", "test", "hack"}
+	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker", "internal/bench/client", "test", "hack"}
 )
 
 func TestImportsGoDownward(t *testing.T) {

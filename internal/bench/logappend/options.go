@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"heartwood.dev/heartwood/internal/bench/tickets"
 	"heartwood.dev/heartwood/internal/compress"
 )
 
 // Bounds of Options: what a log takes, and what a machine can hold.
 const (
 	batchBytesMax  = 64 << 20
-	recordBytesMin = 40
+	recordBytesMin = tickets.SizeMin
 	recordsMax     = 1 << 32
 )
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"heartwood.dev/heartwood/internal/bench/tickets"
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/record"
@@ -88,7 +89,7 @@ type batch struct {
 
 // makeBatches makes as many different batches as are needed, up to distinctBytes of them.
 func makeBatches(opts Options) ([]batch, error) {
-	made := newTickets(opts.Seed)
+	made := tickets.New(opts.Seed)
 	raw, packed := record.NewBuilder(compress.None, compress.LevelDefault), record.NewBuilder(opts.Sent, compress.LevelDefault)
 	var all []batch
 	for size := 0; size < distinctBytes && len(all) < opts.batches(); size += opts.BatchBytes {
@@ -100,9 +101,9 @@ func makeBatches(opts Options) ([]batch, error) {
 		for i := range opts.perBatch() {
 			r := record.Record{Offset: int64(i)}
 			if opts.Letters {
-				r.Value, r.Timestamp = made.letters(opts.RecordBytes)
+				r.Value, r.Timestamp = made.Letters(opts.RecordBytes)
 			} else {
-				r.Key, r.Value, r.Timestamp = made.next(opts.RecordBytes)
+				r.Key, r.Value, r.Timestamp = made.Next(opts.RecordBytes)
 			}
 			raw.Add(&r)
 			packed.Add(&r)

@@ -1,4 +1,4 @@
-package logappend
+package tickets
 
 import (
 	"fmt"
@@ -6,23 +6,27 @@ import (
 	"strings"
 )
 
-// tickets makes records as a help desk's change stream has them: JSON with the same fields each time, ids, times and addresses that
+// SizeMin is the fewest bytes that a record may have.
+const SizeMin = 40
+
+// Stream makes records as a help desk's change stream has them: JSON with the same fields each time, ids, times and addresses that
 // differ, and text in ordinary words. zstd makes a
 // quarter of its size of a megabyte of them, as it does of real ones.
-type tickets struct {
+type Stream struct {
 	random *rand.Rand
 	common *rand.Zipf // a few words and people come often, most seldom
 	now    int64      // ms; of the next record
 	id     int64
 }
 
-func newTickets(seed uint64) *tickets {
+// New returns the stream of a seed: the same records each time.
+func New(seed uint64) *Stream {
 	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
-	return &tickets{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)), now: 1_700_000_000_000, id: 10_000_000}
+	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)), now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// next returns a record whose key and value have size bytes together; its text is cut or drawn out to fit.
-func (t *tickets) next(size int) (key, value []byte, timestampMs int64) {
+// Next returns a record whose key and value have size bytes together; its text is cut or drawn out to fit.
+func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
 	id := t.id
@@ -38,8 +42,8 @@ func (t *tickets) next(size int) (key, value []byte, timestampMs int64) {
 	return key, value, t.now
 }
 
-// letters returns a record without a key: random capital letters.
-func (t *tickets) letters(size int) (value []byte, timestampMs int64) {
+// Letters returns a record without a key: random capital letters.
+func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	value = make([]byte, size)
 	for i := range value {
 		value[i] = byte('A' + t.random.IntN(26))
@@ -48,13 +52,13 @@ func (t *tickets) letters(size int) (value []byte, timestampMs int64) {
 }
 
 // event is a short record: what changed.
-func (t *tickets) event(size int) []byte {
+func (t *Stream) event(size int) []byte {
 	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(), pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
 // ticket is a whole ticket.
-func (t *tickets) ticket(id int64, size int) []byte {
+func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
 	head := fmt.Appendf(nil, `{"id":%d,"url":"https://%s.example.com/api/v2/tickets/%d.json","external_id":"%016x","created_at":"%s",`+
 		`"updated_at":"%s","type":"%s","priority":"%s","status":"%s","requester":{"id":%d,"name":"%s %s","email":"%s.%s@%s.example",`+
@@ -71,7 +75,7 @@ func (t *tickets) ticket(id int64, size int) []byte {
 
 // fill puts sentences behind head until, with tail, size bytes are there, and cuts what is too much: inside the text as a rule, and
 // anywhere in a record that is too small for more.
-func (t *tickets) fill(head []byte, tail string, size int) []byte {
+func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	for len(head) < size {
 		if t.random.IntN(6) == 0 {
 			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8), t.random.Uint32())
@@ -87,7 +91,7 @@ func (t *tickets) fill(head []byte, tail string, size int) []byte {
 }
 
 // sentence is n words.
-func (t *tickets) sentence(n int) string {
+func (t *Stream) sentence(n int) string {
 	var b strings.Builder
 	for i := range n {
 		if i > 0 {
@@ -98,10 +102,10 @@ func (t *tickets) sentence(n int) string {
 	return b.String()
 }
 
-func (t *tickets) word() string { return words[t.common.Uint64()] }
+func (t *Stream) word() string { return words[t.common.Uint64()] }
 
 // name is made of syllables, so that there are many.
-func (t *tickets) name() string {
+func (t *Stream) name() string {
 	var b strings.Builder
 	for range 2 + t.random.IntN(2) {
 		b.WriteString(pick(t.random, syllables))
@@ -111,7 +115,7 @@ func (t *tickets) name() string {
 }
 
 // time is ms as RFC 3339 has it, near enough: days of a month that has thirty.
-func (t *tickets) time(ms int64) string {
+func (t *Stream) time(ms int64) string {
 	s := ms / 1000
 	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", s/2_592_000%12+1, s/86_400%30+1, s/3600%24, s/60%60, s%60)
 }

@@ -1,4 +1,4 @@
-package logappend
+package tickets
 
 import "strings"
 

@@ -1,4 +1,4 @@
-package logappend
+package tickets
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 )
 
 func TestTicketsAreJSONOfTheirSize(t *testing.T) {
-	for _, size := range []int{recordBytesMin, 100, 300, 500, 1000, 5000} {
-		made := newTickets(1)
+	for _, size := range []int{SizeMin, 100, 300, 500, 1000, 5000} {
+		made := New(1)
 		for i := range 200 {
-			key, value, at := made.next(size)
+			key, value, at := made.Next(size)
 			if len(key)+len(value) != size || at <= 0 {
 				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at, size)
 			}
@@ -27,12 +27,12 @@ func TestTicketsAreJSONOfTheirSize(t *testing.T) {
 }
 
 func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
-	a, b, c := newTickets(7), newTickets(7), newTickets(8)
+	a, b, c := New(7), New(7), New(8)
 	same, other := true, false
 	for range 50 {
-		_, av, _ := a.next(1000)
-		_, bv, _ := b.next(1000)
-		_, cv, _ := c.next(1000)
+		_, av, _ := a.Next(1000)
+		_, bv, _ := b.Next(1000)
+		_, cv, _ := c.Next(1000)
 		same, other = same && bytes.Equal(av, bv), other || !bytes.Equal(av, cv)
 	}
 	if !same || !other {
@@ -42,10 +42,10 @@ func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
 
 // TestTicketsCompressAsRealOnes: about 4:1 with zstd in batches of 1 MB, which is what the project's yardsticks assume.
 func TestTicketsCompressAsRealOnes(t *testing.T) {
-	made := newTickets(1)
+	made := New(1)
 	var all []byte
 	for len(all) < 1<<20 {
-		_, value, _ := made.next(5000)
+		_, value, _ := made.Next(5000)
 		all = append(all, value...)
 	}
 	packed, err := compress.Compress(nil, all, compress.Zstd, compress.LevelDefault)

@@ -1,0 +1,128 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// errorKindsMax bounds how many different errors a result tells apart.
+const errorKindsMax = 20
+
+// Result is what was measured.
+type Result struct {
+	Way     string `json:"way"` // "produce" or "consume"
+	Topic   string `json:"topic"`
+	Clients int    `json:"clients"`
+
+	Records       int64            `json:"records"` // acknowledged, or read
+	Bytes         int64            `json:"bytes"`   // of their keys and values, uncompressed
+	Failed        int64            `json:"failed"`  // records that were not acknowledged
+	Errors        map[string]int64 `json:"errors,omitempty"`
+	WallSeconds   float64          `json:"wallSeconds"` // to the last acknowledgment, or the last record
+	RecordsSecond float64          `json:"recordsPerSecond"`
+	MBs           float64          `json:"MBs"`        // 10^6 bytes a second
+	CPUSeconds    float64          `json:"cpuSeconds"` // of this process, user and system
+	Latency       *Latency         `json:"latency,omitempty"`
+}
+
+// Latency is of records: from due to acknowledged, or from due to read.
+type Latency struct {
+	Records int64   `json:"records"` // that have one
+	P50     float64 `json:"p50Millis"`
+	P99     float64 `json:"p99Millis"`
+	P999    float64 `json:"p999Millis"`
+	Max     float64 `json:"maxMillis"`
+}
+
+// set works out what follows from the clocks and from what the clients counted.
+func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
+	var all histogram
+	r.Errors = map[string]int64{}
+	for _, part := range parts {
+		r.Records += part.records
+		r.Bytes += part.bytes
+		r.Failed += part.failed
+		for name, n := range part.errors {
+			r.Errors[name] += n
+		}
+		all.merge(&part.latency)
+	}
+	r.WallSeconds, r.CPUSeconds = wall.Seconds(), cpu.Seconds()
+	if wall > 0 {
+		r.RecordsSecond, r.MBs = float64(r.Records)/wall.Seconds(), float64(r.Bytes)/1e6/wall.Seconds()
+	}
+	if all.count > 0 {
+		r.Latency = &Latency{
+			Records: all.count, P50: millis(all.quantile(.5)), P99: millis(all.quantile(.99)), P999: millis(all.quantile(.999)), Max: millis(all.longest),
+		}
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// Print writes the result for a person, or as one JSON object.
+func (r *Result) Print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(r)
+	}
+	_, err := fmt.Fprintf(out, `%s        %d records, %.1f MB in %.2f s by %d clients
+throughput     %.0f records/s, %.2f MB/s
+client CPU     %.2f s, %.3f us a record
+`, r.Way, r.Records, float64(r.Bytes)/1e6, r.WallSeconds, r.Clients, r.RecordsSecond, r.MBs, r.CPUSeconds, r.CPUSeconds*1e6/float64(max(1, r.Records)))
+	if err == nil && r.Latency != nil {
+		_, err = fmt.Fprintf(out, "latency        p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms, of %d records\n",
+			r.Latency.P50, r.Latency.P99, r.Latency.P999, r.Latency.Max, r.Latency.Records)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "failed         %d records\n", r.Failed)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Errors)) {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "error          %d times: %s\n", r.Errors[name], name)
+		}
+	}
+	return err
+}
+
+// tally is what one client counted. It is one goroutine's at a time.
+type tally struct {
+	records, bytes, failed int64
+	latency                histogram
+	errors                 map[string]int64
+	last                   time.Time // when the last record was acknowledged or read
+}
+
+func newTally() *tally { return &tally{errors: map[string]int64{}} }
+
+// note counts an error by its text.
+func (t *tally) note(err error) {
+	name := err.Error()
+	if _, known := t.errors[name]; !known && len(t.errors) >= errorKindsMax {
+		name = "other errors"
+	}
+	t.errors[name]++
+}
+
+// lastOf is when the last of all records was acknowledged or read; begin if none was.
+func lastOf(parts []*tally, begin time.Time) time.Time {
+	for _, part := range parts {
+		if part.last.After(begin) {
+			begin = part.last
+		}
+	}
+	return begin
+}
+
+// processTime is the processor time of the process so far, user and system.
+func processTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
