@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"slices"
 	"time"
 )
@@ -46,7 +47,7 @@ func (m *member) metadata(protocol string) (metadata []byte, supports bool) {
 // says tells whether the member would say the same of itself again.
 func (m *member) says(protocols []Protocol) bool {
 	return slices.EqualFunc(m.protocols, protocols, func(a, b Protocol) bool {
-		return a.Name == b.Name && string(a.Metadata) == string(b.Metadata)
+		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
 	})
 }
 

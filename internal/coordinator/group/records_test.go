@@ -56,7 +56,7 @@ func FuzzReplay(f *testing.F) {
 			return
 		}
 		s.Loaded(now)
-		s.Describe("g") //nolint:errcheck // that it does not panic is the point
+		_, _ = s.Describe("g") // that it does not panic is the point
 		s.Expire(now.Add(time.Hour*24*365), 10)
 	})
 }

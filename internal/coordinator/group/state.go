@@ -121,8 +121,10 @@ func (s *State) Loaded(now time.Time) {
 	}
 }
 
-// Groups and Offsets are how many there are.
-func (s *State) Groups() int  { return len(s.groups) }
+// Groups is how many there are.
+func (s *State) Groups() int { return len(s.groups) }
+
+// Offsets is how many are committed, of all groups.
 func (s *State) Offsets() int { return s.offsets }
 
 // take hands out what came together since the last call.
