@@ -31,8 +31,9 @@ type isr struct {
 	// doubts are changes whose attempt ended without an answer: each may be on record, or may still get there, as long as nothing
 	// else has been put on record after it.
 	doubts  []doubt
-	refused int // attempts in a row that were refused since the last one that was not, or the last image
-	// heldUntil keeps from proposing again at once what was just refused; an image lifts it.
+	refused int // attempts in a row that were refused since the last one that was not, or the last image with news
+	// heldUntil keeps from proposing again at once what was just refused. An image lifts it that says something else of this partition
+	// than the one before: most come for others' sake, hundreds of them after a broker died.
 	heldUntil time.Time
 }
 
@@ -69,8 +70,11 @@ const doubtMax = 30 * time.Second
 // imageDelay is how long after a change of ours an image may well be one of before.
 const imageDelay = 2 * time.Second
 
-// retryHold is how long a refused change waits for an image that explains it.
-const retryHold = time.Second
+// retryHold is how long a refused change waits for an image that explains it; refused again and again, up to heldMax.
+const (
+	retryHold = time.Second
+	heldMax   = 4 * time.Second
+)
 
 // replicaState is what an image says of one replica.
 type replicaState struct {
@@ -91,7 +95,9 @@ func newISR(self int32, start int64, lagMax time.Duration) *isr {
 // replica away has taken it from the set on record, too.
 func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	first := i.committed == nil
-	i.seen = sortedSet(append([]int32{i.self}, recorded...))
+	seen := sortedSet(append([]int32{i.self}, recorded...))
+	news := first || !slices.Equal(seen, i.seen)
+	i.seen = seen
 	if first {
 		i.committed = i.seen
 	}
@@ -108,7 +114,9 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 				f.caughtUp = now
 			}
 			i.members[r.broker] = f
+			news = true
 		}
+		news = news || f.living != r.living
 		f.living = r.living
 	}
 	gone := func(id int32) bool { return !keep[id] }
@@ -117,7 +125,9 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	for at := range i.doubts {
 		i.doubts[at].ids = slices.DeleteFunc(slices.Clone(i.doubts[at].ids), gone)
 	}
-	i.heldUntil, i.refused = time.Time{}, 0
+	if news {
+		i.heldUntil, i.refused = time.Time{}, 0
+	}
 }
 
 // maximal is every broker that is in a set which may be on record, or may get there.
@@ -259,7 +269,7 @@ func (i *isr) settled(o outcome, now time.Time) {
 	case outcomeConflict:
 		i.refused++
 		if i.refused > 1 || slices.Equal(p.from, i.seen) {
-			i.heldUntil = now.Add(retryHold)
+			i.heldUntil = now.Add(min(time.Duration(i.refused)*retryHold, heldMax))
 		}
 		i.surprised = true
 		if len(i.doubts) == 0 && slices.Equal(p.from, i.seen) {

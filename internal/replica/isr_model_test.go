@@ -13,7 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-var isrSeed = flag.Int64("isr.seed", 0, "seed of one run of the ISR model; 0: many")
+var (
+	isrSeed  = flag.Int64("isr.seed", 0, "seed of one run of the ISR model; 0: many")
+	isrSeeds = flag.Uint64("isr.seeds", 2000, "how many they are")
+)
 
 // isrModel is a leader's isr in a hostile world: images are late, answers are lost, writes arrive late, followers die and come back
 // without their last records. The world knows what is on record and what every log really holds.
@@ -282,7 +285,7 @@ func TestISRModel(t *testing.T) {
 		run(uint64(*isrSeed))
 		return
 	}
-	for seed := range uint64(2000) {
+	for seed := range *isrSeeds {
 		run(seed + 1)
 	}
 }
