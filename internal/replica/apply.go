@@ -137,9 +137,9 @@ type taken struct {
 	err       error
 }
 
-// takeWorkers is how many partitions are taken at once. To begin a leader epoch takes two syncs, which wait for the disk and for
-// nothing else; those that come together go into one write of the filesystem's journal.
-const takeWorkers = 16
+// takeWorkers is how many partitions are taken at once, here and by a fetcher. To begin a leader epoch takes two syncs, which wait for
+// the disk and for nothing else; those that come together go into one write of the filesystem's journal.
+const takeWorkers = 64
 
 // takeAll takes every partition, and returns them in the order of assigned. Partitions do not depend on each other; what does, that
 // logs were released and made before and that nobody is told before all are taken, is kept by Apply, which waits for all of them.

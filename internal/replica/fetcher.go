@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -51,7 +53,8 @@ type fetcher struct {
 	failed bool // the leader did not answer; for the log
 }
 
-// pulling is one partition of a fetcher. What is beside partition and role is the fetcher goroutine's.
+// pulling is one partition of a fetcher. What is beside partition and role is the fetcher goroutine's, and of one worker of takeAll while
+// that runs.
 type pulling struct {
 	partition *partition
 	role      *role
@@ -207,6 +210,7 @@ type asked struct {
 	pulling *pulling
 	role    *role
 	at      PullPartition
+	taken   bool // the answer has it
 }
 
 // request makes the next fetch, of all partitions but those that failed a moment ago; retry is when the first of these is due, if
@@ -235,7 +239,7 @@ func (f *fetcher) request(now time.Time) (*Pull, map[PartitionID]*asked, metadat
 			continue
 		}
 		request.Partitions = append(request.Partitions, at)
-		all[at.ID] = &asked{w, w.role, at}
+		all[at.ID] = &asked{pulling: w, role: w.role, at: at}
 	}
 	return request, all, f.mu.leader, retry
 }
@@ -261,16 +265,35 @@ func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[Pa
 		f.failed = false
 		f.set.logger.Info("fetches from a leader again", "leader", f.leader())
 	}
-	now := time.Now()
-	for i := range results {
-		if a := all[results[i].ID]; a != nil {
-			f.take(a, &results[i], now)
-		}
-	}
+	f.takeAll(all, results, time.Now())
 	if f.fsync {
 		f.awaitSync(ctx, all)
 	}
 	return nil
+}
+
+// takeAll does what the leader answered, for many partitions at once. Most answers are a write to the page cache; but the first batch of
+// a leader epoch waits for the disk, twice, and after a failover hundreds of partitions have one, while producers of all the others wait
+// for the next fetch.
+func (f *fetcher) takeAll(all map[PartitionID]*asked, results []Pulled, now time.Time) {
+	var workers errgroup.Group
+	workers.SetLimit(takeWorkers)
+	for i := range results {
+		a := all[results[i].ID]
+		if a == nil || a.taken {
+			continue // not asked for, or named twice: a pulling is one goroutine's
+		}
+		a.taken = true
+		if len(results) == 1 {
+			f.take(a, &results[i], now)
+			continue
+		}
+		workers.Go(func() error {
+			f.take(a, &results[i], now)
+			return nil
+		})
+	}
+	_ = workers.Wait() // each failure is the partition's own
 }
 
 func (f *fetcher) leader() int32 {

@@ -15,7 +15,7 @@ import (
 const (
 	// reviewWorkers is how many changes of in-sync replicas are asked for at once: the death of a broker changes those of thousands of
 	// partitions.
-	reviewWorkers = 16
+	reviewWorkers = 64
 	// changeTimeout is how long one may take before its outcome counts as unknown.
 	changeTimeout = 5 * time.Second
 )
