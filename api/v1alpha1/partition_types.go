@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Leader",type=integer,JSONPath=`.status.leader`
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.leaderEpoch`
-// +kubebuilder:printcolumn:name="ISR",type=string,JSONPath=`.status.isr[*].broker`
+// +kubebuilder:printcolumn:name="ISR",type=string,JSONPath=`.status.inSync`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Target",type=string,priority=1,JSONPath=`.spec.replicas`
@@ -75,6 +75,10 @@ type PartitionStatus struct {
 	// +optional
 	// +listType=atomic
 	ISR []InSyncReplica `json:"isr,omitempty"`
+	// InSync names the brokers in isr, as "0,1,2": for people, since a column of kubectl shows the first entry of a list only.
+	// Whoever writes isr writes it too; nothing is decided by it.
+	// +optional
+	InSync string `json:"inSync,omitempty"`
 	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when it equals leaderEpoch.
 	// +optional
 	ServingEpoch *int32 `json:"servingEpoch,omitempty"`

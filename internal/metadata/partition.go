@@ -2,6 +2,8 @@ package metadata
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/placement"
@@ -40,8 +42,21 @@ func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) 
 	if placed.FoundEpoch != nil {
 		status.FoundEpoch = new(*placed.FoundEpoch)
 	}
-	status.ISR = nil
+	isr := make([]v1alpha1.InSyncReplica, 0, len(placed.ISR))
 	for _, member := range placed.ISR {
-		status.ISR = append(status.ISR, v1alpha1.InSyncReplica{Broker: member.Broker, BrokerEpoch: member.Epoch, Directory: member.Directory})
+		isr = append(isr, v1alpha1.InSyncReplica{Broker: member.Broker, BrokerEpoch: member.Epoch, Directory: member.Directory})
 	}
+	RecordISR(status, isr)
+}
+
+// RecordISR writes in-sync replicas into a status, and the line that names them. No replicas are nil, as the API server returns them.
+func RecordISR(status *v1alpha1.PartitionStatus, isr []v1alpha1.InSyncReplica) {
+	if len(isr) == 0 {
+		isr = nil
+	}
+	ids := make([]string, len(isr))
+	for i, replica := range isr {
+		ids[i] = strconv.Itoa(int(replica.Broker))
+	}
+	status.ISR, status.InSync = isr, strings.Join(ids, ",")
 }

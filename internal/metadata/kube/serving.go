@@ -101,7 +101,7 @@ func (p servedPartition) write(status *v1alpha1.PartitionStatus, self metadata.B
 	status.ServingEpoch = nil
 	if p.others {
 		// Out of the ISR it leads no more, as the operator sees. Who stays has every acknowledged record.
-		status.ISR = slices.DeleteFunc(slices.Clone(status.ISR), func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID })
+		metadata.RecordISR(status, slices.DeleteFunc(slices.Clone(status.ISR), func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID }))
 	}
 }
 
