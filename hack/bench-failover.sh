@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# A thousand partitions on three brokers, each a process of its own, under a load with acks=all: how long writes stand when a broker is
+# killed, stopped in order, or when brokers are killed in turn: the figures of docs/bench/failover.md.
+#
+# It starts one `heartwood dev --processes`, and ends it by its pid; the brokers end with it. Everything is bounded: it ends after
+# LIMIT seconds at the latest.
+#
+# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 HEARTWOOD=
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${DIR:-tmp/bench-failover}; partitions=${PARTITIONS:-1000}; port=${PORT:-31092}
+mkdir -p "$dir"; rm -rf "$dir/data" "$dir/out"
+[ -n "${HEARTWOOD:-}" ] || { CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood; HEARTWOOD=bin/heartwood; }
+go build -o "$dir/benchfailover" ./hack/benchfailover
+
+cat > "$dir/cluster.yaml" <<YAML
+apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: bench}
+spec:
+  brokers: 3
+  storage: {size: 1Gi}
+  topicDefaults: {replicas: 3, minInSyncReplicas: 2}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: failover}
+spec: {cluster: bench, partitions: $partitions, cleanupPolicy: Delete}
+YAML
+
+uptime
+"$HEARTWOOD" dev --processes --brokers 3 -f "$dir/cluster.yaml" --data-dir "$dir/data" --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 10))" \
+  > "$dir/out" 2> "$dir/err" &
+pid=$!
+trap 'kill -TERM $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; rm -rf "$dir/data"' EXIT
+for ((i = 0; i < 600; i++)); do
+  grep -q '^ready' "$dir/out" && break
+  kill -0 $pid 2>/dev/null || { cat "$dir/err" >&2; exit 1; }
+  sleep 0.1
+done
+grep -q '^ready' "$dir/out" || { echo "not ready within 60 s" >&2; exit 1; }
+
+timeout "${LIMIT:-420}" "$dir/benchfailover" -brokers "127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))" -output "$dir/out" \
+  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}"
+uptime

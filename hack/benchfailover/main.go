@@ -1,0 +1,305 @@
+// Command benchfailover says how long partitions take no acknowledged writes when a broker of `heartwood dev --processes` is killed or
+// stopped: docs/bench/failover.md. The cluster runs on this machine, and its topic exists.
+//
+// Some partitions have a steady load, one record after the other with acks=all, each sent once the last was acknowledged; a gap is the
+// time between two acknowledgements. At the moment of a fault one record is sent to every partition, so that the time of the last
+// acknowledgement is when the last new leader took a write.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// probeTimeout bounds the wait for the last leader after a fault; settleTimeout that for all to be in sync again.
+const (
+	probeTimeout  = 60 * time.Second
+	settleTimeout = 120 * time.Second
+	loadPause     = 20 * time.Millisecond // between an acknowledgement and the next record of a loaded partition
+)
+
+// bench is one run.
+type bench struct {
+	address, topic, output string // output: the file that has what `heartwood dev` printed
+	partitions, loaded     int
+	client                 *kgo.Client
+	mu                     sync.Mutex
+	gaps                   []gap // of this fault; under mu
+}
+
+// gap is the time between two acknowledgements of a loaded partition.
+type gap struct {
+	partition int32
+	ended     time.Time
+	length    time.Duration
+}
+
+func main() {
+	b := bench{}
+	flag.StringVar(&b.address, "brokers", "127.0.0.1:9092", "addresses of the brokers, with commas")
+	flag.StringVar(&b.topic, "topic", "failover", "topic to write to")
+	flag.StringVar(&b.output, "output", "", "file with the standard output of heartwood dev --processes")
+	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
+	flag.IntVar(&b.loaded, "loaded", 30, "partitions, from 0 on, that have a steady load")
+	faults := flag.String("faults", "kill,term", "what to do, in this order: kill, term, or turns (three kills, 10 s apart)")
+	flag.Parse()
+	if err := b.run(strings.Split(*faults, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "benchfailover:", err)
+		os.Exit(1)
+	}
+}
+
+// run does one fault after the other, each on a cluster that is whole.
+func (b *bench) run(faults []string) (err error) {
+	b.client, err = kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(b.address, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RecordDeliveryTimeout(probeTimeout),
+	)
+	if err != nil {
+		return err
+	}
+	defer b.client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := b.probe(ctx, nil); err != nil { // every partition has a record, and the client knows all leaders
+		return fmt.Errorf("write before any fault: %w", err)
+	}
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer cancel()
+	for i := range b.loaded {
+		load.Go(func() { b.load(ctx, int32(i)) })
+	}
+	for turn, fault := range faults {
+		if err := b.fault(ctx, fault, int32(turn%3)); err != nil {
+			return fmt.Errorf("%s: %w", fault, err)
+		}
+	}
+	return nil
+}
+
+// load writes to a partition until ctx ends.
+func (b *bench) load(ctx context.Context, partition int32) {
+	last := time.Now()
+	for ctx.Err() == nil {
+		record := &kgo.Record{Topic: b.topic, Partition: partition, Value: []byte("a record of the load")}
+		if err := b.client.ProduceSync(ctx, record).FirstErr(); err != nil {
+			if ctx.Err() == nil {
+				fmt.Fprintln(os.Stderr, "benchfailover: a record was given up:", partition, err)
+			}
+			continue
+		}
+		now := time.Now()
+		b.mu.Lock()
+		b.gaps = append(b.gaps, gap{partition, now, now.Sub(last)})
+		b.mu.Unlock()
+		last = now
+		select {
+		case <-ctx.Done():
+		case <-time.After(loadPause):
+		}
+	}
+}
+
+// probe writes one record to every partition, and returns when the last was acknowledged of those for which counts is true (nil: of all).
+func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for i := range b.partitions {
+		wait.Add(1)
+		b.client.Produce(ctx, &kgo.Record{Topic: b.topic, Partition: int32(i), Value: []byte("a probe")}, func(r *kgo.Record, fault error) {
+			defer wait.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			err = errors.Join(err, fault)
+			if now := time.Now(); (counts == nil || counts[r.Partition]) && now.After(last) {
+				last = now
+			}
+		})
+	}
+	wait.Wait()
+	return last, err
+}
+
+// fault does one, and prints what it cost.
+func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	if kind == "turns" {
+		return b.turns(ctx)
+	}
+	led, err := b.led(ctx, broker)
+	if err != nil {
+		return err
+	}
+	pid, err := b.pid(broker)
+	if err != nil {
+		return err
+	}
+	signal := syscall.SIGKILL
+	if kind == "term" {
+		signal = syscall.SIGTERM
+	}
+	b.forget()
+	at := time.Now()
+	if err := syscall.Kill(pid, signal); err != nil {
+		return err
+	}
+	last, err := b.probe(ctx, led)
+	if err != nil {
+		return err
+	}
+	all := last.Sub(at)
+	select { // the load goes on for a moment: a gap is known when it has ended
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(2 * time.Second):
+	}
+	touched, untouched := b.worst(led, at)
+	fmt.Printf("%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
+		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
+	b.forget()
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	touched, untouched = b.worst(led, at)
+	fmt.Printf("  all in sync and led at home again after %s; worst gap meanwhile %s\n", milli(time.Since(at)), milli(max(touched, untouched)))
+	return nil
+}
+
+// turns kills the three brokers 10 s apart. A partition whose leader is killed stands; those led elsewhere must not.
+func (b *bench) turns(ctx context.Context) error {
+	for broker := range int32(3) {
+		led, err := b.led(ctx, broker)
+		if err != nil {
+			return err
+		}
+		pid, err := b.pid(broker)
+		if err != nil {
+			return err
+		}
+		b.forget()
+		at := time.Now()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Second):
+		}
+		touched, untouched := b.worst(led, at)
+		fmt.Printf("turn %d, kill of broker %d, which led %d: worst gap under load %s, of partitions led elsewhere %s\n",
+			broker+1, broker, len(led), milli(touched), milli(untouched))
+	}
+	return nil
+}
+
+func (b *bench) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gaps = nil
+}
+
+// worst returns the longest gap since at of the loaded partitions in led, and of the others.
+func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.gaps {
+		if g.ended.Before(at) {
+			continue
+		}
+		if led[g.partition] {
+			touched = max(touched, g.length)
+		} else {
+			untouched = max(untouched, g.length)
+		}
+	}
+	return touched, untouched
+}
+
+// metadata asks any broker for the topic.
+func (b *bench) metadata(ctx context.Context) ([]kmsg.MetadataResponseTopicPartition, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(b.topic)
+	request.Topics = append(request.Topics, topic)
+	response, err := request.RequestWith(ctx, b.client)
+	if err != nil {
+		return nil, err
+	}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != b.partitions {
+		return nil, fmt.Errorf("topic %s is not there with %d partitions", b.topic, b.partitions)
+	}
+	return response.Topics[0].Partitions, nil
+}
+
+// led returns what a broker leads.
+func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
+	partitions, err := b.metadata(ctx)
+	led := map[int32]bool{}
+	for _, p := range partitions {
+		if p.Leader == broker {
+			led[p.Partition] = true
+		}
+	}
+	return led, err
+}
+
+// settle waits until all replicas are in sync, and first replicas lead.
+func (b *bench) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		partitions, err := b.metadata(ctx)
+		astray := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
+			return len(p.ISR) < len(p.Replicas) || p.Leader != p.Replicas[0]
+		})
+		if err == nil && !astray {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not all in sync and led at home after %s", settleTimeout)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// pid is the process of a broker, from the last line `broker N started pid=P` of the output.
+func (b *bench) pid(broker int32) (pid int, err error) {
+	file, err := os.Open(b.output)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var id int32
+		var found int
+		if n, _ := fmt.Sscanf(lines.Text(), "broker %d started pid=%d", &id, &found); n == 2 && id == broker {
+			pid = found
+		}
+	}
+	if pid <= 1 {
+		return 0, fmt.Errorf("%s does not say which process broker %d is", b.output, broker)
+	}
+	return pid, nil
+}
+
+func milli(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
