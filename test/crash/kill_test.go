@@ -111,7 +111,7 @@ func (r *run) killOnce() {
 	r.acknowledged(1) // the producer goes on with its id and sequence numbers
 	cancel()
 	handed := <-streamed
-	if err := r.client.Flush(r.t.Context()); err != nil {
+	if err := r.client.Flush(process.Limited(r.t)); err != nil {
 		r.t.Fatal(err)
 	}
 	held := r.check()
@@ -163,7 +163,7 @@ func (r *run) check() int {
 func (r *run) settle() {
 	r.t.Helper()
 	process.Until(r.t, func() string {
-		read, err := traffic.ReadAll(r.t.Context(), []string{r.Listen}, "tickets") // its fence makes the active segment roll
+		read, err := traffic.ReadAll(process.Limited(r.t), []string{r.Listen}, "tickets") // its fence makes the active segment roll
 		if err != nil {
 			return err.Error()
 		}

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/process"
 )
 
 // everyOffset fetches at every offset of the cleaned log, with room for one batch, as consumers do that ask for little. Whatever
@@ -15,23 +17,24 @@ import (
 // none asks for the same offset again, for ever (reference I43, I44, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
+	ctx := process.Limited(r.t)
 	admin := kadm.NewClient(r.client)
-	starts, err := admin.ListStartOffsets(r.t.Context(), "tickets")
+	starts, err := admin.ListStartOffsets(ctx, "tickets")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ends, err := admin.ListEndOffsets(r.t.Context(), "tickets")
+	ends, err := admin.ListEndOffsets(ctx, "tickets")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	topics, err := admin.ListTopics(r.t.Context(), "tickets")
+	topics, err := admin.ListTopics(ctx, "tickets")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	start, _ := starts.Lookup("tickets", 0)
 	end, _ := ends.Lookup("tickets", 0)
 	for offset := start.Offset; offset < end.Offset; {
-		next := r.fetchAt(topics["tickets"].ID, offset)
+		next := r.fetchAt(ctx, topics["tickets"].ID, offset)
 		if next < offset {
 			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset, start.Offset, end.Offset)
 		}
@@ -43,7 +46,7 @@ func (r *run) everyOffset() {
 }
 
 // fetchAt returns the first record's offset at or above the one asked for, -1 if none came.
-func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
+func (r *run) fetchAt(ctx context.Context, topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
 	request := kmsg.NewPtrFetchRequest()
 	request.ReplicaID = -1
@@ -54,7 +57,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 		Topic: "tickets", TopicID: topic, // the client asks in the latest version, which has ids only
 		Partitions: []kmsg.FetchRequestTopicPartition{part},
 	}}
-	answer, err := request.RequestWith(r.t.Context(), r.client.Broker(0))
+	answer, err := request.RequestWith(ctx, r.client.Broker(0))
 	if err != nil {
 		r.t.Fatalf("fetch at offset %d: %v", offset, err)
 	}

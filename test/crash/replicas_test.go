@@ -77,7 +77,10 @@ func (p *promises) silent(partitions int, since time.Time) string {
 	return ""
 }
 
-// produce writes each key's numbers in order, until ctx ends, and waits for what is under way.
+// errUnderWay ends a producer whose records are neither acknowledged nor refused.
+var errUnderWay = errors.New("records are under way still, a minute after the last was written")
+
+// produce writes each key's numbers in order, until ctx ends, and waits for what is under way, no longer than a stall may take.
 func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 	const keys, underWay = 60, 600
 	slots := make(chan struct{}, underWay)
@@ -85,7 +88,11 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 	var once sync.Once
 	for n := 0; ctx.Err() == nil; n++ {
 		for key := range keys {
-			slots <- struct{}{}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done(): // nothing is acknowledged any more, and the test has had its time
+				return errors.Join(drain(client), refused)
+			}
 			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6), Key: fmt.Append(nil, "key-", key), Value: []byte(strconv.Itoa(n))}
 			client.Produce(context.Background(), record, func(r *kgo.Record, err error) {
 				<-slots
@@ -96,9 +103,19 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 				p.acknowledge(r)
 			})
 		}
-		time.Sleep(5 * time.Millisecond) // 12,000 records a second are load enough beside other tests
+		time.Sleep(20 * time.Millisecond) // 3,000 records a second are load enough beside other tests
 	}
-	return errors.Join(client.Flush(context.Background()), refused)
+	return errors.Join(drain(client), refused)
+}
+
+// drain waits for the records under way. Its context is its own: the test's may have ended.
+func drain(client *kgo.Client) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), writesMissing, errUnderWay)
+	defer cancel()
+	if err := client.Flush(ctx); err != nil {
+		return fmt.Errorf("wait for records under way: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	return nil
 }
 
 // check compares the promises with all that the topic holds.
@@ -155,7 +172,8 @@ func startReplicated(t *testing.T) *replicated {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
-		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second), // a hung broker answers nothing kgo.RecordDeliveryTimeout(process.Deadline),
+		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second), // a hung broker answers nothing
+		kgo.RecordDeliveryTimeout(writesMissing),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +211,13 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 func (r *replicated) end() {
 	r.t.Helper()
 	r.stop()
-	if err := <-r.produced; err != nil {
-		r.t.Fatal(err)
+	select {
+	case err := <-r.produced:
+		if err != nil {
+			r.t.Fatalf("%v\n%s", err, r.p.Stderr.String())
+		}
+	case <-time.After(2 * writesMissing):
+		r.t.Fatalf("the producer does not end\n%s", r.p.Stderr.String())
 	}
 	read, err := traffic.ReadAll(process.Limited(r.t), r.bootstrap, "orders")
 	if err != nil {

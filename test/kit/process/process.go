@@ -19,7 +19,7 @@ import (
 )
 
 // Deadline ends a test that waits for what does not come. It is far above what anything here takes.
-const Deadline = 3 * time.Minute
+const Deadline = 2 * time.Minute
 
 // binary is the path of heartwood; Main sets it before any test runs.
 var binary string
