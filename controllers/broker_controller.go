@@ -35,7 +35,8 @@ type brokerReconciler struct {
 	// partitions takes the partitions that must look again; the partition controller drains it.
 	partitions chan<- event.GenericEvent
 	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
-	told map[types.NamespacedName]placement.Standing
+	told  map[types.NamespacedName]placement.Standing
+	racks *racks
 }
 
 // setup runs one worker: told needs no lock then, and a cluster has few brokers. A broker's pod has the name of its Lease.
@@ -65,6 +66,9 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 			return ctrl.Result{}, err
 		}
 		r.told[req.NamespacedName] = state
+	}
+	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil { // after the elections, which do not wait for it
+		return ctrl.Result{}, err
 	}
 	if state.Life == placement.Gone && !time.Now().Before(until) {
 		return ctrl.Result{}, nil

@@ -93,7 +93,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},
-		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]placement.Standing{}},
+		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]placement.Standing{},
+			racks: newRacks(mgr.GetClient(), mgr.GetAPIReader())},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {

@@ -12,7 +12,7 @@ const (
 	AnnotationDirectory = "heartwood.dev/directory-id"
 	// AnnotationEndpoint, on a broker's Lease, is host:port of its Kafka listener, as clients are told.
 	AnnotationEndpoint = "heartwood.dev/endpoint"
-	// AnnotationRack, on a broker's Lease, is the broker's rack.
+	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"
 
 	// AnnotationCleanEpoch, on a broker's Lease, is the incarnation whose orderly stop left the broker's disk as it is; absent when

@@ -129,7 +129,6 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	}
 	for name, value := range map[string]string{
 		v1alpha1.AnnotationEndpoint:   net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
-		v1alpha1.AnnotationRack:       k.self.Rack,
 		v1alpha1.AnnotationDirectory:  k.self.Directory,
 		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
 		v1alpha1.AnnotationPod:        k.pod,
@@ -139,6 +138,9 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 		if value == "" {
 			delete(lease.Annotations, name)
 		}
+	}
+	if k.self.Rack != "" { // else the operator says it, which knows the node
+		lease.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
 	}
 	now := metav1.NowMicro()
 	lease.Spec.HolderIdentity = &k.holder
