@@ -13,7 +13,7 @@ func (b *Broker) volume() (total, usable int64) {
 		usable = int64(free)
 	}
 	var stat syscall.Statfs_t
-	if _, real := b.opts.FS.(vfs.OS); real && syscall.Statfs(b.opts.DataDir, &stat) == nil {
+	if _, onDisk := b.opts.FS.(vfs.OS); onDisk && syscall.Statfs(b.opts.DataDir, &stat) == nil {
 		total = int64(stat.Blocks) * int64(stat.Bsize) //nolint:unconvert // the field types differ between systems
 	}
 	return total, usable

@@ -276,7 +276,7 @@ func TestDescribeTopicPartitionsInPages(t *testing.T) {
 		answer := ask[*kmsg.DescribeTopicPartitionsResponse](b, 0, req)
 		for _, topic := range answer.Topics {
 			for _, p := range topic.Partitions {
-				seen = append(seen, *topic.Topic+string(rune('0'+p.Partition)))
+				seen = append(seen, *topic.Topic+string('0'+p.Partition))
 				if p.EligibleLeaderReplicas == nil || p.LastKnownELR == nil {
 					t.Error("a list is null, which Java's client does not survive")
 				}

@@ -40,7 +40,6 @@ type broker struct {
 	later    []func() // changes of the image that come only when a request waits for them
 	lazy     bool     // topics made and deleted come into the image later
 	policy   metadata.AdminPolicy
-	moves    []metadata.Move
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }

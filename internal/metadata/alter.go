@@ -36,7 +36,7 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange, cluster *v1alpha1.L
 	}
 	altered := topic.DeepCopy()
 	changed := ResourceSettings(after, before)
-	if slices.ContainsFunc(cleared, func(name string) bool { return fields[name] != nil && fields[name][0] == "compression" }) {
+	if slices.ContainsFunc(cleared, func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
 		changed.Compression = ResourceSettings(after, base).Compression // one value: what is left of it, or nothing
 	}
 	if altered.Spec.TopicSettings, err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
@@ -92,7 +92,8 @@ func alter(before, base topicconfig.Settings, properties []PropertyChange) (afte
 			return before, nil, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
 		}
 	}
-	return after, cleared, after.SetAll(set)
+	err = after.SetAll(set) // before after is returned
+	return after, cleared, err
 }
 
 // fields are where a Topic's spec says what a property says.
@@ -153,7 +154,8 @@ func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alp
 		}
 	}
 	var result v1alpha1.TopicSettings
-	return result, convert(to, &result)
+	err := convert(to, &result) // before result is returned
+	return result, err
 }
 
 // clearField takes a field out, and its group with the last one.

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -84,7 +85,7 @@ func TestAlteredTopicWritesWhatChanged(t *testing.T) {
 var quantities = cmp.Comparer(func(a, b v1alpha1.TopicSettings) bool {
 	x, _ := yaml.Marshal(a)
 	y, _ := yaml.Marshal(b)
-	return string(x) == string(y)
+	return bytes.Equal(x, y)
 })
 
 func TestAlterationsThatAreRefused(t *testing.T) {

@@ -228,7 +228,7 @@ func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *fiel
 		*to = topicconfig.Unlimited
 		return
 	}
-	r.duration(to, from, topicconfig.FlushIntervalMin, path)
+	r.duration(to, from, topicconfig.FlushIntervalLeast, path)
 }
 
 // cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add to it.

@@ -24,8 +24,8 @@ const (
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// FlushIntervalMin is the shortest flush.ms that is kept even without one.
-const FlushIntervalMin = time.Second
+// FlushIntervalLeast is the shortest flush.ms that is kept even without one.
+const FlushIntervalLeast = time.Second
 
 // Settings are a topic's settings, resolved: every field has its value. Default returns Kafka's defaults.
 type Settings struct {

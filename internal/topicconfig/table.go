@@ -61,7 +61,7 @@ var table = sync.OnceValue(func() []property {
 			doc: "1: acknowledge, and show to consumers, only what is on the disk; else disks are synced in the background.",
 			get: getFlushMessages, set: setFlushMessages,
 		},
-		withoutEffect(limitProperty("flush.ms", "Disks are synced within about a second; for more, set flush.messages to 1.", FlushIntervalMin.Milliseconds(),
+		withoutEffect(limitProperty("flush.ms", "Disks are synced within about a second; for more, set flush.messages to 1.", FlushIntervalLeast.Milliseconds(),
 			func(s *Settings) *time.Duration { return &s.WithoutEffect.FlushInterval })),
 		countProperty("index.interval.bytes", "How many bytes of records lie between two entries of a segment's index, of segments begun from now on.",
 			0, 1<<31-1, func(s *Settings) *int { return &s.IndexIntervalBytes }),
