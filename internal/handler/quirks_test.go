@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// What real clients need beyond the schemas. The numbers are those of the design's list of quirks; the gaps are APIs to come.
+// What real clients need beyond the schemas. The numbers are those of the design's list of quirks; more of them are in quirks_clients_test.go.
 
 // An unknown version of ApiVersions is answered in version 0, with error 35 and the whole table; the header has no tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {

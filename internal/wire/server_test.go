@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestRepliesComeInTheOrderOfRequests(t *testing.T) {
+func TestQuirk16RepliesComeInTheOrderOfRequests(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	var pipelined []byte

@@ -1,0 +1,117 @@
+package handler
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Quirks that steer what clients send next. The others are in quirks_test.go; number 16, the order of answers, is internal/wire's.
+
+// A finalized transaction.version of 2 makes clients leave out AddPartitionsToTxn; nothing may be finalized that is not built.
+func TestQuirk3NoFeatureIsFinalizedThatIsNotBuilt(t *testing.T) {
+	b := newBroker(t)
+	for _, version := range []int16{3, 4} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", "1"
+		got := ask[*kmsg.ApiVersionsResponse](b, version, req)
+		for _, f := range got.FinalizedFeatures {
+			if f.Name == "transaction.version" && f.MaxVersionLevel > 1 && b.api(26) == nil {
+				t.Errorf("version %d finalizes %+v without EndTxn", version, f)
+			}
+			if f.Name == "group.version" && f.MaxVersionLevel > 0 && b.api(68) == nil {
+				t.Errorf("version %d finalizes %+v without ConsumerGroupHeartbeat", version, f)
+			}
+		}
+	}
+}
+
+// From version 13 on topics have ids alone: one that is unknown, zero, or of a topic that was deleted and made again is error 100.
+func TestQuirk5ProduceAndFetchByAnIDThatIsGone(t *testing.T) {
+	b := newBroker(t)
+	old := b.topic("tickets", nil).ID
+	must(t, b.DeleteTopic(t.Context(), "tickets"))
+	if again := b.topic("tickets", nil); again.ID == old {
+		t.Fatal("a topic made again has its old id")
+	}
+	for _, id := range []metadata.ID{old, {}, metadata.NewID()} {
+		fetch := fetchRequestFor("tickets", 0)
+		fetch.Topics[0].Topic, fetch.Topics[0].TopicID = "", id
+		var fetched kmsg.FetchResponse
+		askByID(t, b, 13, fetch, &fetched)
+		if got := fetched.Topics[0].Partitions[0].ErrorCode; got != 100 {
+			t.Errorf("fetch by %v: error %d", id, got)
+		}
+		produce := produceRequestFor("tickets", -1, batch(t, compress.None, "a"))
+		produce.Topics[0].Topic, produce.Topics[0].TopicID = "", id
+		var produced kmsg.ProduceResponse
+		askByID(t, b, 13, produce, &produced)
+		if got := produced.Topics[0].Partitions[0].ErrorCode; got != 100 {
+			t.Errorf("produce by %v: error %d", id, got)
+		}
+	}
+	if got := b.fetch(12, "tickets", 0).HighWatermark; got != 0 {
+		t.Errorf("high watermark %d: something was appended", got)
+	}
+}
+
+// askByID asks with the ids that the request has; ask would put in those of the names.
+func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
+	t.Helper()
+	request.SetVersion(version)
+	answer, err := b.Handle(t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: request.AppendTo(nil)})
+	must(t, err)
+	into.SetVersion(version)
+	must(t, into.ReadFrom(replyBytes(t, answer)))
+}
+
+// From version 4 on who joins without a member id gets one with error 79, and has to come again (join checks that); from version 5 on
+// a sync names the protocol, and another one than the group's is INCONSISTENT_GROUP_PROTOCOL.
+func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
+	b := coordinated(t, newBroker(t))
+	joined := b.join(5)
+	for version, want := range map[int16]int16{4: 0, 5: 23} {
+		req := kmsg.NewPtrSyncGroupRequest()
+		req.Group, req.Generation, req.MemberID = "group", joined.Generation, joined.MemberID
+		req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID, MemberAssignment: []byte("all")}}
+		kind, name := "consumer", "roundrobin"
+		req.ProtocolType, req.Protocol = &kind, &name
+		if got := ask[*kmsg.SyncGroupResponse](b, version, req).ErrorCode; got != want {
+			t.Errorf("version %d with another protocol: error %d, want %d", version, got, want)
+		}
+	}
+}
+
+// An idempotent producer that names its id and epoch gets a new id (there is no transactional id to go on with); every id is new.
+func TestQuirk10ProducerIDs(t *testing.T) {
+	b := newBroker(t)
+	var seen []int64
+	for version := int16(0); version <= 5; version++ {
+		for _, last := range []int64{-1, 7} {
+			req := kmsg.NewPtrInitProducerIDRequest()
+			if last >= 0 {
+				req.ProducerID, req.ProducerEpoch = last, 3
+			}
+			got := ask[*kmsg.InitProducerIDResponse](b, version, req)
+			if got.ErrorCode != 0 || got.ProducerEpoch != 0 || slices.Contains(seen, got.ProducerID) {
+				t.Errorf("version %d after %d: %+v, given before: %v", version, last, got, seen)
+			}
+			seen = append(seen, got.ProducerID)
+		}
+	}
+}
+
+// Clients that see the telemetry APIs push; there is nowhere to put it.
+func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
+	b := newBroker(t)
+	for _, key := range []int16{71, 72} {
+		if b.api(key) != nil || b.FrameMax(key) != 0 {
+			t.Errorf("key %d is served", key)
+		}
+	}
+}
