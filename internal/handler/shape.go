@@ -57,6 +57,16 @@ func (f *field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
+// hasBlobs tells whether a request of the shape has byte fields, which alias its body once it is decoded.
+func (s shape) hasBlobs() bool {
+	for i := range s {
+		if f := &s[i]; f.blob || f.plain != nil && f.plain.blob || f.elements.hasBlobs() {
+			return true
+		}
+	}
+	return false
+}
+
 // walk is one walk over one body.
 type walk struct {
 	kbin.Reader

@@ -100,6 +100,35 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 	}
 }
 
+// A request whose shape has no byte fields gives its frame up once decoded: none of kmsg's fields may be bytes then.
+func TestShapesTellWhoAliasesTheFrame(t *testing.T) {
+	for _, row := range table() {
+		if row.key == keyProduce {
+			continue
+		}
+		if kind := reflect.TypeOf(kmsg.RequestForKey(row.key)).Elem(); hasBytes(kind) && !shapes[row.key].hasBlobs() {
+			t.Errorf("%s has byte fields that its shape does not name", row.name)
+		}
+	}
+}
+
+func hasBytes(kind reflect.Type) bool {
+	switch kind.Kind() {
+	case reflect.Slice, reflect.Pointer:
+		return kind.Elem().Kind() == reflect.Uint8 || hasBytes(kind.Elem())
+	case reflect.Struct:
+		if kind == reflect.TypeFor[kmsg.Tags]() {
+			return false // never looked at
+		}
+		for i := range kind.NumField() {
+			if hasBytes(kind.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // tagBomb is a section that claims 2^32-1 tags.
 var tagBomb = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 

@@ -9,12 +9,13 @@
 //   - A connection has at most one request in hand; its replies leave in the order its requests came.
 //   - A frame's buffer is given back when its handler drops it, else once the reply was sent: batches and replies may alias it until
 //     then. Nothing else may, and what does by mistake sees zeros or another frame, never memory that is not a frame's (docs/adr/0062).
-//   - A large frame's share of the budget waits for its peer, at a bounded pace, or for an append; never for the answer to a request
-//     (docs/adr/0105).
+//   - A frame above 16 KiB holds a share of the budget of its size. The share waits for its peer, at a bounded pace, or for an append;
+//     never for an answer that waits (docs/adr/0105, 0170).
+//   - No address has all the connections.
 //   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
 //
 // Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame
 // ahead. Reading ahead is how a client's going is noticed while its fetch waits: the read fails at once, and the connection's
 // context ends (docs/adr/0035). There are no locks here besides those of the pools,
-// of the ranges kept for large frames, and of the budget.
+// of the ranges kept for large frames, of the budgets, and of the counts of connections.
 package wire

@@ -19,9 +19,11 @@ const (
 	// stepBytes is read or sent between two looks at the deadline: a slow peer that moves is not cut off, and one that moves less
 	// in Options.Stall is taken for stalled. Without such a pace a few peers could sit on the whole budget for large frames.
 	stepBytes = 1 << 20
-	// aheadBytesMax is the largest frame that is read while the request before it is in hand. That may wait for minutes, and a larger
-	// one behind it would hold its memory as long; Kafka reads none ahead.
-	aheadBytesMax = 128 << 10
+	// aheadBytesMax is the largest frame that is read while the request before it is in hand, and that is charged to no budget. That
+	// request may wait for minutes, and a larger one behind it would hold its memory as long; Kafka reads none ahead.
+	aheadBytesMax = 16 << 10
+	// crowdedShare is the share of Options.Stall that a frame has to come in while others wait for the budget of its size.
+	crowdedShare = 10
 	// largePace is how fast a large frame has to come, in bytes a second and after a first Options.Stall, once others wait for its share
 	// of the budget. At stepBytes in each Stall alone, one of 100 MiB could hold its share for 50 minutes.
 	largePace = 1 << 20
@@ -100,7 +102,8 @@ func (c *connection) checkLimit(key int16, size int) error {
 	return nil
 }
 
-// readRest fills the frame's buffer. A small one comes from the pool. A large one is charged to the budget first, then reserved
+// readRest fills the frame's buffer. One up to largeBytes comes from the pool, and above aheadBytesMax is charged to the budget of its
+// size. A large one is charged to the budget first, then reserved
 // whole, which costs nothing until its bytes come: a peer that names 100 MB and sends nothing costs a share of the budget.
 //
 // Who holds a share of the budget waits for its peer (no longer than Options.Stall a step, and largePace overall) or for an append,
@@ -111,13 +114,17 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 		return err
 	}
 	fair := c.server.opts.Stall + time.Duration(n)*time.Second/largePace
+	stall := c.server.opts.Stall
+	if n <= largeBytes && c.server.medium.wanted() {
+		stall /= crowdedShare // it comes in one step, so there is no pace to look at
+	}
 	for filled, begin := 0, time.Now(); filled < n; {
 		if filled > 0 && time.Since(begin) > fair && c.server.large.wanted() {
 			give()
 			return &rejectedError{rejectSlow, fmt.Sprintf("%d bytes of a frame of %d in %v, others wait for its memory", filled, n, fair)}
 		}
 		step := min(n, filled+stepBytes)
-		c.readUntil(ctx, c.server.opts.Stall)
+		c.readUntil(ctx, stall)
 		if _, err := io.ReadFull(r, buf[filled:step]); err != nil {
 			give()
 			return unexpected(err)
@@ -130,9 +137,12 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 
 // frameBuffer returns a buffer of n bytes, and how to give it back, with its share of the budget if it has one.
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give func(), err error) {
-	if n <= largeBytes {
+	if n <= aheadBytesMax {
 		buf = takeBuffer(n)
 		return buf, func() { giveBuffer(buf) }, nil
+	}
+	if n <= largeBytes {
+		return c.mediumBuffer(ctx, n)
 	}
 	charged := min(int64(n), c.server.opts.LargeBytesMax) // above the whole budget it would wait for ever
 	if err := c.server.large.acquire(ctx, charged); err != nil {
@@ -146,6 +156,19 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give f
 	return buf, func() {
 		unreserve()
 		c.server.large.Release(charged)
+	}, nil
+}
+
+// mediumBuffer is frameBuffer for what is not large. Charged is the pooled buffer's whole size.
+func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, give func(), err error) {
+	charged := min(int64(1)<<(bufferClass(n)+bufferBitsMin), c.server.opts.MediumBytesMax)
+	if err := c.server.medium.acquire(ctx, charged); err != nil {
+		return nil, nil, err
+	}
+	buf = takeBuffer(n)
+	return buf, func() {
+		giveBuffer(buf)
+		c.server.medium.Release(charged)
 	}, nil
 }
 

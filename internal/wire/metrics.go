@@ -11,6 +11,7 @@ import (
 // Why a connection was refused or closed for what it sent: the reason label of broker_connection_rejected_total.
 const (
 	rejectConnections = "too_many_connections"
+	rejectAddress     = "too_many_from_address"
 	rejectTooLarge    = "frame_size"
 	rejectUnknownAPI  = "unknown_api"
 	rejectHeader      = "malformed_header"
@@ -60,7 +61,7 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 		Help: "Connections refused, or closed for what they sent.",
 	}, []string{"listener", "reason"}))
 	// Each reason begins at 0: of a series that appears with its first event, rate() would miss that event.
-	for _, reason := range []string{rejectConnections, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
+	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
 		m.rejections.WithLabelValues(listener, reason)
 	}
 	return m

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -72,11 +73,14 @@ type Options struct {
 	Registry prometheus.Registerer  // may be nil
 	Logger   *slog.Logger           // default: discards
 
-	ConnectionsMax int           // connections at once; default 10000
-	LargeBytesMax  int64         // bytes that frames above 1 MiB hold together, all connections; default 256 MiB
-	Idle           time.Duration // a connection that sends nothing for so long is closed; default 10 min, as Kafka
-	Stall          time.Duration // a frame or reply of which not stepBytes more, or its rest, moved in so long closes the connection; default 30 s
-	Drain          time.Duration // after Serve's ctx ended, how long a reply may take to leave; default 5 s
+	ConnectionsMax int // connections at once; default 10000
+	// ConnectionsPerAddressMax is how many of them one IP address may have; default half of ConnectionsMax, so that none takes all.
+	ConnectionsPerAddressMax int
+	MediumBytesMax           int64         // bytes that frames above 16 KiB and up to 1 MiB hold together, all connections; default 512 MiB
+	LargeBytesMax            int64         // bytes that frames above 1 MiB hold together, all connections; default 256 MiB
+	Idle                     time.Duration // a connection that sends nothing for so long is closed; default 10 min, as Kafka
+	Stall                    time.Duration // a frame or reply of which not stepBytes more, or its rest, moved in so long closes the connection; default 30 s
+	Drain                    time.Duration // after Serve's ctx ended, how long a reply may take to leave; default 5 s
 }
 
 func (o *Options) setDefaults() {
@@ -90,6 +94,8 @@ func (o *Options) setDefaults() {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.ConnectionsMax = defaulted(o.ConnectionsMax, 10_000)
+	o.ConnectionsPerAddressMax = defaulted(o.ConnectionsPerAddressMax, max(1, o.ConnectionsMax/2))
+	o.MediumBytesMax = defaulted(o.MediumBytesMax, 512<<20)
 	o.LargeBytesMax = defaulted(o.LargeBytesMax, 256<<20)
 	o.Idle = defaulted(o.Idle, 10*time.Minute)
 	o.Stall = defaulted(o.Stall, 30*time.Second)
@@ -109,8 +115,10 @@ func defaulted[T comparable](value, standard T) T {
 type Server struct {
 	opts    Options
 	metrics *metrics
+	medium  budget        // bytes of frames above aheadBytesMax and up to largeBytes; held <= Options.MediumBytesMax
 	large   budget        // bytes of frames above largeBytes; held <= Options.LargeBytesMax
 	slots   chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
+	peers   peerCounts
 	conns   sync.WaitGroup
 }
 
@@ -120,7 +128,9 @@ func NewServer(opts Options) *Server {
 	return &Server{
 		opts:    opts,
 		metrics: newMetrics(opts.Registry, opts.Name),
+		medium:  newBudget(opts.MediumBytesMax),
 		large:   newBudget(opts.LargeBytesMax),
+		peers:   peerCounts{most: opts.ConnectionsPerAddressMax, held: map[netip.Addr]int{}},
 		slots:   make(chan struct{}, opts.ConnectionsMax),
 	}
 }
@@ -175,10 +185,19 @@ func (s *Server) take(ctx context.Context, socket net.Conn) {
 		_ = socket.Close()
 		return
 	}
+	peer := addressOf(socket)
+	if !s.peers.take(peer) {
+		<-s.slots
+		s.metrics.rejected(rejectAddress)
+		s.opts.Logger.Warn("connection refused: too many from its address", "remote", socket.RemoteAddr(), "limit", s.opts.ConnectionsPerAddressMax)
+		_ = socket.Close()
+		return
+	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {
 		newConnection(s, socket).serve(ctx)
 		s.metrics.connections.Dec()
+		s.peers.give(peer)
 		<-s.slots
 	})
 }

@@ -152,7 +152,7 @@ func TestServeFailsWithItsListener(t *testing.T) {
 }
 
 func TestConnectionLimit(t *testing.T) {
-	s := startServer(t, func(o *Options) { o.ConnectionsMax = 2 })
+	s := startServer(t, func(o *Options) { o.ConnectionsMax, o.ConnectionsPerAddressMax = 2, 2 })
 	first, second := s.dial(), s.dial()
 	for _, c := range []*client{first, second} {
 		c.send(request(keyEcho, 0, 1, nil))

@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestNoAddressTakesAllConnections(t *testing.T) {
+	s := startServer(t, func(o *Options) { o.ConnectionsMax = 4 })
+	first, second := s.dial(), s.dial()
+	for _, c := range []*client{first, second} {
+		c.send(request(keyEcho, 0, 1, nil))
+		c.reply()
+	}
+	s.dial().wantClosed()
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectAddress)); n != 1 {
+		t.Errorf("%v connections counted as rejected", n)
+	}
+	if held := len(s.slots); held != 2 {
+		t.Errorf("%d slots held by 2 connections", held)
+	}
+	_ = first.Close()
+	_ = second.Close()
+	s.shutdown()
+	if len(s.peers.held) != 0 {
+		t.Errorf("left of the counts: %v", s.peers.held)
+	}
+}
+
+func TestAddressesOfPeersAreOneFormEach(t *testing.T) {
+	for text, want := range map[string]string{"[::ffff:10.0.0.1]:9": "10.0.0.1", "10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
+		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
+		if got := addressOf(addressed{at: at}); got != netip.MustParseAddr(want) {
+			t.Errorf("%s is counted as %v", text, got)
+		}
+	}
+}
+
+// addressed is a socket of which only the peer's address is asked.
+type addressed struct {
+	net.Conn
+	at net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.at }
+
+// Frames that are not large share a budget, too; those that are read ahead do not, and pass while it is used up.
+func TestMediumFramesShareABudget(t *testing.T) {
+	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
+	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })
+	holders := []*client{s.dial(), s.dial()}
+	for _, c := range holders {
+		c.send(request(keyWait, 0, 1, make([]byte, size)))
+		<-s.handler.waiting
+	}
+	if s.medium.TryAcquire(1) {
+		t.Fatal("frames in hand are not charged")
+	}
+	late := s.dial()
+	go func() { _, _ = late.Write(request(keyEcho, 0, 7, make([]byte, size))) }()
+	small := s.dial()
+	small.send(request(keyEcho, 0, 8, make([]byte, 1000)))
+	if id, _ := small.reply(); id != 8 {
+		t.Errorf("reply %d", id)
+	}
+	_ = holders[0].Close()
+	if id, body := late.reply(); id != 7 || len(body) != size {
+		t.Errorf("reply %d of %d bytes", id, len(body))
+	}
+	_ = holders[1].Close()
+	s.shutdown()
+	if !s.medium.TryAcquire(budget) {
+		t.Error("the budget is not given back")
+	}
+}
+
+// While others wait, a frame that does not come gives its share up in a part of the time it would have.
+func TestAHalfFrameGivesWayToThoseWhoWait(t *testing.T) {
+	const size = 200 << 10
+	s := startServer(t, func(o *Options) { o.MediumBytesMax, o.Stall = 256<<10, 10*time.Second })
+	if !s.medium.TryAcquire(256 << 10) {
+		t.Fatal("the budget is not free")
+	}
+	half, whole := s.dial(), s.dial()
+	half.send(request(keyEcho, 0, 1, make([]byte, size))[:size/2])
+	awaitWaiting(t, s, 1)
+	go func() { _, _ = whole.Write(request(keyEcho, 0, 2, make([]byte, size))) }()
+	awaitWaiting(t, s, 2)
+	begin := time.Now()
+	s.medium.Release(256 << 10)
+	if id, _ := whole.reply(); id != 2 {
+		t.Errorf("reply %d", id)
+	}
+	half.wantClosed()
+	if took := time.Since(begin); took < 900*time.Millisecond {
+		t.Errorf("the half frame was given up after %v", took)
+	}
+}
+
+// awaitWaiting waits until n frames wait for the budget.
+func awaitWaiting(t *testing.T, s *testServer, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.medium.waiting.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d frames wait, want %d", s.medium.waiting.Load(), n)
+		}
+	}
+}
