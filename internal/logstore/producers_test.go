@@ -221,6 +221,21 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
+// A client that has five batches in flight when the broker restarts repeats all of them.
+func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
+	known := producers{}
+	for i := range int64(7) {
+		updateWith(t, &known, step{4, int32(2 * i), 2, nil}.batchAt(t, 10*i))
+	}
+	back, err := decodeProducers(known.encode(75), 75)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back.get(9); len(got.batches) != producerBatchesMax || !reflect.DeepEqual(got.batches, known.get(9).batches) {
+		t.Errorf("%+v, want %+v", got.batches, known.get(9).batches)
+	}
+}
+
 // A snapshot is as of the offset that its name says, or it is none: it tells of batches that come later, or misses some.
 func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
 	known := producers{}

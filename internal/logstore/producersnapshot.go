@@ -15,9 +15,11 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of all behind it; number of entries
 	snapshotEntryBytes  = 46
-	// snapshotTrailer stands behind the entries of those that we write, and the offset behind it. Kafka reads the entries only.
+	// snapshotTrailer stands behind the entries of those that we write, behind it the offset, and behind that the older batches. Kafka
+	// reads the entries only.
 	snapshotTrailer      = "as of"
 	snapshotTrailerBytes = len(snapshotTrailer) + 8
+	snapshotOlderBytes   = 32 // one older batch
 )
 
 var (
@@ -25,8 +27,9 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// encode writes the snapshot file of an offset, which it is bound to: the content of one must not pass for that of another. Of each producer only the last batch is kept, as Kafka does: after a restart a repeat of an
-// older one is refused as out of order instead of being known for a duplicate.
+// encode writes the snapshot file of an offset, which it is bound to: the content of one must not pass for that of another. Kafka keeps
+// the last batch of each producer only, and refuses the repeat of an older one after a restart as out of order; a client that has five
+// in flight repeats all of them. So ours has the older ones, too, where Kafka does not look.
 func (ps *producers) encode(offset int64) []byte {
 	ids := make([]int64, 0, ps.count())
 	for id := range ps.byID {
@@ -41,6 +44,9 @@ func (ps *producers) encode(offset int64) []byte {
 		out = ps.get(id).appendEntry(out, id)
 	}
 	out = binary.BigEndian.AppendUint64(append(out, snapshotTrailer...), uint64(offset))
+	for _, id := range ids {
+		out = ps.get(id).appendOlder(out, id)
+	}
 	binary.BigEndian.PutUint32(out[2:], crc32.Checksum(out[6:], castagnoli))
 	return out
 }
@@ -62,6 +68,18 @@ func (p *producer) appendEntry(out []byte, id int64) []byte {
 	return binary.BigEndian.AppendUint64(out, uint64(p.txnFirst))
 }
 
+// appendOlder writes what is remembered besides the last batch, oldest first.
+func (p *producer) appendOlder(out []byte, id int64) []byte {
+	for _, b := range p.batches[:max(0, len(p.batches)-1)] {
+		out = binary.BigEndian.AppendUint64(out, uint64(id))
+		out = binary.BigEndian.AppendUint32(out, uint32(b.lastSequence))
+		out = binary.BigEndian.AppendUint64(out, uint64(b.lastOffset))
+		out = binary.BigEndian.AppendUint32(out, uint32(b.offsetDelta))
+		out = binary.BigEndian.AppendUint64(out, uint64(b.timestamp))
+	}
+	return out
+}
+
 // decodeProducers reads the snapshot file of an offset. Its size was checked against count before anything was made: a count alone could ask for
 // any amount of memory.
 func decodeProducers(content []byte, offset int64) (*producers, error) {
@@ -80,7 +98,8 @@ func decodeProducers(content []byte, offset int64) (*producers, error) {
 		return nil, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, count, len(entries))
 	}
 	entries, trailer := entries[:count*snapshotEntryBytes], entries[count*snapshotEntryBytes:]
-	if err := checkTrailer(trailer, offset); err != nil {
+	older, err := checkTrailer(trailer, offset)
+	if err != nil {
 		return nil, err
 	}
 	ps := &producers{byID: make(map[int64]*producer, count)}
@@ -96,20 +115,51 @@ func decodeProducers(content []byte, offset int64) (*producers, error) {
 	if len(ps.byID) != int(count) {
 		return nil, fmt.Errorf("%w: a producer stands twice", errSnapshot)
 	}
+	if err := ps.remember(older); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(ps.open, func(a, b openTxn) int { return cmp.Compare(a.first, b.first) })
 	return ps, nil
 }
 
-// checkTrailer holds what stands behind the entries against the offset in the file's name. Behind Kafka's stands nothing.
-func checkTrailer(trailer []byte, offset int64) error {
+// checkTrailer holds what stands behind the entries against the offset in the file's name, and returns the older batches. Behind
+// Kafka's stands nothing.
+func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	if len(trailer) == 0 {
-		return nil
+		return nil, nil
 	}
-	if len(trailer) != snapshotTrailerBytes || string(trailer[:len(snapshotTrailer)]) != snapshotTrailer {
-		return fmt.Errorf("%w: %d bytes behind the entries", errSnapshot, len(trailer))
+	if len(trailer) < snapshotTrailerBytes || string(trailer[:len(snapshotTrailer)]) != snapshotTrailer ||
+		(len(trailer)-snapshotTrailerBytes)%snapshotOlderBytes != 0 {
+		return nil, fmt.Errorf("%w: %d bytes behind the entries", errSnapshot, len(trailer))
 	}
 	if of := int64(binary.BigEndian.Uint64(trailer[len(snapshotTrailer):])); of != offset {
-		return fmt.Errorf("%w: it is as of offset %d, not %d", errSnapshot, of, offset)
+		return nil, fmt.Errorf("%w: it is as of offset %d, not %d", errSnapshot, of, offset)
+	}
+	return trailer[snapshotTrailerBytes:], nil
+}
+
+// remember puts older batches before the last one of their producers. They come producer by producer, oldest first.
+func (ps *producers) remember(older []byte) error {
+	be := binary.BigEndian
+	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
+		id := int64(be.Uint64(older))
+		b := producerBatch{
+			lastSequence: int32(be.Uint32(older[8:])),
+			lastOffset:   int64(be.Uint64(older[12:])),
+			offsetDelta:  int32(be.Uint32(older[20:])),
+			timestamp:    int64(be.Uint64(older[24:])),
+		}
+		p := ps.byID[id]
+		if p == nil || len(p.batches) == 0 || len(p.batches) == producerBatchesMax || b.lastSequence < 0 || b.offsetDelta < 0 ||
+			b.lastOffset < int64(b.offsetDelta) {
+			return fmt.Errorf("%w: an older batch of producer %d at %d", errSnapshot, id, b.lastOffset)
+		}
+		b.firstSequence = sequenceBefore(b.lastSequence, b.offsetDelta)
+		last := len(p.batches) - 1
+		p.batches = slices.Insert(p.batches, last, b)
+		if b.lastOffset >= p.batches[last+1].lastOffset || last > 0 && b.lastOffset <= p.batches[last-1].lastOffset {
+			return fmt.Errorf("%w: older batches of producer %d are not in order", errSnapshot, id)
+		}
 	}
 	return nil
 }

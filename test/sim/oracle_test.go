@@ -236,13 +236,13 @@ func (o *oracle) tainted(name string) bool {
 	return o.of(name).tainted
 }
 
-// forgotten tells whether a broker may refuse a batch whose first record this is as out of order: records were lost, or it is in a log,
-// and its broker knows only the last batch of the producer: after a start, or from a log that was cleaned.
+// forgotten tells whether a broker may refuse a batch whose first record this is as out of order: records were lost, or it is in a log
+// that was cleaned, and a replica made from one knows only the last batch of the producer.
 func (o *oracle) forgotten(name string, f *fact) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
-	return t.tainted || t.appended[[2]int64{f.producer, int64(f.sequence)}]
+	return t.tainted || name != "plain" && t.appended[[2]int64{f.producer, int64(f.sequence)}]
 }
 
 // factsOf are the records of whole batches; next and epoch are of the last batch, which may be empty: 0 and -1 without any.
