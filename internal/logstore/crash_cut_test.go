@@ -150,12 +150,13 @@ func (w *workload) replicate(p *promised, log *Log) {
 	var batches []byte
 	for range 1 + w.random.IntN(5) {
 		a := w.data(p)
+		from := a.base // a new epoch begins where the log ended, also in front of a gap
 		if w.random.IntN(4) == 0 {
 			a.base += int64(w.random.IntN(20))
 		}
 		if w.random.IntN(6) == 0 || a.epoch < 0 {
 			a.epoch += 1 + int32(w.random.IntN(2))
-			p.epochs = append(p.epochs, epochEntry{a.epoch, a.base})
+			p.epochs = append(p.epochs, epochEntry{a.epoch, from})
 		}
 		b := record.Batch(append([]byte{}, a.wire...))
 		b.SetBaseOffset(a.base)

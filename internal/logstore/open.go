@@ -205,7 +205,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, saved: known, clean: from.clean, now: time.Now(), closed: from.closed, summed: from.clean && from.summed}
+	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: time.Now(), closed: from.closed, summed: from.clean && from.summed}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}

@@ -34,7 +34,10 @@ type recovery struct {
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
-	mayBe     epochEntry // an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
+	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1: there is none yet. An epoch that the
+	// batches tell of is taken to begin there: see Log.AppendReplicated.
+	batchEnd int64
+	mayBe    epochEntry // an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
 }
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
@@ -187,6 +190,9 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			return err
 		}
 	}
+	if r.batchEnd < 0 {
+		r.batchEnd = h.Base()
+	}
 	for {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) {
@@ -196,7 +202,8 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			return err
 		}
 		if r.onDisk == nil {
-			r.epochs = r.epochs.assign(header.LeaderEpoch(), header.BaseOffset())
+			r.epochs = r.epochs.assign(header.LeaderEpoch(), r.batchEnd)
+			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
 			// The file's time is not before the batch was written. Rather remember a producer too long than too short.
@@ -250,6 +257,9 @@ func (r *recovery) scan(bases []int64) error {
 		}
 		r.aborted = nil
 		r.atActive = r.producers.encode(base)
+		if r.batchEnd = base; len(r.handles) > 0 {
+			r.batchEnd = min(base, r.end())
+		}
 		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
 		if err != nil {
 			return err
@@ -270,7 +280,8 @@ func (r *recovery) scan(bases []int64) error {
 // visit follows the scan batch by batch. A batch below known is in the snapshot already: taken in again it would set its producer
 // back, and the producer's next batch would be refused as out of order.
 func (r *recovery) visit(b record.Batch) error {
-	r.epochs = r.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
+	r.epochs = r.epochs.assign(b.LeaderEpoch(), r.batchEnd)
+	r.batchEnd = b.NextOffset()
 	if b.BaseOffset() < r.known {
 		return nil
 	}

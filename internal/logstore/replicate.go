@@ -31,12 +31,13 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 		if err := checkReplicated(b); err != nil {
 			return err
 		}
-		if l.tooFar(b) && b.BaseOffset() > l.logEnd.Load() {
+		from := l.logEnd.Load()
+		if l.tooFar(b) && b.BaseOffset() > from {
 			if err := l.skipTo(b.BaseOffset()); err != nil {
 				return err
 			}
 		}
-		if err := l.appending(now, func() error { return l.followLocked(b, config, now) }); err != nil {
+		if err := l.appending(now, func() error { return l.followLocked(b, from, config, now) }); err != nil {
 			return err
 		}
 		l.unsynced.Add(int64(len(b)))
@@ -58,11 +59,16 @@ func checkReplicated(b record.Batch) error {
 	return err
 }
 
-// followLocked appends a batch at its own offsets. Log.mu is held.
+// followLocked appends a batch at its own offsets; from is where the log ended before. Log.mu is held.
+//
+// A new epoch is taken to begin at from, though its first batch here may lie behind a gap: what the leader's log had in between was
+// cleaned away, and nobody knows of which epoch it was. Were it given to the epoch before, a replica with other records there, which
+// were never acknowledged, would be told that they are this log's. Given to the new one, a replica may cut off records there that
+// were, and gets what superseded them.
 //
 // A segment that is rolled begins at the log end and not at the batch, though there may be a gap between: above the recovery point
 // segments join without one, and recovery takes a gap for lost data (ADR 0015).
-func (l *Log) followLocked(b record.Batch, config *config, now time.Time) error {
+func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.Time) error {
 	if end := l.logEnd.Load(); b.BaseOffset() < end {
 		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset, b.BaseOffset(), end)
 	}
@@ -75,7 +81,7 @@ func (l *Log) followLocked(b record.Batch, config *config, now time.Time) error 
 		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch, epoch, b.BaseOffset(), l.mu.leaderEpoch)
 	}
 	if epoch > l.mu.leaderEpoch {
-		if err := l.saveEpochs(l.epochs.Load().assign(epoch, b.BaseOffset())); err != nil {
+		if err := l.saveEpochs(l.epochs.Load().assign(epoch, from)); err != nil {
 			return err
 		}
 		l.mu.leaderEpoch = epoch

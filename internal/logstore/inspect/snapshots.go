@@ -13,7 +13,9 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
-	snapshotTrailer     = "as of" // and an offset: behind the entries of ours, and not of Kafka's
+	snapshotTrailer     = "as of" // and an offset, and older batches: behind the entries of ours, and not of Kafka's
+	snapshotOlderBytes  = 32
+	snapshotOlderMax    = 4 // of one producer
 )
 
 var errSnapshot = errors.New("no producer snapshot")
@@ -35,11 +37,25 @@ type snapshotLine struct {
 	Timestamp        int64  `json:"timestamp"` // ms
 	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
 	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1: no transaction is open
+	// Older are the batches before the last one, oldest first; Kafka's snapshots have none.
+	Older []olderBatch `json:"older,omitempty"`
+}
+
+// olderBatch is a batch that may be sent again, and is not its producer's last.
+type olderBatch struct {
+	LastSequence int32 `json:"lastSequence"`
+	LastOffset   int64 `json:"lastOffset"`
+	OffsetDelta  int32 `json:"offsetDelta"`
+	Timestamp    int64 `json:"timestamp"` // ms
 }
 
 func (l snapshotLine) text() string {
-	return fmt.Sprintf("producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
+	text := fmt.Sprintf("producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
 		l.ProducerEpoch, l.LastSequence, l.LastOffset, l.OffsetDelta, timeText(l.Timestamp), l.CoordinatorEpoch, l.TxnFirstOffset)
+	for _, b := range l.Older {
+		text += fmt.Sprintf(" older=%d@%d", b.LastSequence, b.LastOffset)
+	}
+	return text
 }
 
 // parseSnapshot reads the entries of a snapshot; it fails with errSnapshot.
@@ -64,9 +80,13 @@ func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf 
 	size := int64(be.Uint32(content[6:])) * snapshotEntryBytes
 	trailer := entries[min(size, int64(len(entries))):]
 	asOf = noOffset
-	switch ours := len(trailer) == len(snapshotTrailer)+8 && string(trailer[:len(snapshotTrailer)]) == snapshotTrailer; {
+	var older []byte
+	switch ours := len(trailer) >= len(snapshotTrailer)+8 && string(trailer[:len(snapshotTrailer)]) == snapshotTrailer; {
 	case ours:
 		asOf = int64(be.Uint64(trailer[len(snapshotTrailer):]))
+		if older = trailer[len(snapshotTrailer)+8:]; len(older)%snapshotOlderBytes != 0 {
+			return nil, 0, fmt.Errorf("%w: %d bytes of older batches", errSnapshot, len(older))
+		}
 	case len(trailer) > 0 || size != int64(len(entries)):
 		return nil, 0, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, size/snapshotEntryBytes, len(entries))
 	}
@@ -79,7 +99,27 @@ func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf 
 			Timestamp: int64(be.Uint64(entries[26:])), CoordinatorEpoch: int32(be.Uint32(entries[34:])), TxnFirstOffset: int64(be.Uint64(entries[38:])),
 		})
 	}
-	return lines, asOf, nil
+	return lines, asOf, addOlder(lines, older)
+}
+
+// addOlder gives each older batch to its producer's line.
+func addOlder(lines []snapshotLine, older []byte) error {
+	be := binary.BigEndian
+	byID := make(map[int64]*snapshotLine, len(lines))
+	for i := range lines {
+		byID[lines[i].ProducerID] = &lines[i]
+	}
+	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
+		line := byID[int64(be.Uint64(older))]
+		if line == nil {
+			return fmt.Errorf("%w: an older batch of producer %d, which has no entry", errSnapshot, int64(be.Uint64(older)))
+		}
+		line.Older = append(line.Older, olderBatch{
+			LastSequence: int32(be.Uint32(older[8:])), LastOffset: int64(be.Uint64(older[12:])), OffsetDelta: int32(be.Uint32(older[20:])),
+			Timestamp: int64(be.Uint64(older[24:])),
+		})
+	}
+	return nil
 }
 
 // compareSnapshots holds the snapshots as of offset or less against what was walked: all batches below offset.
@@ -146,6 +186,17 @@ func (l snapshotLine) wrong(asOf int64) string {
 		return fmt.Sprintf("last offset %d and transaction at %d, but the log ended at %d", l.LastOffset, l.TxnFirstOffset, asOf)
 	case l.OffsetDelta < 0 || l.LastOffset >= 0 && int64(l.OffsetDelta) > l.LastOffset:
 		return fmt.Sprintf("offset delta %d at offset %d", l.OffsetDelta, l.LastOffset)
+	case len(l.Older) > snapshotOlderMax:
+		return fmt.Sprintf("%d older batches", len(l.Older))
+	}
+	for i, b := range l.Older {
+		next := l.LastOffset
+		if i+1 < len(l.Older) {
+			next = l.Older[i+1].LastOffset
+		}
+		if b.LastSequence < 0 || b.OffsetDelta < 0 || int64(b.OffsetDelta) > b.LastOffset || b.LastOffset >= next {
+			return fmt.Sprintf("an older batch with sequence %d and offset delta %d at offset %d, before one at %d", b.LastSequence, b.OffsetDelta, b.LastOffset, next)
+		}
 	}
 	return ""
 }
