@@ -71,6 +71,10 @@ type LogClusterSpec struct {
 	// +optional
 	Cleaner *Cleaner `json:"cleaner,omitempty"`
 
+	// Replication says how brokers copy from each other.
+	// +optional
+	Replication *Replication `json:"replication,omitempty"`
+
 	// TopicDefaults are used for what a Topic leaves out.
 	// +optional
 	TopicDefaults *TopicSettings `json:"topicDefaults,omitempty"`
@@ -160,6 +164,23 @@ type Cleaner struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"
 	IORate *resource.Quantity `json:"ioRate,omitempty"`
+}
+
+// Replication says how brokers copy from each other. Changes take effect at once.
+type Replication struct {
+	// LagMax is how long a follower may be behind its leader before it is out of sync. Default 10s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="write a duration of 1s to 1h, such as 10s"
+	LagMax *metav1.Duration `json:"lagMax,omitempty"`
+	// CatchUpRate bounds what each broker sends to replicas that are not in sync, new ones and those that were away, in bytes a second.
+	// Those in sync are never held back, as producers wait for them. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"
+	CatchUpRate *resource.Quantity `json:"catchUpRate,omitempty"`
 }
 
 // LogClusterStatus is what Heartwood sees of a cluster. The operator writes it.

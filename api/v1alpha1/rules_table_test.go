@@ -82,6 +82,9 @@ func creations() []TableEntry {
 		cluster("{storage: {size: 1Mi}}", "storage.size", "write a volume size of at least 100Mi, such as 10Gi"),
 		cluster("{cleaner: {memory: 1Ki}}", "cleaner.memory", "write a size of at least 1Mi, such as 128Mi"),
 		cluster("{cleaner: {ioRate: 0}}", "cleaner.ioRate", "write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
+		cluster("{replication: {lagMax: 10ms}}", "replication.lagMax", "write a duration of 1s to 1h, such as 10s"),
+		cluster("{replication: {lagMax: 2h}}", "replication.lagMax", "write a duration of 1s to 1h, such as 10s"),
+		cluster("{replication: {catchUpRate: 0}}", "replication.catchUpRate", "write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
 		cluster("{rackKey: 'not a label'}", "rackKey", "rackKey must be the key of a node label, such as topology.kubernetes.io/zone"),
 
 		Entry("a Partition with a broker twice", "Partition", "spec: {replicas: [1, 1]}", "spec.replicas",
@@ -143,7 +146,7 @@ func accepted() []TableEntry {
 		entries = append(entries, Entry("Topic "+spec, "Topic", "spec: "+spec))
 	}
 	for _, spec := range []string{
-		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}", "{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}",
+		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}", "{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}", "{replication: {lagMax: 1h, catchUpRate: 1Ki}}",
 		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

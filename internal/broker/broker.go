@@ -38,14 +38,9 @@ type Options struct {
 	Advertise string // host:port that clients are told; default: the listener's own address
 	Rack      string
 	Metadata  Metadata
-	// ReplicaLagMax is how long a follower may be behind before it is out of sync; default 10 s.
-	ReplicaLagMax time.Duration
-	// CatchUpBytesRate bounds what replicas that are not in sync (new ones, those that were away) copy from this broker, in bytes a
-	// second; 0: not at all.
-	CatchUpBytesRate int64
-	FS               vfs.FS                // of DataDir; default: the operating system's
-	Registry         prometheus.Registerer // may be nil
-	Logger           *slog.Logger          // default: none
+	FS        vfs.FS                // of DataDir; default: the operating system's
+	Registry  prometheus.Registerer // may be nil
+	Logger    *slog.Logger          // default: none
 }
 
 // Why a broker is not ready.
@@ -121,7 +116,7 @@ func (b *Broker) open() (err error) {
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir, cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
-		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR, LagMax: b.opts.ReplicaLagMax, CatchUpBytesRate: b.opts.CatchUpBytesRate,
+		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR,
 	})
 	b.groups = coordinator.New(coordinator.Options{
 		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await, Admin: b.opts.Metadata,

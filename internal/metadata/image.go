@@ -3,6 +3,7 @@ package metadata
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -12,12 +13,13 @@ const NoBroker int32 = -1
 
 // Image is everything a broker knows of its cluster, at one moment. It is immutable: a change is a new image.
 type Image struct {
-	ClusterID string
-	Cleaner   CleanerBudget
-	Policy    AdminPolicy
-	Defaults  topicconfig.Settings // of a topic that sets nothing
-	Brokers   []Broker             // sorted by ID; those that are up
-	Topics    []*Topic             // sorted by Name
+	ClusterID   string
+	Cleaner     CleanerBudget
+	Policy      AdminPolicy
+	Replication Replication
+	Defaults    topicconfig.Settings // of a topic that sets nothing
+	Brokers     []Broker             // sorted by ID; those that are up
+	Topics      []*Topic             // sorted by Name
 
 	byName map[string]*Topic
 	byID   map[ID]*Topic
@@ -45,6 +47,12 @@ type CleanerBudget struct {
 	Workers     int // 0: none, cleaning is off
 	MemoryBytes int64
 	IOBytesRate int64 // a second; 0: no limit
+}
+
+// Replication is how brokers copy from each other.
+type Replication struct {
+	LagMax           time.Duration // how long a follower in sync may be behind; 0: the broker's default
+	CatchUpBytesRate int64         // a second, of each broker, to replicas that are not in sync; 0: no limit
 }
 
 // Topic is a topic and its partitions.

@@ -56,6 +56,21 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
+// ResolveReplication returns what a LogCluster, which may be nil, says of replication. What is out of range, as no API server lets through,
+// counts as left out.
+func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
+	if cluster == nil || cluster.Spec.Replication == nil {
+		return Replication{}
+	}
+	if lag := cluster.Spec.Replication.LagMax; lag != nil && lag.Duration >= time.Second {
+		resolved.LagMax = lag.Duration
+	}
+	if rate := cluster.Spec.Replication.CatchUpRate; rate != nil {
+		resolved.CatchUpBytesRate = max(0, rate.Value())
+	}
+	return resolved
+}
+
 // Replicas returns how many replicas a topic has: its own number, else the cluster's default, else 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {

@@ -173,6 +173,25 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	}
 }
 
+func TestReplicationIsTheClusters(t *testing.T) {
+	for text, want := range map[string]Replication{
+		`{}`: {}, `{replication: {}}`: {}, `{replication: {lagMax: 3s}}`: {LagMax: 3 * time.Second},
+		`{replication: {lagMax: 1ms, catchUpRate: 2Mi}}`: {CatchUpBytesRate: 2 << 20},
+	} {
+		var cluster v1alpha1.LogCluster
+		if err := yaml.Unmarshal([]byte("spec: "+text), &cluster); err != nil {
+			t.Fatal(err)
+		}
+		image := NewImage("ours", CleanerBudget{}, nil, nil).WithPolicies(&cluster)
+		if image.Replication != want {
+			t.Errorf("%s: %+v, want %+v", text, image.Replication, want)
+		}
+	}
+	if got := ResolveReplication(nil); got != (Replication{}) {
+		t.Errorf("without a cluster: %+v", got)
+	}
+}
+
 func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 	three := clusterWith(settingsOf(t, `{replicas: 3}`))
 	for _, test := range []struct {

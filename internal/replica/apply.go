@@ -25,6 +25,7 @@ type assignment struct {
 //
 // Logs go first, so that a topic deleted and made again under its name finds its directories free.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
+	s.configure(img.Replication)
 	old := s.view.Load().partitions
 	assigned := s.assigned(img)
 	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
@@ -191,7 +192,7 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 		}
 	}
 	if r.reign != nil {
-		r.reign.setMinISR(min(r.minISR, len(r.replicas)))
+		r.reign.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
 		r.reign.image(img, a.partition, time.Now())
 	}
 	err = errors.Join(err, p.becomeLocked(r))
@@ -246,7 +247,7 @@ func (s *Set) beginReign(p *partition, r, before *role, img *metadata.Image) err
 	if err := p.log.Lead(r.epoch); err != nil {
 		return fmt.Errorf("begin leader epoch %d: %w", r.epoch, err)
 	}
-	r.reign = newReign(p.log, newISR(s.node, p.log.LogEnd(), s.lagMax))
+	r.reign = newReign(p.log, newISR(s.node, p.log.LogEnd(), time.Duration(s.lagMax.Load())))
 	switch {
 	case before == nil || before.reign != nil || before.leader == metadata.NoBroker:
 		s.metrics.elections.WithLabelValues(electionStart).Inc()

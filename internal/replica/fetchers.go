@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -73,6 +74,18 @@ func (s *fetchers) close() {
 		f.stop()
 		delete(s.running, key)
 	}
+}
+
+// configure takes over what an image says of copying, if that is new. It is Apply's.
+func (s *Set) configure(now metadata.Replication) {
+	if now == s.copying {
+		return
+	}
+	s.copying = now
+	s.lagMax.Store(int64(cmp.Or(now.LagMax, s.defaults.LagMax)))
+	other := newCatchUp(now.CatchUpBytesRate)
+	s.catchUp.SetLimit(other.Limit())
+	s.catchUp.SetBurst(other.Burst())
 }
 
 // newCatchUp returns the bucket of bytes for replicas that are not in sync; a second's worth may be taken at once.

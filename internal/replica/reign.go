@@ -32,10 +32,11 @@ func newReign(log *logstore.Log, isr *isr) *reign {
 	return g
 }
 
-func (g *reign) setMinISR(n int) {
+// configure takes over what may change within a leader epoch: how many have to be in sync, and how long one that is may be behind.
+func (g *reign) configure(minISR int, lagMax time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.minISR = n
+	g.mu.minISR, g.mu.isr.lagMax = minISR, lagMax
 }
 
 // image passes an image of this leader epoch on.

@@ -114,7 +114,7 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 		if r.reign == nil || len(r.replicas) < 2 {
 			continue
 		}
-		again = min(s.lagMax/4, retryHold)
+		again = min(time.Duration(s.lagMax.Load())/4, retryHold)
 		now := time.Now()
 		if r.reign.advance(now) { // a follower that would have joined may have lost its turn
 			s.advanced(p, r)

@@ -52,8 +52,10 @@ type Set struct {
 
 	dial      Dial
 	changeISR func(context.Context, metadata.ISRChange) error
-	lagMax    time.Duration
-	catchUp   *rate.Limiter // bytes for replicas that are not in sync
+	defaults  metadata.Replication // where an image says nothing
+	copying   metadata.Replication // as the last image has it; Apply's
+	lagMax    atomic.Int64         // a time.Duration
+	catchUp   *rate.Limiter        // bytes for replicas that are not in sync
 	fetchers  fetchers
 	reviews   reviews
 }
@@ -76,10 +78,9 @@ type Options struct {
 	Dial Dial
 	// ChangeISR is metadata.Store's. Without it the in-sync replicas change by images only.
 	ChangeISR func(context.Context, metadata.ISRChange) error
-	// LagMax is how long a follower may be behind before it is out of sync; default 10 s (replica.lag.time.max.ms is 30 s in Kafka).
+	// LagMax is how long a follower may be behind before it is out of sync, unless the image says it; default 10 s
+	// (replica.lag.time.max.ms is 30 s in Kafka).
 	LagMax time.Duration
-	// CatchUpBytesRate bounds what replicas that are not in sync fetch from this broker, in bytes a second; 0: not at all.
-	CatchUpBytesRate int64
 }
 
 const lagMaxDefault = 10 * time.Second
@@ -102,12 +103,13 @@ func NewSet(opts Options) *Set {
 		fetches:  purgatory("fetch"),
 		pulls:    purgatory("replica_fetch"),
 
-		dial: opts.Dial, changeISR: opts.ChangeISR, lagMax: opts.LagMax,
-		catchUp: newCatchUp(opts.CatchUpBytesRate),
+		dial: opts.Dial, changeISR: opts.ChangeISR,
+		defaults: metadata.Replication{LagMax: opts.LagMax}, catchUp: newCatchUp(0),
 	}
-	if s.lagMax <= 0 {
-		s.lagMax = lagMaxDefault
+	if s.defaults.LagMax <= 0 {
+		s.defaults.LagMax = lagMaxDefault
 	}
+	s.lagMax.Store(int64(s.defaults.LagMax))
 	s.fetchers.running = map[fetcherKey]*fetcher{}
 	s.startReviews()
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})

@@ -50,7 +50,7 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 		}
 	}
 	brokers := slices.Collect(maps.Values(up))
-	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers, topics).ForClients(r.cluster), faults
+	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers, topics).WithPolicies(r.cluster), faults
 }
 
 // named returns the cluster's topics that are not being deleted, one for each name that clients use: the oldest, as the

@@ -130,7 +130,7 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		}
 		topics = append(topics, resolved)
 	}
-	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics).ForClients(d.resource()), nil
+	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics).WithPolicies(d.resource()), nil
 }
 
 // imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.

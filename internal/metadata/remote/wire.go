@@ -84,6 +84,7 @@ type image struct {
 	ClusterID string
 	Cleaner   metadata.CleanerBudget
 	Policy    metadata.AdminPolicy
+	Copying   metadata.Replication
 	Defaults  topicconfig.Settings
 	Brokers   []metadata.Broker
 	Topics    []*metadata.Topic
