@@ -141,6 +141,36 @@ func TestWhatCannotBeReplicated(t *testing.T) {
 	}
 }
 
+// What a cleaned leader's log lacks between two epochs belongs to neither. A copy says that the earlier one ends where its records do:
+// else a replica with records of its own in the gap would be told that they are everybody's.
+func TestAnEpochBehindAGapBeginsBeforeIt(t *testing.T) {
+	mem, store, log := newLogForTest(t)
+	batch := func(offset int64, epoch int32) []byte {
+		b := record.Batch(keyed(t, "a"))
+		b.SetBaseOffset(offset)
+		b.SetLeaderEpoch(epoch)
+		return b
+	}
+	first := log.LeaderEpoch() + 1
+	if err := log.AppendReplicated(slices.Concat(batch(0, first), batch(20, first+1)), epoch0); err != nil {
+		t.Fatal(err)
+	}
+	check := func(stage string, log *Log) {
+		t.Helper()
+		if found, end := log.EndOffsetFor(first); found != first || end != 1 {
+			t.Errorf("%s: epoch %d ends at %d, want %d and 1", stage, found, end, first)
+		}
+	}
+	check("appended", log)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.Remove(dataDir + "/tickets-0/" + epochFile); err != nil {
+		t.Fatal(err)
+	}
+	check("made from the batches", openStore(t, mem).Logs()[0])
+}
+
 // KIP-101, KIP-279: the answers of Kafka's LeaderEpochFileCache.
 func TestEndOffsetsOfEpochs(t *testing.T) {
 	c := epochCache{{2, 10}, {4, 30}, {7, 50}}
