@@ -1,0 +1,187 @@
+package handler
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// mutatedAllocMax bounds what a frame of up to a controlFrameMax may make the broker allocate, answer included: 20,000 elements, decoded,
+// looked up and answered, take about a third of it.
+const mutatedAllocMax = 64 << 20
+
+// socketBroker is the real handler behind the real listener. A socket of the file system has two halves to close, as TCP's, and leaves no
+// port behind.
+func socketBroker(t testing.TB) (b *broker, path string) {
+	b = newBroker(t)
+	b.topic("tickets", nil)
+	path = filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	must(t, err)
+	server := wire.NewServer(wire.Options{Listener: listener, Handler: b.Handler, APIName: APIName})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return b, path
+}
+
+// framed is a request as a client would send it: size, header, body.
+func framed(b *broker, request kmsg.Request) []byte {
+	frame := kbin.AppendInt16(make([]byte, 4), request.Key())
+	frame = kbin.AppendInt16(frame, request.GetVersion())
+	frame = kbin.AppendInt32(frame, 1)
+	id := "mutant"
+	frame = kbin.AppendNullableString(frame, &id)
+	if b.Flexible(request.Key(), request.GetVersion()) {
+		frame = append(frame, 0)
+	}
+	return sized(request.AppendTo(frame))
+}
+
+// sized writes a frame's size into it.
+func sized(frame []byte) []byte {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
+}
+
+// captured is one request of each API and version, all of its fields filled, and the two that do most.
+func captured(t testing.TB, b *broker) [][]byte {
+	random := rand.New(rand.NewPCG(3, 0))
+	var all [][]byte
+	add := func(request kmsg.Request, version int16) {
+		request.SetVersion(version)
+		all = append(all, framed(b, request))
+	}
+	for _, row := range table() {
+		for version := row.min; version <= row.max; version++ {
+			request := kmsg.RequestForKey(row.key)
+			fill(random, reflect.ValueOf(request).Elem(), 0)
+			add(request, version)
+		}
+	}
+	for version := int16(3); version <= 12; version++ {
+		add(produceRequestFor("tickets", -1, batch(t, compress.LZ4, "a", "b")), version)
+	}
+	for version := int16(4); version <= 12; version++ {
+		add(fetchRequestFor("tickets", 0), version)
+	}
+	return all
+}
+
+// exchange sends bytes, ends its half, and reads until the broker has closed: waits end at once, as their client is gone. It tells how
+// many bytes came back.
+func exchange(t *testing.T, path string, frame []byte) int64 {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, _ = conn.Write(frame) // may be cut short: the broker closes on what it refuses
+	_ = conn.(*net.UnixConn).CloseWrite()
+	n, err := io.Copy(io.Discard, conn)
+	if err != nil {
+		if late, ok := err.(net.Error); ok && late.Timeout() {
+			t.Fatalf("no end after a minute of %d bytes: % x", len(frame), frame[:min(64, len(frame))])
+		}
+	}
+	return n
+}
+
+// checkExchange is exchange within bounds of memory. What makes topics or partitions costs what was asked for.
+func checkExchange(t *testing.T, path string, frame []byte) int64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := exchange(t, path, frame)
+	runtime.ReadMemStats(&after)
+	makes := len(frame) >= 6 && (frame[5] == byte(keyCreateTopics) || frame[5] == byte(keyCreatePartitions))
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > mutatedAllocMax+4*uint64(len(frame)) && !makes {
+		t.Errorf("%d bytes allocated for a frame of %d: % x", grown, len(frame), frame[:min(64, len(frame))])
+	}
+	return n
+}
+
+// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length; its size is mostly made right again, so that
+// what is behind the header is reached.
+func mutate(random *rand.Rand, frame []byte) []byte {
+	frame = append([]byte(nil), frame...)
+	const head = 12 // size, key, version, correlation id
+	for range 1 + random.IntN(4) {
+		at := head + random.IntN(max(1, len(frame)-head))
+		switch random.IntN(4) {
+		case 0:
+			frame[min(at, len(frame)-1)] = byte(random.Uint32())
+		case 1:
+			frame = frame[:max(head, min(at, len(frame)))]
+		case 2:
+			if at+4 <= len(frame) {
+				binary.BigEndian.PutUint32(frame[at:], 1<<31-1-uint32(random.IntN(3))<<random.IntN(30))
+			}
+		default:
+			frame = append(frame[:min(at, len(frame))], append(append([]byte(nil), tagBomb...), frame[min(at, len(frame)):]...)...)
+		}
+	}
+	if random.IntN(8) > 0 {
+		return sized(frame)
+	}
+	return frame
+}
+
+// The same as FuzzMutatedRequests, for a number of frames of a fixed seed.
+func TestMutatedRequestsNeitherBreakNorSwell(t *testing.T) {
+	b, path := socketBroker(t)
+	const seed = 5
+	random := rand.New(rand.NewPCG(seed, 0))
+	all, answered := captured(t, b), 0
+	for _, frame := range all {
+		if checkExchange(t, path, frame) > 0 {
+			answered++
+		}
+		for range 3 {
+			checkExchange(t, path, mutate(random, frame))
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if answered < len(all)/2 {
+		t.Errorf("%d of %d whole requests were answered: hardly anything was reached", answered, len(all))
+	}
+	// It still serves.
+	b.mustProduce("tickets", "after")
+}
+
+// Whatever comes over a connection, the broker answers or closes it: no panic, no hang, no memory beyond its limits.
+func FuzzMutatedRequests(f *testing.F) {
+	b, path := socketBroker(f)
+	for i, frame := range captured(f, b) {
+		f.Add(frame, uint64(i))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte, seed uint64) {
+		if len(frame) < 12 || len(frame) > controlFrameMax {
+			exchange(t, path, frame)
+			return
+		}
+		checkExchange(t, path, frame)
+		checkExchange(t, path, mutate(rand.New(rand.NewPCG(seed, 0)), frame))
+	})
+}
