@@ -49,7 +49,8 @@ func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store, store.Log(killedID)
+	log := store.Log(killedID)
+	return store, log
 }
 
 // written makes a data directory with a log of three versions of each key, the last of which is its offset.

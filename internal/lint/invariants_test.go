@@ -11,7 +11,7 @@ import (
 
 // The page of the cleaner's invariants names every one, each with a test that is named after it and exists.
 func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/cleaner-invariants.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

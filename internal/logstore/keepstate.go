@@ -60,7 +60,7 @@ func (l *Log) payOwed() {
 	if owed == nil {
 		return
 	}
-	if handles != nil && handles[0].Base() <= owed.offset { // else it tells of what is gone
+	if len(handles) > 0 && handles[0].Base() <= owed.offset { // else it tells of what is gone
 		err := l.writeState(owed)
 		if errors.Is(err, syscall.ENOSPC) {
 			return

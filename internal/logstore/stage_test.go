@@ -245,11 +245,10 @@ func (s *stage) still() {
 
 // tally is what the cleaner has done up to a moment.
 type tally struct {
-	runs                               map[string]int64
-	read, written, reclaimed, removed  int64
-	sidecarRead, sidecarWritten        int64
-	reason, lastError                  string
-	segmentsRewritten, segmentsWritten int64
+	runs                              map[string]int64
+	read, written, reclaimed, removed int64
+	sidecarRead, sidecarWritten       int64
+	reason, lastError                 string
 }
 
 // tally takes the cleaner's own figures, as its metrics and its report have them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 )
 
 // The producer snapshot (docs/format/store.md), read here a second time: a checker that shared the decoder would share its mistakes.
@@ -50,12 +51,13 @@ type olderBatch struct {
 }
 
 func (l snapshotLine) text() string {
-	text := fmt.Sprintf("producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
+	var text strings.Builder
+	fmt.Fprintf(&text, "producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
 		l.ProducerEpoch, l.LastSequence, l.LastOffset, l.OffsetDelta, timeText(l.Timestamp), l.CoordinatorEpoch, l.TxnFirstOffset)
 	for _, b := range l.Older {
-		text += fmt.Sprintf(" older=%d@%d", b.LastSequence, b.LastOffset)
+		fmt.Fprintf(&text, " older=%d@%d", b.LastSequence, b.LastOffset)
 	}
-	return text
+	return text.String()
 }
 
 // parseSnapshot reads the entries of a snapshot; it fails with errSnapshot.
