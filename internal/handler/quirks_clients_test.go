@@ -91,7 +91,7 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
-	for version := int16(0); version <= 5; version++ {
+	for version := range int16(6) {
 		for _, last := range []int64{-1, 7} {
 			req := kmsg.NewPtrInitProducerIDRequest()
 			if last >= 0 {

@@ -57,10 +57,12 @@ type lineWriter struct {
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.text.Write(p)
 	for {
+		if !bytes.ContainsRune(w.text.Bytes(), '\n') {
+			return len(p), nil
+		}
 		line, err := w.text.ReadString('\n')
 		if err != nil {
-			w.text.WriteString(line)
-			return len(p), nil
+			return 0, err
 		}
 		if rest, ready := strings.CutPrefix(line, "ready "); ready {
 			w.ready <- rest

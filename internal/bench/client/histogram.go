@@ -27,7 +27,7 @@ func (h *histogram) add(d time.Duration) {
 
 // merge adds what another counted.
 func (h *histogram) merge(other *histogram) {
-	for i, n := range other.counts {
+	for i, n := range &other.counts {
 		h.counts[i] += n
 	}
 	h.count += other.count
@@ -38,7 +38,7 @@ func (h *histogram) merge(other *histogram) {
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := int64(q*float64(h.count) + 0.5)
 	seen := int64(0)
-	for i, n := range h.counts {
+	for i, n := range &h.counts {
 		if seen += n; n > 0 && seen >= rank {
 			return min(h.longest, time.Duration(bucketTop(i)))
 		}

@@ -33,14 +33,18 @@ func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	if err := opts.ensure(ctx, partitions); err != nil {
 		return nil, err
 	}
-	producers := make([]*producer, opts.Producers)
-	for i := range producers {
+	var producers []*producer
+	defer func() {
+		for _, p := range producers {
+			p.client.Close()
+		}
+	}()
+	for i := range opts.Producers {
 		p, err := newProducer(opts, i)
 		if err != nil {
 			return nil, err
 		}
-		defer p.client.Close()
-		producers[i] = p
+		producers = append(producers, p)
 	}
 	result := &Result{Way: "produce", Topic: opts.Topic, Clients: opts.Producers}
 	var running sync.WaitGroup
