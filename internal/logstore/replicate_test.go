@@ -129,7 +129,7 @@ func TestWhatCannotBeReplicated(t *testing.T) {
 		"a wrong checksum":    {at(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
 		"half a batch":        {at(5, nil)[:40], record.ErrCorrupt},
 		"no batch":            {make([]byte, 80), record.ErrCorrupt},
-		"an earlier epoch":    {at(5, func(b []byte) { record.Batch(b).SetLeaderEpoch(log.LeaderEpoch() - 1) }), ErrFencedLeaderEpoch},
+		"an earlier epoch":    {at(7, func(b []byte) { record.Batch(b).SetLeaderEpoch(log.LeaderEpoch() - 1) }), ErrFencedLeaderEpoch},
 		"the second is wrong": {slices.Concat(at(5, nil), at(6, nil)), ErrUnexpectedOffset},
 	} {
 		if err := log.AppendReplicated(test.batches, epoch0); !errors.Is(err, test.want) {
