@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/placement"
@@ -23,6 +24,9 @@ func (o *oracle) look(whole bool) {
 				if state.ID != t.partitionID() || state.Log == nil {
 					continue
 				}
+				if !inSync(recorded, l) {
+					t.cutInGap(l, state.Log)
+				}
 				if hw := o.lookAt(t, l, state, whole); hw > highest {
 					highest, holder = hw, b.id
 				}
@@ -30,6 +34,20 @@ func (o *oracle) look(whole bool) {
 		}
 		o.lookAtMembers(t, recorded, highest, holder)
 		o.mu.Unlock()
+	}
+}
+
+// inSync tells whether a broker's present incarnation is in sync on record.
+func inSync(recorded placement.Partition, l *life) bool {
+	return slices.ContainsFunc(recorded.ISR, func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
+}
+
+// cutInGap takes in that a follower out of sync may have cut off records below its high watermark, for once: what its leader's log lacks
+// between two epochs is nobody's, and is fetched again as far as it is there (Log.AppendReplicated). Nothing of that is in a log that
+// was never cleaned.
+func (t *truth) cutInGap(l *life, log *logstore.Log) {
+	if until := t.seen[l]; t.name != "plain" && until != nil && until.log == log {
+		until.to = min(until.to, max(log.HighWatermark(), log.LogStart()))
 	}
 }
 
