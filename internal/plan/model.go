@@ -48,7 +48,7 @@ func (m *model) steady() Pass {
 	of := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
 	all := hot + m.dirty
 	p := Pass{
-		LogReadBytes: all * (1 - of.dead), LogWrittenBytes: all * of.live, FreedBytes: m.dirty,
+		LogReadBytes: all * max(1-of.dead, of.live), LogWrittenBytes: all * of.live, FreedBytes: m.dirty,
 		DecompressedBytes: all * of.mixed() * m.in.CompressionRatio,
 	}
 	if g := m.in.GarbageShare; g > 0 {
