@@ -180,7 +180,9 @@ func TestACleanIsSeen(t *testing.T) {
 		t.Errorf("the last line is %q", last)
 	}
 	// Lines come once a second, so a phase may pass between two; that the pass moved is what they must tell.
-	moving := func(line string) bool { return strings.HasSuffix(line, " % done") && !strings.HasSuffix(line, ", 0 % done") }
+	moving := func(line string) bool {
+		return strings.HasSuffix(line, " % done") && !strings.HasSuffix(line, ", 0 % done")
+	}
 	if !slices.ContainsFunc(told, moving) {
 		t.Errorf("no progress in %q", told)
 	}
