@@ -248,7 +248,8 @@ func TestReportAndMetricsSayTheSame(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"heartwood_partition_leader": 2, "heartwood_partition_offline": 0, "heartwood_partition_under_replicated": 0,
-		"heartwood_log_end_offset": float64(records),
+		"heartwood_partition_under_min_isr": 0,
+		"heartwood_log_end_offset":          float64(records),
 	} {
 		if got := gauge(t, c.registry, name, "topic", "tickets"); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

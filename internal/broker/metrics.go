@@ -12,9 +12,9 @@ import (
 // partitionMetrics shows the broker's part in each partition. It asks when it is asked, so nothing is left over of a partition
 // that went.
 type partitionMetrics struct {
-	broker                           *Broker
-	leader, offline, underReplicated *prometheus.Desc
-	lag                              *prometheus.Desc
+	broker                                        *Broker
+	leader, offline, underReplicated, underMinISR *prometheus.Desc
+	lag                                           *prometheus.Desc
 }
 
 // register adds what this broker measures to a registry, which may be nil. Two brokers on one registry need a label each.
@@ -32,6 +32,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		leader:          desc("partition_leader", "1 if this broker leads the partition, else 0."),
 		offline:         desc("partition_offline", "1 if this broker should serve the partition and cannot, else 0."),
 		underReplicated: desc("partition_under_replicated", "1 if fewer replicas are in sync than there are; shown by the leader."),
+		underMinISR:     desc("partition_under_min_isr", "1 if fewer replicas are in sync than minInSyncReplicas asks for, so that acks=all is refused; shown by the leader."),
 		lag: prometheus.NewDesc("heartwood_replica_lag_offsets", "How many offsets a follower is behind the log end; shown by the leader.",
 			[]string{"topic", "partition", "replica"}, nil),
 	})
@@ -47,6 +48,7 @@ func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.leader
 	to <- m.offline
 	to <- m.underReplicated
+	to <- m.underMinISR
 	to <- m.lag
 }
 
@@ -65,6 +67,7 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		// Followers do not know who is in sync: from them the series would contradict the leader's.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
+			gauge(m.underMinISR, state.UnderMinISR)
 		}
 		for replica, lag := range state.Lags {
 			to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, float64(lag),

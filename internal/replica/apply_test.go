@@ -226,16 +226,17 @@ func TestPartitionMovedAway(t *testing.T) {
 func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) {
+		topic.Settings.MinInSyncReplicas = 2
 		topic.Partitions[0].Replicas = []int32{self, 2, 3}
 		topic.Partitions[1].Replicas, topic.Partitions[1].ISR = []int32{self, 2}, []int32{self, 2}
 	})
 	b.apply()
 	states := b.States()
-	if !states[0].UnderReplicated {
-		t.Error("1 of 3 in sync is not under-replicated")
+	if !states[0].UnderReplicated || !states[0].UnderMinISR {
+		t.Errorf("1 of 3 in sync, of which 2 are needed: %+v", states[0])
 	}
-	if states[1].UnderReplicated {
-		t.Error("2 of 2 in sync is under-replicated")
+	if states[1].UnderReplicated || states[1].UnderMinISR {
+		t.Errorf("2 of 2 in sync, of which 2 are needed: %+v", states[1])
 	}
 }
 

@@ -120,6 +120,7 @@ type State struct {
 	Leader          bool
 	LeaderEpoch     int32
 	UnderReplicated bool            // as its leader knows it: fewer in-sync replicas than replicas
+	UnderMinISR     bool            // as its leader knows it: fewer in-sync replicas than min.insync.replicas, so acks=all is refused
 	Lags            map[int32]int64 // of a leader: how many offsets each follower is behind
 	Fault           error           // why this broker cannot serve or follow as it should; nil: nothing
 }
@@ -140,7 +141,8 @@ func (p *partition) state() State {
 	r := p.role.Load()
 	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch}
 	if state.Leader {
-		state.UnderReplicated = r.reign.inSync() < len(r.replicas)
+		inSync := r.reign.inSync()
+		state.UnderReplicated, state.UnderMinISR = inSync < len(r.replicas), inSync < r.minISR
 		state.Lags = r.reign.lags()
 	}
 	switch {
