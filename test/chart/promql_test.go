@@ -39,6 +39,11 @@ func inventory(page string) map[string]metricOf {
 			}
 		}
 		all[row[1]] = metric
+		if metric.kind == "histogram" { // three series; https://prometheus.io/docs/concepts/metric_types/#histogram
+			parts := metricOf{"counter", metric.labels}
+			all[row[1]+"_sum"], all[row[1]+"_count"] = parts, parts
+			all[row[1]+"_bucket"] = metricOf{"counter", append(slices.Clone(metric.labels), "le")}
+		}
 	}
 	return all
 }
@@ -145,6 +150,8 @@ func (p *promParser) operand() query {
 		return query{scalar: true}
 	case slices.Contains(aggregations, token):
 		return p.aggregation(token)
+	case token == "histogram_quantile":
+		return p.quantile()
 	case slices.Contains(rangeFuncs, token):
 		p.expect("(")
 		inner := p.expression()
@@ -157,6 +164,22 @@ func (p *promParser) operand() query {
 	default:
 		return p.selector(token)
 	}
+}
+
+// quantile is histogram_quantile(0.99, buckets); the buckets' bounds are used up.
+func (p *promParser) quantile() query {
+	p.expect("(")
+	if !p.operand().scalar {
+		p.fail("a quantile that is no number")
+	}
+	p.expect(",")
+	inner := p.expression()
+	p.expect(")")
+	bound := slices.Index(inner.sorted, "le")
+	if bound < 0 {
+		p.fail("a quantile of series without le")
+	}
+	return query{sorted: slices.Delete(slices.Clone(inner.sorted), bound, bound+1)}
 }
 
 // aggregation is sum(...), sum by (a, b) (...).
@@ -238,11 +261,12 @@ func checkLegend(legend string, q query) error {
 }
 
 func TestTheParserRefusesWhatIsWrong(t *testing.T) {
-	metrics := inventory("| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n")
+	metrics := inventory("| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n| `heartwood_h` | histogram |  | x |\n")
 	for _, good := range []string{
 		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`, `max(heartwood_b) > 0`,
 		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`, `count by (topic) (heartwood_a_total)`,
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,
+		`histogram_quantile(0.99, sum by (le, pod) (rate(heartwood_h_bucket[5m])))`,
 	} {
 		if _, err := parsePromQL(good, metrics); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -257,6 +281,7 @@ func TestTheParserRefusesWhatIsWrong(t *testing.T) {
 		`rate(heartwood_a_total)`:                  "range of a counter",
 		`heartwood_a_total[5m] > 0`:                "a range on a side",
 		`sum(heartwood_b`:                          "ends too soon",
+		`histogram_quantile(0.5, heartwood_b)`:     "without le",
 		`sum(heartwood_b))`:                        "no part of it",
 		`heartwood_b{pod~"x"}`:                     "no token",
 		`max by (pod) (heartwood_b) / heartwood_b`: "other labels",
