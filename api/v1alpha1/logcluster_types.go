@@ -31,6 +31,7 @@ type LogCluster struct {
 // LogClusterSpec is what the user wants of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.topicDefaults) || !has(self.topicDefaults.replicas) || self.topicDefaults.replicas <= self.brokers",fieldPath=".topicDefaults.replicas",message="topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.groups.offsetsTopic) || !has(self.groups.offsetsTopic.replicas) || self.groups.offsetsTopic.replicas <= self.brokers",fieldPath=".groups.offsetsTopic.replicas",message="groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"
 type LogClusterSpec struct {
 	// Brokers is their number; node ids are 0 to brokers-1. When it is lowered, the brokers with the highest ids go once they hold
 	// nothing any more; condition Scaled tells.
@@ -74,6 +75,10 @@ type LogClusterSpec struct {
 	// Replication says how brokers copy from each other.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
+
+	// Groups bounds consumer groups.
+	// +optional
+	Groups *Groups `json:"groups,omitempty"`
 
 	// TopicDefaults are used for what a Topic leaves out.
 	// +optional
@@ -181,6 +186,74 @@ type Replication struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"
 	CatchUpRate *resource.Quantity `json:"catchUpRate,omitempty"`
+}
+
+// Groups bounds consumer groups. Changes take effect at once, but for offsetsTopic.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.sessionTimeoutMin) || !has(self.sessionTimeoutMax) || !self.sessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMin.size() == 0 || !self.sessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMax.size() == 0 || duration(self.sessionTimeoutMin) <= duration(self.sessionTimeoutMax)",fieldPath=".sessionTimeoutMin",message="sessionTimeoutMin must not be longer than sessionTimeoutMax: lower it, or raise sessionTimeoutMax"
+type Groups struct {
+	// SessionTimeoutMin is the shortest session.timeout.ms that a member may ask for (group.min.session.timeout.ms). Default 6s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms') && duration(self) <= duration('30m')",message="write a duration of 1ms to 30m, such as 6s"
+	SessionTimeoutMin *metav1.Duration `json:"sessionTimeoutMin,omitempty"`
+	// SessionTimeoutMax is the longest (group.max.session.timeout.ms): as long may a group wait for a member that has died. Default 30m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('6s') && duration(self) <= duration('24h')",message="write a duration of 6s to 24h, such as 30m"
+	SessionTimeoutMax *metav1.Duration `json:"sessionTimeoutMax,omitempty"`
+	// InitialRebalanceDelay is how long an empty group's first member waits for others, so that a fleet that starts rebalances once
+	// (group.initial.rebalance.delay.ms); 0s: not at all. Default 3s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('5m')",message="write a duration of 0s to 5m, such as 3s"
+	InitialRebalanceDelay *metav1.Duration `json:"initialRebalanceDelay,omitempty"`
+	// MembersMax is how many members a group may have (group.max.size). Default: no limit but that a group must fit a record of 1 MB.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	MembersMax *int32 `json:"membersMax,omitempty"`
+	// OffsetsRetention is how long committed offsets stay once their group has no members, or none that asks for their topic
+	// (offsets.retention.minutes). Default 168h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1m') && duration(self) <= duration('999999h')",message="write a duration of 1m to 999999h, such as 168h"
+	OffsetsRetention *metav1.Duration `json:"offsetsRetention,omitempty"`
+	// OffsetsCheckInterval is how often offsets are looked through for those (offsets.retention.check.interval.ms). Default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 10m"
+	OffsetsCheckInterval *metav1.Duration `json:"offsetsCheckInterval,omitempty"`
+	// OffsetMetadataMax is the largest metadata of a committed offset (offset.metadata.max.bytes). Default 4Ki.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('30Ki')) <= 0",message="write a size of 0 to 30Ki, such as 4Ki"
+	OffsetMetadataMax *resource.Quantity `json:"offsetMetadataMax,omitempty"`
+	// OffsetsTopic is how __consumer_offsets is made, by the first client that asks for a group. One that is there already stays as it is,
+	// and other settings of it are its Topic's.
+	// +optional
+	OffsetsTopic *OffsetsTopic `json:"offsetsTopic,omitempty"`
+}
+
+// OffsetsTopic is the topic that groups and their offsets are stored in.
+type OffsetsTopic struct {
+	// Partitions is their number (offsets.topic.num.partitions). A group is where its name's hash says, so it can never change. Default 50.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Partitions *int32 `json:"partitions,omitempty"`
+	// Replicas is the number of brokers that hold each partition (offsets.topic.replication.factor). Default 3, or as many as there are
+	// brokers, if fewer.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=15
+	Replicas *int32 `json:"replicas,omitempty"`
 }
 
 // LogClusterStatus is what Heartwood sees of a cluster. The operator writes it.

@@ -84,6 +84,16 @@ func creations() []TableEntry {
 		cluster("{cleaner: {ioRate: 0}}", "cleaner.ioRate", "write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
 		cluster("{replication: {lagMax: 10ms}}", "replication.lagMax", "write a duration of 1s to 1h, such as 10s"),
 		cluster("{replication: {lagMax: 2h}}", "replication.lagMax", "write a duration of 1s to 1h, such as 10s"),
+		cluster("{groups: {sessionTimeoutMin: 31m}}", "groups.sessionTimeoutMin", "write a duration of 1ms to 30m, such as 6s"),
+		cluster("{groups: {sessionTimeoutMax: 5s}}", "groups.sessionTimeoutMax", "write a duration of 6s to 24h, such as 30m"),
+		cluster("{groups: {sessionTimeoutMin: 10s, sessionTimeoutMax: 9s}}", "groups.sessionTimeoutMin",
+			"sessionTimeoutMin must not be longer than sessionTimeoutMax: lower it, or raise sessionTimeoutMax"),
+		cluster("{groups: {initialRebalanceDelay: 6m}}", "groups.initialRebalanceDelay", "write a duration of 0s to 5m, such as 3s"),
+		cluster("{groups: {offsetsRetention: 0s}}", "groups.offsetsRetention", "write a duration of 1m to 999999h, such as 168h"),
+		cluster("{groups: {offsetsCheckInterval: ''}}", "groups.offsetsCheckInterval", "write a duration of 1s to 24h, such as 10m"),
+		cluster("{groups: {offsetMetadataMax: 31Ki}}", "groups.offsetMetadataMax", "write a size of 0 to 30Ki, such as 4Ki"),
+		cluster("{brokers: 2, groups: {offsetsTopic: {replicas: 3}}}", "groups.offsetsTopic.replicas",
+			"groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"),
 		cluster("{replication: {catchUpRate: 0}}", "replication.catchUpRate", "write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
 		cluster("{rackKey: 'not a label'}", "rackKey", "rackKey must be the key of a node label, such as topology.kubernetes.io/zone"),
 
@@ -147,6 +157,7 @@ func accepted() []TableEntry {
 	}
 	for _, spec := range []string{
 		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}", "{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}", "{replication: {lagMax: 1h, catchUpRate: 1Ki}}",
+		"{brokers: 1, groups: {sessionTimeoutMin: 1ms, sessionTimeoutMax: 24h, initialRebalanceDelay: 0s, membersMax: 1, offsetMetadataMax: 0, offsetsTopic: {replicas: 1, partitions: 10000}}}",
 		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -40,6 +40,7 @@ type broker struct {
 	later    []func() // changes of the image that come only when a request waits for them
 	lazy     bool     // topics made and deleted come into the image later
 	policy   metadata.AdminPolicy
+	bounds   metadata.Groups // of groups
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -78,7 +79,7 @@ func must(t testing.TB, err error) {
 func (b *broker) apply() error {
 	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"}, {ID: 3, Host: "three.example", Port: 9093}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
-	img.Policy = b.policy
+	img.Policy, img.Groups = b.policy, b.bounds
 	_, err := b.set.Apply(img)
 	b.groups.Apply(img)
 	b.image.Store(img)
@@ -113,7 +114,7 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 	if b.image.Load().Topic(t.Name) != nil {
 		return nil, metadata.ErrTopicExists
 	}
-	resource, err := metadata.TopicResource(t, "test", nil)
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, 1, nil), "test", nil)
 	if err != nil {
 		return nil, err
 	}

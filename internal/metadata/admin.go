@@ -33,10 +33,10 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 	return AdminPolicy{ReadOnly: cluster.Spec.AdminAPI == v1alpha1.AdminReadOnly, AutoCreate: cluster.Spec.AutoCreateTopics}
 }
 
-// WithPolicies adds to an image what the LogCluster, which may be nil, says of what clients see and may do, and of replication. Defaults that make no sense are
-// told by the topics that fail with them.
+// WithPolicies adds to an image what the LogCluster, which may be nil, says of what clients see and may do, of replication and of groups.
+// Defaults that make no sense are told by the topics that fail with them.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
-	i.Policy, i.Replication = ResolvePolicy(cluster), ResolveReplication(cluster)
+	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster), ResolveGroups(cluster)
 	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}

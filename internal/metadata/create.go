@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
@@ -54,17 +55,32 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// internalReplicas is how many replicas a topic of the brokers' own has, where there are as many brokers (Kafka's
-// offsets.topic.replication.factor).
-const internalReplicas = 3
+// What a topic of the brokers' own has, where there are as many brokers and nothing else is asked for (Kafka's
+// offsets.topic.replication.factor and offsets.topic.num.partitions).
+const (
+	internalReplicas   = 3
+	internalPartitions = 50
+)
 
-// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of replicas as many as it should have in a
-// cluster of so many brokers, be they up or not, and has it outlive the loss of one. Other topics stay as they are.
-func WithInternalDefaults(t NewTopic, brokers int32) NewTopic {
-	if !InternalTopic(t.Name) || t.Replicas != -1 {
+// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of partitions or replicas as many as it should have
+// in a cluster of so many brokers, be they up or not, and has it outlive the loss of one. Other topics stay as they are.
+func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
+	if !InternalTopic(t.Name) {
 		return t
 	}
-	t.Replicas = max(1, min(internalReplicas, brokers))
+	var groups Groups
+	if t.Name == OffsetsTopic {
+		groups = ResolveGroups(cluster)
+	}
+	if t.Partitions == -1 {
+		t.Partitions = cmp.Or(groups.OffsetsPartitions, internalPartitions)
+	}
+	if t.Replicas != -1 {
+		return t
+	}
+	if t.Replicas = groups.OffsetsReplicas; t.Replicas == 0 {
+		t.Replicas = max(1, min(internalReplicas, brokers))
+	}
 	t.Properties = maps.Clone(t.Properties)
 	if t.Properties == nil {
 		t.Properties = map[string]string{}

@@ -112,13 +112,27 @@ func TestDurationsStayInTheSchema(t *testing.T) {
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
 		asked := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
-		got := WithInternalDefaults(asked, brokers)
+		got := WithInternalDefaults(asked, brokers, nil)
 		if text := fmt.Sprint(got.Replicas, " ", got.Properties["min.insync.replicas"]); text != want {
 			t.Errorf("%d brokers: %s, want %s", brokers, text, want)
 		}
 	}
 	own := NewTopic{Name: "orders", Replicas: -1}
-	if got := WithInternalDefaults(own, 3); got.Replicas != -1 || got.Properties != nil {
+	if got := WithInternalDefaults(own, 3, nil); got.Replicas != -1 || got.Properties != nil {
 		t.Errorf("another topic: %+v", got)
+	}
+	if got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 1, nil); got.Partitions != 50 {
+		t.Errorf("%d partitions", got.Partitions)
+	}
+	var cluster v1alpha1.LogCluster
+	if err := yaml.Unmarshal([]byte(`spec: {groups: {offsetsTopic: {partitions: 7, replicas: 2}}}`), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 3, &cluster)
+	if got.Partitions != 7 || got.Replicas != 2 || got.Properties["min.insync.replicas"] != "1" {
+		t.Errorf("as the cluster says: %+v", got)
+	}
+	if got = WithInternalDefaults(NewTopic{Name: "__transaction_state", Partitions: -1, Replicas: -1}, 3, &cluster); got.Partitions != 50 || got.Replicas != 3 {
+		t.Errorf("another internal topic: %+v", got)
 	}
 }

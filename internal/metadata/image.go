@@ -17,6 +17,7 @@ type Image struct {
 	Cleaner     CleanerBudget
 	Policy      AdminPolicy
 	Replication Replication
+	Groups      Groups
 	Defaults    topicconfig.Settings // of a topic that sets nothing
 	Brokers     []Broker             // sorted by ID; those that are up
 	Topics      []*Topic             // sorted by Name
@@ -53,6 +54,18 @@ type CleanerBudget struct {
 type Replication struct {
 	LagMax           time.Duration // how long a follower in sync may be behind; 0: the broker's default
 	CatchUpBytesRate int64         // a second, of each broker, to replicas that are not in sync; 0: no limit
+}
+
+// Groups is how consumer groups are coordinated. A field that is 0 is left to the broker, which has Kafka's defaults.
+type Groups struct {
+	SessionMin, SessionMax time.Duration // which session timeouts members may ask for
+	InitialDelay           time.Duration // how long an empty group waits for more members; negative: not at all
+	MembersMax             int
+	OffsetsRetention       time.Duration // of offsets that no member's subscription keeps
+	OffsetsCheckInterval   time.Duration
+	MetadataBytesMax       int   // of one offset; negative: none
+	OffsetsPartitions      int32 // of __consumer_offsets, when it is made
+	OffsetsReplicas        int32
 }
 
 // Topic is a topic and its partitions.

@@ -35,9 +35,12 @@ func topicNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 }
 
+// OffsetsTopic is where groups and their offsets are stored.
+const OffsetsTopic = "__consumer_offsets"
+
 // InternalTopic tells whether a topic is the brokers' own.
 func InternalTopic(name string) bool {
-	return name == "__consumer_offsets" || name == "__transaction_state"
+	return name == OffsetsTopic || name == "__transaction_state"
 }
 
 // ResourceName returns the name of the Topic resource for a topic: its own where that is a DNS name, else one made from it, with

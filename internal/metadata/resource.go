@@ -71,6 +71,54 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	return resolved
 }
 
+// ResolveGroups returns what a LogCluster, which may be nil, says of consumer groups. What is out of range, as no API server lets through,
+// counts as left out.
+func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
+	if cluster == nil || cluster.Spec.Groups == nil {
+		return Groups{}
+	}
+	groups := cluster.Spec.Groups
+	resolved = Groups{
+		SessionMin: positive(groups.SessionTimeoutMin), SessionMax: positive(groups.SessionTimeoutMax),
+		OffsetsRetention: positive(groups.OffsetsRetention), OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
+		MembersMax: int(atLeastOne(groups.MembersMax)),
+	}
+	if delay := groups.InitialRebalanceDelay; delay != nil {
+		resolved.InitialDelay = noneIfZero(delay.Duration)
+	}
+	if size := groups.OffsetMetadataMax; size != nil {
+		resolved.MetadataBytesMax = noneIfZero(int(size.Value()))
+	}
+	if topic := groups.OffsetsTopic; topic != nil {
+		resolved.OffsetsPartitions, resolved.OffsetsReplicas = atLeastOne(topic.Partitions), atLeastOne(topic.Replicas)
+	}
+	return resolved
+}
+
+// positive returns a duration above 0; 0 for all else.
+func positive(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return max(0, d.Duration)
+}
+
+// atLeastOne returns a number above 0; 0 for all else.
+func atLeastOne(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return max(0, *n)
+}
+
+// noneIfZero says with a negative number what a resource says with 0, where 0 means that nothing is said.
+func noneIfZero[T ~int | ~int64](n T) T {
+	if n == 0 {
+		return -1
+	}
+	return max(0, n)
+}
+
 // Replicas returns how many replicas a topic has: its own number, else the cluster's default, else 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {

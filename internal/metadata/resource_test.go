@@ -192,6 +192,31 @@ func TestReplicationIsTheClusters(t *testing.T) {
 	}
 }
 
+func TestGroupsAreTheClusters(t *testing.T) {
+	hour := time.Hour
+	for text, want := range map[string]Groups{
+		`{}`: {}, `{groups: {}}`: {}, `{groups: {offsetsTopic: {}}}`: {},
+		`{groups: {sessionTimeoutMin: 1s, sessionTimeoutMax: 1h, membersMax: 9}}`: {SessionMin: time.Second, SessionMax: hour, MembersMax: 9},
+		`{groups: {initialRebalanceDelay: 0s, offsetMetadataMax: 0}}`:             {InitialDelay: -1, MetadataBytesMax: -1},
+		`{groups: {initialRebalanceDelay: 1h, offsetMetadataMax: 1Ki}}`:           {InitialDelay: hour, MetadataBytesMax: 1024},
+		`{groups: {offsetsRetention: 1h, offsetsCheckInterval: 1h, offsetsTopic: {partitions: 3, replicas: 2}}}`: {
+			OffsetsRetention: hour, OffsetsCheckInterval: hour, OffsetsPartitions: 3, OffsetsReplicas: 2,
+		},
+		`{groups: {membersMax: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},
+	} {
+		var cluster v1alpha1.LogCluster
+		if err := yaml.Unmarshal([]byte("spec: "+text), &cluster); err != nil {
+			t.Fatal(err)
+		}
+		if got := NewImage("ours", CleanerBudget{}, nil, nil).WithPolicies(&cluster).Groups; got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+	if got := ResolveGroups(nil); got != (Groups{}) {
+		t.Errorf("without a cluster: %+v", got)
+	}
+}
+
 func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 	three := clusterWith(settingsOf(t, `{replicas: 3}`))
 	for _, test := range []struct {

@@ -25,7 +25,7 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if _, exists := all.named()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
 	}
-	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, all.cluster.Spec.Brokers), s.opts.Cluster, all.cluster)
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, all.cluster.Spec.Brokers, all.cluster), s.opts.Cluster, all.cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if d.Cluster != nil {
 		name = d.Cluster.Name
 	}
-	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, int32(d.Brokers)), name, d.resource())
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, int32(d.Brokers), d.resource()), name, d.resource())
 	if err != nil {
 		return nil, err
 	}

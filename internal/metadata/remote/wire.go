@@ -85,6 +85,7 @@ type image struct {
 	Cleaner   metadata.CleanerBudget
 	Policy    metadata.AdminPolicy
 	Copying   metadata.Replication
+	Groups    metadata.Groups
 	Defaults  topicconfig.Settings
 	Brokers   []metadata.Broker
 	Topics    []*metadata.Topic
