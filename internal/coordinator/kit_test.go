@@ -27,6 +27,10 @@ type broker struct {
 	set   *replica.Set
 	image atomic.Pointer[metadata.Image]
 	topic metadata.Topic
+
+	// Of the images to come.
+	topics []*metadata.Topic
+	groups metadata.Groups
 }
 
 func must(t testing.TB, err error) {
@@ -61,7 +65,8 @@ func (b *broker) lead(epoch int32, replicas ...int32) {
 	topic := b.topic
 	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0], LeaderEpoch: epoch, ISR: replicas}}
 	brokers := []metadata.Broker{{ID: self, Host: "one", Port: 1, Epoch: 1}, {ID: 2, Host: "two", Port: 2, Epoch: 1}}
-	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers, []*metadata.Topic{&topic})
+	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers, append([]*metadata.Topic{&topic}, b.topics...))
+	img.Groups = b.groups
 	_, err := b.set.Apply(img)
 	must(b.t, err)
 	b.Apply(img)

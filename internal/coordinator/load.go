@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/timer"
 )
@@ -17,8 +18,10 @@ const (
 	loadBytes = 4 << 20
 	// recordsBytesMax bounds what a batch of the log may decompress to.
 	recordsBytesMax = 128 << 20
-	// batchBytes is how large a batch becomes that we write, unless a single record is larger. The log takes a megabyte.
+	// batchBytes is how large a batch becomes that we write, unless a single record is larger, or the topic takes less.
 	batchBytes = 512 << 10
+	// recordBytes is what a record takes beside its key and value, at most.
+	recordBytes = 32
 )
 
 // load makes a new state of the whole log, also of what is above the high watermark: in this epoch it stays.
@@ -28,7 +31,7 @@ func (s *shard) load() error {
 		return err
 	}
 	s.waiting, s.timers = map[group.Token]chan<- answered{}, map[group.TimerKey]*timer.Entry[due]{}
-	s.state = group.New(s.runtime.opts.Groups, s)
+	s.state = group.New(s.runtime.groupConfig(metadata.Groups{}), s) // look configures it
 	var buffer []byte
 	end := log.LogEnd()
 	for offset := log.LogStart(); offset < end && s.ctx.Err() == nil; {
@@ -99,9 +102,12 @@ func (s *shard) replay(batches []byte, offset int64) (next int64, err error) {
 
 // build makes a batch of the first n records, as many as fit.
 func (s *shard) build(now time.Time, records []group.Record) (batch []byte, n int, err error) {
-	size := 0
-	for n < len(records) && (n == 0 || size+len(records[n].Key)+len(records[n].Value) <= batchBytes) {
-		size += len(records[n].Key) + len(records[n].Value) + 32
+	size, limit := record.HeaderBytes, batchBytes
+	if most := s.runtime.view.Load().batchBytes; most > 0 {
+		limit = min(limit, most)
+	}
+	for n < len(records) && (n == 0 || size+len(records[n].Key)+len(records[n].Value)+recordBytes <= limit) {
+		size += len(records[n].Key) + len(records[n].Value) + recordBytes
 		n++
 	}
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)

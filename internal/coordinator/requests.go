@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,11 @@ func call[T any](ctx context.Context, s *shard, f func(now time.Time) (T, group.
 		},
 		fail: func(err error) { done <- result[T]{err: err, last: -1} },
 	})
+	return await(ctx, s, pushed, done)
+}
+
+// await waits for what came of a call that was pushed, and until it is safe.
+func await[T any](ctx context.Context, s *shard, pushed bool, done <-chan result[T]) (T, error) {
 	var zero T
 	if !pushed {
 		return zero, s.refusal()
@@ -60,6 +66,21 @@ func call[T any](ctx context.Context, s *shard, f func(now time.Time) (T, group.
 	case <-ctx.Done():
 		return zero, ctx.Err()
 	}
+}
+
+// store has a shard store what prepare says, together with what others store at the same time, and returns what prepare did, once it is safe.
+func store[T any](ctx context.Context, s *shard, prepare func(now time.Time) (T, group.Output, error)) (T, error) {
+	done := make(chan result[T], 1)
+	var got result[T]
+	pushed := s.push(event{
+		prepare: func(now time.Time) (out group.Output) {
+			got.value, out, got.err = prepare(now)
+			return out
+		},
+		stored: func(err error) { done <- result[T]{got.value, cmp.Or(got.err, err), s.last} },
+		fail:   func(err error) { done <- result[T]{err: err, last: -1} },
+	})
+	return await(ctx, s, pushed, done)
 }
 
 // refusal is why a shard takes no requests.
@@ -185,7 +206,11 @@ func (r *Runtime) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, s, func(now time.Time) ([]error, group.Output, error) { return s.state.Commit(now, c) })
+	errs, err := store(ctx, s, func(now time.Time) ([]error, group.Output, error) { return s.state.Commit(now, c) })
+	if err == nil {
+		r.metrics.committed.Add(float64(len(errs)))
+	}
+	return errs, err
 }
 
 // Committed returns the offsets of partitions, -1 where there is none, in their order; of nil all there are.
@@ -262,12 +287,8 @@ func (r *Runtime) List(ctx context.Context) ([]group.Listing, error) {
 	return slices.Clip(all), nil
 }
 
-const (
-	// offsetsPartitions is Kafka's offsets.topic.num.partitions.
-	offsetsPartitions = 50
-	// findWait is how long one may wait for the topic to be made and led.
-	findWait = 5 * time.Second
-)
+// findWait is how long one may wait for the topic to be made and led.
+const findWait = 5 * time.Second
 
 // Find returns the broker that coordinates a group. The first who asks has the topic made.
 func (r *Runtime) Find(ctx context.Context, groupID string) (metadata.Broker, error) {
@@ -300,11 +321,11 @@ func leader(img *metadata.Image, groupID string) (metadata.Broker, bool) {
 	return img.Broker(topic.Partitions[partitionOf(groupID, len(topic.Partitions))].Leader)
 }
 
-// create makes the topic, a resource like any other, with the replicas that Admin gives internal topics. That another broker was first
+// create makes the topic, a resource like any other, with the partitions and replicas that Admin gives internal topics. That another broker was first
 // is as good.
 func (r *Runtime) create(ctx context.Context) error {
 	_, err := r.opts.Admin.CreateTopic(ctx, metadata.NewTopic{
-		Name: OffsetsTopic, Partitions: offsetsPartitions, Replicas: -1,
+		Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 		Properties: map[string]string{
 			"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600",
 		},

@@ -18,7 +18,7 @@ import (
 )
 
 // OffsetsTopic is where groups are stored.
-const OffsetsTopic = "__consumer_offsets"
+const OffsetsTopic = metadata.OffsetsTopic
 
 // Why a group cannot be served here and now. All go away by asking again, ErrNotCoordinator by asking elsewhere.
 var (
@@ -48,7 +48,9 @@ type Runtime struct {
 	timer *timer.Timer[due]
 	view  atomic.Pointer[view]
 	tasks sync.WaitGroup
-	mu    struct {
+
+	metrics metrics
+	mu      struct {
 		sync.Mutex
 		image  *metadata.Image           // that was applied
 		ends   map[int32]<-chan struct{} // closed when the last shard of a partition has ended
@@ -59,6 +61,7 @@ type Runtime struct {
 // view is which partitions there are, and the shards of those that are led here. It is immutable.
 type view struct {
 	partitions int // 0: the topic is not there
+	batchBytes int // how large a batch the topic takes; 0: unknown
 	shards     map[int32]*shard
 }
 
@@ -71,7 +74,7 @@ func New(opts Options) *Runtime {
 	r.timer = timer.NewTimer(timer.TimerOptions{Logger: opts.Logger, Tick: 10 * time.Millisecond}, func(d due) { d.shard.fire(d.key) })
 	r.view.Store(&view{})
 	r.mu.ends = map[int32]<-chan struct{}{}
-	r.register()
+	r.metrics = newMetrics(r)
 	return r
 }
 
@@ -85,7 +88,7 @@ func (r *Runtime) Apply(img *metadata.Image) {
 	}
 	before, next := r.view.Load(), &view{shards: map[int32]*shard{}}
 	if topic := img.Topic(OffsetsTopic); topic != nil {
-		next.partitions = len(topic.Partitions)
+		next.partitions, next.batchBytes = len(topic.Partitions), topic.Settings.MessageBytesMax
 		for _, p := range topic.Partitions {
 			if p.Leader == r.opts.NodeID {
 				next.shards[p.Index] = r.shardLocked(before.shards[p.Index], topic, p)
@@ -98,10 +101,9 @@ func (r *Runtime) Apply(img *metadata.Image) {
 		}
 	}
 	r.view.Store(next)
-	for _, name := range gone(r.mu.image, img) {
-		for _, s := range next.shards {
-			s.forget(name)
-		}
+	of := newsOf(r.mu.image, img)
+	for _, s := range next.shards {
+		s.tell(of)
 	}
 	r.mu.image = img
 }
@@ -118,19 +120,6 @@ func (r *Runtime) shardLocked(old *shard, topic *metadata.Topic, p *metadata.Par
 	r.mu.ends[p.Index] = s.done
 	r.tasks.Go(func() { s.run(after) })
 	return s
-}
-
-// gone lists the topics that are not there any more, or are others of the same name.
-func gone(before, now *metadata.Image) (names []string) {
-	if before == nil {
-		return nil
-	}
-	for _, topic := range before.Topics {
-		if now.TopicByID(topic.ID) == nil {
-			names = append(names, topic.Name)
-		}
-	}
-	return names
 }
 
 // Close ends all shards; requests that wait are told ErrNotCoordinator.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,6 @@ import (
 )
 
 const (
-	// expireInterval is how often offsets are looked through for old ones (Kafka's offsets.retention.check.interval.ms).
-	expireInterval = 10 * time.Minute
 	// expireRecords is about how many tombstones are written in one turn, so that requests come in between.
 	expireRecords = 10_000
 	// reloadPause is between a failure and the next try to read.
@@ -38,8 +37,10 @@ type shard struct {
 		sync.Mutex
 		events []event
 		open   bool // what comes is taken: the state is loaded
+		news   news
 	}
-	groups, offsets atomic.Int64 // for metrics
+	offsets atomic.Int64                   // for metrics
+	phases  atomic.Pointer[map[string]int] // groups in each phase; for metrics
 
 	// Of the goroutine.
 	state   *group.State
@@ -48,12 +49,19 @@ type shard struct {
 	token   group.Token
 	timers  map[group.TimerKey]*timer.Entry[due]
 	broken  bool // the state is of no use any more
+
+	configured metadata.Groups // what the state was told
+	expiry     *time.Ticker
+	expired    uint64 // of state.Expired, how many are counted in the metrics
 }
 
-// event is something for the goroutine to do; fail is called in its place when the shard cannot.
+// event is something for the goroutine to do; fail is called in its place when the shard cannot. In place of run, one that only stores may
+// have two halves, so that those that stand in a row are stored together: prepare says what to store, and stored is told what came of it.
 type event struct {
-	run  func(now time.Time)
-	fail func(error)
+	run     func(now time.Time)
+	prepare func(now time.Time) group.Output // without answers, and not Soft
+	stored  func(error)
+	fail    func(error)
 }
 
 // answered is an answer, and the offset that must be below the high watermark before it is given.
@@ -87,7 +95,9 @@ func (s *shard) run(after <-chan struct{}) {
 	for reported := ""; s.ctx.Err() == nil; {
 		began := time.Now()
 		if err := s.load(); err == nil {
-			s.logger.Debug("groups loaded", "groups", s.state.Groups(), "offsets", s.state.Offsets(), "took", time.Since(began))
+			took := time.Since(began)
+			s.runtime.metrics.load.Observe(took.Seconds())
+			s.logger.Debug("groups loaded", "groups", s.state.Groups(), "offsets", s.state.Offsets(), "took", took)
 			reported = ""
 			s.serve()
 		} else if s.ctx.Err() == nil && err.Error() != reported {
@@ -104,32 +114,75 @@ func (s *shard) run(after <-chan struct{}) {
 
 // serve takes events until the shard is given up, or its state is of no use any more.
 func (s *shard) serve() {
-	expire := time.NewTicker(expireInterval)
-	defer expire.Stop()
+	s.expiry = time.NewTicker(expireInterval)
+	defer s.expiry.Stop()
+	count := time.NewTicker(countInterval)
+	defer count.Stop()
 	s.queue.Lock()
 	s.queue.open = true // before the first timer is set: one that goes off is not lost
 	s.queue.Unlock()
 	s.state.Loaded(time.Now())
+	s.look(time.Now(), true)
+	s.countPhases()
 	for !s.broken {
-		s.groups.Store(int64(s.state.Groups()))
-		s.offsets.Store(int64(s.state.Offsets()))
+		s.measure()
 		select {
 		case <-s.ctx.Done():
 			return
-		case now := <-expire.C:
+		case <-count.C:
+			s.countPhases()
+		case now := <-s.expiry.C:
 			s.expire(now)
 		case <-s.wake:
 			s.queue.Lock()
 			events := s.queue.events
 			s.queue.events = nil
 			s.queue.Unlock()
-			for i, e := range events {
-				if s.broken || s.ctx.Err() != nil {
-					s.failAll(events[i:])
-					break
-				}
-				e.run(time.Now())
-			}
+			s.do(events)
+		}
+	}
+}
+
+// do does what events say, in their order.
+func (s *shard) do(events []event) {
+	for len(events) > 0 {
+		if s.broken || s.ctx.Err() != nil {
+			s.failAll(events)
+			return
+		}
+		n := slices.IndexFunc(events, func(e event) bool { return e.prepare == nil })
+		switch {
+		case n < 0:
+			s.together(time.Now(), events)
+			return
+		case n > 0:
+			s.together(time.Now(), events[:n])
+		default:
+			n = 1
+			events[0].run(time.Now())
+		}
+		events = events[n:]
+	}
+}
+
+// together does events that only store, with as few appends as hold it: under load a coordinator's time goes into appends, and each wakes the
+// followers.
+func (s *shard) together(now time.Time, events []event) {
+	var all []group.Record
+	ends := make([]int, len(events)) // where an event's records end
+	for i, e := range events {
+		all = append(all, e.prepare(now).Records...)
+		ends[i] = len(all)
+	}
+	for i, from := 0, 0; i < len(events); {
+		n, err := s.append(now, group.Output{Records: all[from:]})
+		for from += n; i < len(events) && ends[i] <= from; i++ {
+			events[i].stored(nil)
+		}
+		if i < len(events) { // this one's cannot be stored; those behind it are tried again
+			events[i].stored(err)
+			from = ends[i]
+			i++
 		}
 	}
 }
@@ -163,8 +216,9 @@ func (s *shard) unload() {
 		s.runtime.timer.Remove(entry)
 	}
 	s.waiting, s.timers, s.state, s.broken = nil, nil, nil, false
-	s.groups.Store(0)
 	s.offsets.Store(0)
+	s.phases.Store(nil)
+	s.configured, s.expired = metadata.Groups{}, 0
 }
 
 // push gives the goroutine something to do, and tells whether it will.
@@ -186,14 +240,6 @@ func (s *shard) push(e event) bool {
 func (s *shard) fire(key group.TimerKey) {
 	s.push(event{
 		run:  func(now time.Time) { _ = s.settle(now, s.state.Fire(now, key)) },
-		fail: func(error) {},
-	})
-}
-
-// forget drops the offsets of a topic that is gone.
-func (s *shard) forget(topic string) {
-	s.push(event{
-		run:  func(now time.Time) { _ = s.settle(now, s.state.ForgetTopic(topic)) },
 		fail: func(error) {},
 	})
 }
@@ -228,6 +274,12 @@ func (s *shard) Clear(key group.TimerKey) {
 // settle does what follows from a call of the State: it appends, replays and answers. On an error nothing of it is done, or part of
 // the records; the State agrees with the log, or is broken.
 func (s *shard) settle(now time.Time, out group.Output) error {
+	_, err := s.append(now, out)
+	return err
+}
+
+// append is settle, and says how many of the records are stored.
+func (s *shard) append(now time.Time, out group.Output) (stored int, err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {
 		batch, n, err := s.build(now, records)
@@ -243,8 +295,10 @@ func (s *shard) settle(now time.Time, out group.Output) error {
 				a.Err = err
 				s.give(a)
 			}
-			return err
+			return stored, err
 		}
+		stored += n
+		s.runtime.metrics.appends.Inc()
 		for _, r := range records[:n] {
 			more, err := s.state.Replay(now, r.Key, r.Value)
 			if err != nil { // we cannot read what we wrote: whoever comes after us could not either
@@ -258,7 +312,7 @@ func (s *shard) settle(now time.Time, out group.Output) error {
 	for _, a := range answers {
 		s.give(a)
 	}
-	return nil
+	return stored, nil
 }
 
 func (s *shard) give(a group.Answer) {

@@ -48,7 +48,7 @@ func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitReques
 				epoch = -1
 			}
 			commit.Offsets = append(commit.Offsets, group.CommitOffset{Topic: topic.Name, Partition: p.Partition, Offset: group.Offset{
-				Offset: p.Offset, LeaderEpoch: epoch, Metadata: orEmpty(p.Metadata), ExpireMs: expire,
+				Offset: p.Offset, LeaderEpoch: epoch, Metadata: orEmpty(p.Metadata), TopicID: topic.ID, ExpireMs: expire,
 			}})
 		}
 	}

@@ -138,7 +138,7 @@ func (h *Handler) checkBroker(name string) error {
 // brokerConfigs are the few that tools ask brokers for. All are read-only.
 func (h *Handler) brokerConfigs() []config {
 	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
-	return []config{
+	return slices.Concat([]config{
 		{topicconfig.Property{
 			Name: "auto.create.topics.enable", Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
 			Doc: "Make a topic that a client asks for (LogCluster.spec.autoCreateTopics).",
@@ -146,6 +146,31 @@ func (h *Handler) brokerConfigs() []config {
 		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string", Doc: "The data directory."}, fixed, true, nil},
 		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int", Doc: "The broker's number."}, fixed, true, nil},
 		{topicconfig.Property{Name: "socket.request.max.bytes", Value: strconv.Itoa(produceFrameMax), Type: "int", Doc: "The largest request, in bytes."}, fixed, true, nil},
+	}, h.groupConfigs())
+}
+
+// groupConfigs are what the LogCluster says of groups, in Kafka's names and units.
+func (h *Handler) groupConfigs() []config {
+	set, now := h.opts.Image().Groups, h.opts.Groups.Settings()
+	one := func(name, kind string, value int64, isSet bool, doc string) config {
+		source := kmsg.ConfigSourceDefaultConfig
+		if isSet {
+			source = kmsg.ConfigSourceStaticBrokerConfig
+		}
+		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10), Type: kind, Doc: doc}, source, true, nil}
+	}
+	return []config{
+		one("group.initial.rebalance.delay.ms", "int", max(0, now.InitialDelay).Milliseconds(), set.InitialDelay != 0,
+			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay)."),
+		one("group.max.session.timeout.ms", "int", now.SessionMax.Milliseconds(), set.SessionMax != 0,
+			"The longest session timeout (LogCluster.spec.groups.sessionTimeoutMax)."),
+		one("group.max.size", "int", int64(now.MembersMax), set.MembersMax != 0, "The most members of a group (LogCluster.spec.groups.membersMax)."),
+		one("group.min.session.timeout.ms", "int", now.SessionMin.Milliseconds(), set.SessionMin != 0,
+			"The shortest session timeout (LogCluster.spec.groups.sessionTimeoutMin)."),
+		one("offset.metadata.max.bytes", "int", int64(max(0, now.MetadataBytesMax)), set.MetadataBytesMax != 0,
+			"The largest metadata of an offset (LogCluster.spec.groups.offsetMetadataMax)."),
+		one("offsets.retention.minutes", "int", int64(now.Retention.Minutes()), set.OffsetsRetention != 0,
+			"How long offsets stay that no member's subscription keeps (LogCluster.spec.groups.offsetsRetention)."),
 	}
 }
 

@@ -80,6 +80,28 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 	return ask[*kmsg.HeartbeatResponse](b, version, req).ErrorCode
 }
 
+// What the LogCluster says of groups is what kafka-configs shows of a broker, and what holds.
+func TestBoundsOfGroupsAreShown(t *testing.T) {
+	b := newBroker(t)
+	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1, OffsetsRetention: 3 * time.Hour, MetadataBytesMax: -1}
+	must(t, b.changed())
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}}
+	shown := map[string]string{}
+	for _, c := range ask[*kmsg.DescribeConfigsResponse](b, 4, req).Resources[0].Configs {
+		shown[c.Name] = fmt.Sprint(*c.Value, " ", c.Source, " ", c.ReadOnly)
+	}
+	for name, want := range map[string]string{
+		"group.min.session.timeout.ms": "1000 STATIC_BROKER_CONFIG true", "group.max.session.timeout.ms": "1800000 DEFAULT_CONFIG true",
+		"group.initial.rebalance.delay.ms": "0 STATIC_BROKER_CONFIG true", "group.max.size": "2147483647 DEFAULT_CONFIG true",
+		"offset.metadata.max.bytes": "0 STATIC_BROKER_CONFIG true", "offsets.retention.minutes": "180 STATIC_BROKER_CONFIG true",
+	} {
+		if shown[name] != want {
+			t.Errorf("%s is %q, want %q", name, shown[name], want)
+		}
+	}
+}
+
 func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
 		for kind, want := range map[int8]int16{0: 0, 1: 8, 2: 42} {

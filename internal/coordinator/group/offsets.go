@@ -30,7 +30,7 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 	}
 	errs = make([]error, len(c.Offsets))
 	for i, o := range c.Offsets {
-		if len(o.Metadata) > s.config.MetadataBytesMax {
+		if len(o.Metadata) > max(0, s.config.MetadataBytesMax) {
 			errs[i] = ErrMetadataTooLarge
 			continue
 		}
@@ -108,7 +108,7 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 	errs = make([]error, len(of))
 	for i, one := range of {
 		at := topicPartition{one.Topic, one.Partition}
-		if subscribed[one.Topic] {
+		if subscribed.has(one.Topic) {
 			errs[i] = ErrSubscribed
 		} else if _, has := g.offsets[at]; has {
 			s.store(Record{Key: offsetKey(g.id, at)})
@@ -120,29 +120,33 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 // consumerProtocol is the protocol type of consumers, whose metadata we can read.
 const consumerProtocol = "consumer"
 
-// subscriptions are the topics that members of a group of consumers ask for.
-func (g *group) subscriptions() map[string]bool {
-	topics := map[string]bool{}
+// subscriptions are the topics that members of a group ask for.
+type subscriptions struct {
+	topics map[string]bool
+	all    bool // one of them cannot be read: it may be any
+}
+
+func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
+
+// subscriptions reads what the members of a group of consumers say of themselves; other groups ask for no topics.
+func (g *group) subscriptions() subscriptions {
+	read := subscriptions{topics: map[string]bool{}}
 	if g.protocolType != consumerProtocol {
-		return topics
+		return read
 	}
 	for _, m := range g.members {
 		for i := range m.protocols {
-			for _, topic := range subscribedTopics(m.protocols[i].Metadata) {
-				topics[topic] = true
+			var metadata kmsg.ConsumerMemberMetadata
+			if metadata.ReadFrom(m.protocols[i].Metadata) != nil {
+				read.all = true
+				continue
+			}
+			for _, topic := range metadata.Topics {
+				read.topics[topic] = true
 			}
 		}
 	}
-	return topics
-}
-
-// subscribedTopics reads the topics of a subscription; what cannot be read has none.
-func subscribedTopics(subscription []byte) []string {
-	var metadata kmsg.ConsumerMemberMetadata
-	if metadata.ReadFrom(subscription) != nil {
-		return nil
-	}
-	return metadata.Topics
+	return read
 }
 
 // Delete forgets a group that has no members, with its offsets.
@@ -168,11 +172,13 @@ func (s *State) bury(g *group) {
 	}
 }
 
-// Expire forgets offsets that are older than the retention, of groups without members, and groups that have neither members nor offsets
-// left, until about limit records; more tells that there is more to do. A member's offsets stay as long as its group has members (KIP-211).
+// Expire forgets offsets that are older than the retention, and groups that have neither members nor offsets left, until about limit
+// records; more tells that there is more to do. While a group has members, the offsets of the topics they ask for stay, however old; those
+// of other topics go (KIP-211).
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
-		if g.phase != empty || len(g.promised) > 0 {
+		kept, may := g.keepsOffsets()
+		if !may {
 			continue
 		}
 		if len(s.out.Records) >= limit {
@@ -180,36 +186,67 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 		}
 		left := len(g.offsets)
 		for at, o := range g.offsets {
-			if s.expired(now, g, o) {
-				s.store(Record{Key: offsetKey(g.id, at)})
+			if !kept.has(at.topic) && s.expired(now, g, o) {
+				s.forget(g, at)
 				left--
 			}
 		}
-		if left == 0 && g.kept {
+		if left == 0 && g.kept && g.phase == empty {
 			s.store(Record{Key: groupKey(g.id)})
 		}
 	}
 	return s.take(), false
 }
 
-// expired tells whether an offset has outlived its group's members, or its commit where there were none, by the retention.
+// keepsOffsets tells of which topics a group's offsets stay however old they are; may is false while nothing of it may expire, as in a
+// rebalance, when nobody knows what it will ask for.
+func (g *group) keepsOffsets() (of subscriptions, may bool) {
+	switch {
+	case g.phase == empty:
+		return subscriptions{}, len(g.promised) == 0
+	case g.phase == stable && g.protocolType == consumerProtocol:
+		return g.subscriptions(), true
+	}
+	return subscriptions{}, false
+}
+
+// forget writes an offset's tombstone because nobody needs it any more.
+func (s *State) forget(g *group, at topicPartition) {
+	s.store(Record{Key: offsetKey(g.id, at)})
+	s.expiredCount++
+}
+
+// expired tells whether an offset has outlived its group's members, or its commit where they do not ask for its topic or there were none, by
+// the retention.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
 	}
 	since := time.UnixMilli(o.CommittedMs)
-	if g.protocolType != "" && g.since.After(since) {
+	if g.protocolType != "" && g.phase == empty && g.since.After(since) {
 		since = g.since
 	}
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// ForgetTopic writes tombstones of all offsets of a topic that is gone: one of its name that is made later is another.
-func (s *State) ForgetTopic(topic string) Output {
+// ForgetOffsets writes the tombstones of all offsets of which stale says that their topic is gone: one of its name that is made later is
+// another. stale is asked once for each topic, and id.
+func (s *State) ForgetOffsets(stale func(topic string, id [16]byte) bool) Output {
+	type identity struct {
+		topic string
+		id    [16]byte
+	}
+	known := map[identity]bool{}
 	for _, g := range s.groups {
-		for at := range g.offsets {
-			if at.topic == topic {
-				s.store(Record{Key: offsetKey(g.id, at)})
+		for at, o := range g.offsets {
+			of := identity{at.topic, o.TopicID}
+			is, asked := known[of]
+			if !asked {
+				is = stale(of.topic, of.id)
+				known[of] = is
+			}
+			if is {
+				s.forget(g, at)
 			}
 		}
 	}

@@ -10,12 +10,12 @@ import (
 )
 
 // Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version 0 and 1 are offsets, of version 2
-// groups; all others are of kinds we do not write, and are passed over. We write the versions Kafka 4 writes: offsets 3, or 1 where a
-// client set an expiry itself, groups 3.
+// groups; all others are of kinds we do not write, and are passed over. Offsets are written in version 4, the first with a topic's id, or 1
+// where a client set an expiry itself; groups in version 3.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
-	offsetValueVersion = 3
+	offsetValueVersion = 4
 	expiryValueVersion = 1
 	groupValueVersion  = 3
 )
@@ -34,6 +34,7 @@ type Offset struct {
 	Offset      int64
 	LeaderEpoch int32 // -1: unknown
 	Metadata    string
+	TopicID     [16]byte // of the topic it was committed for; zero: unknown
 	CommittedMs int64
 	ExpireMs    int64 // as its client wished, before OffsetCommit 5; -1: by the group's retention
 }
@@ -51,7 +52,7 @@ func offsetKey(group string, at topicPartition) []byte {
 func offsetRecord(group string, at topicPartition, o Offset) Record {
 	value := kmsg.OffsetCommitValue{
 		Version: offsetValueVersion, Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata, CommitTimestamp: o.CommittedMs,
-		ExpireTimestamp: o.ExpireMs,
+		ExpireTimestamp: o.ExpireMs, TopicID: o.TopicID,
 	}
 	if o.ExpireMs >= 0 {
 		value.Version = expiryValueVersion
@@ -125,7 +126,7 @@ func (s *State) replayOffset(key, value []byte) error {
 	if err := readValue(&v, value, offsetValueVersion); err != nil {
 		return err
 	}
-	o := Offset{v.Offset, -1, v.Metadata, v.CommitTimestamp, -1}
+	o := Offset{Offset: v.Offset, LeaderEpoch: -1, Metadata: v.Metadata, TopicID: v.TopicID, CommittedMs: v.CommitTimestamp, ExpireMs: -1}
 	if v.Version >= 3 {
 		o.LeaderEpoch = v.LeaderEpoch
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // table plays a group by hand: no chance, no failovers.
@@ -137,7 +139,7 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 	if _, err := p.state.Delete("g"); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("deleted with a member: %v", err)
 	}
-	p.do(p.state.ForgetTopic("a"))
+	p.do(p.state.ForgetOffsets(func(topic string, _ [16]byte) bool { return topic == "a" }))
 	if _, has := p.state.Committed("g", "a", 0); has || p.state.Offsets() != 1 {
 		t.Error("the offset of a topic that is gone is left")
 	}
@@ -150,6 +152,58 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 	}})
 	if err != nil || !errors.Is(errs[0], ErrMetadataTooLarge) {
 		t.Errorf("much metadata: %v, %v", errs, err)
+	}
+}
+
+// Offsets of topics that members ask for stay however old they are, those of others go, and none of what members ask for is read wrongly.
+func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
+	for name, test := range map[string]struct {
+		subscription []byte
+		left         int
+	}{
+		"one of two":          {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"a"}}).AppendTo(nil), 1},
+		"both":                {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"a", "b"}}).AppendTo(nil), 2},
+		"nobody can tell":     {[]byte{0}, 2},
+		"neither":             {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"c"}}).AppendTo(nil), 0},
+		"later than the time": {nil, 0},
+	} {
+		p := newTable(t, Config{Retention: time.Minute, InitialDelay: -1})
+		_, out, err := p.state.Commit(p.now, Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
+			{Topic: "a", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}}, {Topic: "b", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.do(out)
+		if test.subscription != nil {
+			p.token++
+			p.do(p.state.Join(p.now, Join{
+				To: p.token, Group: "g", NewMember: "m", Session: time.Minute, ProtocolType: "consumer", Protocols: []Protocol{{"range", test.subscription}},
+			}))
+			p.pass(0)
+			out, _ = p.state.Expire(p.now.Add(time.Hour), 100)
+			if len(out.Records) != 0 {
+				t.Errorf("%s: %d records in a rebalance", name, len(out.Records))
+			}
+			p.token++
+			p.do(p.state.Sync(p.now, Sync{To: p.token, Group: "g", Member: "m", Generation: 1, Assignments: map[string][]byte{"m": {1}}}))
+		}
+		out, _ = p.state.Expire(p.now.Add(time.Minute-time.Millisecond), 100)
+		if len(out.Records) != 0 {
+			t.Errorf("%s: %d records too early", name, len(out.Records))
+		}
+		out, _ = p.state.Expire(p.now.Add(time.Minute), 100)
+		if p.do(out); p.state.Offsets() != test.left {
+			t.Errorf("%s: %d offsets are left, want %d", name, p.state.Offsets(), test.left)
+		}
+		counts := map[string]int{}
+		p.state.CountPhases(counts)
+		if want := map[bool]string{true: "map[]", false: "map[Stable:1]"}[test.subscription == nil]; fmt.Sprint(counts) != want {
+			t.Errorf("%s: groups %v, want %s", name, counts, want)
+		}
+		if got := p.state.Expired(); got != uint64(2-test.left) {
+			t.Errorf("%s: %d expired", name, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"math"
 	"time"
 )
 
@@ -27,8 +28,8 @@ var (
 type Config struct {
 	SessionMin, SessionMax time.Duration // default 6 s and 30 min
 	InitialDelay           time.Duration // how long an empty group waits for more members; default 3 s, negative: not at all
-	MembersMax             int           // default 10,000
-	MetadataBytesMax       int           // of one offset; default 4096
+	MembersMax             int           // default: no limit but RecordBytesMax
+	MetadataBytesMax       int           // of one offset; default 4096, negative: none
 	RecordBytesMax         int           // of a group as it is stored; default 1,000,000
 	Retention              time.Duration // of offsets of a group without members; default 7 days
 }
@@ -39,14 +40,16 @@ const newMemberJoin = 5 * time.Minute
 // idBytesMax bounds the ids that clients choose. Kafka's record formats have room for 32,767 bytes, which nobody needs.
 const idBytesMax = 1024
 
-func (c *Config) setDefaults() {
+// WithDefaults returns the bounds with Kafka's where none is given.
+func (c Config) WithDefaults() Config {
 	orDefault(&c.SessionMin, 6*time.Second)
 	orDefault(&c.SessionMax, 30*time.Minute)
 	orDefault(&c.InitialDelay, 3*time.Second)
-	orDefault(&c.MembersMax, 10_000)
+	orDefault(&c.MembersMax, math.MaxInt32)
 	orDefault(&c.MetadataBytesMax, 4096)
 	orDefault(&c.RecordBytesMax, 1_000_000)
 	orDefault(&c.Retention, 7*24*time.Hour)
+	return c
 }
 
 func orDefault[T comparable](field *T, value T) {
@@ -102,12 +105,18 @@ type State struct {
 	loading bool
 	out     Output
 	offsets int
+
+	expiredCount uint64 // offsets whose tombstones were asked for because they were too old, or their topic was gone
 }
 
 // New returns the state of an empty partition, to be filled by Replay; Loaded makes it ready for requests.
 func New(config Config, timers Timers) *State {
-	config.setDefaults()
-	return &State{config: config, timers: timers, groups: map[string]*group{}, topics: map[string]string{}, loading: true}
+	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{}, topics: map[string]string{}, loading: true}
+}
+
+// Configure bounds groups anew from now on; sessions that run keep their time.
+func (s *State) Configure(config Config) {
+	s.config = config.WithDefaults()
 }
 
 // Loaded ends the replay of what is on the disk: the members of all groups have a session's time to be heard of.
@@ -126,6 +135,22 @@ func (s *State) Groups() int { return len(s.groups) }
 
 // Offsets is how many are committed, of all groups.
 func (s *State) Offsets() int { return s.offsets }
+
+// KnowsTopic tells whether an offset of a topic was ever committed, as far as this State has seen.
+func (s *State) KnowsTopic(topic string) bool {
+	_, known := s.topics[topic]
+	return known
+}
+
+// Expired is how many offsets the State has forgotten by itself, since New.
+func (s *State) Expired() uint64 { return s.expiredCount }
+
+// CountPhases adds the number of groups in each phase, by the name that Kafka's tools have for it.
+func (s *State) CountPhases(counts map[string]int) {
+	for _, g := range s.groups {
+		counts[g.phase.String()]++
+	}
+}
 
 // take hands out what came together since the last call.
 func (s *State) take() Output {
