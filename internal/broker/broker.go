@@ -162,7 +162,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Host: host, Port: int32(port), Rack: b.opts.Rack,
-		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: -1,
+		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
 	}, nil
 }
 

@@ -305,3 +305,31 @@ func TestNothingAcknowledgedIsLostOverCrashes(t *testing.T) {
 func isLedBy(id int32) func(p *metadata.Partition) bool {
 	return func(p *metadata.Partition) bool { return p.Leader == id }
 }
+
+// TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn: the disk of one that was in sync proves that it has all, so nobody else is waited for.
+// After a crash of all there is no such proof, and one alone must not lead.
+func TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
+			c := newTrio(t)
+			c.await("all in sync", c.inSync(3))
+			if err := c.metadata.LeaveAll(); err != nil {
+				t.Fatal(err)
+			}
+			for id := range c.brokers {
+				if crash {
+					c.kill(id)
+				} else {
+					c.stop(id)
+				}
+			}
+			c.start(1, true)
+			c.await("registered", func() bool { _, up := c.metadata.Image().Broker(1); return up })
+			for _, p := range c.metadata.Image().Topic("rep").Partitions { // the election came with the registration
+				if led := p.Leader == 1; led == crash {
+					t.Errorf("partition %d has leader %d, in sync %v", p.Index, p.Leader, p.ISR)
+				}
+			}
+		})
+	}
+}
