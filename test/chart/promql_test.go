@@ -39,7 +39,7 @@ func inventory(page string) map[string]metricOf {
 			}
 		}
 		all[row[1]] = metric
-		if metric.kind == "histogram" { // three series; https://prometheus.io/docs/concepts/metric_types/#histogram
+		if metric.kind == "histogram" { // three series: _bucket, _sum and _count
 			parts := metricOf{"counter", metric.labels}
 			all[row[1]+"_sum"], all[row[1]+"_count"] = parts, parts
 			all[row[1]+"_bucket"] = metricOf{"counter", append(slices.Clone(metric.labels), "le")}
