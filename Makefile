@@ -50,6 +50,11 @@ SIM_SEED ?= 1
 sim: ## Play the replicated cluster under faults for SIM_TIME (10m), or SIM_RUNS times, from seed SIM_SEED (1) on; prints the seed that fails.
 	go test ./test/sim -count=1 -v -timeout 0 -sim.from=$(SIM_SEED) -sim.runs=$(SIM_RUNS) $(if $(filter 0,$(SIM_RUNS)),-sim.time=$(SIM_TIME)) | grep -v -e '^=== RUN' -e '--- PASS'
 
+SOAK_TIME ?= 10m
+.PHONY: soak
+soak: build ## Run every test that draws random numbers with new seeds, over and over for SOAK_TIME (10m); prints those that fail.
+	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" hack/soak.sh $(SOAK_TIME)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	hack/fuzz.sh $(FUZZTIME)

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/placement"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func living(epoch int64, directory string) placement.Standing {
@@ -144,9 +145,7 @@ func TestAnEmptyDiskIsNotElected(t *testing.T) {
 // TestElectionsKeepTheirPromises plays random lives: the epoch never goes back and grows with each change of who leads in which
 // incarnation; who leads is up and has the records; deciding again changes nothing.
 func TestElectionsKeepTheirPromises(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 200 {
 		h := newHistory()
 		incarnation, disk := int64(1), "a"

@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // runInstead makes the test's binary heartwood: its arguments, one a line.
@@ -142,7 +143,7 @@ func TestCleanIsKilledAndRunAgain(t *testing.T) {
 	const keys = 700
 	dir, latest := written(t, keys)
 	partition := filepath.Join(dir, killedID.String())
-	seed := uint64(time.Now().UnixNano())
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	killed := 0
 	for range 3 {

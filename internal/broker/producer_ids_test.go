@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -40,8 +41,7 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 // TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not synced, and get new disks, in
 // random order. Model: the set of all ids ever given out.
 func TestProducerIDsAreUnique(t *testing.T) {
-	for range 20 {
-		seed := rand.Uint64()
+	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			now := year2026

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // Retention takes whole segments from the front while the cleaner works behind it. What is left must be what a plain list of all
 // records leaves from the same log start on: of each key its latest record, and no key whose latest record is a tombstone comes
 // back with an older value.
 func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) { // KIP-71, KAFKA-4015
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
+	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {
 		s.Delete, s.RetentionTime, s.TombstoneRetention, s.MinDirtyPercent = true, 20*time.Minute, 2*time.Minute, 10
 	})

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // spoil flips a bit in the first segment, so that its checksums do not match; again, and it is whole.
@@ -217,8 +218,7 @@ func TestCloseEndsAPassAtOnce(t *testing.T) {
 }
 
 func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every state of the disk that the pass goes through
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	var clones []*vfs.Mem
 	var latest map[string]int64
 	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 0 })

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func fsync(s *topicconfig.Settings) { s.Fsync = true }
@@ -81,8 +82,6 @@ func awaitSafe(t *testing.T, log *Log, signal <-chan struct{}) {
 // At every sync, and at random moments between, a power cut takes nothing of what SafeEnd has vouched for, whatever part of the rest
 // reached the disk, and invents nothing. Segments roll every ten batches, and the background flushes, seals and checkpoints beside it.
 func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
 	type moment struct {
@@ -91,7 +90,7 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var moments []moment
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	look := func() {
 		l := log.Load()
 		if l == nil {

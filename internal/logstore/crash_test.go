@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var (
-	crashSeed   = flag.Uint64("crash.seed", 0, "run the crash test with this seed only")
 	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
 	crashTrace  = flag.Bool("crash.trace", false, "with a failure, tell what the disk and the log were after each act, and what the store logged")
-	crashTime   = flag.Duration("crash.time", 10*time.Minute, "begin no new run of the crash test after this time")
+	crashTime   = flag.Duration("crash.time", 0, "begin no new run of the crash test after this time; 0: whenever")
 )
 
 const (
@@ -29,29 +29,26 @@ const (
 // Random work on a store of several partitions, with a power cut at random moments of it. After each the store is opened (with more
 // cuts on the way), compared with the model (crash_model_test.go), worked on, and cut again, up to three times in a row.
 //
-// The last line of a failure is the command that repeats it. Logs are opened side by side, so a cut within a start may fall on another
+// Logs are opened side by side, so a cut within a start may fall on another
 // moment then: a second try may be needed. make crash takes ten thousand cuts and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
-	seed := uint64(began.UnixNano())
-	if *crashSeed != 0 {
-		seed = *crashSeed
-	}
-	for ; points < *crashPoints && time.Since(began) < *crashTime; seed++ {
+	_, alone := seed.Alone(t)
+	for seed := range seed.Sequence(t, math.MaxInt) {
 		wanted := *crashPoints - points
-		if *crashSeed != 0 {
+		if alone {
 			wanted = math.MaxInt // the run that failed may have had more left to take
 		}
 		taken, err := runPlan(t, seed, wanted)
 		points, runs = points+taken, runs+1
 		if err != nil {
-			t.Fatalf("%v\nrepeat: go test ./internal/logstore -run 'TestCrashes$' -crash.seed=%d", err, seed)
+			t.Fatal(err)
 		}
-		if *crashSeed != 0 {
+		if points >= *crashPoints || *crashTime > 0 && time.Since(began) >= *crashTime {
 			break
 		}
 	}
-	t.Logf("%d crashes in %d runs, %s, last seed %d", points, runs, time.Since(began).Round(time.Millisecond), seed)
+	t.Logf("%d crashes in %d runs, %s", points, runs, time.Since(began).Round(time.Millisecond))
 }
 
 // newPlan makes the acts of a run.

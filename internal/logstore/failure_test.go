@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
@@ -186,7 +187,7 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 		if point := log.saved().recoveryPoint; point != 60 {
 			t.Errorf("clean %t: with room again the recovery point is %d", clean, point)
 		}
-		for seed := range uint64(20) {
+		for seed := range seed.Sequence(t, 20) {
 			crashed := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
 			if got := readKeys(t, crashed, 10); !slices.Equal(got, expectKeys(10, 60)) {
 				t.Errorf("clean %t, seed %d: after another crash: read %v", clean, seed, got)

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // Faults that the crash test found, each by itself. docs/adr/0100 has the table.
@@ -160,7 +161,7 @@ func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
 // Each mark of retention is durable before the next one is made, also before that of the next round: a start that found the second only
 // would find a gap, and take it for one that cleaning left.
 func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
 		store, log := swapLog(t, mem)
 		if err := log.DeleteBefore(12); err != nil {

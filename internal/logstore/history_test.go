@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var (
-	historySeed = flag.Uint64("history.seed", 0, "play the random history of this seed only")
-	historyTime = flag.Duration("history.time", time.Minute, "begin no new history after this time")
+	historyTime = flag.Duration("history.time", 0, "begin no new history after this time; 0: whenever")
 	historyRuns = flag.Int("history.runs", 30, "how many random histories to play")
 )
 
@@ -38,16 +39,12 @@ const historySteps = 70
 // change, restarts in order and by power cuts, with a real cleaner at work, against a list that keeps everything. A history that fails is
 // made shorter as long as it fails, and printed: as a script that can be put into testdata/clean as it is.
 func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
-	first, runs := uint64(time.Now().UnixNano()), *historyRuns
-	if *historySeed != 0 {
-		first, runs = *historySeed, 1
-	}
-	began := time.Now()
-	for seed := first; seed < first+uint64(runs); seed++ {
-		if time.Since(began) > *historyTime {
-			runs = int(seed - first)
+	began, runs := time.Now(), 0
+	for seed := range seed.Sequence(t, *historyRuns) {
+		if *historyTime > 0 && time.Since(began) > *historyTime {
 			break
 		}
+		runs++
 		script := history(seed)
 		_, err := play(t, slices.Concat(script, settle))
 		if err == nil {
@@ -56,10 +53,9 @@ func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 t
 		short := shrink(script, func(script []string) bool { _, err := play(t, slices.Concat(script, settle)); return err != nil })
 		short = append(short, settle...)
 		_, why := play(t, short)
-		t.Fatalf("seed %d: %v\nmade shorter, %v:\n\n%s\n\nrepeat: go test ./internal/logstore -run HistoriesAgainstTheLedger -history.seed=%d",
-			seed, err, why, strings.Join(short, "\n"), seed)
+		t.Fatalf("seed %d: %v\nmade shorter, %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
 	}
-	t.Logf("%d histories, the first with seed %d", runs, first)
+	t.Logf("%d histories", runs)
 }
 
 // shrink returns a part of the script that fails still: without any run of lines, and then any line, that it fails without.

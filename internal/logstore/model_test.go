@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,9 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
-
-var modelSeed = flag.Uint64("seed", 0, "run the model test with this seed only")
 
 // model is what a log should hold: a list of keys, the first of which has the offset start.
 type model struct {
@@ -49,18 +47,9 @@ func (b modelBatch) end() int64 { return b.base + b.records }
 
 // Random appends, transactions, appends as a follower, rolls, reads, retention, restarts and crashes, against a list.
 func TestLogFollowsTheModel(t *testing.T) {
-	for run := range 30 {
-		seed := uint64(time.Now().UnixNano()) + uint64(run)
-		if *modelSeed != 0 {
-			seed = *modelSeed
-		}
+	for seed := range seed.Sequence(t, 30) {
 		// In a bubble, for a log takes the time from the clock when it is opened, and must not find its producers expired.
 		synctest.Test(t, func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					t.Logf("seed %d", seed)
-				}
-			}()
 			config := settings(func(s *topicconfig.Settings) { s.RetentionBytes = 4000 })
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(), config: config, now: time.Now()}
 			m.open()

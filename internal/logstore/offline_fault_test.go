@@ -10,11 +10,12 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // Some call of a clean by hand fails, whichever: it says so, the log is legal and complete, and the next run does the work.
 func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, short writes
-	seed := uint64(time.Now().UnixNano())
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, fault := range passFaults {
 		step := fault.step

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var passAll = flag.Bool("pass.all", false, "cut the power at every moment of the passes, and fail every call, instead of some")
@@ -96,7 +97,7 @@ func (s *stage) wake() {
 
 // The power goes at a moment of a pass: what a start finds is legal and complete, and the next passes do their work.
 func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
-	seed := uint64(time.Now().UnixNano())
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	changed := ""
 	cuts, book, err := recordPasses(t, seed, func(what, name string) bool {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // passFault is how a call on the filesystem fails.
@@ -31,7 +31,7 @@ var passFaults = []passFault{
 // Some call of a pass fails, whichever: the log stays legal and complete, under the eyes of its readers and behind the next start, and the
 // next passes do their work once the disk is well.
 func TestFaultInAPass(t *testing.T) { // I7, I8, I37, KAFKA-7866: EIO, ENOSPC and short writes at every call
-	seed := uint64(time.Now().UnixNano())
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, fault := range passFaults {
 		calls := 0

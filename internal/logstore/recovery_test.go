@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestACleanRestartBringsEverythingBack(t *testing.T) {
@@ -47,7 +48,7 @@ func TestACrashLosesNothingThatWasSynced(t *testing.T) {
 	fill(t, log, 30)
 	store.tick(epoch0, false)
 	fill(t, log, 20)
-	for seed := range uint64(200) {
+	for seed := range seed.Sequence(t, 200) {
 		crashed := fsys.CrashClonePartly(seed)
 		again := openStore(t, crashed)
 		log := createLog(t, again, settings(nil))

@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // bytesOf reads all batches of a log as they lie there.
@@ -76,7 +77,7 @@ func TestAFollowerHasTheLeadersLog(t *testing.T) {
 
 // A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap between them for lost data.
 func TestReplicatedGapsSurviveACrash(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
 		log := createLog(t, store, settings(nil))

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestCountExpired(t *testing.T) {
@@ -204,7 +205,7 @@ func TestRetentionMakesRoomOnAFullDiskBeforeAnythingIsSealed(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	// The marks outlive a crash, else a start would take what was never synced for sealed.
-	for seed := range uint64(50) {
+	for seed := range seed.Sequence(t, 50) {
 		log := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
 		if got := readKeys(t, log, 20); log.LogStart() != 20 || !slices.Equal(got, expectKeys(20, log.LogEnd())) || len(got) < 25 {
 			t.Errorf("seed %d: after a crash the log is [%d, %d): %v", seed, log.LogStart(), log.LogEnd(), got)

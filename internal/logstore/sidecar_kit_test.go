@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,11 +37,15 @@ func fillKeyed(t testing.TB, log *Log, n int) {
 	}
 }
 
+// randomTexts counts the texts that were made: each is another, and the same in each run.
+var randomTexts atomic.Uint64
+
 // randomText is text that no codec makes smaller.
 func randomText(n int) string {
+	random := rand.New(rand.NewPCG(randomTexts.Add(1), 0))
 	text := make([]byte, n)
 	for i := range text {
-		text[i] = byte(rand.Uint32())
+		text[i] = byte(random.Uint32())
 	}
 	return string(text)
 }

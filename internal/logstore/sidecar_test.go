@@ -16,6 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // The leader hashed the keys while it validated what was produced: no segment is read again.
@@ -43,7 +44,7 @@ func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
 
 // What is not appended leaves no trace: were one record of it counted, every ordinal behind it would name another record.
 func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
-	for _, seed := range []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()} {
+	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		fault := vfs.NewFault(vfs.NewMem())
 		store := openStore(t, fault)

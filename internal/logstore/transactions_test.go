@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var verified = Verified{Transaction: true}
@@ -368,11 +368,7 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 
 // Random transactions of several producers, against a list that remembers which of them were aborted.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
-	for range 20 {
-		seed := uint64(time.Now().UnixNano())
-		if *modelSeed != 0 {
-			seed = *modelSeed
-		}
+	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		_, _, log := newLogForTest(t)
 		type written struct {

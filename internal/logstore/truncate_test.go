@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // Every cut, then a restart of any kind: the log is the one before, up to there, and goes on from there.
@@ -239,7 +240,7 @@ func TestTheOrderOfATruncation(t *testing.T) {
 
 // New records of the size of those that were cut: should the cut not be durable, the old ones would follow them without a flaw.
 func TestWhatWasCutNeverFollowsWhatIsNew(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
 		_, log := swapLog(t, mem)
 		if err := log.TruncateTo(43); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func changes(all ...PropertyChange) []PropertyChange { return all }
@@ -115,7 +116,7 @@ func TestAlterationsThatAreRefused(t *testing.T) {
 // TestAlteredTopicsMeanWhatWasAsked: whatever a topic and its cluster say, after a change each property has the value that was asked for,
 // or its default, and all others are as they were. Model: Settings themselves.
 func TestAlteredTopicsMeanWhatWasAsked(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		cluster := clusterWith(ResourceSettings(randomSettings(random), topicconfig.Default()))
 		cluster.Spec.TopicDefaults.MinInSyncReplicas = nil

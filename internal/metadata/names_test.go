@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestTopicNamesFollowKafkasRules(t *testing.T) {
@@ -41,7 +43,7 @@ func TestResourceName(t *testing.T) {
 // TestResourceNamesAreDNSNamesAndDiffer: two topics must never become one resource.
 func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 	const letters = "aAbB09._-"
-	for seed := range uint64(20) {
+	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		topics := map[string]string{}
 		for range 1000 {

@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func settingsOf(t *testing.T, text string) v1alpha1.TopicSettings {
@@ -252,7 +253,7 @@ func TestNoMoreInSyncThanReplicas(t *testing.T) {
 
 // TestSettingsComeBackFromTheirResource writes random settings over random defaults, and reads them again.
 func TestSettingsComeBackFromTheirResource(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range seed.Sequence(t, 3000) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		defaults := ResourceSettings(randomSettings(random), topicconfig.Default())
 		cluster := clusterWith(defaults)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestFit(t *testing.T) {
@@ -53,7 +55,7 @@ func count(load map[int32]int, placed [][]int32) {
 
 // TestFitMovesAsLittleAsItCan drains brokers of random clusters, or changes the number of replicas.
 func TestFitMovesAsLittleAsItCan(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		c := randomCluster(random)
 		placed, err := Assign(c.brokers, nil, 0, c.count, c.replicas)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestAssignKnownPlacements(t *testing.T) {
@@ -82,7 +84,7 @@ func randomCluster(random *rand.Rand) cluster {
 
 // TestAssignKeepsItsPromises holds the promises of doc.go against random clusters.
 func TestAssignKeepsItsPromises(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		c := randomCluster(random)
 		got, err := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -123,7 +125,7 @@ func TestMonotonous(t *testing.T) {
 
 // TestLimits holds whatever is legal to what is always true.
 func TestLimits(t *testing.T) {
-	seed := rand.Uint64()
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 2))
 	power := func(low, high float64) float64 { return low * math.Pow(high/low, random.Float64()) }
 	for range 2000 {

@@ -4,15 +4,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		builder := NewBuilder(codec, compress.LevelDefault)
 		for range 50 {

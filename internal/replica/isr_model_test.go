@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var (
-	isrSeed  = flag.Int64("isr.seed", 0, "seed of one run of the ISR model; 0: many")
-	isrSeeds = flag.Uint64("isr.seeds", 2000, "how many they are")
-)
+var isrRuns = flag.Int("isr.runs", 2000, "how many lives of the ISR model")
 
 // isrModel is a leader's isr in a hostile world: images are late, answers are lost, writes arrive late, followers die and come back
 // without their last records. The world knows what is on record and what every log really holds.
@@ -32,6 +30,7 @@ type isrModel struct {
 	late    []lateWrite
 	images  []modelImage // made and not delivered yet, oldest first
 	nodes   map[int32]*modelNode
+	tells   bool // its story: one seed is run alone
 	trace   []string
 }
 
@@ -71,7 +70,7 @@ func newISRModel(seed uint64) *isrModel {
 }
 
 func (m *isrModel) note(format string, args ...any) {
-	if *isrSeed != 0 { // a run of one seed tells its story
+	if m.tells {
 		m.trace = append(m.trace, fmt.Sprintf(format, args...))
 	}
 }
@@ -225,8 +224,8 @@ func (m *isrModel) check(t *testing.T, seed uint64) {
 	t.Helper()
 	for id, epoch := range m.entries {
 		if n := m.nodes[id]; n != nil && n.epoch == epoch && n.end < m.hw && n.up {
-			t.Fatalf("seed %d: broker %d may be elected with %d records, the high watermark is %d (-args -isr.seed=%d)\n%s",
-				seed, id, n.end, m.hw, seed, strings.Join(m.trace, "\n"))
+			t.Fatalf("seed %d: broker %d may be elected with %d records, the high watermark is %d\n%s",
+				seed, id, n.end, m.hw, strings.Join(m.trace, "\n"))
 		}
 	}
 }
@@ -265,27 +264,22 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 		m.hw = max(m.hw, m.isr.highWatermark(m.end, m.end, m.now))
 	}
 	if !slices.Equal(m.recorded(), []int32{1, 2, 3, 4}) || m.hw != m.end {
-		t.Fatalf("seed %d: after a calm time %v are in sync, the high watermark is %d of %d (-args -isr.seed=%d)\n%s",
-			seed, m.recorded(), m.hw, m.end, seed, strings.Join(m.trace, "\n"))
+		t.Fatalf("seed %d: after a calm time %v are in sync, the high watermark is %d of %d\n%s",
+			seed, m.recorded(), m.hw, m.end, strings.Join(m.trace, "\n"))
 	}
 }
 
 // TestISRModel: nobody can be elected who lacks what is below the high watermark, whatever is lost or late; and once nothing is, all are
 // in sync again.
 func TestISRModel(t *testing.T) {
-	run := func(seed uint64) {
+	_, alone := seed.Alone(t)
+	for seed := range seed.Sequence(t, *isrRuns) {
 		m := newISRModel(seed)
+		m.tells = alone
 		for range 300 {
 			m.step()
 			m.check(t, seed)
 		}
 		m.settle(t, seed)
-	}
-	if *isrSeed != 0 {
-		run(uint64(*isrSeed))
-		return
-	}
-	for seed := range *isrSeeds {
-		run(seed + 1)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -229,8 +230,9 @@ func BenchmarkWaitNotify(b *testing.B) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()
 	b.ReportAllocs()
+	var routines atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
-		random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		random := rand.New(rand.NewPCG(uint64(routines.Add(1)), 0))
 		for pb.Next() {
 			r := &ready{}
 			k := random.IntN(1 << 20)

@@ -8,15 +8,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // TestHammer lets goroutines wait, notify, cancel and time out on few keys at once. request checks that each operation ends
 // exactly once and is never called from two sides; afterwards nothing may be left. Most useful with -race.
 func TestHammer(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	p := NewPurgatory[string](Options{Operation: "test"})
 	const goroutines, rounds, keys = 8, 2000, 5
+	seed := seed.New(t)
 	key := func(random *rand.Rand) string { return fmt.Sprint(random.IntN(keys)) }
 
 	requests := make([][]*request, goroutines)

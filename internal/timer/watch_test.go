@@ -5,14 +5,14 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // TestWatchListsAgainstModel adds and removes items with up to 8 keys, the same key twice among them, and compares who watches
 // each key with a map from key to items. Removing twice must do nothing.
 func TestWatchListsAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const keys = 200 // so that shards have several, and some none
 	lists := newWatchLists[int]()
 	watching := map[*item[int]][]int{}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // model is the dumbest timer: a list of what is pending, sorted when it is asked.
@@ -169,8 +171,7 @@ func (p *pair) checkInvariants(t testing.TB) {
 // stands still or goes back among them, with rings of several sizes.
 func TestWheelAgainstModel(t *testing.T) {
 	for _, buckets := range []int{0, 2, 3, 20, 64} {
-		for range 15 {
-			seed := rand.Uint64()
+		for seed := range seed.Sequence(t, 15) {
 			t.Run(fmt.Sprintf("buckets=%d,seed=%d", buckets, seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				p := &pair{wheel: Wheel[int]{Buckets: buckets}, model: newModel()}

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's documentation.
@@ -237,9 +238,7 @@ func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 // TestWhatPropertiesShowsSetTakes: an admin tool may write back all that it read. Model: whatever was set by random calls,
 // SetAll of the shown values on fresh defaults gives the same settings.
 func TestWhatPropertiesShowsSetTakes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4", "snappy", "uncompressed",
 		"CreateTime", "LogAppendTime", "-1", "0", "0.25", "1", "3", "9", "17", "1000", "65536", "9223372036854775807"}
 	for range 300 {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestCrashDropsWhatWasNotSynced(t *testing.T) {
@@ -94,9 +96,7 @@ func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
 
 // A model of one file, content and synced content apart, against random writes, truncations, syncs and crashes.
 func TestSyncedContentMatchesModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
 	file := put(t, mem, "a", "")
 	must(t, mem.SyncDir("/"))
@@ -218,7 +218,7 @@ func TestCrashPartlyKeepsTheOrderOfOneName(t *testing.T) {
 	must(t, mem.SyncDir("/"))
 	must(t, mem.Rename("a", "a.old"))
 	must(t, mem.Rename("b", "a"))
-	for seed := range uint64(200) {
+	for seed := range seed.Sequence(t, 200) {
 		crashed := mem.CrashClonePartly(seed)
 		names := strings.Join(namesIn(t, crashed, "/"), " ")
 		switch names {

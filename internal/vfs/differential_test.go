@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // Random operations on the disk and in memory: each succeeds on both or fails on both, and the trees stay equal.
 func TestMemBehavesAsTheDisk(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	disk := t.TempDir()
 	mem := NewMem()
 	names := []string{"a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "missing/a"}
@@ -85,9 +85,7 @@ func listTree(t *testing.T, fsys FS, root string) string {
 
 // Names in two directories against two maps of each: as they are, and as a crash leaves them.
 func TestDurableNamesMatchModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
 	now, durable := map[string]map[string]bool{}, map[string]map[string]bool{}
 	for _, dir := range []string{"p", "q"} {
@@ -148,7 +146,7 @@ func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 			must(t, mem.RemoveAll(dir+".deleted"))
 		}
 	}
-	for seed := range uint64(50) {
+	for seed := range seed.Sequence(t, 50) {
 		crashed := mem.CrashClonePartly(seed)
 		for line := range strings.Lines(listTree(t, crashed, "/")) {
 			name, size, isFile := strings.Cut(strings.TrimSpace(line), " ")

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func madeFiles(t *testing.T, handles *Handles, n int) []*Handle {
@@ -121,8 +123,7 @@ func TestHandlesBesideEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	var readers sync.WaitGroup
 	for r := range 4 {
 		readers.Go(func() {

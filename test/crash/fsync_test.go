@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/seed"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
@@ -30,8 +31,7 @@ spec:
 // alone would prove nothing of syncs: that each record that is sent alone has one of its own is seen in the counter.
 func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 	t.Parallel()
-	seed := number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	r := &run{
 		Setup: process.NewSetup(t, 1, cluster, fsyncTopic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
 		load: traffic.Updates{Topic: "tickets", Keys: 500, DeleteEvery: 7, Seed: seed},

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/seed"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
@@ -66,8 +67,7 @@ type run struct {
 // Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing, renaming, removing.
 func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
 	t.Parallel()
-	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
-	t.Logf("seed %d", seed)
+	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), seed.New(t)
 	r := &run{
 		Setup: process.NewSetup(t, 1, cluster, topic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
 		load: traffic.Updates{Topic: "tickets", Keys: 5000, DeleteEvery: 7, Seed: seed},

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/seed"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
@@ -251,10 +252,9 @@ func (r *replicated) gone() {
 // HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
-	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 3), number(t, "HEARTWOOD_CRASH_SEED", rand.Uint64())
-	t.Logf("seed %d", seed)
+	rounds := number(t, "HEARTWOOD_CRASH_ROUNDS", 3)
 	r := startReplicated(t)
-	first := rand.New(rand.NewPCG(seed, 1)).IntN(3)
+	first := rand.New(rand.NewPCG(seed.New(t), 1)).IntN(3)
 	for round := range rounds {
 		r.signal((first+int(round))%3, syscall.SIGKILL) // another each time: who was killed last leads little
 	}

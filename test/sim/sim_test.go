@@ -4,17 +4,21 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
+	"math"
 	"os"
 	"runtime"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var (
 	seedFlag = flag.Uint64("sim.seed", 0, "play this seed alone")
 	runsFlag = flag.Int("sim.runs", 0, "play so many seeds; default: as many as make test has time for")
 	timeFlag = flag.Duration("sim.time", 0, "play seeds for so long")
-	fromFlag = flag.Uint64("sim.from", 1, "the first seed")
+	fromFlag = flag.Uint64("sim.from", 0, "the first seed; default: 1, or as HEARTWOOD_SEED says")
 )
 
 const (
@@ -31,33 +35,53 @@ func TestMain(m *testing.M) {
 
 // TestSimulation plays seeds, and fails with the first that breaks a promise.
 func TestSimulation(t *testing.T) {
-	if *seedFlag != 0 {
+	alone := *seedFlag
+	if given, ok := seed.Alone(t); ok {
+		alone = given
+	}
+	if alone != 0 {
 		var out io.Writer
 		if testing.Verbose() {
 			out = os.Stdout
 		}
-		t.Logf("%+v", playGuarded(t, *seedFlag, out))
+		t.Logf("%+v", playGuarded(t, alone, out))
 		return
 	}
-	runs, until := runsDefault, time.Time{}
-	if *runsFlag > 0 {
+	runs := runsDefault
+	switch {
+	case *timeFlag > 0:
+		runs = math.MaxInt
+	case *runsFlag > 0:
 		runs = *runsFlag
 	}
-	if *timeFlag > 0 {
-		until = time.Now().Add(*timeFlag)
-	}
+	began, played := time.Now(), 0
 	var sum tally
-	played := 0
-	for ; !until.IsZero() && time.Now().Before(until) || until.IsZero() && played < runs; played++ {
-		seed := *fromFlag + uint64(played)
+	for seed := range seeds(t, runs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { sum.add(playGuarded(t, seed, nil)) })
 		if t.Failed() {
 			return
+		}
+		if played++; *timeFlag > 0 && time.Since(began) >= *timeFlag {
+			break
 		}
 	}
 	t.Logf("%d runs: %+v", played, sum)
 	if played >= runsDefault && (sum.acknowledged < 50*played || sum.elections < 5*played || sum.unproven == 0 || sum.duplicates == 0 || sum.cleaned == 0) {
 		t.Error("the simulation does not reach what it is for")
+	}
+}
+
+// seeds are n seeds one after the other: those that were always played, 1 and on, unless somebody wants others.
+func seeds(t *testing.T, n int) iter.Seq[uint64] {
+	if os.Getenv(seed.Variable) != "" {
+		return seed.Sequence(t, n)
+	}
+	return func(yield func(uint64) bool) {
+		for i := range n {
+			if !yield(max(*fromFlag, 1) + uint64(i)) {
+				return
+			}
+		}
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // The model is a sorted list.
 func TestQuantilesAgreeWithASortedList(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var left, right histogram
 		var all []time.Duration

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // TestHistogramAgainstSorting: each quantile is the value that sorting finds, or at most 1/32 more.
 func TestHistogramAgainstSorting(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	for _, count := range []int{1, 2, 99, 1000, 20_000} {
 		var h histogram
 		var all []time.Duration

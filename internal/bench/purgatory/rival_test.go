@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // expiry is what a model says of a waiter: it is stopped before its timeout, or expires at it.
@@ -29,9 +31,7 @@ func TestRivalTimersAgainstModel(t *testing.T) {
 }
 
 func againstModel(t *testing.T, timers timers) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	r := &run{opts: Options{Requests: -1}, start: time.Now()}
 	v := &rival{timers: timers, lists: newUnlinkingLists()}
 	var all []*expiry

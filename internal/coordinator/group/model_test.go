@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var (
-	modelRuns = flag.Int("group.runs", 150, "random lives of a group")
-	modelSeed = flag.Uint64("group.seed", 0, "one seed alone; 0: many")
-)
+var modelRuns = flag.Int("group.runs", 150, "random lives of a group")
 
 // world plays clients, clock, log and failovers around a State, and knows what each client was told.
 type world struct {
@@ -315,11 +314,7 @@ func (w *world) check() {
 // TestRandomLives lets clients do anything in any order, with deaths, failovers and timers that go off early. Whoever waits is answered
 // in the end.
 func TestRandomLives(t *testing.T) {
-	for run := range *modelRuns {
-		seed := uint64(run) + 1
-		if *modelSeed != 0 {
-			seed = *modelSeed
-		}
+	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			for i := range 2 + w.random.IntN(5) {

@@ -3,13 +3,12 @@ package clean
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestBitmapAgainstAMap(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	b := newBitmap(3000)
 	model := map[uint32]bool{}
 	for range 500 {

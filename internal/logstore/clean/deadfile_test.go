@@ -6,7 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // randomDead returns what a pass could have found.
@@ -38,9 +39,7 @@ func randomDead(random *rand.Rand) *Dead {
 }
 
 func TestDeadFileComesBackAsItWas(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 300 {
 		want := randomDead(random)
 		content := want.Encode()

@@ -1,10 +1,9 @@
 package clean
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
+
+var modelRuns = flag.Int("model.runs", 60, "how many histories to play")
 
 // model is what a dumb observer knows of a log: every record that was ever appended, and what became of its transaction.
 type model struct {
@@ -267,20 +269,8 @@ func (m *model) step() {
 	}
 }
 
-// seeds is how many histories are tried: CLEAN_SEEDS, else a few.
-func seeds(few int) int {
-	if n, err := strconv.Atoi(os.Getenv("CLEAN_SEEDS")); err == nil {
-		return n
-	}
-	return few
-}
-
 func TestRandomHistoriesAgainstTheModel(t *testing.T) { // I9 to I17, I20 to I25, I29, X2, X3, F1 to F4
-	first := uint64(time.Now().UnixNano())
-	if seed, err := strconv.ParseUint(os.Getenv("CLEAN_SEED"), 10, 64); err == nil {
-		first = seed
-	}
-	for seed := first; seed < first+uint64(seeds(60)); seed++ {
+	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			m := newModel(t, seed)
 			for range 150 {

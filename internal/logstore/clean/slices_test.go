@@ -6,18 +6,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func TestTableAgainstAMap(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	tab := newTable(slotBytes * 1000)
 	for round := range 50 {
 		of := keys.Slice(random.Uint32N(7), 7)

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // All that is missed is a transaction index that was not kept when the files were copied.
@@ -38,9 +39,7 @@ func TestVerifyFindsNothingInWhatWeWrote(t *testing.T) {
 // without a trace: no checksum covers them.
 func TestVerifySeesEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, extension := range []string{".log", ".index", ".timeindex"} {
 		name := "/p-0/00000000000000000005" + extension
 		content, err := mem.ReadFile(name)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"math/rand/v2"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // readAll reads everything a sidecar has, and returns the first error.
@@ -43,7 +43,7 @@ func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: 
 
 // Every single byte of the file counts, in the header and in each section.
 func TestEveryDamagedByteIsFound(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
 	w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
@@ -60,7 +60,7 @@ func TestEveryDamagedByteIsFound(t *testing.T) {
 // What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file that was here before.
 func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), s)
+	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
@@ -112,7 +112,7 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 
 // A damaged part does not keep another from being read, and what is read of it before the damage is right.
 func TestDamageElsewhereIsNotMet(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
@@ -124,7 +124,7 @@ func TestDamageElsewhereIsNotMet(t *testing.T) {
 
 // A sidecar of other data, of another salt or of another version is refused before anything of it is believed.
 func TestStaleSidecarsAreRefused(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	right := Expect{Identity: r.Identity(), SaltID: w.salt.ID()}
 	w.must(readAll(w.fsys, w.name(), right))
@@ -161,7 +161,7 @@ func TestStaleSidecarsAreRefused(t *testing.T) {
 
 // After a start the digest is not known: then a few batches of the data itself tell whether the sidecar is theirs.
 func TestVerifyFindsAnotherGeneration(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	w.must(r.Verify(w.segment.File()))
 	for _, number := range []int{0, 29, 4, 12} { // the first, the last, and two of the others (number*29/7)
@@ -190,7 +190,7 @@ func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no suc
 
 // A spool that tells of other data than the segment's makes no sidecar.
 func TestBuildRefusesAnotherSegment(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	build := func(spool *Spool, want Identity) error {
 		_, err := Build(t.Context(), w.fsys, spool, want, w.name(), Options{})
 		return err

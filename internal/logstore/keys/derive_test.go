@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // cleaned is an output segment: batches and records of several sources, less what was removed.
@@ -98,7 +99,7 @@ func neighbours(t testing.TB, seed uint64, count int) (all []*world) {
 }
 
 func TestDerivedSidecarEqualsModel(t *testing.T) {
-	for _, seed := range seeds(20) {
+	for seed := range seed.Sequence(t, 20) {
 		c := clean(t, seed, neighbours(t, seed, 1+int(seed%4))...)
 		c.check(c.finish())
 	}
@@ -106,7 +107,7 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 
 // One source may go into two outputs: where the first one rolled, in the middle of a word of bits.
 func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
-	for _, seed := range seeds(5) {
+	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]
 		reader := source.open()
 		for _, part := range []struct{ from, to int }{{0, 7}, {7, 20}} {

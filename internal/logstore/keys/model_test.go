@@ -6,19 +6,11 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// seeds returns random seeds, which failures print.
-func seeds(n int) []uint64 {
-	var all []uint64
-	for range n {
-		all = append(all, rand.Uint64())
-	}
-	return all
-}
-
 func TestSidecarEqualsModel(t *testing.T) {
-	for _, seed := range seeds(30) {
+	for seed := range seed.Sequence(t, 30) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		s := shape{
 			base: random.Int64N(1 << 40), batches: random.IntN(120), recordsMax: 1 + random.IntN(60), keys: 1 + random.IntN(3000),
@@ -47,7 +39,7 @@ func TestSidecarOfExtremes(t *testing.T) {
 		"top of offset": {base: 1<<62 + 5, batches: 10, recordsMax: 10, keys: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
+			seed := seed.New(t)
 			for _, fit := range []int{0, 7} {
 				w := newWorld(t, vfs.NewMem(), seed, s)
 				w.check(w.scan(0, fit))
@@ -58,7 +50,7 @@ func TestSidecarOfExtremes(t *testing.T) {
 
 // What the leader collects while it validates must be what a scan finds.
 func TestAppendedSpoolEqualsScan(t *testing.T) {
-	for _, seed := range seeds(5) {
+	for seed := range seed.Sequence(t, 5) {
 		w := newWorld(t, vfs.NewMem(), seed, shape{batches: 80, recordsMax: 40, keys: 500, valueMax: 20})
 		w.check(w.scan(0, 0))
 		scanned, err := w.fsys.ReadFile(w.name())
@@ -78,7 +70,7 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 
 // An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of a log are superseded.
 func TestSampleOfSlices(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), rand.Uint64(), shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
+	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
 	r := w.scan(0, 0)
 	superseded := func(span Range) (entries, dead int) {
 		var last Hash

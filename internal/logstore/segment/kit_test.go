@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 func must(t testing.TB, err error) {
@@ -238,7 +239,5 @@ func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 }
 
 func newRandom(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed.New(t), 0))
 }

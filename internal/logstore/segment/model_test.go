@@ -10,14 +10,13 @@ import (
 
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // A random life of a segment, compared with a list of batches after each step.
 func TestSegmentMatchesListOfBatches(t *testing.T) {
-	for range 6 {
-		seed := rand.Uint64()
+	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		t.Logf("seed %d", seed)
 		mem := vfs.NewMem()
 		m := &model{base: random.Int64N(3) * 1_000_000_007}
 		cfg := Config{IndexIntervalBytes: 1 + random.IntN(2000)}
@@ -74,10 +73,8 @@ func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config, r
 
 // Kafka's rule, told again in model.indexes, gives the very bytes of our index files; made anew they are the same.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
+	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
-		seed := rand.Uint64()
-		random := rand.New(rand.NewPCG(seed, 0))
-		t.Logf("seed %d", seed)
 		mem := vfs.NewMem()
 		m := &model{base: 77}
 		cfg := Config{IndexIntervalBytes: interval}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 const txnFile = "/00000000000000000100.txnindex"
@@ -211,7 +212,7 @@ func TestAFailedTxnIndexFailsNoAppend(t *testing.T) {
 
 // A sealed segment keeps its entries in any crash; Recover leaves none, for only the log can make them.
 func TestTheTxnIndexSurvivesACrash(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
 		s, all := withAborted(t, mem)
 		must(t, s.Seal())

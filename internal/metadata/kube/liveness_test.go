@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -123,7 +124,7 @@ func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 
 // TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two brokers.
 func TestOutagesNeverKill(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := renewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}

@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // modelTopic is what a dumb model knows of a topic.
@@ -26,7 +27,7 @@ type model struct {
 
 // TestStoreAgainstAModel does random things to a store, crashes included, and compares it with the model after each.
 func TestStoreAgainstAModel(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range seed.Sequence(t, 60) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		mem := memory(t)
 		s := open(t, mem)

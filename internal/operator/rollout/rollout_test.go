@@ -3,6 +3,8 @@ package rollout
 import (
 	"math/rand/v2"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // read makes brokers of a text, a letter each: o old and ready, O old and not; n new and ready, N new and not; . not there.
@@ -52,7 +54,7 @@ func TestPartition(t *testing.T) {
 
 // TestARolloutRestartsOneAtATime plays the StatefulSet's controller in random order against the invariant, and to the end.
 func TestARolloutRestartsOneAtATime(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		brokers := read("ooooo"[:1+random.IntN(5)])
 		state := State{Brokers: brokers, Partition: int32(len(brokers)), Settled: true}
