@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,13 +138,17 @@ func (r *Runtime) Close() {
 	}
 }
 
-// partitionOf is where a group is: by Java's String.hashCode, as in Kafka, so that offsets that were copied over are found.
+// partitionOf is where a group is, as in Kafka (GroupCoordinatorService.partitionFor), so that offsets that were copied over are found: by
+// the absolute value of Java's String.hashCode. The least one has none, and is 0.
 func partitionOf(groupID string, partitions int) int32 {
 	var hash int32
 	for _, unit := range utf16.Encode([]rune(groupID)) {
 		hash = 31*hash + int32(unit)
 	}
-	return (hash & 0x7fffffff) % int32(partitions)
+	if hash == math.MinInt32 {
+		return 0
+	}
+	return max(hash, -hash) % int32(partitions)
 }
 
 // shard returns the one that serves a group.
