@@ -395,3 +395,34 @@ func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
 		t.Errorf("answer %+v", answer)
 	}
 }
+
+// TestAPartitionWithoutReplicasBreaksNothing: an image has one where a Partition resource is missing between two others.
+func TestAPartitionWithoutReplicasBreaksNothing(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", func(t *metadata.Topic) {
+		t.Partitions = []*metadata.Partition{{Leader: metadata.NoBroker}, {Index: 1, Replicas: []int32{self}, Leader: self, ISR: []int32{self}}}
+	})
+	elect := kmsg.NewPtrElectLeadersRequest()
+	if topics := ask[*kmsg.ElectLeadersResponse](b, 2, elect).Topics; len(topics) != 0 {
+		t.Errorf("elections of all: %+v", topics)
+	}
+	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "tickets", Partitions: []int32{0}}}
+	if code := ask[*kmsg.ElectLeadersResponse](b, 2, elect).Topics[0].Partitions[0].ErrorCode; code != 80 {
+		t.Errorf("election: error %d, want PREFERRED_LEADER_NOT_AVAILABLE", code)
+	}
+	if topics := ask[*kmsg.ListPartitionReassignmentsResponse](b, 0, kmsg.NewPtrListPartitionReassignmentsRequest()).Topics; len(topics) != 0 {
+		t.Errorf("reassignments: %+v", topics)
+	}
+	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
+		Topic: "tickets", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{self}}},
+	}}
+	if code := ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1, move).Topics[0].Partitions[0].ErrorCode; code != 39 {
+		t.Errorf("reassignment: error %d, want INVALID_REPLICA_ASSIGNMENT", code)
+	}
+	for _, p := range ask[*kmsg.MetadataResponse](b, 13, kmsg.NewPtrMetadataRequest()).Topics[0].Partitions {
+		if offline := p.ErrorCode == 5; offline != (p.Partition == 0) {
+			t.Errorf("partition %d: error %d", p.Partition, p.ErrorCode)
+		}
+	}
+}

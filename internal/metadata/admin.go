@@ -129,8 +129,16 @@ func (p *Partition) Moving() (adding, removing []int32) {
 	return without(p.destination(), p.origin()), without(p.Replicas, p.destination())
 }
 
+// preferred is the broker that should lead, NoBroker for a partition without replicas.
+func (p *Partition) preferred() int32 {
+	if replicas := p.destination(); len(replicas) > 0 {
+		return replicas[0]
+	}
+	return NoBroker
+}
+
 // LedAtHome tells whether a partition's preferred replica leads it.
-func LedAtHome(p *Partition) bool { return p.Leader == p.destination()[0] }
+func LedAtHome(p *Partition) bool { return p.Leader == p.preferred() }
 
 // HeadsFor tells whether a partition is on those replicas, or moves there.
 func HeadsFor(p *Partition, replicas []int32) bool { return slices.Equal(p.destination(), replicas) }
@@ -160,10 +168,10 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 
 // CheckPreferred tells whether a partition's preferred replica should be asked to lead, as an image shows both.
 func CheckPreferred(image *Image, p *Partition) error {
-	preferred := p.destination()[0]
+	preferred := p.preferred()
 	broker, up := image.Broker(preferred)
 	switch {
-	case p.Leader == preferred:
+	case p.Leader == preferred && up:
 		return ErrElectionNotNeeded
 	case !up || broker.Leaving || !slices.Contains(p.ISR, preferred):
 		return errorf(ErrPreferredUnavailable, "broker %d is down, leaves, or is not in sync", preferred)

@@ -82,7 +82,7 @@ type Topic struct {
 // Partition is who holds and leads a partition.
 type Partition struct {
 	Index       int32
-	Replicas    []int32 // all that hold a log now; the preferred leader first, during a move the new ones last
+	Replicas    []int32 // all that hold a log now; the preferred leader first, during a move the new ones last. Empty: nobody knows
 	Leader      int32   // NoBroker: offline
 	LeaderEpoch int32   // grows with each election; stamped on every batch
 	ISR         []int32 // in sync: all of them hold what is below the high watermark
