@@ -5,7 +5,7 @@
 # It starts one `heartwood dev --processes`, and ends it by its pid; the brokers end with it. Everything is bounded: it ends after
 # LIMIT seconds at the latest.
 #
-# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 HEARTWOOD=
+# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 KILLS=3 LOG_LEVEL=warn HEARTWOOD=
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-failover}; partitions=${PARTITIONS:-1000}; port=${PORT:-31092}
@@ -29,7 +29,7 @@ spec: {cluster: bench, partitions: $partitions, cleanupPolicy: Delete}
 YAML
 
 uptime
-"$HEARTWOOD" dev --processes --brokers 3 -f "$dir/cluster.yaml" --data-dir "$dir/data" --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 10))" \
+"$HEARTWOOD" dev --processes --brokers 3 --log-level "${LOG_LEVEL:-warn}" -f "$dir/cluster.yaml" --data-dir "$dir/data" --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 10))" \
   > "$dir/out" 2> "$dir/err" &
 pid=$!
 trap 'kill -TERM $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; rm -rf "$dir/data"' EXIT
@@ -41,5 +41,5 @@ done
 grep -q '^ready' "$dir/out" || { echo "not ready within 60 s" >&2; exit 1; }
 
 timeout "${LIMIT:-420}" "$dir/benchfailover" -brokers "127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))" -output "$dir/out" \
-  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}"
+  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}" -kills "${KILLS:-3}"
 uptime

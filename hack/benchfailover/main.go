@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +35,7 @@ const (
 type bench struct {
 	address, topic, output string // output: the file that has what `heartwood dev` printed
 	partitions, loaded     int
+	kills                  int
 	client                 *kgo.Client
 	mu                     sync.Mutex
 	gaps                   []gap // of this fault; under mu
@@ -53,7 +55,8 @@ func main() {
 	flag.StringVar(&b.output, "output", "", "file with the standard output of heartwood dev --processes")
 	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
 	flag.IntVar(&b.loaded, "loaded", 30, "partitions, from 0 on, that have a steady load")
-	faults := flag.String("faults", "kill,term", "what to do, in this order: kill, term, or turns (three kills, 10 s apart)")
+	faults := flag.String("faults", "kill,term", "what to do, in this order: kill, term, turns (kills, 10 s apart), or steady (nothing, for 10 s)")
+	flag.IntVar(&b.kills, "kills", 3, "how many kills turns are")
 	flag.Parse()
 	if err := b.run(strings.Split(*faults, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "benchfailover:", err)
@@ -138,11 +141,14 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 
 // fault does one, and prints what it cost.
 func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
-	if err := b.settle(ctx); err != nil {
+	if err := b.settle(ctx, true); err != nil {
 		return err
 	}
-	if kind == "turns" {
+	switch kind {
+	case "turns":
 		return b.turns(ctx)
+	case "steady":
+		return b.steady(ctx)
 	}
 	led, err := b.led(ctx, broker)
 	if err != nil {
@@ -175,17 +181,22 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	fmt.Printf("%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
 		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
 	b.forget()
-	if err := b.settle(ctx); err != nil {
+	if err := b.settle(ctx, false); err != nil {
+		return err
+	}
+	inSync := time.Since(at)
+	if err := b.settle(ctx, true); err != nil {
 		return err
 	}
 	touched, untouched = b.worst(led, at)
-	fmt.Printf("  all in sync and led at home again after %s; worst gap meanwhile %s\n", milli(time.Since(at)), milli(max(touched, untouched)))
+	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n", milli(inSync), milli(time.Since(at)), milli(max(touched, untouched)))
 	return nil
 }
 
-// turns kills the three brokers 10 s apart. A partition whose leader is killed stands; those led elsewhere must not.
+// turns kills the three brokers in turn, 10 s apart. A partition whose leader is killed stands; those led elsewhere must not.
 func (b *bench) turns(ctx context.Context) error {
-	for broker := range int32(3) {
+	for turn := range int32(b.kills) {
+		broker := turn % 3
 		led, err := b.led(ctx, broker)
 		if err != nil {
 			return err
@@ -206,9 +217,76 @@ func (b *bench) turns(ctx context.Context) error {
 		}
 		touched, untouched := b.worst(led, at)
 		fmt.Printf("turn %d, kill of broker %d, which led %d: worst gap under load %s, of partitions led elsewhere %s\n",
-			broker+1, broker, len(led), milli(touched), milli(untouched))
+			turn+1, broker, len(led), milli(touched), milli(untouched))
 	}
 	return nil
+}
+
+// steady says what the load costs: the processor time of each broker's process, and how many records that was.
+func (b *bench) steady(ctx context.Context) error {
+	processor := func() (all time.Duration, err error) {
+		for broker := range int32(3) {
+			pid, err := b.pid(broker)
+			if err != nil {
+				return 0, err
+			}
+			one, err := processorTime(pid)
+			if err != nil {
+				return 0, err
+			}
+			all += one
+		}
+		return all, nil
+	}
+	before, err := processor()
+	if err != nil {
+		return err
+	}
+	b.forget()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(10 * time.Second):
+	}
+	after, err := processor()
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	records, used := len(b.gaps), after-before
+	fmt.Printf("steady for 10s: %d records, processor time of the brokers %s", records, milli(used))
+	if records > 0 {
+		fmt.Printf(", %s a record", (used / time.Duration(records)).Round(time.Microsecond))
+	}
+	fmt.Println()
+	return nil
+}
+
+// processorTime is how much of the processors a process has used, from /proc/PID/stat: fields 14 and 15, in hundredths of a second.
+func processorTime(pid int) (time.Duration, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseProcessorTime(string(content))
+}
+
+func parseProcessorTime(stat string) (time.Duration, error) {
+	// The second field is the name in parentheses, which may hold anything.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%d fields in /proc/PID/stat", len(fields))
+	}
+	var hundredths time.Duration
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		hundredths += time.Duration(n)
+	}
+	return hundredths * 10 * time.Millisecond, nil
 }
 
 func (b *bench) forget() {
@@ -262,14 +340,14 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// settle waits until all replicas are in sync, and first replicas lead.
-func (b *bench) settle(ctx context.Context) error {
+// settle waits until all replicas are in sync, and, with home, first replicas lead.
+func (b *bench) settle(ctx context.Context, home bool) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for {
 		partitions, err := b.metadata(ctx)
 		astray := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
-			return len(p.ISR) < len(p.Replicas) || p.Leader != p.Replicas[0]
+			return len(p.ISR) < len(p.Replicas) || home && p.Leader != p.Replicas[0]
 		})
 		if err == nil && !astray {
 			return nil
@@ -277,7 +355,7 @@ func (b *bench) settle(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("not all in sync and led at home after %s", settleTimeout)
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

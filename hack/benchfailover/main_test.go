@@ -27,6 +27,19 @@ func TestTheProcessOfABrokerIsTheLastThatStarted(t *testing.T) {
 	}
 }
 
+// TestProcessorTimeIsUserAndSystem, whatever the process is called.
+func TestProcessorTimeIsUserAndSystem(t *testing.T) {
+	got, err := parseProcessorTime("42 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
+	if err != nil || got != 2*time.Second {
+		t.Errorf("%s, %v; want 2s", got, err)
+	}
+	for _, bad := range []string{"", "42 (a) S 1", "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 50 0"} {
+		if got, err := parseProcessorTime(bad); err == nil {
+			t.Errorf("%q is %s", bad, got)
+		}
+	}
+}
+
 // TestGapsCountFromTheFaultOn, and each on its side.
 func TestGapsCountFromTheFaultOn(t *testing.T) {
 	at := time.Unix(100, 0)
