@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,7 +24,9 @@ type assignment struct {
 // what this broker leads and serves now, and what it would serve but for a log that knows a later epoch. Errors concern
 // single partitions, and come joined; the others are served. It is called from one goroutine.
 //
-// Logs go first, so that a topic deleted and made again under its name finds its directories free.
+// Logs go first, so that a topic deleted and made again under its name finds its directories free. Then come the partitions that wait for
+// no disk, and last those that this broker begins to lead: of those that it leads already and those that it follows, producers elsewhere
+// wait meanwhile, until a dead replica is out of sync, or until the new leader is followed.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	s.configure(img.Replication)
 	old := s.view.Load().partitions
@@ -35,23 +38,17 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	}
 
 	s.makeLogs(old, assigned)
-	var served []metadata.Served
-	for i, took := range s.takeAll(img, old, assigned) {
-		a, p := assigned[i], took.partition
-		next.partitions[a.id] = p
-		if took.err != nil {
-			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, took.err))
-		}
-		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch}
-		if state := p.state(); state.Leader && state.Fault == nil {
-			served = append(served, one)
-		} else if errors.Is(took.err, ErrFencedLeaderEpoch) {
-			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
-			served = append(served, one)
-		}
-	}
+	began, others := s.beginsToLead(old, assigned)
+	failed := map[PartitionID]error{}
+	s.takeAll(img, next, others, failed)
+	s.view.Store(s.view.Load().with(next.partitions))
+	s.follow(img, next.partitions) // that is all of them: what begins to be led here is not followed, also when that fails
+	s.reviews.wantAll()
+
+	s.takeAll(img, next, began, failed)
+	served, refused := next.served(assigned, failed)
+	faults = append(faults, refused...)
 	s.view.Store(next)
-	s.follow(img, next.partitions)
 	s.reviews.wantAll()
 	// Again, now that settled finds them in their new roles: a sync that ended since take looked moved nothing, and there may be no other.
 	for _, p := range next.partitions {
@@ -64,6 +61,48 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 		s.notifyFollowers(id)
 	}
 	return served, errors.Join(faults...)
+}
+
+// beginsToLead tells the partitions whose leader epoch is to begin here from the others, both in their order.
+func (s *Set) beginsToLead(old map[PartitionID]*partition, assigned []assignment) (begin, others []assignment) {
+	for _, a := range assigned {
+		p := old[a.id]
+		leads := p != nil && p.topic == a.topic.ID && p.role.Load().reign != nil && p.role.Load().epoch == a.partition.LeaderEpoch
+		if a.partition.Leader == s.node && !leads {
+			begin = append(begin, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	return begin, others
+}
+
+// served lists what of the partitions is served, or would be, and what kept others from being taken as they should.
+func (v *view) served(assigned []assignment, failed map[PartitionID]error) (served []metadata.Served, faults []error) {
+	for _, a := range assigned {
+		p, err := v.partitions[a.id], failed[a.id]
+		if err != nil {
+			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
+		}
+		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch}
+		if state := p.state(); state.Leader && state.Fault == nil {
+			served = append(served, one)
+		} else if errors.Is(err, ErrFencedLeaderEpoch) {
+			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
+			served = append(served, one)
+		}
+	}
+	return served, faults
+}
+
+// with is the view with partitions besides its own, or in their places.
+func (v *view) with(partitions map[PartitionID]*partition) *view {
+	all := maps.Clone(v.partitions)
+	if all == nil {
+		all = map[PartitionID]*partition{}
+	}
+	maps.Copy(all, partitions)
+	return &view{image: v.image, partitions: all}
 }
 
 // assigned lists the partitions that the image puts here, in its order.
@@ -142,9 +181,10 @@ type taken struct {
 // the disk and for nothing else; those that come together go into one write of the filesystem's journal.
 const takeWorkers = 64
 
-// takeAll takes every partition, and returns them in the order of assigned. Partitions do not depend on each other; what does, that
-// logs were released and made before and that nobody is told before all are taken, is kept by Apply, which waits for all of them.
-func (s *Set) takeAll(img *metadata.Image, old map[PartitionID]*partition, assigned []assignment) []taken {
+// takeAll takes partitions into a view that is in the making; failed gets why some are not as they should be. Partitions do not depend on
+// each other; what does, that logs were released and made before, and that the image is shown once all are taken, is kept by Apply.
+func (s *Set) takeAll(img *metadata.Image, next *view, assigned []assignment, failed map[PartitionID]error) {
+	old := s.view.Load().partitions
 	all := make([]taken, len(assigned))
 	var workers errgroup.Group
 	workers.SetLimit(takeWorkers)
@@ -155,7 +195,12 @@ func (s *Set) takeAll(img *metadata.Image, old map[PartitionID]*partition, assig
 		})
 	}
 	_ = workers.Wait() // each has its own error
-	return all
+	for i, a := range assigned {
+		next.partitions[a.id] = all[i].partition
+		if all[i].err != nil {
+			failed[a.id] = all[i].err
+		}
+	}
 }
 
 // take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
