@@ -50,7 +50,7 @@ func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	b.store = store
 	b.set = replica.NewSet(replica.Options{
 		NodeID: self, Store: store,
-		ChangeISR: func(context.Context, metadata.ISRChange) error { return errors.New("nobody is there to change it") },
+		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error { return errors.New("nobody is there to change it") }),
 	})
 	b.Runtime = New(Options{NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b, Groups: group.Config{Retention: time.Hour}})
 	settings := topicconfig.Default()

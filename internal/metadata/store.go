@@ -26,13 +26,17 @@ type Store interface {
 	// Serving tells the store which partitions this broker leads and serves now, all of them, each with its leader epoch.
 	// An error means that some of it was not recorded; the caller tells all of it again later.
 	Serving(ctx context.Context, broker int32, served []Served) error
-	// ChangeISR proposes other in-sync replicas of a partition that the caller leads; it is a compare-and-swap.
+	// ChangeISR proposes other in-sync replicas of partitions that the caller leads; each change is a compare-and-swap for itself. The death of
+	// a broker changes those of thousands of partitions, and they come together, so that a store can make them in one write. settled is
+	// called for each change, by its index, as soon as its outcome is known, perhaps for several at once, and for all before ChangeISR
+	// returns:
 	//
-	// nil: they are change.To from now on; an image will say so, too, and may have said so before ChangeISR returns.
+	// nil: they are change.To from now on; an image will say so, too, and may have said so before.
 	// ErrISRConflict is wrapped when leader, epoch or ISR are not as named, or a member's incarnation is not the one that lives,
 	// or a member leaves: nothing has changed, and the caller waits for an image and thinks again.
 	// Any other error leaves the outcome unknown: the caller counts with both sets until an image of this leader epoch tells.
-	ChangeISR(ctx context.Context, change ISRChange) error
+	// That is also how it ends for those that took longer than ChangeISRTimeout, or than ctx.
+	ChangeISR(ctx context.Context, changes []ISRChange, settled func(change int, err error))
 }
 
 // InSync is a broker in one incarnation: a later one is not in sync because an earlier one was.

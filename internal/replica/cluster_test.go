@@ -100,7 +100,7 @@ func (n *nodes) start(id int32) {
 	n.meta.epochs[id] = b.epoch
 	n.meta.mu.Unlock()
 	b.Set = NewSet(Options{
-		NodeID: id, Store: store, Cluster: "ours", Logger: logger, ChangeISR: n.meta.changeISR,
+		NodeID: id, Store: store, Cluster: "ours", Logger: logger, ChangeISR: metadata.ChangeISREach(64, n.meta.changeISR),
 		Dial: func(_ context.Context, to metadata.Broker) (Peer, error) { return n.dial(b, to) },
 	})
 	b.live.Store(b.Set)

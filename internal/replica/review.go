@@ -7,17 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"heartwood.dev/heartwood/internal/metadata"
-)
-
-const (
-	// reviewWorkers is how many changes of in-sync replicas are asked for at once: the death of a broker changes those of thousands of
-	// partitions.
-	reviewWorkers = 64
-	// changeTimeout is how long one may take before its outcome counts as unknown.
-	changeTimeout = 5 * time.Second
 )
 
 // reviews is the goroutine that changes in-sync replicas, the only one that does.
@@ -103,8 +93,8 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 			due[id] = true
 		}
 	}
-	var workers errgroup.Group
-	workers.SetLimit(reviewWorkers)
+	var changes []metadata.ISRChange
+	var asked []proposed // whose they are
 	for id := range due {
 		p := view.partitions[id]
 		if p == nil {
@@ -126,20 +116,24 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 		if !ok {
 			continue
 		}
-		workers.Go(func() error {
-			s.change(ctx, p, r, metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch, From: from, To: to})
-			return nil
-		})
+		change := metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch, From: from, To: to}
+		changes, asked = append(changes, change), append(asked, proposed{p, r})
 	}
-	_ = workers.Wait() // none returns one
+	if len(changes) > 0 {
+		s.changeISR(ctx, changes, func(i int, err error) { s.changed(asked[i], changes[i], err) })
+	}
 	return again
 }
 
-// change asks for one change and takes in its outcome.
-func (s *Set) change(ctx context.Context, p *partition, r *role, change metadata.ISRChange) {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	err := s.changeISR(ctx, change)
+// proposed is whose in-sync replicas are to be changed, and in which of its roles.
+type proposed struct {
+	partition *partition
+	role      *role
+}
+
+// changed takes in the outcome of a change.
+func (s *Set) changed(of proposed, change metadata.ISRChange, err error) {
+	p, r := of.partition, of.role
 	result := outcomeUnknown
 	switch {
 	case err == nil:

@@ -51,7 +51,7 @@ type Set struct {
 	pulls    *timer.Purgatory[PartitionID] // of followers
 
 	dial      Dial
-	changeISR func(context.Context, metadata.ISRChange) error
+	changeISR ChangeISR
 	defaults  metadata.Replication // where an image says nothing
 	copying   metadata.Replication // as the last image has it; Apply's
 	lagMax    atomic.Int64         // a time.Duration
@@ -66,6 +66,9 @@ type view struct {
 	partitions map[PartitionID]*partition // those with a replica here
 }
 
+// ChangeISR is metadata.Store's method of the name.
+type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error))
+
 // Options of a Set.
 type Options struct {
 	NodeID   int32
@@ -77,7 +80,7 @@ type Options struct {
 	// Dial connects to another broker, to follow the partitions that it leads. Without it none is followed.
 	Dial Dial
 	// ChangeISR is metadata.Store's. Without it the in-sync replicas change by images only.
-	ChangeISR func(context.Context, metadata.ISRChange) error
+	ChangeISR ChangeISR
 	// LagMax is how long a follower may be behind before it is out of sync, unless the image says it; default 10 s
 	// (replica.lag.time.max.ms is 30 s in Kafka).
 	LagMax time.Duration

@@ -73,7 +73,7 @@ func (b *broker) start() {
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
 	l.cleaner = logstore.NewCleaner(store, logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
-		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial, ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
+		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial, ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,
 	})
 	b.life.Store(l)
 	b.w.spawn(l.follow)

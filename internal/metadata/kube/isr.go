@@ -16,11 +16,19 @@ import (
 // isrTries is how often an ISR is proposed while others change the same Partition otherwise: its condition, its spec.
 const isrTries = 4
 
-// ChangeISR implements metadata.Store: a compare-and-swap on the Partition's resourceVersion. What is checked first is checked of the
+// isrChanges is how many Partitions are written at once.
+const isrChanges = 64
+
+// ChangeISR implements metadata.Store: one write for each Partition.
+func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
+	metadata.ChangeISREach(isrChanges, s.changeISR)(ctx, changes, settled)
+}
+
+// changeISR is a compare-and-swap on the Partition's resourceVersion. What is checked first is checked of the
 // very version that is written over, so leader epoch and ISR are as the caller means, or the write is refused. Of the members'
 // incarnations the Leases tell as we know them; that may be a moment old. One that died in it is in the ISR until the operator, who
 // sees it die, takes it out again: till then the high watermark waits, and no record is acknowledged that only the dead had.
-func (s *Store) ChangeISR(ctx context.Context, change metadata.ISRChange) error {
+func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	partition, err := s.partitionOf(ctx, change)

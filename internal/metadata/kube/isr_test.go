@@ -121,7 +121,7 @@ func testChangeISR(w *world) {
 	image := b0.until("it leads", leads("orders", 0, 3))
 	topic := image.Topic("orders").ID
 	change := func(epoch int32, from []int32, to ...metadata.InSync) error {
-		return b0.ChangeISR(w.t.Context(), metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
+		return b0.changeISR(w.t.Context(), metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}
 	// Somebody writes the Partition meanwhile: no reason to refuse, as it is another part of it.
@@ -159,7 +159,7 @@ func testChangeISR(w *world) {
 	b0.until("it is alone", inSync(1))
 	gone, stop := context.WithCancel(w.t.Context())
 	stop()
-	err := b0.ChangeISR(gone, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0}, To: []metadata.InSync{self, other}})
+	err := b0.changeISR(gone, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0}, To: []metadata.InSync{self, other}})
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		w.t.Errorf("a change whose outcome nobody knows: %v", err)
 	}

@@ -140,7 +140,7 @@ func TestElectPreferred(t *testing.T) {
 	for _, b := range s.Image().Brokers {
 		joined.To = append(joined.To, metadata.InSync{Broker: b.ID, Epoch: b.Epoch})
 	}
-	if err := s.ChangeISR(t.Context(), joined); err != nil {
+	if err := changeISR(t, s, joined); err != nil {
 		t.Fatal(err)
 	}
 	if err := elect(); err != nil {

@@ -99,7 +99,7 @@ func (d *document) outgrow(leader int32, ahead map[servedPartition]int32, up map
 }
 
 // changeISR makes a leader's proposal so.
-func (d *document) changeISR(change metadata.ISRChange, up map[int32]metadata.Broker) error {
+func (d *document) changeISR(change metadata.ISRChange, brokers map[int32]placement.Standing) error {
 	p := d.partition(servedPartition{change.Topic, change.Partition})
 	if p == nil {
 		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict, change.Partition, change.Topic)
@@ -108,7 +108,7 @@ func (d *document) changeISR(change metadata.ISRChange, up map[int32]metadata.Br
 	for _, m := range change.To {
 		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
 	}
-	changed, err := placement.ChangeISR(p.placement(), proposal, standings(up))
+	changed, err := placement.ChangeISR(p.placement(), proposal, brokers)
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
 	}

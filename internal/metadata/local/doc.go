@@ -7,7 +7,7 @@
 // Order of a change: the new document is made, written, and only then shown. So what a broker was told, a crash cannot take
 // back: above all a leader epoch, which brokers stamp on records.
 //
-// Locks: changing, then proposals or shown. changing makes changes wait for each other and is held while the file is written; nobody who
+// Locks: changing, then shown. changing makes changes wait for each other and is held while the file is written; nobody who
 // reads takes it. shown guards what readers see, for a few instructions. Neither is held while apply runs.
 //
 // The package has no goroutine of its own: Run runs in its caller's.

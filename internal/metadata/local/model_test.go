@@ -117,7 +117,7 @@ func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 				b, _ := s.Image().Broker(id)
 				inSync.To = append(inSync.To, metadata.InSync{Broker: id, Epoch: b.Epoch})
 			}
-			if err := s.ChangeISR(t.Context(), inSync); err != nil {
+			if err := changeISR(t, s, inSync); err != nil {
 				t.Fatal(err)
 			}
 			now := s.Image().Topic(topic.Name).Partitions[p.Index]

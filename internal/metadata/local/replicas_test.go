@@ -142,9 +142,15 @@ func TestLeadershipMovesWhenBrokersGo(t *testing.T) {
 // inSync makes the ISR of a-0 those brokers.
 func inSync(t *testing.T, s *Store, members ...*actor) {
 	t.Helper()
-	if err := s.ChangeISR(t.Context(), proposalOf(s, members...)); err != nil {
+	if err := changeISR(t, s, proposalOf(s, members...)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// changeISR makes one change.
+func changeISR(t *testing.T, s *Store, change metadata.ISRChange) (err error) {
+	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, fault error) { err = fault })
+	return err
 }
 
 func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
@@ -162,57 +168,77 @@ func TestChangeISRIsACompareAndSwap(t *testing.T) {
 	s, brokers := replicated(t, fs)
 	shrink := proposalOf(s, brokers[0], brokers[1])
 	stale := proposalOf(s, brokers[0], brokers[2])
-	if err := s.ChangeISR(t.Context(), shrink); err != nil {
+	if err := changeISR(t, s, shrink); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ChangeISR(t.Context(), stale); !errors.Is(err, metadata.ErrISRConflict) {
+	if err := changeISR(t, s, stale); !errors.Is(err, metadata.ErrISRConflict) {
 		t.Errorf("from an ISR that is no more: %v", err)
 	}
 	grow := proposalOf(s, brokers...)
 	brokers[2].down()
 	brokers[2].up()
-	if err := s.ChangeISR(t.Context(), grow); !errors.Is(err, metadata.ErrISRConflict) {
+	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
 		t.Errorf("an incarnation that is gone: %v", err)
 	}
 	grow = proposalOf(s, brokers...)
 	fs.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
-	if err := s.ChangeISR(t.Context(), grow); err == nil || errors.Is(err, metadata.ErrISRConflict) {
+	if err := changeISR(t, s, grow); err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		t.Errorf("what is not on the disk is no conflict, and not done: %v", err)
 	}
 	expect(t, s, "not written", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
 	fs.Clear()
-	if err := s.ChangeISR(t.Context(), grow); err != nil {
+	if err := changeISR(t, s, grow); err != nil {
 		t.Error(err)
 	}
 	grow.Topic = metadata.NewID()
-	if err := s.ChangeISR(t.Context(), grow); !errors.Is(err, metadata.ErrISRConflict) {
+	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
 		t.Errorf("of no topic: %v", err)
 	}
 }
 
-// TestProposalsOfManyPartitionsShareAWrite: every one is answered, and each is in effect by then.
+// TestProposalsOfManyPartitionsShareAWrite: every one is answered for itself, and each is in effect by then.
 func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
-	s := open(t, memory(t))
+	fs := vfs.NewFault(memory(t))
+	s := open(t, fs)
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 50, replicas: 3}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.Hold()
 	brokers := startAll(t, s, 3)
 	topic := s.Image().Topic("a")
-	var asking sync.WaitGroup
+	var changes []metadata.ISRChange
 	for _, p := range topic.Partitions {
-		asking.Go(func() {
-			change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
-			change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch()}}
-			if err := s.ChangeISR(t.Context(), change); err != nil {
-				t.Errorf("partition %d: %v", p.Index, err)
-			}
-			if got := s.Image().Topic("a").Partitions[p.Index].ISR; len(got) != 1 {
-				t.Errorf("partition %d was answered before it was so: %v", p.Index, got)
-			}
-		})
+		change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch()}}
+		changes = append(changes, change)
 	}
-	asking.Wait()
+	const stale = 7
+	changes[stale].LeaderEpoch++
+	settled := map[int]int{}
+	before := fs.Count()
+	s.ChangeISR(t.Context(), changes, func(i int, err error) {
+		settled[i]++
+		if want := i == stale; errors.Is(err, metadata.ErrISRConflict) != want || err != nil && !want {
+			t.Errorf("partition %d: %v", i, err)
+		}
+		if got := s.Image().Topic("a").Partitions[i].ISR; i != stale && len(got) != 1 {
+			t.Errorf("partition %d was answered before it was so: %v", i, got)
+		}
+	})
+	operations := fs.Count() - before
+	for i := range changes {
+		if settled[i] != 1 {
+			t.Errorf("partition %d was answered %d times", i, settled[i])
+		}
+	}
+	before = fs.Count()
+	changes[stale].LeaderEpoch--
+	if err := changeISR(t, s, changes[stale]); err != nil {
+		t.Fatal(err)
+	}
+	if one := fs.Count() - before; operations != one {
+		t.Errorf("%d changes took %d operations on files, one takes %d", len(changes), operations, one)
+	}
 }
 
 func TestABrokerThatLeavesHandsOver(t *testing.T) {
@@ -225,7 +251,7 @@ func TestABrokerThatLeavesHandsOver(t *testing.T) {
 	if b, ok := s.Image().Broker(0); !ok || !b.Leaving {
 		t.Errorf("it is shown as %+v", b)
 	}
-	if err := s.ChangeISR(t.Context(), proposalOf(s, brokers...)); !errors.Is(err, metadata.ErrISRConflict) {
+	if err := changeISR(t, s, proposalOf(s, brokers...)); !errors.Is(err, metadata.ErrISRConflict) {
 		t.Errorf("it may join again: %v", err)
 	}
 	brokers[0].down()

@@ -20,7 +20,7 @@ var ErrNotWritten = errors.New("metadata was not written")
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
 //
-// Lock order: changing, then proposals or shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
+// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
 // disk.
 type Store struct {
 	fs   vfs.FS
@@ -35,8 +35,7 @@ type Store struct {
 		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync
 		up       map[int32]metadata.Broker // those whose Run runs; not in the file: after a start nobody is up
 	}
-	proposals proposals
-	shown     struct {
+	shown struct {
 		sync.Mutex
 		image  *metadata.Image
 		served map[int32]map[servedPartition]int32 // by broker: the leader epoch of each partition it serves

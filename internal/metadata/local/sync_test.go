@@ -226,7 +226,7 @@ func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partitio
 		}
 		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: b.Epoch})
 	}
-	if err := s.ChangeISR(t.Context(), change); err != nil {
+	if err := changeISR(t, s, change); err != nil {
 		t.Fatalf("%s-%d: %v", topic.Name, p.Index, err)
 	}
 }

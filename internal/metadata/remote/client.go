@@ -185,9 +185,12 @@ func (c *Client) Serving(ctx context.Context, _ int32, served []metadata.Served)
 }
 
 // ChangeISR implements metadata.Store.
-func (c *Client) ChangeISR(ctx context.Context, change metadata.ISRChange) error {
-	_, err := c.call(ctx, request{Op: opChangeISR, Change: &change})
-	return err
+func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
+	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
+	defer cancel()
+	for i, err := range c.parts(ctx, request{Op: opChangeISR, Change: changes}, len(changes)) {
+		settled(i, err)
+	}
 }
 
 // Leave implements metadata.Leaver.

@@ -20,6 +20,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
+// changeISR makes one change.
+func changeISR(t *testing.T, s metadata.Store, change metadata.ISRChange) (err error) {
+	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, fault error) { err = fault })
+	return err
+}
+
 // store is a real one.
 func store(t *testing.T) *local.Store {
 	t.Helper()
@@ -87,11 +93,11 @@ func TestAClientIsAStore(t *testing.T) {
 		}
 		self, _ := s.Image().Broker(0)
 		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR, To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch}}}
-		if err := b.ChangeISR(t.Context(), change); err != nil {
+		if err := changeISR(t, b, change); err != nil {
 			t.Error(err)
 		}
 		change.LeaderEpoch++
-		if err := b.ChangeISR(t.Context(), change); !errors.Is(err, metadata.ErrISRConflict) {
+		if err := changeISR(t, b, change); !errors.Is(err, metadata.ErrISRConflict) {
 			t.Errorf("a conflict comes as %v", err)
 		}
 		if _, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); !errors.Is(err, metadata.ErrTopicExists) {

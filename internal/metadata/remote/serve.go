@@ -138,8 +138,9 @@ func (s *session) answer(ctx context.Context, r request) {
 	switch {
 	case r.Op == opServing:
 		err = s.backend.Serving(ctx, s.broker, r.Served)
-	case r.Op == opChangeISR && r.Change != nil:
-		err = s.backend.ChangeISR(ctx, *r.Change)
+	case r.Op == opChangeISR:
+		answer.Parts = make([]part, len(r.Change))
+		s.backend.ChangeISR(ctx, r.Change, func(i int, err error) { answer.Parts[i] = partOf(err) })
 	case r.Op == opLeave:
 		err = s.backend.Leave(ctx)
 	case r.Op == opCreate && r.Create != nil:

@@ -48,7 +48,7 @@ type request struct {
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
 	Served []metadata.Served       `json:"served,omitempty"`
-	Change *metadata.ISRChange     `json:"change,omitempty"`
+	Change []metadata.ISRChange    `json:"change,omitempty"`
 	Create *metadata.NewTopic      `json:"create,omitempty"`
 	Name   string                  `json:"name,omitempty"`
 	Alter  *metadata.TopicChange   `json:"alter,omitempty"`

@@ -1,0 +1,31 @@
+package metadata
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ChangeISRTimeout is how long one change of in-sync replicas may take before its outcome counts as unknown.
+const ChangeISRTimeout = 5 * time.Second
+
+// ChangeISREach is the ChangeISR of a store that makes changes one by one, at most atOnce at the same time. A change's time begins when it is
+// its turn.
+func ChangeISREach(
+	atOnce int, one func(context.Context, ISRChange) error,
+) func(ctx context.Context, changes []ISRChange, settled func(change int, err error)) {
+	return func(ctx context.Context, changes []ISRChange, settled func(int, error)) {
+		var workers errgroup.Group
+		workers.SetLimit(atOnce)
+		for i, change := range changes {
+			workers.Go(func() error {
+				ctx, cancel := context.WithTimeout(ctx, ChangeISRTimeout)
+				defer cancel()
+				settled(i, one(ctx, change))
+				return nil
+			})
+		}
+		_ = workers.Wait() // each has its own error
+	}
+}
