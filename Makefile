@@ -85,8 +85,8 @@ e2e-image: ## Write the image CLIENT_IMAGE of the end-to-end test's client to bi
 	cd hack/image && go run . -image '$(CLIENT_IMAGE)' -binary ../../bin/e2e-client -version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/e2e-client.tar
 
 .PHONY: compat
-compat: build ## Run Kafka's clients that this machine has (kcat, Python, Java; KAFKA_LIB: its jars) against the built binary.
-	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test -tags compat -count=1 -v ./test/compat
+compat: build ## Run Kafka's clients that this machine has (kcat, Python, Java; KAFKA_LIB: its jars; COMPAT_CLIENTS: more programs) against the built binary.
+	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test -tags compat -count=1 -timeout 40m -v ./test/compat
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.

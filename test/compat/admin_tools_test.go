@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestJavaAdminTools(t *testing.T) {
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	server := []string{"--bootstrap-server", strings.Join(bootstrap, ",")}
 	tool := func(class string, args ...string) string {
-		return output(t, "one\ntwo\nthree\n", append(append([]string{java, "-cp", classes, class}, args...), server...)...)
+		return output(t, "one\ntwo\nthree\n", slices.Concat(javaTool(java, classes, class), args, server)...)
 	}
 	file := func(content string) string {
 		name := filepath.Join(t.TempDir(), "input.json")

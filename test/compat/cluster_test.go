@@ -71,6 +71,11 @@ func jars(t *testing.T) string {
 	return filepath.Join(folder, "*")
 }
 
+// javaTool is the command line of a class of Kafka's. A tool runs for a second or two: the compiler that pays off later would take most of it.
+func javaTool(java, classes, class string) []string {
+	return []string{java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, class}
+}
+
 // requests counts the requests that were answered, by API.
 func requests(t *testing.T, s process.Setup) map[string]int {
 	t.Helper()

@@ -15,13 +15,15 @@ import (
 // Java's consumer in a group: it reads what is there, commits, and after the broker was killed and started again reads nothing twice. Its
 // tools describe, list and delete the group, and dump-log reads what is stored of it.
 func TestJavaGroup(t *testing.T) {
+	proof := proves(t, "Kafka's command line tools", "console consumer in a group, over kill -9 of the broker; consumer-groups; dump-log of offsets")
 	java, classes := need(t, "java", "-version"), jars(t)
+	proof.version = toolsVersion(classes)
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest, topicManifest)
 	running := process.Start(t, s.Args()...)
 	bootstrap, _ := running.Ready(t)
 	tool := func(stdin, class string, args ...string) string {
-		return output(t, stdin, append([]string{java, "-cp", classes, class}, args...)...)
+		return output(t, stdin, append(javaTool(java, classes, class), args...)...)
 	}
 	server := []string{"--bootstrap-server", bootstrap[0]}
 	send := func(from, count int) {

@@ -23,6 +23,7 @@ var matrix struct {
 
 type row struct {
 	client, version, checked, result string
+	notes                            []string // behind the result: what of it is not served, and why
 }
 
 func TestMain(m *testing.M) {
@@ -52,6 +53,7 @@ func proves(t *testing.T, client, checked string) *row {
 		default:
 			r.result = "ok"
 		}
+		r.result = strings.Join(append([]string{r.result}, r.notes...), "; ")
 		matrix.rows[t.Name()] = r
 	})
 	return r

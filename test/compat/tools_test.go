@@ -21,7 +21,7 @@ func TestJavaTools(t *testing.T) {
 	// Small segments, so that there are closed ones, and indexes with entries.
 	s, bootstrap := startCluster(t, topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
 	tool := func(stdin, class string, args ...string) string {
-		return output(t, stdin, append([]string{java, "-cp", classes, class}, args...)...)
+		return output(t, stdin, append(javaTool(java, classes, class), args...)...)
 	}
 	server := []string{"--bootstrap-server", bootstrap}
 	topics := func(args ...string) string {

@@ -1,0 +1,94 @@
+//go:build compat
+
+package compat
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// script is a program of COMPAT_CLIENTS, or skips the test.
+func script(t *testing.T, name string) string {
+	t.Helper()
+	folder := os.Getenv("COMPAT_CLIENTS")
+	if folder == "" {
+		t.Skip("skipped: COMPAT_CLIENTS names no folder of programs")
+	}
+	path := filepath.Join(folder, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	return path
+}
+
+// Why a step has to fail.
+const (
+	withoutTransactions = "transactions are not served"
+	withoutACLs         = "ACLs are not served"
+	withoutKIP848       = "the consumer protocol is not served"
+)
+
+func TestConfluentSmoke(t *testing.T) {
+	proof := proves(t, "confluent-kafka (librdkafka)", "a program of many steps: metadata, codecs, idempotence, keys, seeks, groups, admin")
+	python := need(t, "python3", "-c", "import confluent_kafka")
+	testSmoke(t, proof, map[string]string{
+		"txn": withoutTransactions, "readc": withoutTransactions, "acl": withoutACLs, "consumer": withoutKIP848,
+	}, python, script(t, "confluent_smoke.py"))
+}
+
+func TestKafkaPythonSmoke(t *testing.T) {
+	proof := proves(t, "kafka-python", "a program of many steps: codecs, idempotence, groups, offsets, admin")
+	python := need(t, "python3", "-c", "import kafka.admin")
+	testSmoke(t, proof, map[string]string{"txn": withoutTransactions}, python, script(t, "kafka_python_smoke.py"))
+}
+
+// testSmoke runs a program that prints a line for each step, as "PASS step seconds"; its first line is the client's version. refused are the
+// steps that ask for what is not served, and why.
+func testSmoke(t *testing.T, proof *row, refused map[string]string, command ...string) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, clusterManifest)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], bootstrap[0])...).CombinedOutput()
+	var failed *exec.ExitError // as one with a failed step does
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(out), "\n")
+	if words := strings.Fields(lines[0]); len(words) == 4 {
+		proof.version = words[0] + " " + words[1] + ", " + words[2] + " " + words[3]
+	} else {
+		proof.version = lines[0]
+	}
+	ran := 0
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if len(words) < 3 {
+			continue
+		}
+		ran++
+		switch reason, isRefused := refused[words[1]]; {
+		case words[0] == "PASS" && isRefused:
+			t.Errorf("step %s passes, though %s", words[1], reason)
+		case words[0] == "FAIL" && isRefused:
+			proof.notes = append(proof.notes, words[1]+": "+reason)
+		case words[0] == "FAIL":
+			proof.notes = append(proof.notes, words[1]+" fails")
+			t.Errorf("step %s", line)
+		case words[0] != "PASS":
+			ran--
+		}
+	}
+	if ran < 5 {
+		t.Errorf("%d steps ran:\n%s", ran, out)
+	}
+	t.Logf("%s", out)
+	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 {
+		t.Errorf("%d connections were closed for what they sent", rejected)
+	}
+}
