@@ -260,7 +260,7 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 	})
 }
 
-func TestDescribeTopicPartitionsInPages(t *testing.T) {
+func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b", "c"} {
 		b.topic(name, func(t *metadata.Topic) {

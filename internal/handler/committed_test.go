@@ -33,7 +33,7 @@ func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 }
 
 // KIP-98: readers of committed data get what is stable, and are told what to leave out.
-func TestFetchOfCommittedRecords(t *testing.T) {
+func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 	for _, version := range []int16{4, 11, 12} {
 		b := newBroker(t)
 		b.topic("t", nil)
@@ -71,7 +71,7 @@ func TestFetchOfCommittedRecords(t *testing.T) {
 	}
 }
 
-func TestListOffsetsOfCommittedRecords(t *testing.T) {
+func TestQuirk8ListOffsetsOfCommittedRecords(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)
 	must(t, b.apply())

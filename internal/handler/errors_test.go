@@ -172,7 +172,7 @@ func TestFetchErrors(t *testing.T) {
 }
 
 // A fetch waits for records, and its client's going ends it.
-func TestFetchWaits(t *testing.T) {
+func TestQuirk7FetchWaits(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	waiting := func(ctx context.Context) chan wire.Reply {

@@ -14,8 +14,8 @@ func elsewhere(topic *metadata.Topic) {
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// TestWhoLeadsIsTold to who comes to the wrong broker (KIP-951): Produce from 10 on, Fetch from 12 on, with the address from 16 on.
-func TestWhoLeadsIsTold(t *testing.T) {
+// TestQuirk7WhoLeadsIsTold to who comes to the wrong broker (KIP-951): Produce from 10 on, Fetch from 12 on, with the address from 16 on.
+func TestQuirk7WhoLeadsIsTold(t *testing.T) {
 	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
 			return

@@ -107,6 +107,16 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 }
 
 // Clients that see the telemetry APIs push; there is nowhere to put it.
+// Clients that are set to log in fail at once, with a reason, where neither of the two is advertised.
+func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
+	b := newBroker(t)
+	for _, key := range []int16{17, 36} {
+		if b.api(key) != nil || b.FrameMax(key) != 0 {
+			t.Errorf("key %d is served", key)
+		}
+	}
+}
+
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {

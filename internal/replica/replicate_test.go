@@ -188,8 +188,8 @@ func TestProducersSurviveFailover(t *testing.T) {
 	})
 }
 
-// TestConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it does not have yet is no error of the offset.
-func TestConsumersReadFromFollowers(t *testing.T) {
+// TestQuirk7ConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it does not have yet is no error of the offset.
+func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"
 		n.apply()
