@@ -106,7 +106,6 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// Clients that see the telemetry APIs push; there is nowhere to put it.
 // Clients that are set to log in fail at once, with a reason, where neither of the two is advertised.
 func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
@@ -117,6 +116,7 @@ func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	}
 }
 
+// Clients that see the telemetry APIs push; there is nowhere to put it.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {
