@@ -27,6 +27,9 @@ const (
 	// A partition or a leader that failed is asked again after retryFirst, twice as long after each further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
+	// warnAfter is for how long a leader has not answered when that is worth a warning. One that stops or starts again is no news, and an
+	// image soon says who leads instead.
+	warnAfter = 5 * time.Second
 )
 
 // fetcher copies the partitions that one broker leads: one goroutine, one connection, one fetch at a time for all of them.
@@ -49,8 +52,9 @@ type fetcher struct {
 		order      []*pulling         // the same, in the order in which they take turns
 		interrupt  context.CancelFunc // of the fetch under way
 	}
-	turn   int  // which partition is first in the next fetch
-	failed bool // the leader did not answer; for the log
+	turn    int       // which partition is first in the next fetch
+	failing time.Time // since when the leader has not answered; zero: it did last
+	warned  bool      // the log says so
 }
 
 // pulling is one partition of a fetcher. What is beside partition and role is the fetcher goroutine's, and of one worker of takeAll while
@@ -158,7 +162,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			continue
 		}
-		f.noteFailure(leader, err)
+		f.noteFailure(leader, err, time.Now())
 		f.pause(ctx, backoff(failures))
 		failures++
 	}
@@ -182,12 +186,23 @@ func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error
 	return peer, nil
 }
 
-// noteFailure logs that the leader cannot be reached, once until it can again.
-func (f *fetcher) noteFailure(leader metadata.Broker, err error) {
-	if !f.failed {
-		f.set.logger.Warn("cannot fetch from a leader", "leader", leader.ID, "error", err)
+// noteFailure notes that the leader cannot be reached, and warns of it, once, when that lasts.
+func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) {
+	if f.failing.IsZero() {
+		f.failing = now
 	}
-	f.failed = true
+	if lasts := now.Sub(f.failing); !f.warned && lasts >= warnAfter {
+		f.warned = true
+		f.set.logger.Warn("cannot fetch from a leader", "leader", leader.ID, "for", lasts, "error", err)
+	}
+}
+
+// noteAnswer notes that the leader can be reached.
+func (f *fetcher) noteAnswer() {
+	if f.warned {
+		f.set.logger.Info("fetches from a leader again", "leader", f.leader())
+	}
+	f.failing, f.warned = time.Time{}, false
 }
 
 // pause waits for news, for d (0: for ever), or for the end of ctx.
@@ -261,10 +276,7 @@ func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[Pa
 		}
 		return err
 	}
-	if f.failed {
-		f.failed = false
-		f.set.logger.Info("fetches from a leader again", "leader", f.leader())
-	}
+	f.noteAnswer()
 	f.takeAll(all, results, time.Now())
 	if f.fsync {
 		f.awaitSync(ctx, all)
