@@ -196,6 +196,36 @@ func TestChangeISRIsACompareAndSwap(t *testing.T) {
 	}
 }
 
+// TestAWriteThatFailedHalfwayIsWrittenOver: the file was renamed into place, but the directory not synced. The leader does not count with
+// the member that it proposed; so a file that says otherwise must not outlive the next change, even one that changes nothing.
+func TestAWriteThatFailedHalfwayIsWrittenOver(t *testing.T) {
+	mem := memory(t)
+	fs := vfs.NewFault(mem)
+	s, brokers := replicated(t, fs)
+	if err := changeISR(t, s, proposalOf(s, brokers[0], brokers[1])); err != nil {
+		t.Fatal(err)
+	}
+	fs.Inject(vfs.Rule{Op: vfs.OpSyncDir, Times: 1})
+	if err := changeISR(t, s, proposalOf(s, brokers...)); !errors.Is(err, ErrNotWritten) {
+		t.Fatalf("error %v, want one of the disk", err)
+	}
+	if err := changeISR(t, s, proposalOf(s, brokers[0], brokers[1])); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s, "found out", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
+	content, err := mem.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := decode(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := written.Topics[0].Partitions[0].members(); len(got) != 2 {
+		t.Errorf("in sync are %v, says the file", got)
+	}
+}
+
 // TestProposalsOfManyPartitionsShareAWrite: every one is answered for itself, and each is in effect by then.
 func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))

@@ -26,13 +26,13 @@ type Store struct {
 	fs   vfs.FS
 	file string
 
-	// Between changes: written == encode(document), and shown.image is document's image with up's brokers. A change that fails
-	// leaves all three as they were.
+	// Between changes: written == encode(document), or nil after a write that failed, and shown.image is document's image with up's
+	// brokers. A change that fails leaves document and image as they were.
 	changing struct {
 		sync.Mutex
 		held     bool // no election yet: brokers of a cluster that starts are awaited
 		document document
-		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync
+		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync; nil: not known
 		up       map[int32]metadata.Broker // those whose Run runs; not in the file: after a start nobody is up
 	}
 	shown struct {
@@ -102,6 +102,7 @@ func (s *Store) changeLocked(w wishes, f func(*document) error) error {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
 	if !bytes.Equal(content, s.changing.written) {
+		s.changing.written = nil // should the write fail, nobody knows what the file holds
 		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
