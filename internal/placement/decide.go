@@ -224,7 +224,7 @@ func (e *election) choose() (leader int32, epoch int64) {
 // most. While another is away, or leaves, that one may come back intact, and is waited for. Who will not wait says so, for the
 // topic or for one disk.
 func (e *election) lastResort() (leader int32, epoch int64) {
-	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false), e.uncleanly} {
+	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false), e.salvage, e.uncleanly} {
 		at := slices.IndexFunc(e.preference(), func(id int32) bool {
 			return e.brokers[id].Life == Up && !e.brokers[id].Leaving && may(id)
 		})
@@ -268,6 +268,13 @@ func (e *election) returned(led bool) func(id int32) bool {
 		}
 		return !led || e.brokers[id].Directory == e.LeaderDirectory
 	}
+}
+
+// salvage is uncleanly for a member that crashed. It may lack what it had not synced; who is no member lacks what was acknowledged
+// since it was one.
+func (e *election) salvage(id int32) bool {
+	m, ok := e.member(id)
+	return ok && e.standing(m) == unclean && e.uncleanly(id)
 }
 
 // uncleanly tells whether a topic would have a broker lead that lacks records; an empty disk only when there is no other. Members

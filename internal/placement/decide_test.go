@@ -95,6 +95,7 @@ func TestDecide(t *testing.T) {
 		{"a topic that would rather lose records", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 1, 6, "1"},
 		{"not while a member lives", led("012", "02"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
 		{"not while a member may live", led("012", "02"), brokers{1: up(1), 2: up(2, inDoubt)}, Wishes{Unclean: true}, NoLeader, 6, "02"},
+		{"who was in sync until it crashed before who lags", led("012", "02"), brokers{1: up(1), 2: up(2, restarted)}, Wishes{Unclean: true}, 2, 6, "2"},
 		{"an old log before an empty disk", led("012", "0"), brokers{0: up(0, newDisk), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
 		{"an empty disk before nothing", led("012", "0"), brokers{0: up(0, newDisk)}, Wishes{Unclean: true}, 0, 6, "0"},
 		{"a leader in doubt goes on", led("012", "012"), brokers{0: up(0, inDoubt), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
