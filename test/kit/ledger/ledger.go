@@ -21,7 +21,7 @@ type Ledger struct {
 		sync.Mutex
 		sent  map[string][][]byte    // every value sent for a key; nil is a tombstone
 		acked map[string]*kgo.Record // by key, the acknowledged one of the greatest offset
-		count int                    // acknowledged records, of all keys
+		all   map[Place]uint64       // every acknowledged record, as its sum
 	}
 }
 
@@ -30,6 +30,7 @@ func New() *Ledger {
 	l := &Ledger{}
 	l.mu.sent = map[string][][]byte{}
 	l.mu.acked = map[string]*kgo.Record{}
+	l.mu.all = map[Place]uint64{}
 	return l
 }
 
@@ -45,7 +46,7 @@ func (l *Ledger) Sent(r *kgo.Record) {
 func (l *Ledger) Acknowledged(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.count++
+	l.mu.all[Place{r.Partition, r.Offset}] = sum(r)
 	key := string(r.Key)
 	if last, ok := l.mu.acked[key]; !ok || r.Offset > last.Offset {
 		l.mu.acked[key] = r
@@ -56,7 +57,19 @@ func (l *Ledger) Acknowledged(r *kgo.Record) {
 func (l *Ledger) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.count
+	return len(l.mu.all)
+}
+
+// CountAmong is how many of the acknowledged records are among these places.
+func (l *Ledger) CountAmong(places map[Place]bool) (count int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := range l.mu.all {
+		if places[at] {
+			count++
+		}
+	}
+	return count
 }
 
 // Keys is how many keys were acknowledged at least once.

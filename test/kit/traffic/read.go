@@ -84,3 +84,12 @@ func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Le
 	}
 	return len(read), book.Check(read)
 }
+
+// Whole is Kept for a topic that nothing is cleaned from: not one acknowledged record may be missing, nor be out of its key's order.
+func Whole(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int, error) {
+	read, err := ReadAll(ctx, bootstrap, topic)
+	if err != nil {
+		return 0, err
+	}
+	return len(read), book.CheckWhole(read)
+}

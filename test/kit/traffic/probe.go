@@ -1,0 +1,52 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/ledger"
+)
+
+// Probes is a load of one record to each partition, at once.
+type Probes struct {
+	Topic      string
+	Partitions int32  // 0 to Partitions-1
+	Load       uint64 // a number of this load's own: no two write the same values
+}
+
+// Probe sends probes with a client that lets them choose their partitions (kgo.ManualPartitioner), and waits for all. It returns for each
+// partition after how many milliseconds it took its record.
+func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger, probes Probes) (map[int32]int64, error) {
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	var faults []error
+	taken, began := map[int32]int64{}, time.Now()
+	for partition := range probes.Partitions {
+		r := &kgo.Record{
+			Topic: probes.Topic, Partition: partition,
+			Key: fmt.Appendf(nil, "probe-%06d", partition), Value: fmt.Appendf(nil, "probe %d", probes.Load),
+		}
+		book.Sent(r)
+		wait.Add(1)
+		client.Produce(ctx, r, func(r *kgo.Record, err error) {
+			defer wait.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				faults = append(faults, fmt.Errorf("probe partition %d: %w", r.Partition, err))
+				return
+			}
+			taken[r.Partition] = time.Since(began).Milliseconds()
+			book.Acknowledged(r)
+		})
+	}
+	wait.Wait()
+	if len(faults) > 0 {
+		return taken, fmt.Errorf("%d probes failed, the first: %w", len(faults), faults[0])
+	}
+	return taken, nil
+}
