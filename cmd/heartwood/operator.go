@@ -74,6 +74,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	}
 	options := ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                controllers.Mapper,
 		Cache:                         cache.Options{ByObject: controllers.CacheByObject()},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,9 +28,6 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
-
-// settle is how long events are gathered before an image is made of them: a topic's partitions come one by one.
-const settle = 20 * time.Millisecond
 
 // librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first store's. SetLogger is not
 // safe to call twice at once.
@@ -76,10 +74,11 @@ func New(opts Options) (*Store, error) {
 	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
 	var err error
-	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	mapper := newMapper()
+	if s.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	if s.cache, err = cache.New(config, s.cacheOptions(scheme)); err != nil {
+	if s.cache, err = cache.New(config, s.cacheOptions(scheme, mapper)); err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
 	}
 	s.register(opts.Registry)
@@ -87,10 +86,11 @@ func New(opts Options) (*Store, error) {
 }
 
 // cacheOptions bound the watches to this cluster, as far as the API server can select.
-func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
+func (s *Store) cacheOptions(scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
 	return cache.Options{
 		Scheme:                       scheme,
+		Mapper:                       mapper,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
 		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
 		ByObject: map[client.Object]cache.ByObject{
@@ -208,21 +208,26 @@ func (s *Store) follow(ctx context.Context, v *view) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	v.changed = true
+	var changes gathering
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
 			v.changed = true
-			timer.Reset(settle)
+			if wait, first := changes.change(); first {
+				timer.Reset(wait)
+			}
 			continue
 		case <-s.leases:
 		case <-timer.C:
 		}
+		began := time.Now()
 		next, err := s.look(ctx, v)
 		if err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("cannot make an image yet", "error", err)
 		}
+		changes.made(time.Since(began))
 		timer.Reset(next)
 	}
 }
