@@ -4,7 +4,7 @@
 //   - Wheel (wheel.go) is a hierarchical timing wheel: a plain struct without goroutine, lock or clock.
 //   - Timer (timer.go) is its shell: one lock, one goroutine that sleeps until the next bucket is due.
 //   - waiter (waiter.go) is one operation's state machine, without locks: it gives each operation exactly one end.
-//   - watchLists (watch.go) are the lists of who watches which key, in shards.
+//   - watchLists (watch.go) are the lists of who watches which key.
 //   - Purgatory (purgatory.go) puts these together.
 //   - guard (guard.go) keeps a callback's panic from harming others.
 //
@@ -43,7 +43,7 @@
 //	(2) watch each key   (b) Notify the key: look at all who watch
 //	(3) look again
 //
-// (2) and (b) take the lock of the key's shard, so one comes before the other. If (2) comes first, (b) finds the operation. If
+// (2) and (b) take the purgatory's lock, so one comes before the other. If (2) comes first, (b) finds the operation. If
 // (b) comes first, so does (a), and by the lock the look (3) sees it. Whoever looks may find another inside the operation's
 // TryComplete, whose look may have begun before (a). Then it leaves a bit, and the other looks once more before it leaves
 // (waiter.go): it either sees the bit, or had left before and the one who comes looks itself.
@@ -56,7 +56,8 @@
 //     memory follows the operations that are pending, not those that ever were.
 //   - No event is lost: a Notify that begins after Wait's last look at the operation makes it be looked at again.
 //
-// Lock order: none. A shard's lock and the timer's are never held together, and no callback runs under either.
+// Lock: a purgatory and its timer have one, and no callback runs under it. An operation comes and goes under it once, for its timeout
+// and all of its keys; for many keys it is given away in between.
 //
 // Goroutines: one for each Timer; Close joins it. It runs Expire, so an Expire must not block. Notify runs TryComplete in the
 // caller's goroutine.

@@ -59,7 +59,8 @@ func TestHammer(t *testing.T) {
 		}
 	}
 	empty(t, p)
-	if ends := p.completed() + p.expired(); ends != goroutines*rounds {
+	now := p.figures()
+	if ends := now.completed + now.expired; ends != goroutines*rounds {
 		t.Errorf("%d ends of %d operations", ends, goroutines*rounds)
 	}
 }
@@ -93,12 +94,12 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 	p := NewPurgatory[int](Options{})
 	const rounds, each = 20, 200
 	var completed, expired int64
+	var requests []*request
 	for range rounds {
-		requests := make([]*request, each)
 		var group sync.WaitGroup
-		for i := range requests {
+		for i := range each {
 			r := &request{t: t}
-			requests[i] = r
+			requests = append(requests, r)
 			group.Go(func() {
 				timeout := time.Duration(1+i%3) * time.Millisecond
 				begin := time.Now()
@@ -116,22 +117,23 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 			})
 		}
 		group.Wait()
-		for _, r := range requests {
-			if r.ends.Load() != 1 {
-				t.Fatalf("%d ends", r.ends.Load())
-			}
-			if r.expired.Load() {
-				expired++
-			} else {
-				completed++
-			}
+	}
+	p.Close() // who came last may have left the end to the timer's goroutine, which is in an Expire
+	for _, r := range requests {
+		if r.ends.Load() != 1 {
+			t.Fatalf("%d ends", r.ends.Load())
+		}
+		if r.expired.Load() {
+			expired++
+		} else {
+			completed++
 		}
 	}
-	p.Close()
-	if p.completed() != completed || p.expired() != expired || completed+expired != rounds*each {
-		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, p.completed(), p.expired())
+	now := p.figures()
+	if now.completed != completed || now.expired != expired || completed+expired != rounds*each {
+		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, now.completed, now.expired)
 	}
-	if p.pending() != 0 || p.watched() != 0 || p.timer.Stats().Pending != 0 {
+	if now.pending != 0 || now.watched != 0 || p.timer.Stats().Pending != 0 {
 		t.Error("something is left")
 	}
 	t.Logf("%d completed, %d expired", completed, expired)

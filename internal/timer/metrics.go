@@ -19,9 +19,9 @@ func (p *Purgatory[K]) register(opts Options) {
 			func() float64 { return float64(value()) }))
 	}
 	gauge("timer_pending", "Timeouts in the timing wheel.", func() int64 { return int64(p.timer.Stats().Pending) })
-	gauge("purgatory_pending", "Operations that wait.", p.pending)
-	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", p.watched)
-	counter("purgatory_completed_total", "Operations completed by an event, or at once.", p.completed)
-	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", p.expired)
-	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", p.purged)
+	gauge("purgatory_pending", "Operations that wait.", func() int64 { return p.figures().pending })
+	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", func() int64 { return p.figures().watched })
+	counter("purgatory_completed_total", "Operations completed by an event, or at once.", func() int64 { return p.figures().completed })
+	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", func() int64 { return p.figures().expired })
+	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", func() int64 { return p.figures().purged })
 }

@@ -10,16 +10,12 @@ import (
 
 // Purgatory holds operations until an event on one of their keys, or time, completes them. Each completes exactly once.
 type Purgatory[K comparable] struct {
-	lists *watchLists[K]
-	timer *Timer[*item[K]]
+	timer  *Timer[*item[K]]
+	atOnce struct{ completed, expired atomic.Int64 } // operations that ended at once, and never waited
 
-	// Counts since the start. Those who wait and those who end others run on different cores: a cache line each, and none
-	// with what both read.
-	_     [64]byte
-	came  struct{ admitted, completed, expired atomic.Int64 } // items; operations that ended at once, and have none
-	_     [64]byte
-	ended struct{ completed, expired atomic.Int64 } // items; by an event; by time, Cancel or Close
-	_     [64]byte
+	// Guarded by the timer's lock: an operation comes and goes under one lock, whatever the number of its keys.
+	lists watchLists[K]
+	count struct{ admitted, completed, expired int64 } // of items, since the start
 }
 
 // Options of a purgatory.
@@ -34,14 +30,14 @@ type Options struct {
 // item is an operation in the purgatory: its state, its timeout and its places in watch lists.
 type item[K comparable] struct {
 	waiter
-	entry   Entry[*item[K]]
-	watches []watch[K]
-	few     [watchesFew]watch[K] // watches lies here if they fit
+	entry  Entry[*item[K]]
+	places []place[K]          // in lists
+	few    [placesFew]place[K] // places lies here if they fit
 }
 
-// watchesFew is how many keys an operation watches without a second allocation: a produce or a fetch of few partitions. Three make
-// an item 216 bytes; the allocator has 224.
-const watchesFew = 3
+// placesFew is how many keys an operation watches without a second allocation: a produce or a fetch of few partitions. Three make
+// an item 192 bytes, one of the allocator's classes.
+const placesFew = 3
 
 // Waiting is an operation that Wait was given.
 type Waiting[K comparable] struct {
@@ -67,8 +63,8 @@ func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.look(w.it
 
 // NewPurgatory starts a purgatory; Close stops it.
 func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
-	p := &Purgatory[K]{lists: newWatchLists[K]()}
-	p.timer = NewTimer(TimerOptions{Tick: opts.Tick, Buckets: opts.Buckets, Logger: opts.Logger}, p.due)
+	p := &Purgatory[K]{}
+	p.timer = NewTimer(TimerOptions{Tick: opts.Tick, Buckets: opts.Buckets, Logger: opts.Logger}, p.expire)
 	p.register(opts)
 	return p
 }
@@ -78,58 +74,67 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 // for once only.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
 	if p.timer.guard.tryComplete(op) { // nobody else knows op yet
-		p.came.completed.Add(1)
+		p.atOnce.completed.Add(1)
 		return Waiting[K]{}
 	}
-	if timeout <= 0 {
+	it := &item[K]{waiter: waiter{op: op, guard: &p.timer.guard}}
+	it.entry.Value = it
+	if it.places = it.few[:0]; len(keys) > len(it.few) {
+		it.places = make([]place[K], 0, len(keys))
+	}
+	if timeout <= 0 || !p.admit(it, timeout, keys) {
 		p.timer.guard.expire(op)
-		p.came.expired.Add(1)
+		p.atOnce.expired.Add(1)
 		return Waiting[K]{}
 	}
-	it := p.admit(op, keys)
-	p.watch(it, timeout, keys)
+	// An event between the first look and the watching woke nobody: look again, now that every later one will find us.
+	p.look(it)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
-// admit makes an operation an item that is pending, and not watched yet.
-func (p *Purgatory[K]) admit(op Operation, keys []K) *item[K] {
-	it := &item[K]{waiter: waiter{op: op, guard: &p.timer.guard}}
-	it.entry.Value = it
-	if it.watches = it.few[:min(len(keys), len(it.few))]; len(keys) > len(it.few) {
-		it.watches = make([]watch[K], len(keys))
+// admit makes time and events find an item. From then on it may end at any moment, by another goroutine. It returns false if the
+// purgatory is closed.
+func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool {
+	now, due := p.timer.ticks(timeout)
+	p.timer.mu.Lock()
+	defer p.timer.mu.Unlock()
+	if !p.timer.addLocked(&it.entry, now, due) {
+		return false
 	}
-	for i, key := range keys {
-		it.watches[i].of, it.watches[i].shard = it, p.lists.shard(key)
+	p.count.admitted++
+	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
+		p.letOthersInLocked()
+		if it.ended() {
+			break // its end may have taken it out of the lists already, and would not come again for what is added now
+		}
 	}
-	p.came.admitted.Add(1)
-	return it
+	return true
 }
 
-// watch makes events and time find the item. From the first key on it may end at any moment, by another goroutine.
-func (p *Purgatory[K]) watch(it *item[K], timeout time.Duration, keys []K) {
-	p.lists.add(it.watches, keys)
-	if !p.timer.Add(&it.entry, timeout) {
-		p.expire(it) // closed
-	}
-	// An event between Wait's look and the watching woke nobody: look again, now that every later one will find us.
-	p.look(it)
-	if it.ended() {
-		// It ended while we were still adding: whoever ended it may have cleared before we added, and our place would stay
-		// for ever. Had it not ended by this look, all places are there, and whoever ends it later finds them.
-		p.clear(it)
-	}
+// letOthersInLocked gives the lock away for a moment.
+func (p *Purgatory[K]) letOthersInLocked() {
+	p.timer.mu.Unlock()
+	p.timer.mu.Lock()
 }
 
 // Notify lets the operations that watch key look again, and returns how many completed.
 func (p *Purgatory[K]) Notify(key K) int {
 	var few [16]*item[K] // most keys have few watchers, and then nothing is allocated
 	count := 0
-	for _, it := range p.lists.appendWatchers(few[:0], key) {
+	for _, it := range p.appendWatchers(few[:0], key) {
 		if p.look(it) {
 			count++
 		}
 	}
 	return count
+}
+
+// appendWatchers appends those who watch key. It copies, so that they are looked at without the lock: a look may take long, and
+// the one that completes goes back to this list to leave it.
+func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
+	p.timer.mu.Lock()
+	defer p.timer.mu.Unlock()
+	return p.lists.appendWatchers(dst, key)
 }
 
 // Close expires what still waits and joins the goroutine.
@@ -142,66 +147,45 @@ func (p *Purgatory[K]) look(it *item[K]) bool {
 	return end == completed
 }
 
-// expire ends an operation before its time.
+// expire ends an operation because its time is up, or before: it is the timer's callback, too.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// due is the timer's callback: the wheel has let the item go already.
-func (p *Purgatory[K]) due(it *item[K]) {
-	if p.count(it.waiter.expire()) {
-		p.unwatch(it)
-	}
-}
-
-// account counts an operation's end, and forgets the operation.
+// account counts an operation's end and takes it out of the wheel and of every list. Of an operation's calls, exactly one is told
+// an end other than pending.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
-	if p.count(end) {
-		p.clear(it)
+	if end == pending {
+		return
+	}
+	p.timer.mu.Lock()
+	defer p.timer.mu.Unlock()
+	p.timer.mu.wheel.Remove(&it.entry)
+	if end == completed {
+		p.count.completed++
+	} else {
+		p.count.expired++
+	}
+	for p.lists.remove(it) {
+		p.letOthersInLocked()
 	}
 }
 
-// count counts an end, and tells whether it is one. Of an operation's, exactly one caller sees an ending other than pending.
-func (p *Purgatory[K]) count(end ending) bool {
-	switch end {
-	case completed:
-		p.ended.completed.Add(1)
-	case expired:
-		p.ended.expired.Add(1)
-	case pending:
-		return false
+// Figures of a purgatory.
+type figures struct {
+	pending   int64 // operations that wait
+	completed int64 // since the start, by an event, or at once
+	expired   int64 // since the start, by time, Cancel or Close
+	watched   int64 // places in watch lists
+	purged    int64 // places given up since the start
+}
+
+func (p *Purgatory[K]) figures() figures {
+	p.timer.mu.Lock()
+	defer p.timer.mu.Unlock()
+	return figures{
+		pending:   p.count.admitted - p.count.completed - p.count.expired,
+		completed: p.count.completed + p.atOnce.completed.Load(),
+		expired:   p.count.expired + p.atOnce.expired.Load(),
+		watched:   p.lists.places,
+		purged:    p.lists.purged,
 	}
-	return true
-}
-
-// clear takes an operation that has ended out of the wheel and of every list. It may be called twice, also at the same time.
-func (p *Purgatory[K]) clear(it *item[K]) {
-	p.timer.Remove(&it.entry)
-	p.unwatch(it)
-}
-
-// unwatch takes an operation out of every list. It may be called twice, also at the same time.
-func (p *Purgatory[K]) unwatch(it *item[K]) {
-	p.lists.remove(it.watches)
-}
-
-// pending is the number of operations that wait: at least those that do so from the call's begin to its end.
-func (p *Purgatory[K]) pending() int64 {
-	ended := p.ended.completed.Load() + p.ended.expired.Load() // first: what is admitted meanwhile must not make less than none
-	return p.came.admitted.Load() - ended
-}
-
-// completed is the number of operations that an event completed, or that never had to wait.
-func (p *Purgatory[K]) completed() int64 { return p.came.completed.Load() + p.ended.completed.Load() }
-
-// expired is the number of operations whose time was up, or that were cancelled.
-func (p *Purgatory[K]) expired() int64 { return p.came.expired.Load() + p.ended.expired.Load() }
-
-// watched is the number of places in watch lists; purged, that of places given up.
-func (p *Purgatory[K]) watched() int64 {
-	watched, _ := p.lists.counts()
-	return watched
-}
-
-func (p *Purgatory[K]) purged() int64 {
-	_, purged := p.lists.counts()
-	return purged
 }

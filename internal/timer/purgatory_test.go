@@ -3,6 +3,8 @@ package timer
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,13 +77,12 @@ func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 // empty fails unless the purgatory has forgotten everything.
 func empty(t *testing.T, p *Purgatory[string]) {
 	t.Helper()
-	if pending, watched, timers := p.pending(), p.watched(), p.timer.Stats().Pending; pending != 0 || watched != 0 || timers != 0 {
-		t.Errorf("%d pending, %d watched, %d timeouts; want none", pending, watched, timers)
+	now := p.figures()
+	if timers := p.timer.Stats().Pending; now.pending != 0 || now.watched != 0 || timers != 0 {
+		t.Errorf("%d pending, %d watched, %d timeouts; want none", now.pending, now.watched, timers)
 	}
-	for i := range p.lists.shards {
-		if keys := len(p.lists.shards[i].mu.lists); keys != 0 {
-			t.Errorf("shard %d keeps %d keys", i, keys)
-		}
+	if keys := len(p.lists.lists); keys != 0 {
+		t.Errorf("%d keys are kept", keys)
 	}
 }
 
@@ -181,20 +182,32 @@ func TestEventDuringALookIsNotLost(t *testing.T) {
 	})
 }
 
-// TestEndWhileWatching: the first key's event ends the operation while Wait still adds the others. What is added after the end
-// must not stay.
+// TestEndWhileWatching: an operation has more keys than are watched under one hold of the lock, and ends at any moment of its Wait,
+// by its first key. What is added after the end must not stay.
 func TestEndWhileWatching(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
+	p := NewPurgatory[string](Options{})
+	defer p.Close()
+	keys := make([]string, 4*keysMax)
+	for i := range keys {
+		keys[i] = fmt.Sprint(i)
+	}
+	for range 100 {
 		r := &request{t: t}
-		it := p.admit(r, []string{"a", "b", "c"})
-		p.lists.add(it.watches[:1], []string{"a"})
-		r.ready.Store(true)
-		if p.Notify("a") != 1 {
-			t.Error("the event did not find it")
+		var group sync.WaitGroup
+		group.Go(func() { p.Wait(r, time.Hour, keys...) })
+		group.Go(func() {
+			for p.figures().watched == 0 && !r.ended() {
+				runtime.Gosched()
+			}
+			r.ready.Store(true)
+			p.Notify(keys[0])
+		})
+		group.Wait()
+		if !r.ended() || r.expired.Load() {
+			t.Fatal("the event did not end it")
 		}
-		p.watch(it, time.Hour, []string{"a", "b", "c"})
 		empty(t, p)
-	})
+	}
 }
 
 // TestTimeoutDuringALook ends the operation once, with what the look found.
@@ -242,7 +255,7 @@ func TestManyKeysOneEventLeavesNothing(t *testing.T) {
 			}
 		}
 		empty(t, p)
-		if purged := p.purged(); purged != 4000 {
+		if purged := p.figures().purged; purged != 4000 {
 			t.Errorf("%d places given up, want 4000", purged)
 		}
 	})
@@ -324,7 +337,7 @@ func TestResetMovesTheDeadline(t *testing.T) {
 				t.Fatal("it had ended")
 			}
 		}
-		if watched := p.watched(); watched != 2 {
+		if watched := p.figures().watched; watched != 2 {
 			t.Errorf("%d places, want 2", watched)
 		}
 		time.Sleep(4 * time.Second)
@@ -419,17 +432,14 @@ func TestListsAreUsedAgain(t *testing.T) {
 		waiting.Cancel()
 	}
 	empty(t, p)
-	for i := range p.lists.shards {
-		mu := &p.lists.shards[i].mu
-		length := 0
-		for l := mu.spare; l != nil; l = l.spare {
-			length++
-			if l.first != nil || l.key != "" {
-				t.Fatalf("shard %d: a spare list holds %q", i, l.key)
-			}
+	length := 0
+	for l := p.lists.spare; l != nil; l = l.spare {
+		length++
+		if l.first != nil || l.key != "" {
+			t.Fatalf("a spare list holds %q", l.key)
 		}
-		if length != mu.spares || length > spareMax {
-			t.Fatalf("shard %d: %d spare lists, counted %d", i, length, mu.spares)
-		}
+	}
+	if length != p.lists.spares || length != sparesMax {
+		t.Fatalf("%d spare lists, counted %d, want %d", length, p.lists.spares, sparesMax)
 	}
 }

@@ -75,6 +75,11 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(e, now, due)
+}
+
+// addLocked is Add, by what ticks returned.
+func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false
 	}

@@ -1,177 +1,112 @@
 package timer
 
-import (
-	"hash/maphash"
-	"sync"
-)
-
-const (
-	// shards of the watch lists: enough that the connections of a few cores rarely meet.
-	shards = 64
-	// spareMax bounds the lists a shard keeps for keys to come.
-	spareMax = 16
-)
-
-// watchLists says which operations watch which key.
+// watchLists say which operations watch which key. They have no lock: the purgatory's guards them.
 type watchLists[K comparable] struct {
-	seed   maphash.Seed
-	shards [shards]shard[K]
+	lists  map[K]*list[K] // never an empty list: a key without watchers is not in the map
+	spare  *list[K]       // chain of lists without a key
+	spares int            // its length
+	places int64          // in all lists
+	purged int64          // places given up since the start
 }
 
-type shard[K comparable] struct {
-	mu struct {
-		sync.Mutex
-		lists   map[K]*list[K] // never an empty list: a key without watchers is not in the map
-		added   int64          // places given since the start
-		removed int64          // places given up since the start
-		spare   *list[K]       // chain of lists without a key
-		spares  int            // its length
-	}
-	_ [16]byte // 48 + 16 bytes, a cache line each, or two cores that lock neighbours would take the line from each other
-}
+// sparesMax bounds the lists that are kept for keys to come.
+const sparesMax = 1024
 
-// list is what watches one key. A key that nobody watched a moment ago is the rule, so emptied lists are used again.
+// list is who watches one key.
 type list[K comparable] struct {
 	key   K
-	first *watch[K]
+	first *place[K]
 	spare *list[K] // the next of the chain
 }
 
-// watch is an operation's place in one key's list. The key's shard never changes; its lock guards what follows.
-type watch[K comparable] struct {
-	of    *item[K]
-	shard uint8
-
-	list       *list[K] // nil: in none
-	prev, next *watch[K]
+// place is an operation's place in one key's list.
+type place[K comparable] struct {
+	of         *item[K]
+	list       *list[K]
+	prev, next *place[K]
 }
 
-func newWatchLists[K comparable]() *watchLists[K] {
-	l := &watchLists[K]{seed: maphash.MakeSeed()}
-	for i := range l.shards {
-		l.shards[i].mu.lists = map[K]*list[K]{}
-	}
-	return l
-}
+// keysMax bounds the keys for which add and remove keep the purgatory's lock at once: some ten microseconds.
+const keysMax = 64
 
-// shard returns the number of the shard a key belongs to. The seed is random: nobody can choose keys that all meet in one.
-func (l *watchLists[K]) shard(key K) uint8 {
-	return uint8(maphash.Comparable(l.seed, key) % shards)
-}
-
-// add lets an item watch keys, one for each of its places, in O(1) a key: the order within a list has no meaning. Keys of one shard
-// that follow each other take its lock once.
-func (l *watchLists[K]) add(watches []watch[K], keys []K) {
-	var s *shard[K]
-	for i := range watches {
-		w := &watches[i]
-		s = l.lock(s, w.shard)
-		list := s.mu.lists[keys[i]]
+// add lets an item watch the first of keys, keysMax at most, and returns those that are left. O(1) a key: the order within a list has
+// no meaning. it.places has room for all.
+func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
+	now, left := keys[:min(len(keys), keysMax)], keys[min(len(keys), keysMax):]
+	for _, key := range now {
+		list := l.lists[key]
 		if list == nil {
-			list = s.newListLocked(keys[i])
+			list = l.newList(key)
 		}
-		if w.next = list.first; w.next != nil {
-			w.next.prev = w
+		it.places = it.places[:len(it.places)+1]
+		p := &it.places[len(it.places)-1]
+		p.of, p.list = it, list
+		if p.next = list.first; p.next != nil {
+			p.next.prev = p
 		}
-		list.first = w
-		w.list = list
-		s.mu.added++
+		list.first = p
 	}
-	if s != nil {
-		s.mu.Unlock()
-	}
+	l.places += int64(len(now))
+	return left
 }
 
-// remove takes places out of their lists, those that are in one, in O(1) each.
-func (l *watchLists[K]) remove(watches []watch[K]) {
-	var s *shard[K]
-	for i := range watches {
-		w := &watches[i]
-		s = l.lock(s, w.shard)
-		if w.list != nil {
-			s.removeLocked(w)
+// remove takes an item out of keysMax of its lists, and tells whether it is in more.
+func (l *watchLists[K]) remove(it *item[K]) (more bool) {
+	first := max(len(it.places)-keysMax, 0)
+	now := it.places[first:]
+	it.places = it.places[:first]
+	for i := range now {
+		p := &now[i]
+		if p.next != nil {
+			p.next.prev = p.prev
 		}
+		if p.prev != nil {
+			p.prev.next = p.next
+		} else if p.list.first = p.next; p.next == nil {
+			l.dropList(p.list)
+		}
+		*p = place[K]{}
 	}
-	if s != nil {
-		s.mu.Unlock()
-	}
+	l.places -= int64(len(now))
+	l.purged += int64(len(now))
+	return first > 0
 }
 
-// lock locks a shard in place of held, which may be the same or nil.
-func (l *watchLists[K]) lock(held *shard[K], number uint8) *shard[K] {
-	s := &l.shards[number]
-	if s == held {
-		return s
-	}
-	if held != nil {
-		held.mu.Unlock()
-	}
-	s.mu.Lock()
-	return s
-}
-
-func (s *shard[K]) removeLocked(w *watch[K]) {
-	l := w.list
-	if w.next != nil {
-		w.next.prev = w.prev
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else if l.first = w.next; l.first == nil {
-		s.dropListLocked(l)
-	}
-	w.prev, w.next, w.list = nil, nil, nil
-	s.mu.removed++
-}
-
-// newListLocked gives a key that has none its list.
-func (s *shard[K]) newListLocked(key K) *list[K] {
-	l := s.mu.spare
-	if l == nil {
-		l = new(list[K])
+// newList gives a key that has none its list.
+func (l *watchLists[K]) newList(key K) *list[K] {
+	made := l.spare
+	if made == nil {
+		made = new(list[K])
 	} else {
-		s.mu.spare, l.spare = l.spare, nil
-		s.mu.spares--
+		l.spare, made.spare = made.spare, nil
+		l.spares--
 	}
-	l.key = key
-	s.mu.lists[key] = l
-	return l
+	made.key = key
+	if l.lists == nil {
+		l.lists = map[K]*list[K]{}
+	}
+	l.lists[key] = made
+	return made
 }
 
-// dropListLocked forgets a list that is empty, and its key.
-func (s *shard[K]) dropListLocked(l *list[K]) {
-	delete(s.mu.lists, l.key)
-	if s.mu.spares == spareMax {
+// dropList forgets a list that is empty, and its key.
+func (l *watchLists[K]) dropList(empty *list[K]) {
+	delete(l.lists, empty.key)
+	if l.spares == sparesMax {
 		return
 	}
 	var none K
-	l.key = none // a topic's name need not stay
-	s.mu.spare, l.spare = l, s.mu.spare
-	s.mu.spares++
+	empty.key = none // a topic's name need not stay
+	empty.spare, l.spare = l.spare, empty
+	l.spares++
 }
 
-// appendWatchers appends those who watch key. It copies, so that they are looked at without the lock: a look may take long, and
-// the one that completes goes back to this list to leave it.
+// appendWatchers appends those who watch key.
 func (l *watchLists[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
-	s := &l.shards[l.shard(key)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if list := s.mu.lists[key]; list != nil {
-		for w := list.first; w != nil; w = w.next {
-			dst = append(dst, w.of)
+	if list := l.lists[key]; list != nil {
+		for p := list.first; p != nil; p = p.next {
+			dst = append(dst, p.of)
 		}
 	}
 	return dst
-}
-
-// counts are the places in all lists, and those that were given up since the start.
-func (l *watchLists[K]) counts() (watched, removed int64) {
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		watched += s.mu.added - s.mu.removed
-		removed += s.mu.removed
-		s.mu.Unlock()
-	}
-	return watched, removed
 }

@@ -9,39 +9,48 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestWatchListsAgainstModel adds and removes items with up to 8 keys, the same key twice among them, and compares who watches
+// TestWatchListsAgainstModel adds and removes items with up to 8 keys, few with 200, the same key twice among them, and compares who watches
 // each key with a map from key to items. Removing twice must do nothing.
 func TestWatchListsAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
-	const keys = 200 // so that shards have several, and some none
-	lists := newWatchLists[int]()
+	const keys = 200
+	lists := new(watchLists[int])
 	watching := map[*item[int]][]int{}
 	var items []*item[int]
 	for range 20_000 {
 		if len(items) > 0 && random.IntN(2) == 0 {
 			i := random.IntN(len(items))
-			lists.remove(items[i].watches)
+			removeAll(lists, items[i])
 			delete(watching, items[i])
 			if random.IntN(2) == 0 { // else it may be removed again
 				items = slices.Delete(items, i, i+1)
 			}
 			continue
 		}
-		it := &item[int]{watches: make([]watch[int], random.IntN(9))}
-		watched := make([]int, len(it.watches))
+		watched := make([]int, random.IntN(9))
+		if random.IntN(100) == 0 {
+			watched = make([]int, 200)
+		}
 		for i := range watched {
 			watched[i] = random.IntN(keys)
-			it.watches[i].of, it.watches[i].shard = it, lists.shard(watched[i])
 		}
-		lists.add(it.watches, watched)
+		it := &item[int]{places: make([]place[int], 0, len(watched))}
+		for left := lists.add(it, watched); len(left) > 0; {
+			left = lists.add(it, left)
+		}
 		watching[it] = watched
 		items = append(items, it)
 	}
 	compareWatchers(t, lists, watching, keys)
 	for _, it := range items {
-		lists.remove(it.watches)
+		removeAll(lists, it)
 	}
 	compareWatchers(t, lists, nil, keys)
+}
+
+func removeAll(lists *watchLists[int], it *item[int]) {
+	for lists.remove(it) {
+	}
 }
 
 func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[int]][]int, keys int) {
@@ -70,39 +79,27 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 			t.Fatalf("key %d: %d watchers are missing", key, len(want[key]))
 		}
 	}
-	if watched, _ := lists.counts(); watched != total {
-		t.Errorf("%d places counted, want %d", watched, total)
+	if lists.places != total {
+		t.Errorf("%d places counted, want %d", lists.places, total)
 	}
 }
 
-// TestManyKeysOfOneShard: the lock is taken once for all of them, and not by one who holds it.
-func TestManyKeysOfOneShard(t *testing.T) {
-	p := NewPurgatory[int](Options{})
-	defer p.Close()
-	var keys []int
-	for key := 0; len(keys) < 10; key++ {
-		if p.lists.shard(key) == p.lists.shard(0) {
-			keys = append(keys, key)
-		}
+// TestKeysAtOnce: nobody who waits on many keys keeps the lock for all of them.
+func TestKeysAtOnce(t *testing.T) {
+	lists, it, keys := new(watchLists[int]), &item[int]{places: make([]place[int], 0, 100)}, make([]int, 100)
+	if left := lists.add(it, keys); len(left) != 100-keysMax || lists.places != keysMax {
+		t.Errorf("%d keys are left, %d places", len(left), lists.places)
 	}
-	r := &request{t: t}
-	p.Wait(r, 1<<40, keys...)
-	if watched := p.watched(); watched != 10 {
-		t.Errorf("%d places, want 10", watched)
-	}
-	r.ready.Store(true)
-	if p.Notify(keys[9]) != 1 || p.watched() != 0 || p.purged() != 10 {
-		t.Errorf("%d places are left, %d given up", p.watched(), p.purged())
+	lists.add(it, keys[keysMax:])
+	if !lists.remove(it) || lists.places != 100-keysMax || lists.remove(it) || lists.places != 0 {
+		t.Errorf("%d places are left", lists.places)
 	}
 }
 
 // TestLayout holds the sizes that comments speak of.
 func TestLayout(t *testing.T) {
-	if size := unsafe.Sizeof(shard[string]{}); size != 64 {
-		t.Errorf("a shard takes %d bytes, not a cache line", size)
-	}
-	if size := unsafe.Sizeof(item[string]{}); size > 224 {
-		t.Errorf("an item takes %d bytes, the allocator's next class is above 224", size)
+	if size := unsafe.Sizeof(item[string]{}); size > 192 {
+		t.Errorf("an item takes %d bytes, the allocator's next class is above 192", size)
 	}
 }
 
