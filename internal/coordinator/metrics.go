@@ -64,7 +64,7 @@ var groupsDesc = prometheus.NewDesc("heartwood_coordinator_groups", "Groups this
 	[]string{"state"}, nil)
 
 // statesShown are there also when no group is in them.
-var statesShown = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
+var statesShown = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable"}
 
 // Describe implements prometheus.Collector.
 func (*shards) Describe(to chan<- *prometheus.Desc) { to <- groupsDesc }

@@ -215,11 +215,21 @@ func (r *Runtime) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 
 // Committed returns the offsets of partitions, -1 where there is none, in their order; of nil all there are.
 func (r *Runtime) Committed(ctx context.Context, groupID string, of []group.TopicPartition) ([]group.CommitOffset, error) {
+	return r.CommittedTo(ctx, groupID, group.Reader{Epoch: -1}, of)
+}
+
+// CommittedTo is Committed for a member, which has to be in the epoch that it says.
+func (r *Runtime) CommittedTo(
+	ctx context.Context, groupID string, to group.Reader, of []group.TopicPartition,
+) ([]group.CommitOffset, error) {
 	s, err := r.of(groupID, true)
 	if err != nil {
 		return nil, err
 	}
 	return call(ctx, s, func(time.Time) ([]group.CommitOffset, group.Output, error) {
+		if err := s.state.MayFetch(groupID, to); err != nil {
+			return nil, group.Output{}, err
+		}
 		if of == nil {
 			return s.state.AllCommitted(groupID), group.Output{}, nil
 		}

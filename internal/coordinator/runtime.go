@@ -48,6 +48,7 @@ type Runtime struct {
 	opts  Options
 	timer *timer.Timer[due]
 	view  atomic.Pointer[view]
+	shown atomic.Pointer[shownTopics]
 	tasks sync.WaitGroup
 
 	metrics metrics

@@ -60,7 +60,7 @@ func TestCommitsInARowAreOneAppend(t *testing.T) {
 		t.Errorf("%v appends", appends)
 	}
 	for i, err := range results {
-		if refused := errors.Is(err, group.ErrIllegalGeneration); refused != (i == 1) || err != nil && !refused {
+		if refused := errors.Is(err, group.ErrNotFound); refused != (i == 1) || err != nil && !refused {
 			t.Errorf("commit %d: %v", i, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // OffsetCommit (key 8), versions 2-10.
 //
 //	5  no retention time any more     6  leader epochs (KIP-320)     7  static members (KIP-345)     8  flexible
-//	9  of the new consumer protocol too (KIP-848), which is not served     10  topic ids (KIP-848)
+//	9  of members of the consumer protocol too, with their epoch (KIP-848)     10  topic ids (KIP-848)
 //
 // An answer without error says that the offset is on all in-sync replicas of the group's partition.
 
@@ -27,7 +27,9 @@ var offsetCommitShape = shape{
 // offsetCommit commits what is of partitions that there are; the others have errors of their own.
 func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.opts.Image()
-	commit := group.Commit{Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), Generation: req.Generation}
+	commit := group.Commit{
+		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), Generation: req.Generation, NoEpochs: req.Version < 9,
+	}
 	expire := int64(-1)
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		expire = time.Now().UnixMilli() + req.RetentionTimeMillis

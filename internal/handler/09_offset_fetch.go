@@ -14,7 +14,7 @@ import (
 //
 //	2  all offsets of a group, error of the group     5  leader epochs (KIP-320)     6  flexible
 //	7  only what no open transaction may change (KIP-447): there are none     8  several groups (KIP-709)
-//	9  of the new consumer protocol too (KIP-848), which is not served     10  topic ids (KIP-848)
+//	9  a member of the consumer protocol tells its epoch (KIP-848)     10  topic ids (KIP-848)
 
 // offsetFetchShape is the request's fields (see shape.go).
 var offsetFetchShape = shape{
@@ -74,7 +74,11 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16, asked *kmsg.Off
 			}
 		}
 	}
-	found, err := h.opts.Groups.Committed(ctx, asked.Group, of)
+	to := group.Reader{Epoch: -1}
+	if version >= 9 {
+		to = group.Reader{Member: orEmpty(asked.MemberID), Epoch: asked.MemberEpoch}
+	}
+	found, err := h.opts.Groups.CommittedTo(ctx, asked.Group, to, of)
 	answer.ErrorCode = result.code(err)
 	if asked.Topics == nil {
 		answer.Topics = allOffsets(img, version, found)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -17,8 +18,13 @@ import (
 // listGroupsShape is the request's fields (see shape.go).
 var listGroupsShape = shape{plainArray(text()).from(4), plainArray(text()).from(5)}
 
-// groupType is the only type of groups there is.
-const groupType = "classic"
+// groupType is which protocol a group is of.
+func groupType(of group.Listing) string {
+	if of.Consumer {
+		return "consumer"
+	}
+	return "classic"
+}
 
 func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrListGroupsResponse()
@@ -27,11 +33,12 @@ func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) w
 	all, err := h.opts.Groups.List(ctx)
 	response.ErrorCode = result.code(err)
 	for _, one := range all {
-		if !wanted(req.StatesFilter, one.Phase) || !wanted(req.TypesFilter, groupType) {
+		kind := groupType(one)
+		if !wanted(req.StatesFilter, one.Phase) || !wanted(req.TypesFilter, kind) {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()
-		listed.Group, listed.ProtocolType, listed.GroupState, listed.GroupType = one.ID, one.ProtocolType, one.Phase, groupType
+		listed.Group, listed.ProtocolType, listed.GroupState, listed.GroupType = one.ID, one.ProtocolType, one.Phase, kind
 		response.Groups = append(response.Groups, listed)
 	}
 	return reply(response, result)

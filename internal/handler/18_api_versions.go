@@ -15,7 +15,11 @@ import (
 //	1  throttle time     3  flexible, software name and version (KIP-511)     4  features from 0 on
 //
 // A version above ours is answered in the shape of version 0 with UNSUPPORTED_VERSION and the table, so that the client can ask
-// again (KIP-511). The response header never carries tags. No features: transactions and the new group protocol are not built.
+// again (KIP-511). The response header never carries tags. The one feature is the consumer protocol of groups (KIP-848); it cannot be
+// switched off.
+
+// groupFeature is Kafka's name of what consumer groups can do: 1 is KIP-848.
+const groupFeature = "group.version"
 
 // softwareName is what KIP-511 allows for a client's name and version.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
@@ -44,6 +48,9 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response.Version = version
 	result := outcome{handler: h}
 	response.ErrorCode = result.code(err)
+	response.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: groupFeature, MinVersion: 1, MaxVersion: 1}}
+	response.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: groupFeature, MinVersionLevel: 1, MaxVersionLevel: 1}}
+	response.FinalizedFeaturesEpoch = 0
 	for i := range h.apis {
 		if row := &h.apis[i]; row.handle != nil {
 			key := kmsg.NewApiVersionsResponseApiKey()

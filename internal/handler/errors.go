@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
 	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -62,6 +63,15 @@ var kafkaErrors = []struct {
 	{group.ErrSubscribed, kafkaError{86, "GROUP_SUBSCRIBED_TO_TOPIC"}},
 	{group.ErrMetadataTooLarge, kafkaError{12, "OFFSET_METADATA_TOO_LARGE"}},
 	{group.ErrRecordTooLarge, unknownError}, // as in Kafka
+	{group.ErrOldProtocol, kafkaError{35, "UNSUPPORTED_VERSION"}},
+	// Groups of the consumer protocol.
+	{consumer.ErrInvalid, kafkaError{42, "INVALID_REQUEST"}},
+	{consumer.ErrFencedEpoch, kafkaError{110, "FENCED_MEMBER_EPOCH"}},
+	{consumer.ErrUnreleasedInstance, kafkaError{111, "UNRELEASED_INSTANCE_ID"}},
+	{consumer.ErrUnsupportedAssignor, kafkaError{112, "UNSUPPORTED_ASSIGNOR"}},
+	{consumer.ErrStaleEpoch, kafkaError{113, "STALE_MEMBER_EPOCH"}},
+	{consumer.ErrInvalidExpression, kafkaError{128, "INVALID_REGULAR_EXPRESSION"}},
+	{consumer.ErrTooLarge, unknownError}, // as above
 	// The batch (reference 1.4, in its order).
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},

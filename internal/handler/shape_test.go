@@ -29,6 +29,7 @@ var shapes = map[int16]shape{
 	keyDescribeLogDirs: describeLogDirsShape, keyCreatePartitions: createPartitionsShape, keyElectLeaders: electLeadersShape,
 	keyIncrementalAlterConfigs: incrementalAlterConfigsShape, keyAlterReassignments: alterReassignmentsShape,
 	keyListReassignments: listReassignmentsShape, keyDescribePartitions: describePartitionsShape,
+	keyConsumerHeartbeat: consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
 }
 
 // fill sets every field of a request at random, so that every field is on the wire.

@@ -41,6 +41,8 @@ const (
 	keyIncrementalAlterConfigs int16 = 44
 	keyAlterReassignments      int16 = 45
 	keyListReassignments       int16 = 46
+	keyConsumerHeartbeat       int16 = 68
+	keyConsumerDescribe        int16 = 69
 	keyDescribePartitions      int16 = 75
 )
 
@@ -109,6 +111,13 @@ func table() []api {
 		},
 		{keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, controlFrameMax, decoded(offsetDeleteShape, (*Handler).offsetDelete)},
 		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded(describeClusterShape, (*Handler).describeCluster)},
+		{
+			keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, controlFrameMax, (*Handler).consumerHeartbeat,
+		},
+		{
+			keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, controlFrameMax,
+			decoded(consumerDescribeShape, (*Handler).consumerDescribe),
+		},
 		{
 			keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, controlFrameMax,
 			decoded(describePartitionsShape, (*Handler).describePartitions),

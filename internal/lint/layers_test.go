@@ -48,15 +48,17 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica":           {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
-	"internal/coordinator/group": {},
+	"internal/replica":              {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
+	"internal/coordinator/assignor": {},
+	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
+	"internal/coordinator/group":    {"internal/coordinator/consumer"},
 	"internal/coordinator": {
-		"internal/coordinator/group", "internal/replica", "internal/logstore", "internal/metadata", "internal/timer", "internal/record",
+		"internal/coordinator/group", "internal/coordinator/consumer", "internal/replica", "internal/logstore", "internal/metadata", "internal/timer", "internal/record",
 		"internal/compress",
 	},
 	"internal/wire": {"internal/vfs"},
 	"internal/handler": {
-		"internal/coordinator", "internal/coordinator/group",
+		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/assignor",
 		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
 	},

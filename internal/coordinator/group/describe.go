@@ -17,10 +17,10 @@ type MemberDescription struct {
 	Metadata, Assignment               []byte
 }
 
-// Describe returns a group; ErrNotFound.
+// Describe returns a group; ErrNotFound, also of one of the consumer protocol.
 func (s *State) Describe(groupID string) (Description, error) {
 	g := s.groups[groupID]
-	if g == nil {
+	if g == nil || g.consumer != nil {
 		return Description{}, ErrNotFound
 	}
 	d := Description{ID: g.id, Phase: g.phase.String(), ProtocolType: g.protocolType}
@@ -38,16 +38,25 @@ func (s *State) Describe(groupID string) (Description, error) {
 	return d, nil
 }
 
+// shownPhase is what Kafka's tools call the state that a group of either protocol is in.
+func (g *group) shownPhase() string {
+	if g.consumer != nil {
+		return g.consumer.State()
+	}
+	return g.phase.String()
+}
+
 // Listing is a group in a list.
 type Listing struct {
 	ID, Phase, ProtocolType string
+	Consumer                bool // it is of the consumer protocol
 }
 
 // List returns all groups, sorted by id.
 func (s *State) List() []Listing {
 	all := make([]Listing, 0, len(s.groups))
 	for _, g := range s.groups {
-		all = append(all, Listing{g.id, g.phase.String(), g.protocolType})
+		all = append(all, Listing{g.id, g.shownPhase(), g.protocolType, g.consumer != nil})
 	}
 	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.ID, b.ID) })
 	return all

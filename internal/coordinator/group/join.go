@@ -53,6 +53,11 @@ func (s *State) join(now time.Time, j Join) error {
 		return ErrInvalidSession
 	}
 	g := s.groups[j.Group]
+	if g != nil && g.consumer != nil {
+		if err := s.turnClassic(g, j); err != nil {
+			return err
+		}
+	}
 	if g == nil {
 		if j.Member != "" {
 			return ErrUnknownMember

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
 // Protocol is a way to assign that a member knows, and what it says of itself for it.
@@ -76,6 +78,7 @@ type group struct {
 	kept         bool      // there is a record of it, beside its offsets
 	since        time.Time // it is in its stored phase; zero: unknown
 	offsets      map[topicPartition]Offset
+	consumer     *consumer.Group // of the consumer protocol (consumer.go); nil: of the classic one
 
 	// Not stored.
 	phase     phase
@@ -110,7 +113,7 @@ func (s *State) groupOf(id string) *group {
 
 // dropIfVoid forgets a group of which nothing is left.
 func (s *State) dropIfVoid(g *group) {
-	if g.phase == empty && !g.kept && len(g.offsets) == 0 && len(g.members) == 0 && len(g.promised) == 0 && !s.loading {
+	if g.phase == empty && !g.kept && g.consumer == nil && len(g.offsets) == 0 && len(g.members) == 0 && len(g.promised) == 0 && !s.loading {
 		delete(s.groups, g.id)
 	}
 }
@@ -151,6 +154,12 @@ func (g *group) check(memberID, instance string) (*member, error) {
 		return m, nil
 	}
 	return nil, ErrUnknownMember
+}
+
+// awaits tells whether an id was given out and has not joined yet.
+func (g *group) awaits(memberID string) bool {
+	_, promised := g.promised[memberID]
+	return promised
 }
 
 func (g *group) turn(to phase) { g.before, g.phase = g.phase, to }

@@ -12,6 +12,7 @@ import (
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
+	NoEpochs                bool // it comes by a version that members of the consumer protocol must not use (OffsetCommit before 9)
 	Offsets                 []CommitOffset
 }
 
@@ -42,9 +43,14 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 
 // mayCommit is what keeps those who are members no more from going back behind those who are.
 func (s *State) mayCommit(now time.Time, g *group, c *Commit) error {
+	if g != nil && g.consumer != nil {
+		return g.mayCommitConsumer(c)
+	}
 	switch {
 	case g == nil && c.Generation < 0, g != nil && c.Generation < 0 && g.phase == empty:
 		return nil // an admin tool, or a consumer that was assigned its partitions by hand
+	case g == nil && !c.NoEpochs:
+		return ErrNotFound
 	case g == nil:
 		return ErrIllegalGeneration
 	case c.Generation < 0 && c.Member == "" && c.Instance == "":
@@ -134,6 +140,10 @@ func (g *group) subscriptions() subscriptions {
 	if g.protocolType != consumerProtocol {
 		return read
 	}
+	if g.consumer != nil {
+		read.topics = g.consumer.Subscriptions()
+		return read
+	}
 	for _, m := range g.members {
 		for i := range m.protocols {
 			var metadata kmsg.ConsumerMemberMetadata
@@ -167,8 +177,16 @@ func (s *State) bury(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
 	}
+	s.buryGroup(g)
+}
+
+// buryGroup writes the tombstones of all that is stored of a group but its offsets.
+func (s *State) buryGroup(g *group) {
 	if g.kept {
 		s.store(Record{Key: groupKey(g.id)})
+	}
+	if g.consumer != nil {
+		s.storeAll(g.consumer.Bury())
 	}
 }
 
@@ -191,8 +209,8 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 				left--
 			}
 		}
-		if left == 0 && g.kept && g.phase == empty {
-			s.store(Record{Key: groupKey(g.id)})
+		if left == 0 && g.phase == empty {
+			s.buryGroup(g)
 		}
 	}
 	return s.take(), false

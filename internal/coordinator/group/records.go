@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
 // Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version 0 and 1 are offsets, of version 2
-// groups; all others are of kinds we do not write, and are passed over. Offsets are written in version 4, the first with a topic's id, or 1
+// groups; those of the consumer protocol are read by internal/coordinator/consumer; all others are of kinds we do not write, and are passed over. Offsets are written in version 4, the first with a topic's id, or 1
 // where a client set an expiry itself; groups in version 3.
 const (
 	offsetKeyVersion   = 1
@@ -99,6 +101,8 @@ func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 		err = s.replayOffset(key, value)
 	case version == groupKeyVersion:
 		err = s.replayGroup(now, key, value)
+	case consumer.Owns(version):
+		err = s.replayConsumer(now, key, value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorruptRecord, err)

@@ -143,9 +143,10 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 	if _, has := p.state.Committed("g", "a", 0); has || p.state.Offsets() != 1 {
 		t.Error("the offset of a topic that is gone is left")
 	}
-	_, _, err := p.state.Commit(p.now, Commit{Group: "none", Generation: 3, Member: "m"})
-	if !errors.Is(err, ErrIllegalGeneration) {
-		t.Errorf("a commit in a generation of no group: %v", err)
+	for older, want := range map[bool]error{true: ErrIllegalGeneration, false: ErrNotFound} {
+		if _, _, err := p.state.Commit(p.now, Commit{Group: "none", Generation: 3, Member: "m", NoEpochs: older}); !errors.Is(err, want) {
+			t.Errorf("a commit in a generation of no group: %v, want %v", err, want)
+		}
 	}
 	errs, _, err := p.state.Commit(p.now, Commit{Group: "h", Generation: -1, Offsets: []CommitOffset{
 		{Topic: "a", Offset: Offset{Metadata: string(make([]byte, 4097))}},

@@ -4,17 +4,19 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
 // What a request can get wrong. internal/handler maps each to a Kafka error code.
 var (
-	ErrUnknownMember        = errors.New("unknown member id")
+	ErrUnknownMember        = consumer.ErrUnknownMember // of either protocol, as two more
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
 	ErrMemberIDRequired     = errors.New("join again with the member id")
-	ErrFencedInstance       = errors.New("another member has taken the group instance id")
+	ErrFencedInstance       = consumer.ErrFencedInstance
 	ErrRebalanceInProgress  = errors.New("rebalance in progress")
-	ErrGroupFull            = errors.New("group is full")
+	ErrGroupFull            = consumer.ErrFull
 	ErrInvalidSession       = errors.New("session timeout out of range")
 	ErrInvalidGroup         = errors.New("invalid group id")
 	ErrNotEmpty             = errors.New("group has members")
@@ -22,6 +24,7 @@ var (
 	ErrSubscribed           = errors.New("group is subscribed to the topic")
 	ErrMetadataTooLarge     = errors.New("offset metadata too large")
 	ErrRecordTooLarge       = errors.New("group is too large to be stored")
+	ErrOldProtocol          = errors.New("members of the consumer protocol commit with member epochs")
 )
 
 // Config bounds groups. The zero value of a field is its default, which is Kafka's where Kafka has one.
@@ -32,6 +35,8 @@ type Config struct {
 	MetadataBytesMax       int           // of one offset; default 4096, negative: none
 	RecordBytesMax         int           // of a group as it is stored; default 1,000,000
 	Retention              time.Duration // of offsets of a group without members; default 7 days
+	ConsumerSession        time.Duration // of members of the consumer protocol (KIP-848); default 45 s
+	ConsumerInterval       time.Duration // between their heartbeats; default 5 s
 }
 
 // newMemberJoin is how long one waits to join that has no id to send heartbeats with yet (Kafka's).
@@ -49,6 +54,8 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MetadataBytesMax, 4096)
 	orDefault(&c.RecordBytesMax, 1_000_000)
 	orDefault(&c.Retention, 7*24*time.Hour)
+	orDefault(&c.ConsumerSession, 45*time.Second)
+	orDefault(&c.ConsumerInterval, 5*time.Second)
 	return c
 }
 
@@ -123,6 +130,9 @@ func (s *State) Configure(config Config) {
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
 	for _, g := range s.groups {
+		if g.consumer != nil {
+			s.loadedConsumer(now, g)
+		}
 		for _, m := range g.members {
 			s.beginSession(now, g, m, m.session)
 		}
@@ -148,7 +158,7 @@ func (s *State) Expired() uint64 { return s.expiredCount }
 // CountPhases adds the number of groups in each phase, by the name that Kafka's tools have for it.
 func (s *State) CountPhases(counts map[string]int) {
 	for _, g := range s.groups {
-		counts[g.phase.String()]++
+		counts[g.shownPhase()]++
 	}
 }
 
@@ -180,6 +190,8 @@ func (s *State) Fire(now time.Time, key TimerKey) Output {
 	g := s.groups[key.Group]
 	switch {
 	case g == nil:
+	case g.consumer != nil && !g.awaits(key.Member):
+		s.consumerDue(now, g, key.Member)
 	case key.Member != "":
 		s.sessionOver(now, g, key.Member)
 	default:

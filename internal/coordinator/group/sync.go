@@ -115,6 +115,10 @@ func (s *State) Leave(now time.Time, groupID string, leavers []Leaver) (errs []e
 			errs[i] = ErrUnknownMember
 			continue
 		}
+		if g.consumer != nil {
+			errs[i] = s.leaveConsumer(g, l)
+			continue
+		}
 		if _, was := g.promised[l.Member]; was && l.Instance == "" {
 			delete(g.promised, l.Member)
 			s.timers.Clear(TimerKey{g.id, l.Member})

@@ -1,0 +1,311 @@
+package assignor
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+var (
+	runs = flag.Int("assignor.runs", 200, "random groups")
+	seed = flag.Uint64("assignor.seed", 0, "one seed alone; 0: many")
+)
+
+func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
+
+// life is a group whose members and topics change, and that is assigned anew each time.
+type life struct {
+	t       *testing.T
+	random  *rand.Rand
+	alike   bool // all subscribe to all
+	topics  map[TopicID]int
+	members []Member
+	named   int
+}
+
+func (l *life) change() {
+	switch n := l.random.IntN(10); {
+	case n < 4 || len(l.members) == 0:
+		l.named++
+		m := Member{ID: fmt.Sprint("m", l.random.IntN(1000), "-", l.named), Current: Assignment{}}
+		if l.random.IntN(4) == 0 {
+			m.Instance = fmt.Sprint("i", l.named)
+		}
+		l.members = append(l.members, m)
+	case n < 7:
+		at := l.random.IntN(len(l.members))
+		l.members = slices.Delete(l.members, at, at+1)
+	case n < 8 && len(l.topics) > 1:
+		for topic := range l.topics {
+			delete(l.topics, topic)
+			break
+		}
+	default:
+		l.topics[id(l.random.IntN(6))] = 1 + l.random.IntN(12)
+	}
+	for i := range l.members {
+		m := &l.members[i]
+		if l.alike {
+			m.Topics = slices.SortedFunc(maps.Keys(l.topics), compareTopics)
+		} else if len(m.Topics) == 0 || l.random.IntN(5) == 0 {
+			m.Topics = nil
+			for n := range 6 {
+				if l.random.IntN(2) == 0 {
+					m.Topics = append(m.Topics, id(n)) // also of such as are not there
+				}
+			}
+		}
+	}
+	l.random.Shuffle(len(l.members), func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
+}
+
+// valid holds an assignment against the invariants of the package.
+func (l *life) valid(assigned map[string]Assignment) {
+	l.t.Helper()
+	owners := map[string]string{}
+	for i := range l.members {
+		m := &l.members[i]
+		a, entry := assigned[m.ID]
+		if !entry {
+			l.t.Fatalf("%s has no entry", m.ID)
+		}
+		for topic, partitions := range a {
+			if !slices.Contains(m.Topics, topic) || len(partitions) == 0 || !slices.IsSorted(partitions) {
+				l.t.Fatalf("%s, which subscribes to %v, has %v of %v", m.ID, m.Topics, partitions, topic)
+			}
+			for _, partition := range partitions {
+				key := fmt.Sprint(topic, partition)
+				if other, taken := owners[key]; taken || int(partition) >= l.topics[topic] {
+					l.t.Fatalf("partition %s of %d is given to %s and %q", key, l.topics[topic], m.ID, other)
+				}
+				owners[key] = m.ID
+			}
+		}
+	}
+	want := 0
+	for topic, of := range subscribers(l.members, l.topics) {
+		if len(of) > 0 {
+			want += l.topics[topic]
+		}
+	}
+	if len(owners) != want || len(assigned) != len(l.members) {
+		l.t.Fatalf("%d partitions are assigned to %d of %d members, want %d", len(owners), len(assigned), len(l.members), want)
+	}
+}
+
+// kept is how many partitions stay where they were.
+func (l *life) kept(assigned map[string]Assignment) (n int) {
+	for i := range l.members {
+		for topic, partitions := range l.members[i].Current {
+			for _, partition := range partitions {
+				if assigned[l.members[i].ID].Has(topic, partition) {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// keptMost is how many could stay, at most, where all are alike: a member keeps no more than its share, and so many of those that have
+// more keep one more as shares are larger by one.
+func (l *life) keptMost() (n int) {
+	total := 0
+	for _, partitions := range l.topics {
+		total += partitions
+	}
+	share, more := total/len(l.members), total%len(l.members)
+	for i := range l.members {
+		has := 0
+		for topic, partitions := range l.members[i].Current {
+			for _, partition := range partitions {
+				if int(partition) < l.topics[topic] {
+					has++
+				}
+			}
+		}
+		n += min(has, share)
+		if has > share && more > 0 {
+			more--
+			n++
+		}
+	}
+	return n
+}
+
+func (l *life) spread(assigned map[string]Assignment) int {
+	least, most := 1<<30, 0
+	for _, a := range assigned {
+		least, most = min(least, a.Len()), max(most, a.Len())
+	}
+	return most - least
+}
+
+func eachLife(t *testing.T, alike bool, run func(l *life)) {
+	for n := range *runs {
+		s := uint64(n) + 1
+		if *seed != 0 {
+			s = *seed
+		}
+		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
+			l := &life{t: t, random: rand.New(rand.NewPCG(s, 0)), alike: alike, topics: map[TopicID]int{id(0): 4}}
+			for range 30 {
+				l.change()
+				if len(l.members) > 0 {
+					run(l)
+				}
+			}
+		})
+	}
+}
+
+func (l *life) adopt(assigned map[string]Assignment) {
+	for i := range l.members {
+		l.members[i].Current = assigned[l.members[i].ID]
+	}
+}
+
+func TestUniformIsEvenAndMovesNoMoreThanItMust(t *testing.T) {
+	eachLife(t, true, func(l *life) {
+		assigned := Uniform(l.members, l.topics)
+		l.valid(assigned)
+		if d := l.spread(assigned); d > 1 {
+			l.t.Fatalf("members differ by %d", d)
+		}
+		if got, want := l.kept(assigned), l.keptMost(); got != want {
+			l.t.Fatalf("%d partitions stay where they were, %d could", got, want)
+		}
+		l.adopt(assigned)
+		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again, Assignment.Equal) {
+			l.t.Fatal("assigned again, something moves")
+		}
+	})
+}
+
+// Whatever members subscribe to, the sum of the squares of what they have is the least there is: the dumb model tries all assignments.
+func TestUniformIsAsEvenAsSubscriptionsAllow(t *testing.T) {
+	eachLife(t, false, func(l *life) {
+		assigned := Uniform(l.members, l.topics)
+		l.valid(assigned)
+		if best, known := l.leastSquares(); known {
+			got := 0
+			for _, a := range assigned {
+				got += a.Len() * a.Len()
+			}
+			if got != best {
+				l.t.Fatalf("the sum of squares is %d, the least %d; members %+v, topics %v", got, best, l.members, l.topics)
+			}
+		}
+		l.adopt(assigned)
+		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again, Assignment.Equal) {
+			l.t.Fatal("assigned again, something moves")
+		}
+	})
+}
+
+// leastSquares tries how many partitions of each topic each subscriber could have; not where there are too many ways.
+func (l *life) leastSquares() (best int, known bool) {
+	all := subscribers(l.members, l.topics)
+	order := slices.SortedFunc(maps.Keys(all), compareTopics)
+	load, best, left := make([]int, len(l.members)), 1<<30, 20_000
+	var try func(topic, member, partitions int)
+	try = func(topic, member, partitions int) {
+		if left--; left < 0 {
+			return
+		}
+		if topic == len(order) {
+			sum := 0
+			for _, n := range load {
+				sum += n * n
+			}
+			best = min(best, sum)
+			return
+		}
+		of := all[order[topic]]
+		if member == len(of)-1 {
+			load[of[member]] += partitions
+			next := 0
+			if topic+1 < len(order) {
+				next = l.topics[order[topic+1]]
+			}
+			try(topic+1, 0, next)
+			load[of[member]] -= partitions
+			return
+		}
+		for n := range partitions + 1 {
+			load[of[member]] += n
+			try(topic, member+1, partitions-n)
+			load[of[member]] -= n
+		}
+	}
+	first := 0
+	if len(order) > 0 {
+		first = l.topics[order[0]]
+	}
+	try(0, 0, first)
+	return best, left >= 0
+}
+
+func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
+	eachLife(t, false, func(l *life) {
+		assigned := Range(l.members, l.topics)
+		l.valid(assigned)
+		for topic, of := range subscribers(ordered(l.members), l.topics) {
+			next, members := 0, ordered(l.members)
+			for i, at := range of {
+				partitions := assigned[members[at].ID][topic]
+				want := l.topics[topic] / len(of)
+				if i < l.topics[topic]%len(of) {
+					want++
+				}
+				if len(partitions) != want || want > 0 && (int(partitions[0]) != next || int(partitions[want-1]) != next+want-1) {
+					l.t.Fatalf("subscriber %d of %d has %v, want %d from %d on", i, len(of), partitions, want, next)
+				}
+				next += want
+			}
+		}
+	})
+}
+
+func TestTwoWhoHadTheSamePartition(t *testing.T) {
+	both := Assignment{id(1): {0, 1}}
+	assigned := Uniform([]Member{{ID: "a", Topics: []TopicID{id(1)}, Current: both}, {ID: "b", Topics: []TopicID{id(1)}, Current: both}}, map[TopicID]int{id(1): 2})
+	if assigned["a"].Len() != 1 || assigned["b"].Len() != 1 {
+		t.Errorf("assigned %v", assigned)
+	}
+}
+
+func TestAssignorsByName(t *testing.T) {
+	for _, name := range Names() {
+		if ByName(name) == nil {
+			t.Errorf("no assignor %s", name)
+		}
+	}
+	if ByName("sticky") != nil || len(Uniform(nil, nil)) != 0 || len(Range(nil, nil)) != 0 {
+		t.Error("an assignor of nothing")
+	}
+}
+
+// A member comes to a group of 999 with 10,000 partitions of ten topics.
+func BenchmarkUniformJoin(b *testing.B) {
+	topics, all := map[TopicID]int{}, []TopicID(nil)
+	for n := range 10 {
+		topics[id(n)] = 1000
+		all = append(all, id(n))
+	}
+	members := make([]Member, 999)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprint("m", i), Topics: all}
+	}
+	assigned := Uniform(members, topics)
+	for i := range members {
+		members[i].Current = assigned[members[i].ID]
+	}
+	members = append(members, Member{ID: "new", Topics: all})
+	for b.Loop() {
+		Uniform(members, topics)
+	}
+}

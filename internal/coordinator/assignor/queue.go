@@ -1,0 +1,32 @@
+package assignor
+
+import "container/heap"
+
+// queue has members by their load, the least first; of several with the same load the one that comes first in the order of members.
+type queue struct {
+	members []int
+	load    []int // of all members; changed by others, who call fix after each change of the least
+}
+
+func newQueue(members []int, load []int) *queue {
+	q := &queue{append([]int(nil), members...), load}
+	heap.Init(q)
+	return q
+}
+
+func (q *queue) least() int { return q.members[0] }
+func (q *queue) fix()       { heap.Fix(q, 0) }
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (q *queue) Len() int { return len(q.members) }
+func (q *queue) Less(i, j int) bool {
+	a, b := q.members[i], q.members[j]
+	return q.load[a] < q.load[b] || q.load[a] == q.load[b] && a < b
+}
+func (q *queue) Swap(i, j int) { q.members[i], q.members[j] = q.members[j], q.members[i] }
+func (q *queue) Push(x any)    { q.members = append(q.members, x.(int)) } //nolint:forcetypeassert // only newQueue fills it
+func (q *queue) Pop() any {
+	last := q.members[len(q.members)-1]
+	q.members = q.members[:len(q.members)-1]
+	return last
+}

@@ -1,0 +1,203 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+
+	"heartwood.dev/heartwood/internal/coordinator/assignor"
+)
+
+// The records of a group, by the version of their key: Kafka's coordinator record types (its JSON schemas, docs/format/consumer-groups.md).
+const (
+	kindGroup            = 3
+	kindTopics           = 4 // what Kafka 4.0 kept of the topics' partitions; since 4.1 (KIP-1101) a hash in kindGroup. Passed over
+	kindMember           = 5
+	kindAssignment       = 6
+	kindTarget           = 7
+	kindCurrent          = 8
+	kindExpression       = 16
+	valueVersion   int16 = 0
+)
+
+// ErrCorrupt is a record that cannot be read.
+var ErrCorrupt = errors.New("corrupt record of a consumer group")
+
+// Record is to be stored; Value is nil for a tombstone.
+type Record struct {
+	Key, Value []byte
+}
+
+// Key is a record's key.
+type Key struct {
+	Kind  int16
+	Group string
+	Of    string // a member's id, or an expression; of kinds that are the group's: ""
+}
+
+// Owns tells whether keys of a version are of the records of this package.
+func Owns(keyVersion int16) bool {
+	return keyVersion >= kindGroup && keyVersion <= kindCurrent || keyVersion == kindExpression
+}
+
+// perMember tells whether a kind of record has a second part in its key.
+func perMember(kind int16) bool {
+	return kind == kindMember || kind == kindTarget || kind == kindCurrent || kind == kindExpression
+}
+
+func (k Key) append() []byte {
+	key := kbin.AppendString(kbin.AppendInt16(nil, k.Kind), k.Group)
+	if perMember(k.Kind) {
+		key = kbin.AppendString(key, k.Of)
+	}
+	return key
+}
+
+// ReadKey reads a record's key, of a version that Owns.
+func ReadKey(key []byte) (Key, error) {
+	r := kbin.Reader{Src: key}
+	k := Key{Kind: r.Int16(), Group: r.String()}
+	if perMember(k.Kind) {
+		k.Of = r.String()
+	}
+	if err := r.Complete(); err != nil {
+		return Key{}, fmt.Errorf("%w: key: %w", ErrCorrupt, err)
+	}
+	return k, nil
+}
+
+// groupValue is the value of kindGroup.
+type groupValue struct {
+	epoch int32
+	hash  int64 // of the topics that members subscribe to; 0: of none
+}
+
+func (v groupValue) append() []byte {
+	value := kbin.AppendInt32(kbin.AppendInt16(nil, valueVersion), v.epoch)
+	if v.hash == 0 {
+		return kbin.AppendUvarint(value, 0)
+	}
+	value = append(value, 1, 0, 8) // one tag, 0, of 8 bytes
+	return kbin.AppendInt64(value, v.hash)
+}
+
+// Profile is what a member says of itself: the value of kindMember.
+type Profile struct {
+	Instance, Rack       string // "": it has none
+	ClientID, ClientHost string
+	Topics               []string // sorted, without doubles
+	Expression           string   // of topics; "": none
+	Rebalance            time.Duration
+	Assignor             string // "": it does not choose
+}
+
+func (p *Profile) append() []byte {
+	value := kbin.AppendInt16(nil, valueVersion)
+	value = kbin.AppendCompactNullableString(value, orNull(p.Instance))
+	value = kbin.AppendCompactNullableString(value, orNull(p.Rack))
+	value = kbin.AppendCompactString(value, p.ClientID)
+	value = kbin.AppendCompactString(value, p.ClientHost)
+	value = appendStrings(value, p.Topics)
+	value = kbin.AppendCompactNullableString(value, orNull(p.Expression))
+	value = kbin.AppendInt32(value, int32(p.Rebalance.Milliseconds()))
+	value = kbin.AppendCompactNullableString(value, orNull(p.Assignor))
+	return kbin.AppendUvarint(value, 0)
+}
+
+// assignmentValue is the value of kindAssignment.
+type assignmentValue struct {
+	epoch int32
+	atMs  int64 // when it was made; 0: unknown
+}
+
+func (v assignmentValue) append() []byte {
+	value := kbin.AppendInt32(kbin.AppendInt16(nil, valueVersion), v.epoch)
+	if v.atMs == 0 {
+		return kbin.AppendUvarint(value, 0)
+	}
+	value = append(value, 1, 0, 8) // one tag, 0, of 8 bytes
+	return kbin.AppendInt64(value, v.atMs)
+}
+
+// appendTarget makes the value of kindTarget.
+func appendTarget(a assignor.Assignment) []byte {
+	value := kbin.AppendCompactArrayLen(kbin.AppendInt16(nil, valueVersion), len(a))
+	for _, topic := range a.Topics() {
+		value = appendInts(kbin.AppendUuid(value, topic), a[topic])
+		value = kbin.AppendUvarint(value, 0)
+	}
+	return kbin.AppendUvarint(value, 0)
+}
+
+// Current is where a member stands: the value of kindCurrent.
+type Current struct {
+	Epoch, Previous    int32
+	Phase              Phase
+	Assigned, Revoking Owned // Revoking: to be given up, and not yet
+}
+
+// Owned is partitions, each with the assignment epoch in which its member got it.
+type Owned map[assignor.TopicID]map[int32]int32
+
+func (c *Current) append() []byte {
+	value := kbin.AppendInt32(kbin.AppendInt16(nil, valueVersion), c.Epoch)
+	value = kbin.AppendInt8(kbin.AppendInt32(value, c.Previous), int8(c.Phase))
+	value = c.Revoking.append(c.Assigned.append(value))
+	return kbin.AppendUvarint(value, 0)
+}
+
+func (o Owned) append(value []byte) []byte {
+	value = kbin.AppendCompactArrayLen(value, len(o))
+	for _, topic := range slices.SortedFunc(maps.Keys(o), func(a, b assignor.TopicID) int { return slices.Compare(a[:], b[:]) }) {
+		partitions := slices.Sorted(maps.Keys(o[topic]))
+		epochs := make([]int32, len(partitions))
+		for i, partition := range partitions {
+			epochs[i] = o[topic][partition]
+		}
+		value = appendInts(kbin.AppendUuid(value, topic), partitions)
+		tag := appendInts(nil, epochs)
+		value = append(value, 1, 0) // one tag, 0
+		value = append(kbin.AppendUvarint(value, uint32(len(tag))), tag...)
+	}
+	return value
+}
+
+// Resolved is the topics that an expression matched: the value of kindExpression.
+type Resolved struct {
+	Topics  []string // sorted
+	Version int64    // of the cluster's metadata; ours have none: 0
+	AtMs    int64
+}
+
+func (v *Resolved) append() []byte {
+	value := appendStrings(kbin.AppendInt16(nil, valueVersion), v.Topics)
+	value = kbin.AppendInt64(kbin.AppendInt64(value, v.Version), v.AtMs)
+	return kbin.AppendUvarint(value, 0)
+}
+
+func appendStrings(dst []byte, all []string) []byte {
+	dst = kbin.AppendCompactArrayLen(dst, len(all))
+	for _, one := range all {
+		dst = kbin.AppendCompactString(dst, one)
+	}
+	return dst
+}
+
+func appendInts(dst []byte, all []int32) []byte {
+	dst = kbin.AppendCompactArrayLen(dst, len(all))
+	for _, one := range all {
+		dst = kbin.AppendInt32(dst, one)
+	}
+	return dst
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

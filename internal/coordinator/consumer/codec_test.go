@@ -1,0 +1,167 @@
+package consumer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/assignor"
+)
+
+var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
+
+// examples are a value of each kind, as Kafka's dump-log reads them (test/compat).
+func examples() map[int16][]byte {
+	profile := Profile{
+		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"}, Expression: "t.*", Rebalance: time.Minute,
+		Assignor: "uniform",
+	}
+	current := Current{
+		Epoch: 3, Previous: 2, Phase: Unrevoked, Assigned: Owned{topicA: {0: 1, 2: 3}, topicB: {1: 2}}, Revoking: Owned{topicA: {5: 1}},
+	}
+	resolved := Resolved{Topics: []string{"a", "b"}, Version: 7, AtMs: 9}
+	return map[int16][]byte{
+		kindGroup:      groupValue{5, -2}.append(),
+		kindMember:     profile.append(),
+		kindAssignment: assignmentValue{5, 1_700_000_000_000}.append(),
+		kindTarget:     appendTarget(assignor.Assignment{topicB: {1}, topicA: {0, 3}}),
+		kindCurrent:    current.append(),
+		kindExpression: resolved.append(),
+	}
+}
+
+// again decodes a value and encodes what came out.
+func again(kind int16, value []byte) ([]byte, error) {
+	switch kind {
+	case kindGroup:
+		v, err := readGroup(value)
+		return v.append(), err
+	case kindMember:
+		v, err := readProfile(value)
+		return v.append(), err
+	case kindAssignment:
+		v, err := readAssignment(value)
+		return v.append(), err
+	case kindTarget:
+		v, err := readTarget(value)
+		return appendTarget(v), err
+	case kindCurrent:
+		v, err := readCurrent(value)
+		return v.append(), err
+	default:
+		v, err := readResolved(value)
+		return v.append(), err
+	}
+}
+
+// The bytes are a contract: those of docs/format/consumer-groups.md.
+func TestRecordsAreTheseBytes(t *testing.T) {
+	want := map[int16]string{
+		kindGroup:      "0000" + "00000005" + "010008" + "fffffffffffffffe",
+		kindMember:     "0000" + "0269" + "0272" + "0263" + "032f68" + "03" + "0261" + "0262" + "04742e2a" + "0000ea60" + "08756e69666f726d" + "00",
+		kindAssignment: "0000" + "00000005" + "010008" + "0000018bcfe56800",
+		kindTarget: "0000" + "03" + "0a000000000000000000000000000000" + "03" + "00000000" + "00000003" + "00" +
+			"0b000000000000000000000000000000" + "02" + "00000001" + "00" + "00",
+		kindCurrent: "0000" + "00000003" + "00000002" + "01" +
+			"03" + "0a000000000000000000000000000000" + "03" + "00000000" + "00000002" + "010009" + "03" + "00000001" + "00000003" +
+			"0b000000000000000000000000000000" + "02" + "00000001" + "010005" + "02" + "00000002" +
+			"02" + "0a000000000000000000000000000000" + "02" + "00000005" + "010005" + "02" + "00000001" + "00",
+		kindExpression: "0000" + "03" + "0261" + "0262" + "0000000000000007" + "0000000000000009" + "00",
+	}
+	for kind, value := range examples() {
+		if got := hex.EncodeToString(value); got != want[kind] {
+			t.Errorf("kind %d:\n got %s\nwant %s", kind, got, want[kind])
+		}
+		if got, err := again(kind, value); !bytes.Equal(got, value) || err != nil {
+			t.Errorf("kind %d: read and written again %x, %v", kind, got, err)
+		}
+		for n := range len(value) {
+			if _, err := again(kind, value[:n]); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("kind %d: %d of %d bytes pass: %v", kind, n, len(value), err)
+			}
+		}
+		if _, err := again(kind, append([]byte{0, 1}, value[2:]...)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("kind %d: version 1 passes: %v", kind, err)
+		}
+	}
+	for key, want := range map[Key]string{
+		{kindGroup, "g", ""}: "0003" + "000167", {kindMember, "g", "m"}: "0005" + "000167" + "00016d", {kindExpression, "g", "x"}: "0010" + "000167" + "000178",
+	} {
+		if got := hex.EncodeToString(key.append()); got != want {
+			t.Errorf("key %+v: %s, want %s", key, got, want)
+		}
+		if back, err := ReadKey(key.append()); back != key || err != nil {
+			t.Errorf("key %+v is read as %+v, %v", key, back, err)
+		}
+	}
+}
+
+// What Kafka before 4.3 wrote has no epochs of partitions, and what a newer one writes may have tags that we do not know.
+func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
+	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" + "02" + "00000005" + "00" + "01" + "00"
+	value, err := hex.DecodeString(bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readCurrent(value)
+	if want := (Owned{topicA: {5: 3}}); err != nil || !reflect.DeepEqual(got.Assigned, want) {
+		t.Errorf("%+v, %v; want %v", got, err, want)
+	}
+	value, err = hex.DecodeString("0000" + "00000005" + "02" + "0008" + "fffffffffffffffe" + "0902" + "ffff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readGroup(value); err != nil || got != (groupValue{5, -2}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// FuzzRecords: any bytes give a value or an error, and what is read is written so that it is read the same.
+func FuzzRecords(f *testing.F) {
+	for kind, value := range examples() {
+		f.Add(kind, value)
+	}
+	f.Fuzz(func(t *testing.T, kind int16, value []byte) {
+		first, err := again(kind, value)
+		if err != nil {
+			return
+		}
+		second, err := again(kind, first)
+		if err != nil || !bytes.Equal(first, second) {
+			t.Errorf("kind %d: %x is written as %x and then as %x, %v", kind, value, first, second, err)
+		}
+	})
+}
+
+// FuzzReplay: no records of the log, in whatever order, make a Group panic, nor what it does next.
+func FuzzReplay(f *testing.F) {
+	for kind, value := range examples() {
+		f.Add(kind, value, int16(kindGroup), []byte(nil))
+	}
+	f.Fuzz(func(t *testing.T, kind int16, value []byte, other int16, second []byte) {
+		now, g := time.Unix(1_700_000_000, 0), New("g", true)
+		if g.Replay(now, config.Session, Key{kind, "g", "m"}, value) != nil || g.Replay(now, config.Session, Key{other, "g", "m"}, second) != nil {
+			return
+		}
+		g.Loaded(now, config.Session)
+		w := world{topics: map[string]Topic{"a": {topicA, "a", 4}}}
+		w.show()
+		h := Heartbeat{Group: "g", Member: "n", Topics: []string{"a"}, Owned: assignor.Assignment{}}
+		_, records, err := g.Heartbeat(now, &h, w.shown, config)
+		for _, r := range records {
+			k, bad := ReadKey(r.Key)
+			if bad == nil {
+				bad = g.Replay(now, config.Session, k, r.Value)
+			}
+			if bad != nil {
+				t.Error(bad)
+			}
+		}
+		if d := g.Describe(); err == nil && len(d.Members) == 0 {
+			t.Errorf("who joined is not described: %+v", d)
+		}
+	})
+}

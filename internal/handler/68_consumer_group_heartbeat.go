@@ -1,0 +1,88 @@
+package handler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/assignor"
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a group of the consumer protocol joins, lives and leaves, and hears
+// which partitions are its.
+//
+//	1  subscription by an expression; the member makes its own id (KIP-1082)
+
+// consumerHeartbeatShape is the request's fields (see shape.go).
+var consumerHeartbeatShape = shape{
+	text(), text(), fixed(4), text(), text(), fixed(4), plainArray(text()), text().from(1), text(), array(fixed(16), plainArray(fixed(4))),
+}
+
+func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wire.Reply, error) {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	if err := decode(consumerHeartbeatShape, from, req); err != nil {
+		return wire.Reply{}, err
+	}
+	if req.Version == 0 && req.MemberID == "" && req.MemberEpoch == consumer.EpochJoin {
+		req.MemberID = metadata.NewID().String()
+	}
+	said := consumer.Heartbeat{
+		Group: req.Group, Member: req.MemberID, Epoch: req.MemberEpoch, Instance: req.InstanceID, Rack: req.RackID, ClientID: from.ClientID,
+		ClientHost: hostOf(from.Remote), Rebalance: time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond,
+		Topics: req.SubscribedTopicNames, Expression: req.SubscribedTopicRegex, Assignor: req.ServerAssignor,
+	}
+	if req.Topics != nil {
+		said.Owned = assignor.Assignment{}
+	}
+	for i := range req.Topics {
+		if topic := &req.Topics[i]; len(topic.Partitions) > 0 {
+			all := append(said.Owned[topic.TopicID], topic.Partitions...)
+			slices.Sort(all)
+			said.Owned[topic.TopicID] = slices.Compact(all)
+		}
+	}
+	from.Drop()
+	answer, err := consumer.Answer{}, checkIDs(req)
+	if err == nil {
+		answer, err = h.opts.Groups.ConsumerHeartbeat(ctx, &said)
+	}
+	return h.consumerHeartbeatResponse(req, answer, err), nil
+}
+
+// checkIDs refuses ids that cannot be stored.
+func checkIDs(req *kmsg.ConsumerGroupHeartbeatRequest) error {
+	for _, id := range []string{req.MemberID, orEmpty(req.InstanceID), orEmpty(req.RackID)} {
+		if group.CheckID(id) != nil {
+			return errInvalidRequest
+		}
+	}
+	return nil
+}
+
+func (h *Handler) consumerHeartbeatResponse(req *kmsg.ConsumerGroupHeartbeatRequest, answer consumer.Answer, err error) wire.Reply {
+	response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+	if err != nil {
+		return reply(response, result)
+	}
+	response.MemberID, response.MemberEpoch = &req.MemberID, answer.Epoch
+	response.HeartbeatIntervalMillis = int32(answer.Interval.Milliseconds())
+	if answer.Assignment != nil {
+		assigned := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
+		for _, topic := range answer.Assignment.Topics() {
+			assigned.Topics = append(assigned.Topics, kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{
+				TopicID: topic, Partitions: answer.Assignment[topic],
+			})
+		}
+		response.Assignment = &assigned
+	}
+	return reply(response, result)
+}

@@ -1,0 +1,67 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator/assignor"
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): groups of the consumer protocol. Classic ones are not found by it, and are told of
+// by DescribeGroups.
+//
+//	1  kind of a member (KIP-1099): all are of the consumer protocol
+
+// consumerDescribeShape is the request's fields (see shape.go).
+var consumerDescribeShape = shape{plainArray(text()), fixed(1)}
+
+// memberOfConsumer is a member's kind.
+const memberOfConsumer = 1
+
+func (h *Handler) consumerDescribe(ctx context.Context, req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
+	response := kmsg.NewPtrConsumerGroupDescribeResponse()
+	response.Version = req.Version
+	result := outcome{handler: h}
+	img := h.opts.Image()
+	for _, id := range req.Groups {
+		described, err := h.opts.Groups.DescribeConsumer(ctx, id)
+		answer := kmsg.NewConsumerGroupDescribeResponseGroup()
+		answer.Group = id
+		answer.ErrorCode, answer.ErrorMessage = result.code(err), message(err)
+		if err == nil {
+			answer.State, answer.Epoch, answer.AssignmentEpoch = described.State, described.Epoch, described.AssignmentEpoch
+			answer.AssignorName = described.Assignor
+			if req.IncludeAuthorizedOperations {
+				answer.AuthorizedOperations = groupOperations
+			}
+		}
+		for i := range described.Members {
+			answer.Members = append(answer.Members, describedMember(img, &described.Members[i]))
+		}
+		response.Groups = append(response.Groups, answer)
+	}
+	return reply(response, result)
+}
+
+func describedMember(img *metadata.Image, m *consumer.MemberDescription) kmsg.ConsumerGroupDescribeResponseGroupMember {
+	member := kmsg.NewConsumerGroupDescribeResponseGroupMember()
+	member.MemberID, member.MemberEpoch, member.MemberType = m.ID, m.Epoch, memberOfConsumer
+	member.InstanceID, member.RackID, member.ClientID, member.ClientHost = orNull(m.Instance), orNull(m.Rack), m.ClientID, m.ClientHost
+	member.SubscribedTopics, member.SubscribedTopicRegex = m.Topics, &m.Expression
+	member.Assignment, member.TargetAssignment = describedAssignment(img, m.Assigned), describedAssignment(img, m.Target)
+	return member
+}
+
+// describedAssignment leaves out topics that are gone: they have no name to be told.
+func describedAssignment(img *metadata.Image, of assignor.Assignment) (told kmsg.Assignment) {
+	for _, id := range of.Topics() {
+		if topic := img.TopicByID(id); topic != nil {
+			told.TopicPartitions = append(told.TopicPartitions, kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: of[id]})
+		}
+	}
+	return told
+}
