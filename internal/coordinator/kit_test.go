@@ -43,9 +43,14 @@ func must(t testing.TB, err error) {
 // newBroker starts one that leads the only partition of the topic in epoch 1. Its test stops it.
 func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	t.Helper()
+	return newBrokerAt(t, disk, "/data", id)
+}
+
+func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker {
+	t.Helper()
 	b := &broker{t: t, disk: disk}
-	must(t, disk.MkdirAll("/data"))
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data"})
+	must(t, disk.MkdirAll(dir))
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: dir})
 	must(t, err)
 	b.store = store
 	b.set = replica.NewSet(replica.Options{
