@@ -12,6 +12,9 @@ const (
 	AnnotationDirectory = "heartwood.dev/directory-id"
 	// AnnotationEndpoint, on a broker's Lease, is host:port of its Kafka listener, as clients are told.
 	AnnotationEndpoint = "heartwood.dev/endpoint"
+	// AnnotationPeer, on a broker's Lease, is host:port at which other brokers reach it: its pod's address, so that replication does not
+	// depend on DNS. Absent: as clients do.
+	AnnotationPeer = "heartwood.dev/peer"
 	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"
 

@@ -25,7 +25,7 @@ import (
 // brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are HOST:PORT.
 type brokerFlags struct {
 	cluster, namespace         string
-	podName, podUID            string
+	podName, podUID, podIP     string
 	dataDir, listen, advertise string
 	http                       string
 }
@@ -47,6 +47,7 @@ the end of the pod's name.`,
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
 	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod, so that the operator sees at once when it ends (default: by its Lease alone)")
+	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` at which other brokers reach this pod (default: by the name that clients are told)")
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise", "`HOST:PORT` that clients are told")
@@ -92,7 +93,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	opts := broker.Options{
-		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
+		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise, PeerHost: f.podIP,
 		Metadata: store, Registry: registry, Logger: logger,
 	}
 	var started atomic.Pointer[broker.Broker]

@@ -36,6 +36,7 @@ type Options struct {
 	DataDir   string
 	Listen    string // host:port of the Kafka listener; port 0 picks one
 	Advertise string // host:port that clients are told; default: the listener's own address
+	PeerHost  string // host at which other brokers reach this one, on the port that it listens on; default: as clients do
 	Rack      string
 	Metadata  Metadata
 	FS        vfs.FS                // of DataDir; default: the operating system's
@@ -160,8 +161,16 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		return metadata.Broker{}, fmt.Errorf("advertised address %q: clients cannot connect to every address; advertise one of them", advertise)
 	}
+	peer := ""
+	if b.opts.PeerHost != "" {
+		_, listens, err := net.SplitHostPort(b.listener.Addr().String())
+		if err != nil {
+			return metadata.Broker{}, fmt.Errorf("read the listener's address: %w", err)
+		}
+		peer = net.JoinHostPort(b.opts.PeerHost, listens)
+	}
 	return metadata.Broker{
-		ID: b.opts.NodeID, Host: host, Port: int32(port), Rack: b.opts.Rack,
+		ID: b.opts.NodeID, Host: host, Port: int32(port), Peer: peer, Rack: b.opts.Rack,
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
 	}, nil
 }

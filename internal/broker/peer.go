@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -16,9 +17,9 @@ type peer struct {
 	*wire.Peer
 }
 
-// dial connects to another broker's listener, the one that clients are told.
+// dial connects to another broker's listener.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
-	address := net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
+	address := cmp.Or(to.Peer, net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
 	connection, err := wire.DialPeer(ctx, address, "broker-"+strconv.Itoa(int(b.opts.NodeID)))
 	if err != nil {
 		return nil, err

@@ -33,6 +33,8 @@ type Broker struct {
 	Host  string
 	Port  int32
 	Rack  string
+	// Peer is host:port at which other brokers reach it; "": Host and Port. An address of a pod needs no DNS, and is never an earlier pod's.
+	Peer string
 	// Directory identifies the broker's disk: another one means that its logs are gone.
 	Directory string
 	// CleanEpoch is the incarnation whose orderly stop left this disk as it is; -1: the stop before was none, or the disk is new.

@@ -132,6 +132,7 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 	}
 	return metadata.Broker{
 		ID: int32(id), Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
+		Peer: lease.Annotations[v1alpha1.AnnotationPeer],
 		Rack: lease.Annotations[v1alpha1.AnnotationRack], Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
 		CleanEpoch: cleanEpoch(lease), Leaving: leaves(lease),
 	}, true

@@ -147,6 +147,7 @@ func (w *world) run(id int32, config *rest.Config) *broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{Store: store, t: w.t, images: make(chan *metadata.Image, 10000), cancel: cancel, ended: make(chan struct{})}
 	self := metadata.Broker{ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1}
+	self.Peer = fmt.Sprintf("10.0.0.%d:9092", id)
 	go func() {
 		defer close(b.ended)
 		b.err = store.Run(ctx, self, func(image *metadata.Image) { b.images <- image })
@@ -274,7 +275,8 @@ func testBrokersSeeEachOther(w *world) {
 	b0, b1 := w.run(0, w.config), w.run(1, w.config)
 	b0.until("both are up", up(0, 1))
 	image := b1.until("both are up", up(0, 1))
-	if other, _ := image.Broker(0); other.Host != "demo-broker-0" || other.Port != 9092 || other.Directory != "disk-0" || other.Epoch != 1 {
+	if other, _ := image.Broker(0); other.Host != "demo-broker-0" || other.Port != 9092 || other.Directory != "disk-0" || other.Epoch != 1 ||
+		other.Peer != "10.0.0.0:9092" {
 		w.t.Errorf("broker 1 sees broker 0 as %+v", other)
 	}
 	b1.stop()

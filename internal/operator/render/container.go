@@ -29,6 +29,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			fieldVariable("POD_NAME", "metadata.name"),
 			fieldVariable("POD_NAMESPACE", "metadata.namespace"),
 			fieldVariable("POD_UID", "metadata.uid"),
+			fieldVariable("POD_IP", "status.podIP"),
 		},
 		Ports: []corev1.ContainerPort{
 			{Name: portNameKafka, ContainerPort: portKafka(cluster), Protocol: corev1.ProtocolTCP},
@@ -51,7 +52,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 
 // arguments are the command line of cmd/heartwood's broker command. The node id is the number at the end of the pod's name.
 // $(NAME) is filled in by the kubelet, from the container's environment. Clients are told the pod's own host name: only the
-// leader of a partition answers for it, so an address that any broker answers would not do.
+// leader of a partition answers for it, so an address that any broker answers would not do. Brokers themselves use the pod's address: a name
+// may lead to the pod before for as long as caches of DNS live, and to nowhere while DNS is down.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
 	return []string{
@@ -60,6 +62,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 		"--namespace=$(POD_NAMESPACE)",
 		"--pod-name=$(POD_NAME)",
 		"--pod-uid=$(POD_UID)",
+		"--pod-ip=$(POD_IP)",
 		"--data-dir=" + dataDir,
 		fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--advertise=$(POD_NAME).%s.$(POD_NAMESPACE).svc:%d", headlessName(cluster.Name), port),

@@ -1,0 +1,39 @@
+package broker
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Brokers reach one another by address, also while the name that clients are told leads nowhere.
+func TestBrokersAreReachedByTheirAddress(t *testing.T) {
+	c := newCluster(t)
+	opts := c.options()
+	opts.Listen, opts.PeerHost = "127.0.0.1:0", "127.0.0.1"
+	b, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	self, err := b.identity()
+	if err != nil || self.Peer != b.listener.Addr().String() {
+		t.Fatalf("peers are told %q, %v; the listener is at %s", self.Peer, err, b.listener.Addr())
+	}
+	var ready net.ListenConfig
+	listener, err := ready.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	peer, err := b.dial(t.Context(), metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092, Peer: listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = peer.Close()
+	if _, err := b.dial(t.Context(), metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092}); err == nil || !strings.Contains(err.Error(), "broker-1.invalid") {
+		t.Errorf("without an address the name is not asked: %v", err)
+	}
+}
