@@ -61,11 +61,13 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.told[req.NamespacedName] != state {
+	news := state
+	news.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
+	if r.told[req.NamespacedName] != news {
 		if err := r.tell(ctx, req.Namespace, cluster, broker); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.told[req.NamespacedName] = state
+		r.told[req.NamespacedName] = news
 	}
 	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil { // after the elections, which do not wait for it
 		return ctrl.Result{}, err

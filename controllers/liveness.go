@@ -13,6 +13,10 @@ import (
 // leaseDurationDefault is how long a Lease lasts that does not say, or says nonsense (0 or less).
 const leaseDurationDefault = 6 * time.Second
 
+// settledAfter is for how long clients may look for a broker at the address of its last pod: for as long as DNS, and what caches its
+// answers, live by rule of thumb. A connection to where nothing is takes a client's whole timeout, ten seconds by default.
+const settledAfter = 30 * time.Second
+
 // sighting is what was last seen of a broker's Lease. It is a value: observe and confirm return the next one. The zero value
 // is a Lease never looked at, which until.IsZero() tells.
 type sighting struct {
@@ -24,6 +28,7 @@ type sighting struct {
 	broker   placement.Standing // but for its life
 	pod      string             // uid of the pod that the incarnation runs in; "" when it does not say
 	acquired time.Time          // when the incarnation began, by its own clock
+	arrived  time.Time          // when we saw that it runs in another pod than before, by our clock; zero: never
 
 	// What the API server itself said when the Lease had run out: the renewal it knew of, and that there was none.
 	asked     time.Time
@@ -40,6 +45,7 @@ type sighting struct {
 func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighting {
 	seen := sighting{
 		until: before.until, doubtful: before.doubtful, asked: before.asked, confirmed: before.confirmed,
+		arrived:  before.arrived,
 		duration: leaseDurationDefault,
 		held:     lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",
 		broker:   placement.Standing{Directory: lease.Annotations[v1alpha1.AnnotationDirectory], CleanEpoch: cleanEpoch(lease)},
@@ -57,6 +63,9 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 	}
 	if renew := lease.Spec.RenewTime; renew != nil {
 		seen.renewed = renew.Time
+	}
+	if !before.until.IsZero() && seen.pod != before.pod {
+		seen.arrived = now
 	}
 	switch {
 	case before.until.IsZero():
@@ -111,6 +120,9 @@ func (s sighting) unsure(now time.Time) bool { return s.held && !s.confirmed && 
 // lasts one duration, in which a living broker would have renewed, and longer only while the API server cannot be asked.
 func (s sighting) state(now time.Time) placement.Standing {
 	state := s.broker
+	if !s.arrived.IsZero() {
+		state.Unsettled = max(0, s.arrived.Add(settledAfter).Sub(now))
+	}
 	switch {
 	case !s.held || !now.Before(s.until):
 		state.Life = placement.Gone

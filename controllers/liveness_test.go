@@ -66,6 +66,35 @@ func TestASightingTellsIncarnationAndDisk(t *testing.T) {
 	}
 }
 
+// A broker whose pod is another one has another address: clients look for it at the old one for a while. One that was there at the first
+// look may have been so for long.
+func TestABrokerIsUnsettledInANewPod(t *testing.T) {
+	in := func(pod string, at time.Duration, transitions int32) *coordinationv1.Lease {
+		lease := leaseAt("a", noon.Add(at), transitions)
+		lease.Annotations[v1alpha1.AnnotationPod] = pod
+		return lease
+	}
+	seen := observe(sighting{}, in("first", 0, 1), noon)
+	for _, look := range []struct {
+		pod       string
+		at        time.Duration
+		epoch     int32
+		unsettled time.Duration
+	}{
+		{"first", 2 * time.Second, 1, 0},
+		{"first", 4 * time.Second, 2, 0}, // its container alone was started again
+		{"second", 5 * time.Second, 3, settledAfter},
+		{"second", 15 * time.Second, 3, settledAfter - 10*time.Second},
+		{"second", 5*time.Second + settledAfter, 3, 0},
+	} {
+		now := noon.Add(look.at)
+		seen = observe(seen, in(look.pod, look.at, look.epoch), now)
+		if got := seen.state(now).Unsettled; got != look.unsettled {
+			t.Errorf("%s after noon, in pod %s: unsettled for %s, want %s", look.at, look.pod, got, look.unsettled)
+		}
+	}
+}
+
 func TestALeaseThatSaysNothingIsNoBroker(t *testing.T) {
 	if seen := observe(sighting{}, &coordinationv1.Lease{}, noon); seen.state(noon) != (placement.Standing{CleanEpoch: -1}) {
 		t.Errorf("state %+v of an empty lease", seen.state(noon))

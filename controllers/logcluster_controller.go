@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ type logClusterReconciler struct {
 	settings    render.Settings
 	events      announcer
 	lastSuccess *lastSuccess
+	// settledAfter is for how long a broker is back before the next one is restarted; see the constant.
+	settledAfter time.Duration
 }
 
 // setup watches what is owned, so that what others change or delete is put back. Services, ServiceAccounts, Roles and
@@ -69,7 +72,7 @@ func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	settings, err := r.pace(ctx, cluster)
+	settings, again, err := r.pace(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -80,5 +83,5 @@ func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		}
 	}
 	r.lastSuccess.now("logcluster", req.NamespacedName)
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: again}, nil
 }

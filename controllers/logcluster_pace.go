@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,30 +32,42 @@ func (r *logClusterReconciler) whileBusy(ctx context.Context, partition client.O
 	return found
 }
 
-// pace returns the settings to render with: how many brokers run now, and which of them keep their template for now.
-func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCluster) (render.Settings, error) {
-	settings := r.settings
+// pace returns the settings to render with: how many brokers run now, and which of them keep their template for now; and when to look
+// again, if a rollout waits for that moment (0: for something else).
+func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCluster) (settings render.Settings, again time.Duration, err error) {
+	settings = r.settings
 	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
 	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}}
 	if err := r.List(ctx, topics, of...); err != nil {
-		return settings, fmt.Errorf("list topics: %w", err)
+		return settings, 0, fmt.Errorf("list topics: %w", err)
 	}
 	if err := r.List(ctx, partitions, of...); err != nil {
-		return settings, fmt.Errorf("list partitions: %w", err)
+		return settings, 0, fmt.Errorf("list partitions: %w", err)
 	}
 	settings.Brokers = drain(cluster, topics.Items, partitions.Items).brokers
 	scope := logClusterScope{cluster: cluster, brokers: &appsv1.StatefulSet{}, topics: topics.Items, partitions: partitions.Items}
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: render.BrokersName(cluster.Name)}
 	if err := r.Get(ctx, key, scope.brokers); client.IgnoreNotFound(err) != nil {
-		return settings, fmt.Errorf("get the brokers: %w", err)
+		return settings, 0, fmt.Errorf("get the brokers: %w", err)
 	}
 	pods := &corev1.PodList{}
 	ours := client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}
 	if err := r.List(ctx, pods, client.InNamespace(cluster.Namespace), ours); err != nil {
-		return settings, fmt.Errorf("list the brokers' pods: %w", err)
+		return settings, 0, fmt.Errorf("list the brokers' pods: %w", err)
 	}
-	settings.Held = rollout.Partition(scope.rollout(settings.Brokers, pods.Items))
-	return settings, nil
+	state := scope.rollout(settings.Brokers, pods.Items)
+	for i := range pods.Items {
+		left := r.settledAfter - time.Since(readySince(&pods.Items[i]))
+		if _, id, ok := parseLeaseName(pods.Items[i].Name); ok && id < settings.Brokers && left > 0 {
+			state.Brokers[id].New = true
+			again = max(again, left)
+		}
+	}
+	settings.Held = rollout.Partition(state)
+	if _, waits := rollout.Waiting(state); !waits {
+		again = 0
+	}
+	return settings, again, nil
 }
 
 // rollout is how the pods are, for so many brokers. Before there is a StatefulSet there is nothing to roll: all are held, and made of
@@ -84,6 +97,16 @@ func (s *logClusterScope) rollout(brokers int32, pods []corev1.Pod) rollout.Stat
 		}
 	}
 	return state
+}
+
+// readySince is when a pod became ready; zero for one that is not, which is not waited for by time.
+func readySince(pod *corev1.Pod) time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // podReady tells whether a pod is ready and stays.

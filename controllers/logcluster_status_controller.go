@@ -133,11 +133,13 @@ func (s *logClusterScope) count() (all, under int32) {
 }
 
 // readiness is condition Ready. A StatefulSet whose controller has not seen the latest spec (observedGeneration) counts pods
-// of the one before: they do not make a cluster ready.
+// of the one before: they make no cluster ready that was not. One that was stays so for that moment, as each step of a rollout has one.
 func (s *logClusterScope) readiness(status v1alpha1.LogClusterStatus) metav1.Condition {
 	switch {
 	case !s.cluster.DeletionTimestamp.IsZero():
 		return notReady(v1alpha1.ReasonDeleting, fmt.Sprintf("the LogCluster is being deleted; its finalizers are %v", s.cluster.Finalizers))
+	case status.ReadyBrokers >= s.cluster.Spec.Brokers && s.brokers.Status.ObservedGeneration < s.brokers.Generation &&
+		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady):
 	case status.ReadyBrokers < s.cluster.Spec.Brokers || s.brokers.Status.ObservedGeneration < s.brokers.Generation:
 		return notReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf("%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
 			status.ReadyBrokers, s.cluster.Spec.Brokers, s.cluster.Namespace, v1alpha1.LabelCluster, s.cluster.Name))

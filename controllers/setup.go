@@ -66,6 +66,7 @@ type reportOptions struct {
 	interval  time.Duration     // between two rounds; default 15 s
 	transport http.RoundTripper // default: Go's own
 	homeAfter time.Duration     // see homeAfter, the default
+	settled   time.Duration     // of rollouts; see settledAfter, the default
 }
 
 // setup is Setup with what tests replace. All that controllers share is made here: brokers, partitions (broker to
@@ -89,7 +90,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		return fmt.Errorf("add the reporter: %w", err)
 	}
 	for _, controller := range []interface{ setup(ctrl.Manager) error }{
-		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess},
+		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess,
+			settledAfter: cmp.Or(options.settled, settledAfter)},
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},

@@ -68,14 +68,15 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	operator.Impersonate.UserName = operatorUser
 	operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return countWrites{next} })
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: CacheByObject()},
+		Scheme:         scheme,
+		MapperProvider: Mapper,
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Cache:          cache.Options{ByObject: CacheByObject()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond}
+	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond, settled: time.Millisecond}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"}, options); err != nil {
 		t.Fatal(err)
 	}

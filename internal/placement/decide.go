@@ -42,8 +42,8 @@ type Decision struct {
 //  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new incarnation. One that is gone, came
 //     back uncleanly or with another disk, or leaves, no more is, if somebody is who stays. So the ISR never loses its last
 //     member: it is the memory of where the records are.
-//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a successor; else the first replica
-//     that is in sync, lives and stays. Failing that see lastResort.
+//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a successor; else the most settled
+//     replica, and of these the first, that is in sync, lives and stays. Failing that see lastResort.
 //
 // The caller writes the result by compare-and-swap against what it was given, or under one lock. A partition whose Topic is gone
 // is not decided about, but retired: see Retire.
@@ -199,9 +199,25 @@ func (e *election) mayLead(id int32) bool {
 	return ok && e.standing(m) == intact && !e.brokers[id].Leaving
 }
 
+// candidate is the place in the order of preference of who leads if another than the leader is to; -1: nobody may. A new partition has
+// no clients that could look for it in the wrong place.
+func (e *election) candidate(order []int32) int {
+	first := slices.IndexFunc(order, e.mayLead)
+	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.wishes.Preferred {
+		return first
+	}
+	best := first
+	for at := first + 1; at < len(order); at++ {
+		if e.mayLead(order[at]) && e.brokers[order[at]].Unsettled < e.brokers[order[best]].Unsettled {
+			best = at
+		}
+	}
+	return best
+}
+
 // choose returns who leads, and the incarnation it leads in.
 func (e *election) choose() (leader int32, epoch int64) {
-	at := slices.IndexFunc(e.preference(), e.mayLead)
+	at := e.candidate(e.preference())
 	present, in := e.member(e.Leader)
 	holds := in && e.standing(present) >= doubted
 	switch {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -23,6 +24,7 @@ func restarted(s *Standing) { s.Epoch = 2 }
 func cleanly(s *Standing)   { s.Epoch, s.CleanEpoch = 2, 1 }
 func newDisk(s *Standing)   { s.Epoch, s.Directory = 2, "new" }
 func leaving(s *Standing)   { s.Leaving = true }
+func unsettled(s *Standing) { s.Unsettled += 10 * time.Second }
 func inDoubt(s *Standing)   { s.Life = Doubtful }
 
 // led is a partition whose replicas are all in sync, but for those left out of isr; the first of isr leads in epoch 5.
@@ -105,6 +107,14 @@ func TestDecide(t *testing.T) {
 		{"all leave: nobody to hand over to", led("012", "012"), brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Wishes{}, 0, 5, "012"},
 		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "0"},
 		{"one that leaves is not elected, and not forgotten", led("01", "01"), brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "01"},
+		{"one that clients find goes before one that came back a moment ago", led("012", "012"),
+			brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 2, 6, "12"},
+		{"of those that did the one that is back for longer", led("012", "012"),
+			brokers{1: up(1, unsettled, unsettled), 2: up(2, unsettled)}, Wishes{}, 2, 6, "12"},
+		{"one that came back a moment ago before nobody", led("012", "01"), brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 1, 6, "1"},
+		{"a leader stays, unsettled or not", led("012", "012"), brokers{0: up(0, unsettled), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"nobody looks yet for the leader of a new partition", Partition{Replicas: []int32{0, 1}, Leader: NoLeader},
+			brokers{0: up(0, unsettled), 1: up(1)}, Wishes{}, 0, 1, "01"},
 		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 0, 6, "102"},
 		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 1, 5, "12"},
 		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 2, 5, "21"},

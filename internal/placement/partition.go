@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // NoLeader is the leader of a partition that has none, as Kafka's Metadata API has it.
@@ -55,6 +56,9 @@ type Standing struct {
 	CleanEpoch int64  // the incarnation whose orderly stop left the disk as it is; -1: none. Incarnations are 0 or more
 	Directory  string // of its disk; "" when it does not say
 	Leaving    bool   // it shuts down in order, and is to lead nothing more
+	// Unsettled is how much longer clients may look for the broker where it was before; 0: they find it. Of several that may lead the
+	// most settled does.
+	Unsettled time.Duration
 }
 
 // ErrConflict is wrapped by ChangeISR when the proposal is about another state of the partition, or of a member.

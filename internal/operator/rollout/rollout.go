@@ -4,6 +4,7 @@ package rollout
 type Broker struct {
 	Updated bool // it is of the latest template
 	Ready   bool // and not being deleted
+	New     bool // it became ready a moment ago: clients may look for it still where its last pod was
 }
 
 // State is a cluster's pods, and how its partitions are.
@@ -19,7 +20,8 @@ type State struct {
 // Partition returns the partition that the StatefulSet should have. It goes down by one pod at a time, the highest ordinal first, and
 // up to the number of brokers when nothing is to be done: so a new template starts nothing by itself.
 //
-// Invariant: the next broker that serves is restarted only while all others are ready and every replica is in sync; thus no partition
+// Invariant: the next broker that serves is restarted only while all others are ready, have been for a while, and every replica is in
+// sync; thus somebody leads whom clients find, and no partition
 // has more than one replica fewer than it should because of a rollout. A broker that is not ready serves nothing, and goes at any time:
 // else a template that does not work could not be mended by another. So does one whose pod is being deleted: it is under way.
 func Partition(s State) int32 {
@@ -32,7 +34,7 @@ func Partition(s State) int32 {
 		return count
 	case next < 0: // one that ends before it is ready must come back with the latest template, and not the one before
 		return min(s.Partition, count)
-	case !s.Brokers[next].Ready, s.UnderReplicated == 0 && allReady(s.Brokers):
+	case !s.Brokers[next].Ready, s.UnderReplicated == 0 && allReady(s.Brokers) && !anyNew(s.Brokers):
 		return next
 	}
 	return next + 1
@@ -55,6 +57,15 @@ func allReady(brokers []Broker) bool {
 		}
 	}
 	return true
+}
+
+func anyNew(brokers []Broker) bool {
+	for _, b := range brokers {
+		if b.New {
+			return true
+		}
+	}
+	return false
 }
 
 // Waiting tells whether a rollout waits, and the ordinal it goes on with; next is -1 when there is none.

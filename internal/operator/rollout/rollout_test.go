@@ -7,11 +7,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// read makes brokers of a text, a letter each: o old and ready, O old and not; n new and ready, N new and not; . not there.
+// read makes brokers of a text, a letter each: o old and ready, O old and not; n new and ready, m for a moment only, N new and not; . not there.
 func read(text string) []Broker {
 	var all []Broker
 	for _, c := range text {
-		all = append(all, Broker{Updated: c == 'n' || c == 'N', Ready: c == 'o' || c == 'n'})
+		all = append(all, Broker{Updated: c == 'n' || c == 'N' || c == 'm', Ready: c == 'o' || c == 'n' || c == 'm', New: c == 'm'})
 	}
 	return all
 }
@@ -30,6 +30,9 @@ func TestPartition(t *testing.T) {
 		"the last is on its way":                      {"oo.", 5, 2, 2},
 		"it is there and not ready":                   {"ooN", 5, 2, 2},
 		"it is ready, and catches up":                 {"oon", 5, 2, 2},
+		"it has caught up, and clients look for it":   {"oom", 0, 2, 2},
+		"the last one is back":                        {"mnn", 0, 0, 3},
+		"a broken one goes while another is new":      {"oOm", 0, 2, 1},
 		"the next":                                    {"oon", 0, 2, 1},
 		"the first":                                   {"onn", 0, 1, 0},
 		"the last one is not ready yet":               {"Nnn", 1, 0, 0},
@@ -69,7 +72,7 @@ func TestARolloutRestartsOneAtATime(t *testing.T) {
 			step(t, random, &state, under)
 			away := 0
 			for at, b := range brokers {
-				if !b.Ready || under[at] {
+				if !b.Ready || b.New || under[at] {
 					away++
 				}
 			}
@@ -93,7 +96,9 @@ func step(t *testing.T, random *rand.Rand, state *State, under []bool) {
 		*b = Broker{Updated: true}
 		under[at] = true
 	case !b.Ready:
-		b.Ready = true
+		b.Ready, b.New = true, true
+	case b.New:
+		b.New = false
 	default:
 		under[at] = false
 	}
