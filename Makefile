@@ -88,6 +88,10 @@ e2e-image: ## Write the image CLIENT_IMAGE of the end-to-end test's client to bi
 compat: build ## Run Kafka's clients that this machine has (kcat, Python, Java; KAFKA_LIB: its jars; COMPAT_CLIENTS: more programs) against the built binary.
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test -tags compat -count=1 -timeout 40m -v ./test/compat
 
+# A script that breaks nodes and the API server of the cluster and mends them, such as hack/e2e-faults.sh; without one those steps are skipped.
+FAULTS ?=
+E2E_RUN ?= .
 .PHONY: e2e
-e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes.
-	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' go test -tags e2e -count=1 -timeout 30m -v ./test/e2e
+e2e: ## Run the end-to-end tests on the Kubernetes of KUBECONFIG with the images IMAGE and CLIENT_IMAGE, already on its nodes; FAULTS breaks it.
+	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' FAULTS='$(abspath $(FAULTS))' \
+		go test -tags e2e -count=1 -timeout 60m -v -run '$(E2E_RUN)' ./test/e2e

@@ -24,7 +24,7 @@ import (
 // What config/samples and testdata hold: one LogCluster, and its Topics.
 const (
 	logCluster = "demo"
-	topics     = 4
+	topics     = 5
 )
 
 func TestHeartwoodOnKubernetes(t *testing.T) {
@@ -47,6 +47,13 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"the cleaner runs, and kubectl shows it", w.cleans},
 		{"a deleted broker pod comes back and nothing is lost", w.brokerDeleted},
 		{"brokers go under load, and nothing that was acknowledged goes", w.brokersGo},
+		{"brokers are killed in turn", w.killedInTurn},
+		{"nodes fail and come back", w.nodesFail},
+		{"the API server goes and comes back", w.apiServerGoes},
+		{"replicas move", w.replicasMove},
+		{"brokers go for good, and come back", w.scales},
+		{"replicas are spread over racks, and read nearby", w.racks},
+		{"a consumer group goes on without its coordinator", w.groups},
 		{"a deleted topic comes back with its records", w.topicDeleted},
 		{"a deleted LogCluster keeps its volumes, and comes back with its records", w.clusterDeleted},
 	} {
@@ -57,7 +64,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 }
 
 func (w *world) samples(t *testing.T) {
-	w.kubectl(t, "apply", "-f", "config/samples", "-f", "test/e2e/testdata/ledger.yaml")
+	w.kubectl(t, "apply", "-f", "config/samples", "-f", "test/e2e/testdata/ledger.yaml", "-f", "test/e2e/testdata/failover.yaml")
 	w.waitReady(t, 1, topics)
 	w.runClient(t, logCluster)
 }

@@ -24,7 +24,6 @@ const gapMax = 30 * time.Second
 
 // brokersGo has brokers go in every way that Kubernetes knows, under load with acks=all, and then reads all that was acknowledged.
 func (w *world) brokersGo(t *testing.T) {
-	w.kubectl(t, "apply", "-f", "test/e2e/testdata/failover.yaml")
 	w.waitInSync(t)
 	for _, way := range []struct {
 		name string

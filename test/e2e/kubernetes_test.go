@@ -113,7 +113,11 @@ func until(t *testing.T, what string, ask func(context.Context) string) {
 // stats is the client's answer; see test/e2e/client.
 type stats struct {
 	Acknowledged, Keys, Held int
-	Gap                      int64 // ms
+	Gap                      int64           // ms
+	Gaps                     map[int32]int64 // ms
+	Taken                    map[int32]int64 // ms
+	Moving, Consumed, Again  int
+	Sources                  map[int32]int
 }
 
 // ask calls the client pod by way of the API server. An error carries the client's own words.
@@ -127,7 +131,7 @@ func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (s
 	result := request.Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		return answer, fmt.Errorf("%s %s of the client: %w: %s", verb, path, err, body)
+		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %w: %s", verb, path, err, body)
 	}
 	err = json.Unmarshal(body, &answer)
 	return answer, err

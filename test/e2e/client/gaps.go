@@ -7,16 +7,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// gaps measures for how long partitions take no writes: the longest time between two acknowledgements of one partition, since the
-// topic's stream began. It is a hook of the producer. The lock is a leaf.
+// gaps measures for how long partitions take no writes: the longest time between two acknowledgements of one partition, since it was
+// last marked. It is a hook of the producer. The lock is a leaf.
 type gaps struct {
 	mu     sync.Mutex
-	topics map[string]*gap
+	topics map[string]map[int32]*gap // by topic and partition
 }
 
-// gap is what is known of one topic.
+// gap is what is known of one partition.
 type gap struct {
-	last    map[int32]time.Time // by partition
+	last    time.Time // when a record was acknowledged
 	longest time.Duration
 }
 
@@ -28,36 +28,44 @@ func (g *gaps) OnProduceRecordUnbuffered(record *kgo.Record, err error) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	of := g.topics[record.Topic]
-	if of == nil {
+	partitions := g.topics[record.Topic]
+	if partitions == nil {
 		return
 	}
-	if last, ok := of.last[record.Partition]; ok {
-		of.longest = max(of.longest, now.Sub(last))
+	if known := partitions[record.Partition]; known != nil {
+		known.longest, known.last = max(known.longest, now.Sub(known.last)), now
+		return
 	}
-	of.last[record.Partition] = now
+	partitions[record.Partition] = &gap{last: now}
 }
 
 // begin forgets what was measured of a topic, and measures anew.
 func (g *gaps) begin(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.topics[topic] = &gap{last: map[int32]time.Time{}}
+	g.topics[topic] = map[int32]*gap{}
 }
 
-// longest is that of the partition that stood longest, counted until now where it stands still.
-func (g *gaps) longest(topic string, streams bool) time.Duration {
+// mark forgets how long the gaps were; one that lasts goes on.
+func (g *gaps) mark(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	of := g.topics[topic]
-	if of == nil {
-		return 0
+	for _, known := range g.topics[topic] {
+		known.longest = 0
 	}
-	longest := of.longest
-	for _, last := range of.last {
+}
+
+// longest is that of each partition that took a write, in milliseconds, counted until now where it stands still.
+func (g *gaps) longest(topic string, streams bool) map[int32]int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[int32]int64{}
+	for partition, known := range g.topics[topic] {
+		longest := known.longest
 		if streams {
-			longest = max(longest, time.Since(last))
+			longest = max(longest, time.Since(known.last))
 		}
+		all[partition] = longest.Milliseconds()
 	}
-	return longest
+	return all
 }

@@ -4,8 +4,18 @@
 //	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N   writes N rounds and waits for every acknowledgement
 //	POST /stream?topic=T&keys=N&perSecond=N               writes without end, so many records a second at most, until
 //	POST /stop?topic=T                                    which waits until all that is in flight is answered
-//	GET  /check?topic=T                                   reads the topic whole and compares it with what was acknowledged
-//	GET  /stats?topic=T                                   how much was acknowledged, and how long a partition took nothing at most
+//	POST /mark?topic=T                                    begins to measure anew how long partitions take nothing
+//	POST /probe?topic=T&partitions=N                      sends a record to each partition, and says when each took it
+//	GET  /check?topic=T&whole=1                           reads the topic whole and compares it with what was acknowledged; whole: with
+//	                                                      every record of it, not each key's last
+//	GET  /stats?topic=T                                   how much was acknowledged, and how long partitions took nothing
+//	POST /join?topic=T&group=G&next=1                     consumes the topic in a group; next: with the protocol of KIP-848
+//	GET  /group?topic=T                                   how much the group had
+//	POST /leave?topic=T                                   commits, and leaves the group
+//	POST /move?topic=T&partition=N&replicas=N,N           Kafka's AlterPartitionReassignments
+//	GET  /moving?topic=T                                  Kafka's ListPartitionReassignments
+//	POST /elect?topic=T&partition=N                       Kafka's ElectLeaders, of the preferred one
+//	GET  /nearest?topic=T&rack=R                          reads the topic in a rack, and says from which brokers
 //
 // What was acknowledged is remembered for each topic as long as the pod lives, across deleted pods, topics and clusters.
 package main
@@ -17,6 +27,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -24,6 +35,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// autoCommit is how often a consumer commits.
+const autoCommit = time.Second
 
 func main() {
 	bootstrap := flag.String("bootstrap", "", "host:port,... of the cluster")
@@ -37,16 +51,23 @@ func main() {
 func run(bootstrap []string, listen string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	gaps := &gaps{topics: map[string]*gap{}}
-	producer, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64<<10),
-		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.WithHooks(gaps),
-	)
+	gaps := &gaps{topics: map[string]map[int32]*gap{}}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64 << 10),
+		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond), kgo.UnknownTopicRetries(-1),
+		kgo.WithLogger(logger("")),
+	}
+	producer, err := kgo.NewClient(append(options, kgo.WithHooks(gaps))...)
 	if err != nil {
 		return fmt.Errorf("make a producer for %v: %w", bootstrap, err)
 	}
 	defer producer.Close()
-	handler := &server{ctx: ctx, bootstrap: bootstrap, producer: producer, gaps: gaps, accounts: map[string]*account{}}
+	prober, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		return fmt.Errorf("make a producer for %v: %w", bootstrap, err)
+	}
+	defer prober.Close()
+	handler := &server{ctx: ctx, bootstrap: bootstrap, producer: producer, prober: prober, gaps: gaps, accounts: map[string]*account{}}
 	httpServer := &http.Server{Addr: listen, Handler: handler.routes(), ReadHeaderTimeout: 10 * time.Second}
 	closed := context.AfterFunc(ctx, func() { _ = httpServer.Close() })
 	defer closed()
@@ -54,4 +75,9 @@ func run(bootstrap []string, listen string) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
+}
+
+// logger writes what a client of the log warns of.
+func logger(prefix string) kgo.Logger {
+	return kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, func() string { return time.Now().Format("15:04:05.000 ") + prefix })
 }

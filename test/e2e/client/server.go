@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"strconv"
 	"sync"
@@ -19,6 +20,7 @@ type server struct {
 	ctx       context.Context // of the process: a stream outlives the request that began it
 	bootstrap []string
 	producer  *kgo.Client
+	prober    *kgo.Client // a producer that is told the partition
 	gaps      *gaps
 
 	mu       sync.Mutex
@@ -31,6 +33,7 @@ type account struct {
 	loads  uint64     // so that no two loads write the same values
 	stop   func()     // of the running stream, or nil
 	stream chan int64 // gives how much the stream handed over, once it ended
+	group  *group     // that consumes, or nil
 }
 
 // Stats is the answer of every call that succeeds.
@@ -38,38 +41,54 @@ type Stats struct {
 	Acknowledged int `json:"acknowledged"` // records, since the pod began
 	Keys         int `json:"keys"`         // distinct keys among them
 	Held         int `json:"held"`         // records that the topic holds; of /check only
-	// Gap is the longest time that a partition took no writes since the last stream began, in milliseconds.
-	Gap int64 `json:"gap"`
+	// Gap is the longest time that a partition took no writes since the stream began or was marked, in milliseconds; Gaps has it for each.
+	Gap  int64           `json:"gap"`
+	Gaps map[int32]int64 `json:"gaps"`
+
+	Taken    map[int32]int64 `json:"taken"`    // by partition: after how many milliseconds it took a record; of /probe only
+	Moving   int             `json:"moving"`   // partitions whose replicas move; of /moving only
+	Sources  map[int32]int   `json:"sources"`  // by broker: batches that came from it; of /nearest only
+	Consumed int             `json:"consumed"` // distinct records that the group had; of /group calls only
+	Again    int             `json:"again"`    // records that it had more than once; of /group calls only
 }
+
+// call answers a request about one topic: it fills in what the answer has of its own.
+type call func(*http.Request, *account, *Stats) error
 
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /produce", s.serve(s.produce))
-	mux.HandleFunc("POST /stream", s.serve(s.stream))
-	mux.HandleFunc("POST /stop", s.serve(s.stop))
-	mux.HandleFunc("GET /check", s.serve(s.check))
-	mux.HandleFunc("GET /stats", s.serve(func(*http.Request, *account) (int, error) { return 0, nil }))
+	for route, call := range map[string]call{
+		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop, "POST /mark": s.mark, "POST /probe": s.probe,
+		"GET /check": s.check, "GET /stats": func(*http.Request, *account, *Stats) error { return nil },
+		"POST /move": s.move, "GET /moving": s.moving, "POST /elect": s.elect, "GET /nearest": s.nearest,
+		"POST /join": s.join, "GET /group": s.consumed, "POST /leave": s.leave,
+	} {
+		mux.HandleFunc(route, s.serve(call))
+	}
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	return mux
 }
 
-// serve answers with the topic's stats, or with what went wrong.
-func (s *server) serve(call func(*http.Request, *account) (int, error)) http.HandlerFunc {
+// serve answers with the topic's stats, or with what went wrong. The words are logged, too: who proxies may not pass them on.
+func (s *server) serve(call call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		account := s.account(r.FormValue("topic"))
-		held, err := call(r, account)
-		if err != nil {
+		topic := r.FormValue("topic")
+		account, answer := s.account(topic), Stats{}
+		if err := call(r, account, &answer); err != nil {
+			log.Printf("%s: %v", r.URL, err)
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
 		s.mu.Lock()
 		streams := account.stop != nil
 		s.mu.Unlock()
-		_ = json.NewEncoder(w).Encode(Stats{
-			Acknowledged: account.book.Count(), Keys: account.book.Keys(), Held: held,
-			Gap: s.gaps.longest(r.FormValue("topic"), streams).Milliseconds(),
-		})
+		answer.Acknowledged, answer.Keys = account.book.Count(), account.book.Keys()
+		answer.Gaps = s.gaps.longest(topic, streams)
+		for _, gap := range answer.Gaps {
+			answer.Gap = max(answer.Gap, gap)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
 	}
 }
 
@@ -106,44 +125,69 @@ func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 	return load, nil
 }
 
-func (s *server) produce(r *http.Request, a *account) (int, error) {
+func (s *server) produce(r *http.Request, a *account, _ *Stats) error {
 	load, err := s.load(r, a)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return 0, traffic.Produce(r.Context(), s.producer, a.book, load)
+	return traffic.Produce(r.Context(), s.producer, a.book, load)
 }
 
-func (s *server) stream(r *http.Request, a *account) (int, error) {
+func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
 	load, err := s.load(r, a)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.stop != nil {
-		return 0, fmt.Errorf("topic %s has a stream", load.Topic)
+		return fmt.Errorf("topic %s has a stream", load.Topic)
 	}
 	s.gaps.begin(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
 	a.stop, a.stream = cancel, make(chan int64, 1)
 	go func(done chan<- int64) { done <- traffic.Stream(ctx, s.producer, a.book, load) }(a.stream)
-	return 0, nil
+	return nil
 }
 
-func (s *server) stop(r *http.Request, a *account) (int, error) {
+func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	s.mu.Lock()
 	stop, stream := a.stop, a.stream
 	a.stop = nil
 	s.mu.Unlock()
 	if stop == nil {
-		return 0, fmt.Errorf("topic %s has no stream", r.FormValue("topic"))
+		return fmt.Errorf("topic %s has no stream", r.FormValue("topic"))
 	}
 	stop()
 	<-stream
-	return 0, s.producer.Flush(r.Context())
+	return s.producer.Flush(r.Context())
 }
 
-func (s *server) check(r *http.Request, a *account) (int, error) {
-	return traffic.Kept(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
+// mark begins to measure gaps anew, in a stream that goes on.
+func (s *server) mark(r *http.Request, _ *account, _ *Stats) error {
+	s.gaps.mark(r.FormValue("topic"))
+	return nil
+}
+
+// probe sends a record to each partition at once, and says when each took it.
+func (s *server) probe(r *http.Request, a *account, answer *Stats) error {
+	count, err := strconv.ParseInt(r.FormValue("partitions"), 10, 32)
+	if err != nil {
+		return fmt.Errorf("parameter partitions: %w", err)
+	}
+	s.mu.Lock()
+	a.loads++
+	load := a.loads
+	s.mu.Unlock()
+	answer.Taken, err = traffic.Probe(r.Context(), s.prober, a.book, traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
+	return err
+}
+
+func (s *server) check(r *http.Request, a *account, answer *Stats) (err error) {
+	read := traffic.Kept
+	if r.FormValue("whole") != "" {
+		read = traffic.Whole
+	}
+	answer.Held, err = read(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
+	return err
 }
