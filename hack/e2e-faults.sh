@@ -67,7 +67,8 @@ shims() {
 
 case "${1-}" in
   kill-container) # each process of it has its id in the name of its cgroup
-    pids=$(grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null | cut -d / -f 3)
+    pids=$({ grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null || true; } | cut -d / -f 3)
+    [ -n "$pids" ] || { echo "no process is in container $2" >&2; exit 1; }
     # shellcheck disable=SC2086 # one word a process
     kill -9 $pids
     ;;

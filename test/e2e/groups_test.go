@@ -17,9 +17,6 @@ func (w *world) groups(t *testing.T) {
 		{"the protocol of KIP-848", "e2e-next", "1"},
 	} {
 		t.Run(protocol.name, func(t *testing.T) {
-			if protocol.next != "" {
-				t.Skip("brokers do not speak it yet")
-			}
 			w.mustAsk(t, "POST", "join", "topic", failover, "group", protocol.group, "next", protocol.next)
 			w.underLoad(t, func(t *testing.T) {
 				for id := range int32(brokerCount) {
