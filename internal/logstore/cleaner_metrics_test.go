@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
 // total adds up the series of a metric whose labels contain all of the given values.
@@ -86,4 +88,32 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 			t.Errorf("%v, %v", problems, err)
 		}
 	})
+}
+
+// In each phase that lasts, a log shows that phase and no other, and the pool what it does: for as long as the phase is held.
+func TestEachPhaseIsShown(t *testing.T) {
+	for phase, pool := range map[string]struct{ queued, busy float64 }{
+		"queued": {1, 1}, "indexing": {0, 0}, "deduplicating": {0, 1}, "rewriting": {0, 1}, // who has sidecars made gives the worker back
+	} {
+		t.Run(phase, func(t *testing.T) {
+			inBubble(t, abortable(nil), CleanerOptions{Logger: quiet()}, func(t *testing.T, f *cleanerFixture) {
+				f.reach(phase)
+				registry := prometheus.NewRegistry()
+				registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
+				for _, one := range clean.Phases {
+					if got, n := total(t, registry, "heartwood_cleaner_phase", "tickets", one.String()); got != boolean(one.String() == phase) || n != 1 {
+						t.Errorf("%s: %g in %d series", one, got, n)
+					}
+				}
+				for name, want := range map[string]float64{"queue_length": pool.queued, "workers_busy": pool.busy, "workers": 1} {
+					if got, n := total(t, registry, "heartwood_cleaner_"+name); got != want || n != 1 {
+						t.Errorf("%s is %g in %d series, want %g", name, got, n, want)
+					}
+				}
+				if memory, _ := total(t, registry, "heartwood_cleaner_memory_bytes"); (memory > 0) != (phase != "queued") {
+					t.Errorf("%g bytes are held", memory)
+				}
+			})
+		})
+	}
 }
