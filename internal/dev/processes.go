@@ -98,20 +98,35 @@ func (p *process) run(ctx context.Context) error {
 func wait(ctx context.Context, command *exec.Cmd, silent <-chan struct{}) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
+	asked := false
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+		asked = true
 		_ = command.Process.Signal(syscall.SIGTERM) // fails when it has ended, which Wait tells
 	case <-silent:
 	}
 	select {
 	case err := <-ended:
+		if asked && endedBy(err, syscall.SIGTERM) {
+			return nil // it was made a moment ago, and did not listen for signals yet: it had nothing to stop
+		}
 		return err
 	case <-time.After(stopTimeout):
 		_ = command.Process.Kill()
 		return errors.Join(fmt.Errorf("killed, as it did not stop within %s", stopTimeout), <-ended)
 	}
+}
+
+// endedBy tells whether a process was ended by a signal, instead of by itself.
+func endedBy(err error, signal syscall.Signal) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
 }
 
 // command is this binary again. Its own process group keeps a Ctrl-C of the terminal for the parent, which stops all in order.

@@ -149,6 +149,7 @@ func TestAProcessThatHangsIsDownInTime(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- Serve(context.Background(), far, 0, local.Session{Store: s}) }()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
+		time.Sleep(time.Hour) // until a busy machine lets the process begin
 		if err := writeFrame(near, request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 0}}); err != nil {
 			t.Fatal(err)
 		}

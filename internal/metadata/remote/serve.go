@@ -20,7 +20,7 @@ type Backend interface {
 	metadata.Leaver
 }
 
-// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for sessionTimeout, or ctx ends. The broker is down
+// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for sessionTimeout after a word, or ctx ends. The broker is down
 // for the store when Serve returns. conn is closed by then.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,13 +53,16 @@ type session struct {
 }
 
 // read takes requests. The order of those under way at once is theirs: a broker waits for the answer where order matters to it.
+//
+// The first word has no limit: before it the broker is nothing to the store, and a process that has just been made may wait for long until
+// a busy machine lets it begin. If it ends, its socket closes.
 func (s *session) read(ctx context.Context) error {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(sessionTimeout)); err != nil {
-			return err
-		}
 		var r request
 		if err := readFrame(s.conn, requestBytesMax, &r); err != nil {
+			return err
+		}
+		if err := s.conn.SetReadDeadline(time.Now().Add(sessionTimeout)); err != nil {
 			return err
 		}
 		switch {
