@@ -29,9 +29,12 @@ help: ## List the targets.
 build: ## Build the static binary bin/heartwood.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood
 
+# Of one package: on a slow machine some take minutes. A test that waits in vain says so long before, with what it waited for; one that
+# hangs is ended here, and go test prints what every goroutine does.
+TEST_TIMEOUT ?= 30m
 .PHONY: test
 test: build ## Run all tests but e2e and compat: units, layers, envtest, and the smoke test of the built binary.
-	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test ./...
+	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" go test -timeout $(TEST_TIMEOUT) ./...
 	cd hack/image && go test .
 
 .PHONY: race

@@ -34,7 +34,7 @@ func (r *run) everyOffset() {
 	start, _ := starts.Lookup("tickets", 0)
 	end, _ := ends.Lookup("tickets", 0)
 	for offset := start.Offset; offset < end.Offset; {
-		next := r.fetchAt(ctx, topics["tickets"].ID, offset)
+		next := r.fetchAt(topics["tickets"].ID, offset)
 		if next < offset {
 			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset, start.Offset, end.Offset)
 		}
@@ -46,8 +46,10 @@ func (r *run) everyOffset() {
 }
 
 // fetchAt returns the first record's offset at or above the one asked for, -1 if none came.
-func (r *run) fetchAt(ctx context.Context, topic kadm.TopicID, offset int64) int64 {
+func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline) // each: there are thousands
+	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
 	request.ReplicaID = -1
 	request.MaxBytes, request.MinBytes = 1<<20, 1

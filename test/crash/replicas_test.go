@@ -33,7 +33,7 @@ spec:
 `
 
 // What writes wait for at most in a test: longer is a stall, and its reason is to be looked for.
-const writesMissing = time.Minute
+const writesMissing = 4 * time.Minute
 
 // promises are what the producer was promised, and when.
 type promises struct {
@@ -79,7 +79,7 @@ func (p *promises) silent(partitions int, since time.Time) string {
 }
 
 // errUnderWay ends a producer whose records are neither acknowledged nor refused.
-var errUnderWay = errors.New("records are under way still, a minute after the last was written")
+var errUnderWay = errors.New("records are under way still, four minutes after the last was written")
 
 // produce writes each key's numbers in order, until ctx ends, and waits for what is under way, no longer than a stall may take.
 func (p *promises) produce(ctx context.Context, client *kgo.Client) error {

@@ -18,8 +18,11 @@ import (
 	"time"
 )
 
-// Deadline ends a test that waits for what does not come. It is far above what anything here takes.
-const Deadline = 2 * time.Minute
+// Deadline ends a test that waits for what does not come. It is far above what anything here takes on a machine that has much else to do.
+const Deadline = 5 * time.Minute
+
+// dumpMax is how long a process may take to write its stacks: one that is stopped (SIGSTOP) never does.
+const dumpMax = 10 * time.Second
 
 // binary is the path of heartwood; Main sets it before any test runs.
 var binary string
@@ -94,29 +97,43 @@ func (s Setup) Args() []string {
 // knocks at the port of a killed process may be given that very port, and the process cannot come back.
 const portFirst, portLast = 20000, 32000
 
-// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the
-// command takes fixed ports, so nothing can hold them for it.
+// blockPorts is how many ports a test takes at once: the first of them it keeps.
+const blockPorts = 8
+
+// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command takes fixed
+// ports, so nothing can hold them for it. But no other test is given them, of this package or of another that runs beside it: the port
+// before them is listened at until the test ends, and who cannot have that goes elsewhere.
 func FreePorts(t *testing.T, n int) string {
 	t.Helper()
-	for range 100 {
-		port := portFirst + rand.IntN(portLast-portFirst-n)
-		var held []net.Listener
-		for i := range n {
-			listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
-			if err != nil {
-				break
-			}
-			held = append(held, listener)
+	if n >= blockPorts {
+		t.Fatalf("%d ports: a block has %d", n, blockPorts-1)
+	}
+	for range 1000 {
+		block := portFirst + blockPorts*rand.IntN((portLast-portFirst)/blockPorts)
+		keeper, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(block))
+		if err != nil {
+			continue
 		}
-		for _, listener := range held {
-			listener.Close()
+		if free(block+1, n) {
+			t.Cleanup(func() { keeper.Close() })
+			return "127.0.0.1:" + strconv.Itoa(block+1)
 		}
-		if len(held) == n {
-			return "127.0.0.1:" + strconv.Itoa(port)
-		}
+		keeper.Close()
 	}
 	t.Fatalf("no %d free ports in a row", n)
 	return ""
+}
+
+// free tells whether nobody listens at n ports.
+func free(port, n int) bool {
+	for i := range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
+		if err != nil {
+			return false
+		}
+		listener.Close()
+	}
+	return true
 }
 
 // Process is a running heartwood.
@@ -156,6 +173,9 @@ func Start(t *testing.T, args ...string) *Process {
 		_ = p.cmd.Wait() // the exit code is in ProcessState
 	}()
 	t.Cleanup(func() {
+		if t.Failed() { // what it does now may be why
+			p.dump()
+		}
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 		if t.Failed() {
@@ -163,6 +183,17 @@ func Start(t *testing.T, args ...string) *Process {
 		}
 	})
 	return p
+}
+
+// dump has a process that still runs write the stacks of its goroutines to stderr, and end.
+func (p *Process) dump() {
+	if p.cmd.Process.Signal(syscall.SIGQUIT) != nil {
+		return // it has ended
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(dumpMax):
+	}
 }
 
 // Ready waits for the ready line and returns the bootstrap addresses and the lines before it.
