@@ -7,12 +7,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var (
-	runs = flag.Int("assignor.runs", 200, "random groups")
-	seed = flag.Uint64("assignor.seed", 0, "one seed alone; 0: many")
-)
+var runs = flag.Int("assignor.runs", 200, "random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
@@ -145,11 +144,7 @@ func (l *life) spread(assigned map[string]Assignment) int {
 }
 
 func eachLife(t *testing.T, alike bool, run func(l *life)) {
-	for n := range *runs {
-		s := uint64(n) + 1
-		if *seed != 0 {
-			s = *seed
-		}
+	for s := range seed.Sequence(t, *runs) {
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
 			l := &life{t: t, random: rand.New(rand.NewPCG(s, 0)), alike: alike, topics: map[TopicID]int{id(0): 4}}
 			for range 30 {

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var (
-	modelRuns = flag.Int("consumer.runs", 150, "random lives of a group")
-	modelSeed = flag.Uint64("consumer.seed", 0, "one seed alone; 0: many")
-)
+var modelRuns = flag.Int("consumer.runs", 150, "random lives of a group")
 
 // newClient makes a client, in the place of one that is gone.
 func (w *world) newClient(instance string) *client {
@@ -184,11 +182,7 @@ func (c *client) matches(topic string) bool {
 // TestRandomLives lets consumers, the network, the topics and the coordinator do anything in any order. No partition is ever consumed by
 // two members, and once nothing fails any more, each is consumed by one.
 func TestRandomLives(t *testing.T) {
-	for run := range *modelRuns {
-		seed := uint64(run) + 1
-		if *modelSeed != 0 {
-			seed = *modelSeed
-		}
+	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			for i := range 1 + w.random.IntN(6) {
