@@ -191,6 +191,8 @@ type Replication struct {
 // Groups bounds consumer groups. Changes take effect at once, but for offsetsTopic.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sessionTimeoutMin) || !has(self.sessionTimeoutMax) || !self.sessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMin.size() == 0 || !self.sessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMax.size() == 0 || duration(self.sessionTimeoutMin) <= duration(self.sessionTimeoutMax)",fieldPath=".sessionTimeoutMin",message="sessionTimeoutMin must not be longer than sessionTimeoutMax: lower it, or raise sessionTimeoutMax"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatInterval) || !self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0 || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerHeartbeatInterval) < duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerHeartbeatInterval",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout: lower it, or raise consumerSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeout) || has(self.consumerHeartbeatInterval) || !self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0 || duration(self.consumerSessionTimeout) > duration('5s')",fieldPath=".consumerSessionTimeout",message="consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval"
 type Groups struct {
 	// SessionTimeoutMin is the shortest session.timeout.ms that a member may ask for (group.min.session.timeout.ms). Default 6s.
 	// +optional
@@ -235,6 +237,20 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('30Ki')) <= 0",message="write a size of 0 to 30Ki, such as 4Ki"
 	OffsetMetadataMax *resource.Quantity `json:"offsetMetadataMax,omitempty"`
+	// ConsumerSessionTimeout is after how long a member of the consumer protocol that is not heard of is out
+	// (group.consumer.session.timeout.ms). Default 45s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
+	ConsumerSessionTimeout *metav1.Duration `json:"consumerSessionTimeout,omitempty"`
+	// ConsumerHeartbeatInterval is how often members of the consumer protocol are told to be heard of, and so how soon they hear of changes
+	// (group.consumer.heartbeat.interval.ms). Default 5s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
+	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
 	// OffsetsTopic is how __consumer_offsets is made, by the first client that asks for a group. One that is there already stays as it is,
 	// and other settings of it are its Topic's.
 	// +optional

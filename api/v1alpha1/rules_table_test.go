@@ -91,6 +91,12 @@ func creations() []TableEntry {
 		cluster("{groups: {initialRebalanceDelay: 6m}}", "groups.initialRebalanceDelay", "write a duration of 0s to 5m, such as 3s"),
 		cluster("{groups: {offsetsRetention: 0s}}", "groups.offsetsRetention", "write a duration of 1m to 999999h, such as 168h"),
 		cluster("{groups: {offsetsCheckInterval: ''}}", "groups.offsetsCheckInterval", "write a duration of 1s to 24h, such as 10m"),
+		cluster("{groups: {consumerSessionTimeout: 10ms}}", "groups.consumerSessionTimeout", "write a duration of 1s to 24h, such as 45s"),
+		cluster("{groups: {consumerHeartbeatInterval: 2h}}", "groups.consumerHeartbeatInterval", "write a duration of 100ms to 1h, such as 5s"),
+		cluster("{groups: {consumerHeartbeatInterval: 45s}}", "groups.consumerHeartbeatInterval",
+			"consumerHeartbeatInterval must be shorter than consumerSessionTimeout: lower it, or raise consumerSessionTimeout"),
+		cluster("{groups: {consumerSessionTimeout: 5s}}", "groups.consumerSessionTimeout",
+			"consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval"),
 		cluster("{groups: {offsetMetadataMax: 31Ki}}", "groups.offsetMetadataMax", "write a size of 0 to 30Ki, such as 4Ki"),
 		cluster("{brokers: 2, groups: {offsetsTopic: {replicas: 3}}}", "groups.offsetsTopic.replicas",
 			"groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"),
@@ -158,6 +164,7 @@ func accepted() []TableEntry {
 	for _, spec := range []string{
 		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}", "{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}", "{replication: {lagMax: 1h, catchUpRate: 1Ki}}",
 		"{brokers: 1, groups: {sessionTimeoutMin: 1ms, sessionTimeoutMax: 24h, initialRebalanceDelay: 0s, membersMax: 1, offsetMetadataMax: 0, offsetsTopic: {replicas: 1, partitions: 10000}}}",
+		"{brokers: 1, groups: {consumerSessionTimeout: 1s, consumerHeartbeatInterval: 999ms}}",
 		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -265,6 +265,16 @@ func (in *Groups) DeepCopyInto(out *Groups) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.ConsumerSessionTimeout != nil {
+		in, out := &in.ConsumerSessionTimeout, &out.ConsumerSessionTimeout
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.ConsumerHeartbeatInterval != nil {
+		in, out := &in.ConsumerHeartbeatInterval, &out.ConsumerHeartbeatInterval
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.OffsetsTopic != nil {
 		in, out := &in.OffsetsTopic, &out.OffsetsTopic
 		*out = new(OffsetsTopic)

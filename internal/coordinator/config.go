@@ -20,6 +20,8 @@ func (r *Runtime) groupConfig(of metadata.Groups) group.Config {
 	config.InitialDelay = cmp.Or(of.InitialDelay, config.InitialDelay)
 	config.MembersMax = cmp.Or(of.MembersMax, config.MembersMax)
 	config.MetadataBytesMax = cmp.Or(of.MetadataBytesMax, config.MetadataBytesMax)
+	config.ConsumerSession = cmp.Or(of.ConsumerSession, config.ConsumerSession)
+	config.ConsumerInterval = cmp.Or(of.ConsumerInterval, config.ConsumerInterval)
 	config.Retention = cmp.Or(of.OffsetsRetention, config.Retention)
 	return config
 }

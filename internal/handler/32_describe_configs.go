@@ -160,6 +160,10 @@ func (h *Handler) groupConfigs() []config {
 		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10), Type: kind, Doc: doc}, source, true, nil}
 	}
 	return []config{
+		one("group.consumer.heartbeat.interval.ms", "int", now.ConsumerInterval.Milliseconds(), set.ConsumerInterval != 0,
+			"How often members of the consumer protocol are heard of (LogCluster.spec.groups.consumerHeartbeatInterval)."),
+		one("group.consumer.session.timeout.ms", "int", now.ConsumerSession.Milliseconds(), set.ConsumerSession != 0,
+			"After how long a member of the consumer protocol that is not heard of is out (LogCluster.spec.groups.consumerSessionTimeout)."),
 		one("group.initial.rebalance.delay.ms", "int", max(0, now.InitialDelay).Milliseconds(), set.InitialDelay != 0,
 			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay)."),
 		one("group.max.session.timeout.ms", "int", now.SessionMax.Milliseconds(), set.SessionMax != 0,

@@ -81,6 +81,7 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	resolved = Groups{
 		SessionMin: positive(groups.SessionTimeoutMin), SessionMax: positive(groups.SessionTimeoutMax),
 		OffsetsRetention: positive(groups.OffsetsRetention), OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
+		ConsumerSession: positive(groups.ConsumerSessionTimeout), ConsumerInterval: positive(groups.ConsumerHeartbeatInterval),
 		MembersMax: int(atLeastOne(groups.MembersMax)),
 	}
 	if delay := groups.InitialRebalanceDelay; delay != nil {
