@@ -19,8 +19,9 @@ type electorate struct {
 	brokers   map[int32]placement.Standing // of every id that the partition names; an id that is missing is gone
 	// topicPartitions is how many partitions the Topic has, 0 if there is no such Topic in the partition's cluster.
 	topicPartitions int32
-	unclean         bool // the Topic would rather lose records than wait
-	preferred       bool // leadership goes back to the preferred leader
+	assignment      string // the name of what this election assigns: new each time
+	unclean         bool   // the Topic would rather lose records than wait
+	preferred       bool   // leadership goes back to the preferred leader
 }
 
 // elected is what came out of an election.
@@ -44,7 +45,7 @@ func (e electorate) elect() elected {
 		return elected{status: status}
 	}
 	decision := placement.Decide(placed, e.brokers, placement.Wishes{
-		Unclean: e.unclean, Preferred: e.preferred || e.askedHome(), Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
+		Assignment: e.assignment, Unclean: e.unclean, Preferred: e.preferred || e.askedHome(), Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
 	})
 	metadata.RecordPlaced(&status, decision.Partition)
 	setCondition(&status, e.partition.Generation, e.readiness(status, decision))

@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -212,4 +214,45 @@ func TestALeaderWhoseLogFailed(t *testing.T) {
 	h.serve()
 	reason(t, h.elect(living(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
+}
+
+// TestWhoBecomesAReplicaIsAssigned: also who was one before; who stays one keeps its assignment, and the next look changes nothing.
+func TestWhoBecomesAReplicaIsAssigned(t *testing.T) {
+	h := newHistory()
+	elections := 0
+	decide := func(replicas ...int32) string {
+		t.Helper()
+		h.partition.Spec.Replicas = replicas
+		brokers := map[int32]placement.Standing{}
+		for _, id := range named(&h.partition) {
+			brokers[id] = living(1, "disk")
+		}
+		for range 2 {
+			elections++
+			e := electorate{partition: &h.partition, brokers: brokers, topicPartitions: 1, assignment: strconv.Itoa(elections)}
+			h.partition.Status = e.elect().status
+		}
+		text := ""
+		for _, a := range h.partition.Status.Assignments {
+			text += fmt.Sprintf(" %d:%s", a.Broker, a.ID)
+		}
+		return text
+	}
+	for _, step := range []struct {
+		replicas []int32
+		want     string
+	}{
+		{[]int32{0, 1}, " 0:1 1:1"},
+		{[]int32{0, 1, 2}, " 0:1 1:1 2:3"},
+		{[]int32{0, 1}, " 0:1 1:1"},
+		{[]int32{0, 1, 2}, " 0:1 1:1 2:7"},
+	} {
+		if got := decide(step.replicas...); got != step.want {
+			t.Errorf("replicas %v: assignments%s, want%s", step.replicas, got, step.want)
+		}
+	}
+	h.partition.Status.Assignments = nil // one from before there were names
+	if got := decide(0, 1, 2); got != "" {
+		t.Errorf("names were made up:%s", got)
+	}
 }

@@ -62,6 +62,10 @@ type PartitionStatus struct {
 	// LeaderEpoch grows with each election.
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
+	// UnprovenEpoch is the latest leader epoch whose leader was elected without proof that it has every acknowledged record; absent if none
+	// was. Replicas that come back from before it trust nothing that the leader does not have. The operator writes it.
+	// +optional
+	UnprovenEpoch int32 `json:"unprovenEpoch,omitempty"`
 	// LeaderDirectory is the directory id of the disk that the leader was elected with, also after it went down: who returns
 	// with another disk has lost the records. The operator writes it.
 	// +optional
@@ -71,6 +75,12 @@ type PartitionStatus struct {
 	// +optional
 	// +listType=atomic
 	Replicas []int32 `json:"replicas,omitempty"`
+	// Assignments names, of each of the replicas, the time that it is one. A broker that is taken off the partition and put on it again has
+	// another name, and gives up what it kept of the time before. A replica from before there were names has none. The operator writes it.
+	// +optional
+	// +listType=map
+	// +listMapKey=broker
+	Assignments []ReplicaAssignment `json:"assignments,omitempty"`
 	// ISR are the in-sync replicas: each of them has every record that was acknowledged by all.
 	// +optional
 	// +listType=atomic
@@ -91,6 +101,14 @@ type PartitionStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ReplicaAssignment is the time that a broker is a replica, from when it is put on a partition to when it is taken off.
+type ReplicaAssignment struct {
+	// Broker is the node id.
+	Broker int32 `json:"broker"`
+	// ID is the time's name, which no other has.
+	ID string `json:"id"`
 }
 
 // InSyncReplica is a broker in one incarnation.

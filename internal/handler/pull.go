@@ -15,14 +15,20 @@ import (
 
 // Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
 // what the follower vouches for, how far it has cleaned, and how far it knows all to have; in the request itself, empty, that partitions without news may be left out;
-// in a partition of the answer the leader's log end and log start with an error, and how far all replicas have cleaned. The peer that
-// does not know the tag skips it.
+// in a partition of the answer the leader's log end and log start with an error, and how far all replicas have cleaned. A second tag in a
+// partition of the request says for which assignment the follower's log was made. The peer that does not know a tag skips it.
 
 // pullVersion is the version of Fetch that brokers use among themselves.
 const pullVersion = 18
 
 // pullTag is far from what Kafka numbers its tags with.
 const pullTag = 0x4857
+
+// assignmentTag is always there, also without a name: a peer that leaves it out is of an earlier version.
+const (
+	assignmentTag      = 0x4858
+	assignmentBytesMax = 64
+)
 
 const (
 	pullTagBytes   = 24 // request: safe, cleaned, told
@@ -31,7 +37,11 @@ const (
 
 // readPullTag takes in what a follower says of one partition.
 func readPullTag(tags *kmsg.Tags, want *replica.FetchPartition) {
+	want.Assignment = replica.AnyAssignment
 	tags.Each(func(tag uint32, value []byte) {
+		if tag == assignmentTag && len(value) <= assignmentBytesMax {
+			want.Assignment = string(value)
+		}
 		if tag == pullTag && len(value) == pullTagBytes {
 			want.Safe = int64(binary.BigEndian.Uint64(value))
 			want.Cleaned = int64(binary.BigEndian.Uint64(value[8:]))
@@ -88,20 +98,22 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	out = kbin.AppendInt32(out, int32(at.BytesMax))
 	private := at.Safe != at.Offset || at.Cleaned != 0 || at.Told != 0
 	if private {
-		out = append(out, 2)
+		out = append(out, 3)
 	} else {
-		out = append(out, 1)
+		out = append(out, 2)
 	}
 	out = append(out, 1, 8)
 	out = kbin.AppendInt64(out, at.HighWater)
-	if !private {
-		return out
+	if private {
+		out = kbin.AppendUvarint(out, pullTag)
+		out = append(out, pullTagBytes)
+		out = kbin.AppendInt64(out, at.Safe)
+		out = kbin.AppendInt64(out, at.Cleaned)
+		out = kbin.AppendInt64(out, at.Told)
 	}
-	out = kbin.AppendUvarint(out, pullTag)
-	out = append(out, pullTagBytes)
-	out = kbin.AppendInt64(out, at.Safe)
-	out = kbin.AppendInt64(out, at.Cleaned)
-	return kbin.AppendInt64(out, at.Told)
+	out = kbin.AppendUvarint(out, assignmentTag)
+	out = kbin.AppendUvarint(out, uint32(len(at.Assignment)))
+	return append(out, at.Assignment...)
 }
 
 // run is how many partitions at the front are of one topic; runs, how many such groups there are.

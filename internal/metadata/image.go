@@ -85,12 +85,26 @@ type Topic struct {
 
 // Partition is who holds and leads a partition.
 type Partition struct {
-	Index       int32
-	Replicas    []int32 // all that hold a log now; the preferred leader first, during a move the new ones last. Empty: nobody knows
-	Leader      int32   // NoBroker: offline
-	LeaderEpoch int32   // grows with each election; stamped on every batch
-	ISR         []int32 // in sync: all of them hold what is below the high watermark
-	Target      []int32 // where the replicas are to be, when that is not where they are; nil: they are there
+	Index    int32
+	Replicas []int32 // all that hold a log now; the preferred leader first, during a move the new ones last. Empty: nobody knows
+	Leader   int32   // NoBroker: offline
+	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records when it was elected; 0: none.
+	UnprovenEpoch int32
+	LeaderEpoch   int32   // grows with each election; stamped on every batch
+	ISR           []int32 // in sync: all of them hold what is below the high watermark
+	Target        []int32 // where the replicas are to be, when that is not where they are; nil: they are there
+	// Assignments are of Replicas, in their order: the name of the time that each is one, "" of one from before there were names. It may be
+	// nil. A replica that was taken off and put on again has another name (ADR 0185).
+	Assignments []string
+	ISREpochs   []int64 // of ISR, in its order: in which incarnation each is in sync; nil: nobody says
+}
+
+// Assignment is the assignment of a replica, "" if it has none.
+func (p *Partition) Assignment(broker int32) string {
+	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.Assignments) {
+		return p.Assignments[at]
+	}
+	return ""
 }
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.

@@ -16,12 +16,19 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	placed := placement.Partition{
 		Replicas: slices.Clone(status.Replicas), Target: slices.Clone(p.Spec.Replicas),
 		Leader: status.Leader, LeaderEpoch: status.LeaderEpoch, LeaderDirectory: status.LeaderDirectory,
+		UnprovenEpoch: status.UnprovenEpoch,
 	}
 	if len(placed.Replicas) == 0 {
 		placed.Replicas = slices.Clone(p.Spec.Replicas)
 	}
 	if status.FoundEpoch != nil {
 		placed.FoundEpoch = new(*status.FoundEpoch)
+	}
+	for _, a := range status.Assignments {
+		if placed.Assignments == nil {
+			placed.Assignments = make(map[int32]string, len(status.Assignments))
+		}
+		placed.Assignments[a.Broker] = a.ID
 	}
 	for _, replica := range status.ISR {
 		member := placement.Member{Broker: replica.Broker, Epoch: replica.BrokerEpoch, Directory: replica.Directory}
@@ -36,9 +43,14 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 
 // RecordPlaced writes a decision into a status. Where the replicas are to be is the spec's, and stays there.
 func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) {
-	status.Replicas = slices.Clone(placed.Replicas)
+	status.Replicas, status.Assignments = slices.Clone(placed.Replicas), nil
+	for _, broker := range placed.Replicas {
+		if id := placed.Assignments[broker]; id != "" {
+			status.Assignments = append(status.Assignments, v1alpha1.ReplicaAssignment{Broker: broker, ID: id})
+		}
+	}
 	status.Leader, status.LeaderEpoch, status.LeaderDirectory = placed.Leader, placed.LeaderEpoch, placed.LeaderDirectory
-	status.FoundEpoch = nil
+	status.UnprovenEpoch, status.FoundEpoch = placed.UnprovenEpoch, nil
 	if placed.FoundEpoch != nil {
 		status.FoundEpoch = new(*placed.FoundEpoch)
 	}
@@ -47,6 +59,16 @@ func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) 
 		isr = append(isr, v1alpha1.InSyncReplica{Broker: member.Broker, BrokerEpoch: member.Epoch, Directory: member.Directory})
 	}
 	RecordISR(status, isr)
+}
+
+// Proposal is what a leader proposes, as placement.ChangeISR takes it.
+func (c ISRChange) Proposal() placement.Proposal {
+	proposal := placement.Proposal{LeaderEpoch: c.LeaderEpoch, From: c.From, Assignments: make(map[int32]string, len(c.To))}
+	for _, m := range c.To {
+		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
+		proposal.Assignments[m.Broker] = m.Assignment
+	}
+	return proposal
 }
 
 // RecordISR writes in-sync replicas into a status, and the line that names them. No replicas are nil, as the API server returns them.

@@ -39,10 +39,12 @@ type Store interface {
 	ChangeISR(ctx context.Context, changes []ISRChange, settled func(change int, err error))
 }
 
-// InSync is a broker in one incarnation: a later one is not in sync because an earlier one was.
+// InSync is a replica of a broker in one incarnation: a later one is not in sync because an earlier one was.
 type InSync struct {
 	Broker int32
 	Epoch  int64
+	// Assignment is what the leader knows the replica by (Partition.Assignments): it counts for no other.
+	Assignment string `json:",omitempty"`
 }
 
 // ISRChange is what a leader proposes.

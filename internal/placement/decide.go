@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -12,6 +13,8 @@ type Wishes struct {
 	// Preferred: move leadership back to the first replica. The caller asks for it from time to time, when brokers have been
 	// quiet: each move costs every client a refresh.
 	Preferred bool
+	// Assignment names what this decision assigns: no decision about the partition had the name before. See Partition.Assignments.
+	Assignment string
 	// Accepted is somebody's consent to go on with the records that a certain disk holds: what Consent returns for it, or,
 	// of an in-sync replica whose disk was replaced, the new disk's directory id alone. "" is none.
 	Accepted string
@@ -39,6 +42,7 @@ type Decision struct {
 //
 // In this order:
 //  1. Where it is to be: the brokers of Target hold replicas besides those that did, until all of them are in sync; then they alone do.
+//     Whoever becomes a replica does so by a new assignment.
 //  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new incarnation. One that is gone, came
 //     back uncleanly or with another disk, or leaves, no more is, if somebody is who stays. So the ISR never loses its last
 //     member: it is the memory of where the records are.
@@ -86,6 +90,11 @@ func (e *election) begin() {
 		return
 	}
 	for _, id := range e.Replicas {
+		if e.Assignments[id] == "" {
+			e.assign(id)
+		}
+	}
+	for _, id := range e.Replicas {
 		if b := e.brokers[id]; b.Life == Up && !b.Leaving {
 			e.ISR = append(e.ISR, Member{Broker: id, Epoch: b.Epoch, Directory: b.Directory})
 		}
@@ -102,12 +111,24 @@ func (e *election) extend() {
 	for _, id := range slices.Concat(ids(e.ISR), wanted) {
 		if !slices.Contains(e.Replicas, id) {
 			e.Replicas = append(e.Replicas, id)
+			e.assign(id)
 		}
 	}
 	e.Target = wanted
 	if slices.Equal(wanted, e.Replicas) {
 		e.Target = nil
 	}
+}
+
+// assign gives a broker that becomes a replica its assignment.
+func (e *election) assign(id int32) {
+	if e.wishes.Assignment == "" {
+		return // as before there were any
+	}
+	if e.Assignments == nil {
+		e.Assignments = map[int32]string{}
+	}
+	e.Assignments[id] = e.wishes.Assignment
 }
 
 // standing is how a member is.
@@ -177,6 +198,7 @@ func (e *election) contract() {
 	}
 	e.Replicas, e.Target = e.Target, nil
 	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool { return !slices.Contains(e.Replicas, m.Broker) })
+	maps.DeleteFunc(e.Assignments, func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
 // preference is the order in which replicas are asked to lead.
@@ -338,6 +360,9 @@ func (e *election) install(leader int32, epoch int64) {
 		e.LeaderEpoch, e.FoundEpoch = max(e.LeaderEpoch, *e.FoundEpoch), nil
 	}
 	e.LeaderEpoch++
+	if e.unproven || ahead {
+		e.UnprovenEpoch = e.LeaderEpoch
+	}
 	e.LeaderDirectory = either(e.brokers[leader].Directory, e.LeaderDirectory)
 }
 

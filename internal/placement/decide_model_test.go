@@ -208,7 +208,7 @@ func (w *world) propose(id int32, a *actor) string {
 		w.fetch(b, a)
 		to = append(to, Member{Broker: other, Epoch: b.Epoch})
 	}
-	changed, err := ChangeISR(w.partition, Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to}, w.standings())
+	changed, err := ChangeISR(w.partition, Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to, a.heard.Assignments}, w.standings())
 	if err != nil {
 		return fmt.Sprintf("broker %d is refused: %v", id, err)
 	}

@@ -144,7 +144,7 @@ func TestDecideReassigns(t *testing.T) {
 	if diff := cmp.Diff(want, moving); diff != "" {
 		t.Errorf("both old and new hold logs (-want +got):\n%s", diff)
 	}
-	half, err := ChangeISR(moving, Proposal{5, []int32{0, 1}, []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}, {Broker: 2, Epoch: 1}}}, brokers)
+	half, err := ChangeISR(moving, Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}, {Broker: 2, Epoch: 1}}}, brokers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,20 +218,68 @@ func TestChangeISRRefuses(t *testing.T) {
 		return members
 	}
 	for name, proposal := range map[string]Proposal{
-		"of another epoch":              {4, []int32{0, 1}, member(0)},
-		"about another ISR":             {5, []int32{0}, member(0, 1)},
-		"without the leader":            {5, []int32{0, 1}, member(1)},
-		"with one that leaves":          {5, []int32{0, 1}, member(0, 1, 2)},
-		"with one that is not there":    {5, []int32{0, 1}, member(0, 1, 4)},
-		"with one twice":                {5, []int32{0, 1}, member(0, 1, 1)},
-		"with an incarnation of before": {5, []int32{0, 1}, []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
+		"of another epoch":              {LeaderEpoch: 4, From: []int32{0, 1}, To: member(0)},
+		"about another ISR":             {LeaderEpoch: 5, From: []int32{0}, To: member(0, 1)},
+		"without the leader":            {LeaderEpoch: 5, From: []int32{0, 1}, To: member(1)},
+		"with one that leaves":          {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 2)},
+		"with one that is not there":    {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 4)},
+		"with one of another time":      {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1), Assignments: map[int32]string{1: "before"}},
+		"with one twice":                {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 1)},
+		"with an incarnation of before": {LeaderEpoch: 5, From: []int32{0, 1}, To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
 	} {
 		if got, err := ChangeISR(p, proposal, brokers); err == nil || !cmp.Equal(got, p) {
 			t.Errorf("%s: %v, %+v", name, err, got)
 		}
 	}
-	got, err := ChangeISR(p, Proposal{5, []int32{1, 0}, member(3, 0)}, brokers)
+	p.Assignments = map[int32]string{3: "a3", 1: "a1"}
+	for _, known := range []map[int32]string{nil, {3: "before"}, {0: "a0", 3: "a3"}} {
+		if got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: member(3, 0), Assignments: known}, brokers); err == nil {
+			t.Errorf("known by the assignments %v: %+v", known, got)
+		}
+	}
+	got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{1, 0}, To: member(3, 0), Assignments: map[int32]string{3: "a3"}}, brokers)
 	if err != nil || digits(got.ISR) != "30" || got.ISR[0].Directory != "d3" || got.LeaderEpoch != 5 {
 		t.Errorf("%+v, %v", got, err)
 	}
+}
+
+// Whoever becomes a replica does so by the assignment of that decision; who stays one keeps its own.
+func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
+	brokers := map[int32]Standing{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
+	decide := func(p Partition, target, assignment string) Partition {
+		t.Helper()
+		p.Target = nil
+		for _, digit := range target {
+			p.Target = append(p.Target, digit-'0')
+		}
+		decided := Decide(p, brokers, Wishes{Assignment: assignment}).Partition
+		if again := Decide(decided, brokers, Wishes{Assignment: "again"}).Partition; !cmp.Equal(again, decided) {
+			t.Errorf("asked again: %+v, before %+v", again, decided)
+		}
+		return decided
+	}
+	want := func(p Partition, assignments map[int32]string) {
+		t.Helper()
+		if !cmp.Equal(p.Assignments, assignments) {
+			t.Errorf("assignments %v, want %v", p.Assignments, assignments)
+		}
+	}
+	p := decide(Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}, "", "new")
+	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
+
+	p = decide(p, "013", "moves") // 3 joins; 2 is still one
+	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "moves"})
+	p = decide(p, "012", "back") // all of the target are in sync
+	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
+	p = decide(p, "01", "fewer")
+	want(p, map[int32]string{0: "new", 1: "new"})
+	before := p.clone()
+	moved := decide(p, "012", "more")
+	want(moved, map[int32]string{0: "new", 1: "new", 2: "more"})
+	want(p, before.Assignments) // what was given is not written into
+	want(decide(decide(moved, "01", "fewer"), "012", "once more"), map[int32]string{0: "new", 1: "new", 2: "once more"})
+
+	old := led("01", "01") // from before there were names
+	want(decide(old, "", "unused"), nil)
+	want(decide(old, "012", "added"), map[int32]string{2: "added"})
 }

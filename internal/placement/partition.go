@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -14,15 +15,21 @@ const NoLeader int32 = -1
 // the one that they were given.
 //
 // Invariants of what they return: Replicas has no id twice; ISR is part of Replicas, no broker twice; Leader is NoLeader or
-// one of ISR; ISR is empty only before the first election.
+// one of ISR; ISR is empty only before the first election; Assignments has replicas only.
 type Partition struct {
 	Replicas []int32 // who hold a log; the preferred leader first
 	Target   []int32 // where the replicas are to be, the preferred leader first; nil: where they are
-	Leader   int32   // NoLeader: offline
+	// Assignments names, of each replica, the time that it is one: taken off and put on again it has another name, and what it kept of the
+	// time before counts for nothing (ADR 0185). One that is missing became a replica before there were names.
+	Assignments map[int32]string
+	Leader      int32 // NoLeader: offline
 	// LeaderEpoch grows by one whenever Leader, or the incarnation that leads, changes, also to NoLeader: who led before, and
 	// lives on unseen, must not go on under a valid epoch.
 	LeaderEpoch int32
-	ISR         []Member // who has every acknowledged record; empty before the first election
+	// UnprovenEpoch is the latest leader epoch whose leader was elected without proof that it has every acknowledged record; 0: none was.
+	// Behind its beginning a log of before may hold what is no more, also below a high watermark (ADR 0186).
+	UnprovenEpoch int32
+	ISR           []Member // who has every acknowledged record; empty before the first election
 	// LeaderDirectory is the disk that the leader was elected with, also after it went down; "" when not known.
 	LeaderDirectory string
 	// FoundEpoch is the latest epoch that the leader's log knows, when it says that it is ahead of LeaderEpoch; nil: it does
@@ -69,12 +76,13 @@ type Proposal struct {
 	LeaderEpoch int32
 	From        []int32 // the ISR as the leader knows it, in any order
 	To          []Member
+	Assignments map[int32]string // of the members, as the leader knows them; one that is missing has none
 }
 
 // ChangeISR returns the partition with the ISR that its leader proposes. It fails, with ErrConflict, when leader epoch or ISR are
-// not those that the leader means, or a member is not the incarnation that lives, or one that joins leaves the cluster: it
-// would be out again at once, and must not hold the leadership that it gives away. A member that leaves may stay, since what
-// it has still counts.
+// not those that the leader means, or a member is not the incarnation that lives, or is a replica by another assignment than the one
+// that the leader heard it in, or one that joins leaves the cluster: it would be out again at once, and must not hold the leadership
+// that it gives away. A member that leaves may stay, since what it has still counts.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Partition, error) {
 	switch {
 	case p.Leader == NoLeader || proposal.LeaderEpoch != p.LeaderEpoch:
@@ -88,6 +96,8 @@ func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Part
 		switch {
 		case !slices.Contains(p.Replicas, m.Broker) || slices.Contains(ids(next), m.Broker):
 			return p, fmt.Errorf("%w: broker %d holds no replica, or comes twice", ErrConflict, m.Broker)
+		case proposal.Assignments[m.Broker] != p.Assignments[m.Broker]:
+			return p, fmt.Errorf("%w: broker %d is a replica by another assignment", ErrConflict, m.Broker)
 		case standing.Life != Up || standing.Epoch != m.Epoch:
 			return p, fmt.Errorf("%w: broker %d does not live in incarnation %d", ErrConflict, m.Broker, m.Epoch)
 		case standing.Leaving && !slices.Contains(proposal.From, m.Broker):
@@ -107,6 +117,7 @@ func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Part
 // clone copies the lists that decisions write into.
 func (p Partition) clone() Partition {
 	p.Replicas, p.Target, p.ISR = slices.Clone(p.Replicas), slices.Clone(p.Target), slices.Clone(p.ISR)
+	p.Assignments = maps.Clone(p.Assignments)
 	return p
 }
 

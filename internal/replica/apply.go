@@ -214,12 +214,13 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 	before := p.role.Load()
 	r := &role{
 		epoch:    a.partition.LeaderEpoch,
+		unproven: a.partition.UnprovenEpoch,
 		leader:   a.partition.Leader,
 		minISR:   a.topic.Settings.MinInSyncReplicas,
 		replicas: a.partition.Replicas,
-		inSync:   slices.Contains(a.partition.ISR, s.node),
 		brisk:    racks(img),
 	}
+	r.place(img, a.partition, s.node)
 	err := s.openLog(p, a)
 	// From before the leader epoch begins: were an answer of the leader before carried out behind its beginning, the log would hold
 	// batches of an old epoch inside the new one, and followers would be told for ever that they part from it there.
@@ -266,7 +267,10 @@ func (p *partition) becomeLocked(r *role) error {
 	if r.reign == nil && p.log != nil && (before == nil || before.reign != nil) {
 		p.log.Follow()
 	}
-	err := p.oneSource(r)
+	err := p.settleAssignment(r)
+	if err == nil {
+		err = p.oneSource(r)
+	}
 	if err != nil {
 		r.refusal = err
 	}
@@ -339,7 +343,7 @@ func (s *Set) openLog(p *partition, a assignment) error {
 	if err != nil {
 		return storageError(err)
 	}
-	if p.source, err = log.CopySource(); err != nil {
+	if err := p.openAssignment(log); err != nil {
 		return storageError(err)
 	}
 	p.log, p.found = log, log.LeaderEpoch()

@@ -157,7 +157,7 @@ func (r *register) changeISR(_ context.Context, change metadata.ISRChange) error
 	}
 	var to []int32
 	for _, m := range change.To {
-		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch {
+		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch || m.Assignment != p.Assignment(m.Broker) {
 			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, m.Broker)
 		}
 		to = append(to, m.Broker)
@@ -321,7 +321,7 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
 			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
-			Told: p.Told, LogStart: p.LogStart,
+			Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
 	results := l.of.Fetch(ctx, request)

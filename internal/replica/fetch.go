@@ -25,7 +25,12 @@ type FetchPartition struct {
 	Cleaned   int64 // it has cleaned its log below
 	Told      int64 // as far as it knows, all replicas have cleaned their logs below
 	LogStart  int64 // where its log begins
+	// Assignment is the time as a replica for which its log was made; "": from before there were names.
+	Assignment string
 }
+
+// AnyAssignment is the Assignment of a follower of an earlier version, which does not say.
+const AnyAssignment = "*"
 
 // FetchRequest is a consumer's fetch, or, with Replica, a follower's.
 type FetchRequest struct {
@@ -159,7 +164,7 @@ func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst b
 		result.Data = &logstore.Slice{}
 		return result, position{}
 	}
-	if diverging, err := p.diverging(want); diverging != nil || err != nil {
+	if diverging, err := p.diverging(r, want, want.Offset); diverging != nil || err != nil {
 		result.Diverging, result.Err = diverging, err
 		result.offsetsOf(p.log)
 		return result, position{}
@@ -216,9 +221,16 @@ func (s *Set) nearer(r *role, rack string, offset int64) int32 {
 }
 
 // diverging tells where the asker's log and this one part, if they do before its offset (KIP-320, KIP-595); nil: they do not, or it did
-// not say what epoch its last record has. It fails for an epoch that this log does not know.
-func (p *partition) diverging(want FetchPartition) (*EpochEnd, error) {
+// not say what epoch its last record has. settled is below which offset all that the asker has was below a high watermark. It fails for an
+// epoch that this log does not know.
+//
+// Where this log was copied from a cleaned one it does not know exactly where epochs begin (Log.AppendReplicated). But what was below a high
+// watermark is here, or was superseded: unless records were lost since, nothing parts there.
+func (p *partition) diverging(r *role, want FetchPartition, settled int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
+		return nil, nil
+	}
+	if want.Offset <= min(settled, p.log.LogEnd()) && !r.lostSince(want.LastEpoch) && p.log.Settings().Compact {
 		return nil, nil
 	}
 	found, end := p.log.EndOffsetFor(want.LastEpoch)

@@ -27,7 +27,7 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 		result.Err = err
 		return result, position{}
 	}
-	result.Diverging, err = p.diverging(want)
+	result.Diverging, err = p.diverging(r, want, want.HighWater)
 	if start, end := p.log.LogStart(), p.log.LogEnd(); err == nil && result.Diverging == nil && (want.Offset < start || want.Offset > end) {
 		err = fmt.Errorf("%w: %d is not in [%d, %d]", logstore.ErrOffsetOutOfRange, want.Offset, start, end)
 	}
@@ -36,8 +36,9 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 		result.offsetsOf(p.log)
 		return result, position{}
 	}
+	from.Assignment = want.Assignment
 	if !s.heard(p, r, from, &want) {
-		result.Err = fmt.Errorf("%w: broker %d in incarnation %d", ErrStaleReplica, from.Broker, from.Epoch)
+		result.Err = fmt.Errorf("%w: broker %d in incarnation %d by assignment %q", ErrStaleReplica, from.Broker, from.Epoch, from.Assignment)
 		return result, position{}
 	}
 	bytesMax, held := s.share(r, from.Broker, want.BytesMax)

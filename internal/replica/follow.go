@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -19,7 +20,7 @@ var (
 func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 	at := PullPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(), LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		Cleaned: p.log.CleanedTo(), Told: p.log.ReplicasCleaned(), BytesMax: bytesMax,
+		Cleaned: p.log.CleanedTo(), Told: p.log.ReplicasCleaned(), Assignment: r.held, BytesMax: bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
 	at.Safe = min(p.log.SafeEnd(), at.Offset)
@@ -34,7 +35,7 @@ func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.Time) (moved bool, err error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	if current := p.role.Load(); current.epoch != r.epoch || current.refusal != r.refusal { //nolint:errorlint // the very same
+	if now := p.role.Load(); now.epoch != r.epoch || now.refusal != r.refusal || now.held != r.held { //nolint:errorlint // the very same
 		return false, nil
 	}
 	switch {
@@ -43,7 +44,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 	case got.Err != nil:
 		return false, got.Err
 	case got.DivergingEpoch >= 0:
-		return false, p.truncate(asked, got)
+		return false, p.truncate(r, asked, got)
 	}
 	if err := p.appendPulled(r, asked, got.Records, now); err != nil {
 		return false, err
@@ -85,18 +86,44 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 			return err
 		}
 	}
+	if !r.inSync && hasGap(records, p.log.LogEnd()) {
+		p.gapEpoch = r.epoch
+	}
 	return p.log.AppendReplicated(records, now)
+}
+
+// hasGap tells whether batches do not follow each other, or what ends at an offset. Batches that make no sense are refused later.
+func hasGap(batches []byte, end int64) bool {
+	for len(batches) > 0 {
+		batch, rest, err := record.Next(batches)
+		if err != nil {
+			return true
+		}
+		if batch.BaseOffset() > end {
+			return true
+		}
+		end, batches = batch.NextOffset(), rest
+	}
+	return false
 }
 
 // truncate cuts off what the leader does not have (KIP-101, KIP-279). All records of the leader up to its DivergingEpoch lie below
 // DivergingEnd, and its later ones are of epochs that this log does not know; so whatever this log has at or above
 // DivergingEnd, or of a later epoch than DivergingEpoch, the leader has not.
-func (p *partition) truncate(asked *PullPartition, got *Pulled) error {
+//
+// Unless it was cleaned away there: what is below the high watermark stays, while nothing says that records were lost.
+func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
 		to = min(to, end)
 	}
-	if hw := p.log.HighWatermark(); to < hw {
+	compacted, lost := p.log.Settings().Compact, r.lostSince(asked.LastEpoch) && !r.member
+	switch hw := p.log.HighWatermark(); {
+	case compacted && lost:
+		return p.beginAnew(asked, to)
+	case compacted && hw < p.log.LogEnd():
+		to = max(to, hw)
+	case to < hw:
 		p.logger.Warn("records below the high watermark are cut off: the leader does not have them", "partition", p.id,
 			"to", to, "highWatermark", hw, "leaderEpoch", asked.LeaderEpoch)
 	}
@@ -109,6 +136,24 @@ func (p *partition) truncate(asked *PullPartition, got *Pulled) error {
 		return errNoCut // else it would be asked and told the same again, at once
 	}
 	return nil
+}
+
+// beginAnew empties a compacted log that parts from the leader's since records were lost. To cut off what the leader lacks is not enough:
+// older records of the same keys, which the leader has, may have been cleaned away here for the sake of those that go (ADR 0186). It is not
+// in sync: who parts from the leader was not heard by it in this epoch, and who was in sync when it began is a member in every image of it.
+func (p *partition) beginAnew(asked *PullPartition, parts int64) error {
+	p.logger.Warn("begin log anew: records were lost since, and it was cleaned with some of them", "partition", p.id, "parts", parts,
+		"ended", asked.Offset, "lastEpoch", asked.LastEpoch, "leaderEpoch", asked.LeaderEpoch)
+	return p.restart(p.log.LogStart())
+}
+
+// restart empties the log, for a copy of whoever leads.
+func (p *partition) restart(at int64) error {
+	if err := p.log.StartAt(at); err != nil {
+		return err
+	}
+	p.gapEpoch = 0
+	return p.noteSource(metadata.NoBroker)
 }
 
 // reposition is for a log that does not meet the leader's: what there is lies below all that the leader has, or there is nothing.

@@ -14,10 +14,12 @@ import (
 // Invariant: every set that may be the in-sync replicas on record, now or once what is under way has arrived, is a subset of maximal().
 // So a high watermark that is at most the least end of maximal() is had by whoever can be elected (KIP-497).
 type isr struct {
-	self    int32
-	start   int64         // where this leader epoch begins in the log
-	lagMax  time.Duration // a follower that has not had all of the log for so long is not in sync
-	members map[int32]*follower
+	self int32
+	// assignment is by which the leader is a replica, says the image.
+	assignment string
+	start      int64         // where this leader epoch begins in the log
+	lagMax     time.Duration // a follower that has not had all of the log for so long is not in sync
+	members    map[int32]*follower
 	// committed is the set on record as well as we know, sorted. The leader is always in it.
 	committed []int32
 	// seen is what the last image said. It is a hint and no more: images are of a while ago.
@@ -49,6 +51,8 @@ type follower struct {
 	leaderEnd int64
 	cleaned   int64 // cleaned below, as it said; 0: unknown
 	logStart  int64 // where its log begins, as it said; 0: unknown
+	// assignment is by which it is a replica, says the image; "": it has no name, and any will do.
+	assignment string
 }
 
 // proposal is a change of the ISR under way.
@@ -78,8 +82,9 @@ const (
 
 // replicaState is what an image says of one replica.
 type replicaState struct {
-	broker int32
-	living int64 // see follower.living
+	broker     int32
+	living     int64  // see follower.living
+	assignment string // see follower.assignment
 }
 
 // newISR begins a leader epoch: whoever is in sync counts as caught up now, for it has everything acknowledged, and gets the time to
@@ -92,7 +97,8 @@ func newISR(self int32, start int64, lagMax time.Duration) *isr {
 //
 // Only the first one's set is believed. A later one may be older than a change of ours, or a change of the operator's that
 // another has undone; if it keeps contradicting, a compare-and-swap finds out (propose). But images come in order, and one that has taken a
-// replica away has taken it from the set on record, too.
+// replica away has taken it from the set on record, too; so has one that shows it by another assignment, for it was taken away in between.
+// (A name that vanishes is none: a broker or an operator of an earlier version has written the resource.)
 func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	first := i.committed == nil
 	seen := sortedSet(append([]int32{i.self}, recorded...))
@@ -103,10 +109,15 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	}
 	keep := map[int32]bool{i.self: true}
 	for _, r := range replicas {
+		f := i.members[r.broker]
+		keep[r.broker] = f == nil || r.assignment == "" || r.assignment == f.assignment
+	}
+	i.forget(func(id int32) bool { return !keep[id] })
+	for _, r := range replicas {
 		if r.broker == i.self {
+			i.assignment = r.assignment
 			continue
 		}
-		keep[r.broker] = true
 		f := i.members[r.broker]
 		if f == nil {
 			f = &follower{epoch: -1, end: -1}
@@ -117,16 +128,19 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 			news = true
 		}
 		news = news || f.living != r.living
-		f.living = r.living
+		f.living, f.assignment = r.living, r.assignment
 	}
-	gone := func(id int32) bool { return !keep[id] }
+	if news {
+		i.heldUntil, i.refused = time.Time{}, 0
+	}
+}
+
+// forget drops replicas, and from every set that may be on record.
+func (i *isr) forget(gone func(id int32) bool) {
 	maps.DeleteFunc(i.members, func(id int32, _ *follower) bool { return gone(id) })
 	i.committed = slices.DeleteFunc(slices.Clone(i.committed), gone)
 	for at := range i.doubts {
 		i.doubts[at].ids = slices.DeleteFunc(slices.Clone(i.doubts[at].ids), gone)
-	}
-	if news {
-		i.heldUntil, i.refused = time.Time{}, 0
 	}
 }
 
@@ -146,10 +160,11 @@ func (i *isr) maximal() []int32 {
 }
 
 // fetched takes in that a follower asked for what comes behind end, and so has everything below; the leader's log ends at leaderEnd.
-// Whoever calls has made sure that the follower's log does not diverge. It is false for an incarnation that is over.
+// Whoever calls has made sure that the follower's log does not diverge. It is false for an incarnation that is over, and for a log that was
+// made for another assignment.
 func (i *isr) fetched(from metadata.InSync, end, leaderEnd int64, now time.Time) bool {
 	f := i.members[from.Broker]
-	if f == nil || from.Epoch < f.epoch {
+	if f == nil || from.Epoch < f.epoch || !f.knows(from.Assignment) {
 		return false
 	}
 	switch {
@@ -160,6 +175,11 @@ func (i *isr) fetched(from metadata.InSync, end, leaderEnd int64, now time.Time)
 	}
 	f.epoch, f.end, f.fetched, f.leaderEnd = from.Epoch, end, now, leaderEnd
 	return true
+}
+
+// knows tells whether a log was made for the assignment by which the follower is a replica.
+func (f *follower) knows(assignment string) bool {
+	return f.assignment == "" || assignment == f.assignment || assignment == AnyAssignment
 }
 
 // inTime tells whether the follower has been caught up lately. One that has all of the log is, however long ago it said so.
@@ -199,14 +219,14 @@ func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int
 	if own < 0 || i.proposal != nil || now.Before(i.heldUntil) {
 		return nil, nil, false
 	}
-	to = []metadata.InSync{{Broker: i.self, Epoch: own}}
+	to = []metadata.InSync{{Broker: i.self, Epoch: own, Assignment: i.assignment}}
 	for id, f := range i.members {
 		confirmed := f.living >= 0 && f.epoch == f.living && f.end >= hw
 		switch member := slices.Contains(i.committed, id); {
 		case member && f.living >= 0 && f.epoch != f.living && i.inTime(f, leaderEnd, now):
 			return nil, nil, false // it stays, and has not fetched yet, or the image is behind
 		case confirmed && i.inTime(f, leaderEnd, now) && (member || f.end >= i.start):
-			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch})
+			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch, Assignment: f.assignment})
 		}
 	}
 	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })

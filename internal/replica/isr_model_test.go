@@ -80,7 +80,7 @@ func (m *isrModel) recorded() []int32 { return slices.Sorted(maps.Keys(m.entries
 func (m *isrModel) makeImage() {
 	image := modelImage{recorded: m.recorded()}
 	for id, n := range m.nodes {
-		state := replicaState{id, -1}
+		state := replicaState{broker: id, living: -1}
 		if n.up {
 			state.living = n.epoch
 		}

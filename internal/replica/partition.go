@@ -21,7 +21,12 @@ type partition struct {
 	found int32         // the latest leader epoch of the log when it was taken up; -1: none
 	// source is the broker of which the log is a copy that is not whole; metadata.NoBroker: of none. changing guards it.
 	source int32
-	role   atomic.Pointer[role] // never nil once Apply returned
+	// assignment is the time as a replica for which the log was made; "": from before there were names. changing guards it.
+	assignment string
+	// gapEpoch is the leader epoch in which the log was last sent something behind a gap, while this broker was not in sync; 0: in none since
+	// it was. What was cleaned away there may have been superseded by records that are still to come. changing guards it.
+	gapEpoch int32
+	role     atomic.Pointer[role] // never nil once Apply returned
 	// changing is held while the role changes, and while a fetcher does to the log what its leader says: so that what one leader said
 	// is never done under the next, nor behind the back of a leadership of our own.
 	changing sync.Mutex
@@ -34,13 +39,18 @@ type partition struct {
 // role is this broker's part in a partition from one image to the next. It is immutable; the reign in it is not.
 type role struct {
 	epoch    int32 // of the partition's leader, whoever that is
+	unproven int32 // the latest epoch that may have begun without acknowledged records; 0: none. The same for all roles of an epoch
 	refusal  error // nil: this broker leads and serves the partition
 	leader   int32 // metadata.NoBroker: nobody
 	minISR   int
 	replicas []int32
 	reign    *reign // nil unless this broker leads
-	inSync   bool   // this broker is in the in-sync replicas, says the image
-	brisk    bool   // consumers may read from followers, so these hear of the high watermark at once
+	inSync   bool   // this broker is in the in-sync replicas in this incarnation, says the image
+	member   bool   // it is, in this incarnation or an earlier one
+	// assignment is by which this broker is a replica, says the image; "": from before there were names. held is the one for which its log
+	// was made: that is what its leader is told.
+	assignment, held string
+	brisk            bool // consumers may read from followers, so these hear of the high watermark at once
 }
 
 // check fails unless this broker leads the partition and the epoch is the one that the client knows (-1: any). The epoch comes
@@ -66,6 +76,9 @@ func (r *role) checkEpoch(epoch int32) error {
 func (r *role) follows(node int32) bool {
 	return r.refusal == ErrNotLeader && r.leader != metadata.NoBroker && r.leader != node //nolint:errorlint // exactly this value: see take
 }
+
+// lostSince tells whether records that were below a high watermark in an epoch, or before it, may have been lost since.
+func (r *role) lostSince(epoch int32) bool { return r.unproven > epoch }
 
 // isOf fails if the partition is of another topic than the one that is meant; zero: any.
 func (p *partition) isOf(topic metadata.ID) error {

@@ -36,7 +36,9 @@ type PullPartition struct {
 	LogStart    int64
 	Cleaned     int64 // it has cleaned its log below
 	Told        int64 // as far as it was told, all replicas have cleaned their logs below
-	BytesMax    int
+	// Assignment is the time as a replica for which its log was made; "": from before there were names.
+	Assignment string
+	BytesMax   int
 }
 
 // Pulled is the answer for one partition.

@@ -43,7 +43,7 @@ func (g *reign) configure(minISR int, lagMax time.Duration) {
 func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time) {
 	states := make([]replicaState, 0, len(p.Replicas))
 	for _, id := range p.Replicas {
-		states = append(states, replicaState{id, living(img, id)})
+		states = append(states, replicaState{id, living(img, id), p.Assignment(id)})
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

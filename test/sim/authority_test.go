@@ -43,6 +43,9 @@ type topic struct {
 	version   int
 }
 
+// assignment is a name that no decision about the topic had before, unless nothing came of it.
+func (t *topic) assignment() string { return fmt.Sprintf("%s@%d", t.name, t.version) }
+
 // registration is a broker's lease.
 type registration struct {
 	metadata.Broker
@@ -101,7 +104,9 @@ func (a *authority) decide() {
 		a.changedLocked()
 	}
 	for _, t := range a.mu.topics {
-		wishes := placement.Wishes{Preferred: a.mu.preferred, Unclean: t.settings.UncleanElection || a.mu.lossy}
+		wishes := placement.Wishes{
+			Preferred: a.mu.preferred, Unclean: t.settings.UncleanElection || a.mu.lossy, Assignment: t.assignment(),
+		}
 		if a.mu.lossy && t.partition.Leader == placement.NoLeader && t.partition.LeaderEpoch > 0 {
 			for _, r := range a.mu.brokers {
 				if slices.Contains(t.partition.Replicas, r.ID) && r.life(time.Now()) == placement.Up {
@@ -148,9 +153,13 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 		p := t.partition
 		made := &metadata.Partition{
 			Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader, LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
+			UnprovenEpoch: p.UnprovenEpoch,
+		}
+		for _, id := range p.Replicas {
+			made.Assignments = append(made.Assignments, p.Assignments[id])
 		}
 		for _, m := range p.ISR {
-			made.ISR = append(made.ISR, m.Broker)
+			made.ISR, made.ISREpochs = append(made.ISR, m.Broker), append(made.ISREpochs, m.Epoch)
 			// As both stores do it: who came back in another life is not who was elected.
 			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch && r.life(time.Now()) != placement.Gone {
 				made.Leader = p.Leader
@@ -217,7 +226,7 @@ func (a *authority) serving(id int32, served []metadata.Served) {
 		}
 		asked := t.partition
 		asked.FoundEpoch = &one.LeaderEpoch
-		decision := placement.Decide(asked, a.standingsLocked(), placement.Wishes{})
+		decision := placement.Decide(asked, a.standingsLocked(), placement.Wishes{Assignment: t.assignment()})
 		decision.FoundEpoch = nil
 		a.putLocked(t, decision.Partition, decision.Unproven)
 	}
@@ -243,11 +252,7 @@ func (a *authority) changeISR(ctx context.Context, change metadata.ISRChange, la
 	if t == nil {
 		return metadata.ErrISRConflict
 	}
-	proposal := placement.Proposal{LeaderEpoch: change.LeaderEpoch, From: change.From}
-	for _, m := range change.To {
-		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
-	}
-	changed, err := placement.ChangeISR(t.partition, proposal, a.standingsLocked())
+	changed, err := placement.ChangeISR(t.partition, change.Proposal(), a.standingsLocked())
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
 	}

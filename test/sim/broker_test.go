@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ type life struct {
 	*broker
 	ctx     context.Context
 	cancel  context.CancelFunc
+	witness *witness
 	store   *logstore.Store
 	cleaner *logstore.Cleaner
 	set     *replica.Set
@@ -63,13 +65,14 @@ func (b *broker) replaceDisk() {
 
 // start begins a new life on the disk.
 func (b *broker) start() {
-	logger := b.w.logger.With("broker", b.id)
+	witness := newWitness(b.w, b.w.logger.Handler())
+	logger := slog.New(witness).With("broker", b.id)
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval})
 	if err != nil {
 		b.w.fail("broker %d does not start: %v", b.id, err)
 		return
 	}
-	l := &life{broker: b, store: store}
+	l := &life{broker: b, store: store, witness: witness}
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
 	l.cleaner = logstore.NewCleaner(store, logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
@@ -305,7 +308,7 @@ func (k *link) serve(req *replica.Pull) ([]replica.Pulled, error) {
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, replica.FetchPartition{
 			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
-			HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
+			HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned, Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
 	results := k.to.set.Fetch(k.ctx, request)

@@ -8,6 +8,7 @@
 //
 //   - a record acknowledged with acks=all stays while one in-sync replica keeps it, and never comes twice;
 //   - what was below a high watermark once never changes and never goes, but by retention and cleaning; nothing deleted comes back;
+//   - nothing is cut off below a high watermark, and nobody in sync begins anew (witness_test.go);
 //   - every replica has the same record at an offset of a leader epoch; in the end, all have the same;
 //   - no high watermark is beyond the end of a living in-sync replica; nor does the end that clients are told go back;
 //   - a leader epoch has one leader; an acknowledgement of a leader that is one no more is as good as any other;

@@ -36,7 +36,7 @@ func (w *world) some(low, high time.Duration) time.Duration {
 func (w *world) breakSomething() {
 	b := w.brokers[w.random.IntN(len(w.brokers))]
 	other := w.brokers[w.random.IntN(len(w.brokers))]
-	switch w.random.IntN(18) {
+	switch w.random.IntN(19) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -67,6 +67,8 @@ func (w *world) breakSomething() {
 		w.reassign()
 	case 17:
 		w.operator()
+	case 18:
+		w.takeOffAndPutBack(b)
 	}
 }
 
@@ -102,30 +104,45 @@ func (w *world) operator() {
 // reassign puts a partition elsewhere.
 func (w *world) reassign() {
 	order := w.random.Perm(len(w.brokers))
-	w.meta.mu.Lock()
-	defer w.meta.mu.Unlock()
-	t := w.meta.mu.topics[w.random.IntN(len(w.meta.mu.topics))]
-	if t.partition.LeaderEpoch == 0 {
-		return
+	t := w.someTopic()
+	var target []int32
+	for _, id := range order[:w.profile.replicas] {
+		target = append(target, int32(id))
 	}
-	next := t.partition
-	next.Target = nil
-	for _, id := range order {
-		if len(next.Target) < w.profile.replicas && (slices.Contains(next.Replicas, int32(id)) || w.brokers[id].without(t)) {
-			next.Target = append(next.Target, int32(id))
-		}
-	}
-	if len(next.Target) < w.profile.replicas {
-		return
-	}
-	w.meta.putLocked(t, next, false)
+	w.move(t, target)
 }
 
-// without tells whether a broker has nothing left of a partition from an earlier time as its replica. One that was down when it was taken
-// from the replicas still has, and taken in again before it learned of that would bring back deleted keys (docs/roadmap.md).
-func (b *broker) without(t *topic) bool {
+func (w *world) someTopic() *topic {
+	return w.meta.mu.topics[w.random.IntN(len(w.meta.mu.topics))]
+}
+
+// move has a partition's replicas moved, once it was led.
+func (w *world) move(t *topic, target []int32) {
+	w.meta.mu.Lock()
+	defer w.meta.mu.Unlock()
+	if next := t.partition; next.LeaderEpoch > 0 {
+		next.Target = target
+		w.meta.putLocked(t, next, false)
+	}
+}
+
+// takeOffAndPutBack kills a broker, and while it is down takes it from the replicas of a topic, for as long as the others need to remove
+// tombstones, and puts it back. What it kept of the time before has deleted keys (ADR 0185).
+func (w *world) takeOffAndPutBack(b *broker) {
+	t := w.someTopic()
+	replicas := w.meta.recorded(t.name).Replicas
+	others := slices.DeleteFunc(slices.Clone(replicas), func(id int32) bool { return id == b.id })
 	l := b.life.Load()
-	return l != nil && l.image.Load() != nil && l.store.Log(t.partitionID()) == nil
+	if l == nil || len(others) == 0 || len(others) == len(replicas) {
+		return
+	}
+	w.note("broker %d is killed, and no replica of %s for a while", b.id, t.name)
+	disk := b.disk.KillClone()
+	away := w.some(2*time.Second, 12*time.Second)
+	w.finish(l, ending{}, away+w.some(0, 2*time.Second))
+	b.disk = disk
+	w.move(t, others)
+	w.later(away, func() { w.move(t, append(others, b.id)) })
 }
 
 // kill ends the process of a broker; what it wrote is there.
@@ -133,7 +150,7 @@ func (w *world) kill(b *broker) {
 	if l := b.life.Load(); l != nil {
 		w.note("broker %d is killed", b.id)
 		disk := b.disk.KillClone()
-		w.finish(l, ending{})
+		w.finish(l, ending{}, w.downtime())
 		b.disk = disk
 	}
 }
@@ -150,7 +167,7 @@ func (w *world) cutPower(b *broker) {
 	}
 	w.note("the power of broker %d is cut", b.id)
 	if l := b.life.Load(); l != nil {
-		w.finish(l, ending{lostCached: true})
+		w.finish(l, ending{lostCached: true}, w.downtime())
 	} else if len(b.ended) > 0 {
 		w.mu.Lock()
 		last := &b.ended[len(b.ended)-1]
@@ -164,7 +181,7 @@ func (w *world) cutPower(b *broker) {
 func (w *world) swapDisk(b *broker) {
 	if l := b.life.Load(); l != nil && w.bearable(b) {
 		w.note("broker %d gets another disk", b.id)
-		w.finish(l, ending{lostAll: true})
+		w.finish(l, ending{lostAll: true}, w.downtime())
 		b.replaceDisk()
 	}
 }
@@ -188,8 +205,8 @@ func (w *world) bearable(b *broker) bool {
 	return true
 }
 
-// finish ends a life at once. Its end is seen at once, or when its lease runs out.
-func (w *world) finish(l *life, e ending) {
+// finish ends a life at once, and begins another after a while. Its end is seen at once, or when its lease runs out.
+func (w *world) finish(l *life, e ending, downtime time.Duration) {
 	e.epoch = l.epoch.Load()
 	l.broker.end(e)
 	l.broker.stopping = false
@@ -197,12 +214,11 @@ func (w *world) finish(l *life, e ending) {
 	if w.random.IntN(2) == 0 {
 		w.meta.ended(l.id, e.epoch)
 	}
-	w.startLater(l.broker)
+	w.later(downtime, func() { w.start(l.broker) })
 }
 
-func (w *world) startLater(b *broker) {
-	w.later(w.some(50*time.Millisecond, 10*time.Second), func() { w.start(b) })
-}
+// downtime is how long a broker is down.
+func (w *world) downtime() time.Duration { return w.some(50*time.Millisecond, 10*time.Second) }
 
 func (w *world) start(b *broker) {
 	if b.life.Load() == nil {

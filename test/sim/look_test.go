@@ -25,7 +25,7 @@ func (o *oracle) look(whole bool) {
 					continue
 				}
 				if !inSync(recorded, l) {
-					t.cutInGap(l, state.Log)
+					t.begunAnew(l, state.Log)
 				}
 				if hw := o.lookAt(t, l, state, whole); hw > highest {
 					highest, holder = hw, b.id
@@ -42,11 +42,10 @@ func inSync(recorded placement.Partition, l *life) bool {
 	return slices.ContainsFunc(recorded.ISR, func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
 }
 
-// cutInGap takes in that a follower out of sync may have cut off records below its high watermark, for once: what its leader's log lacks
-// between two epochs is nobody's, and is fetched again as far as it is there (Log.AppendReplicated). Nothing of that is in a log that
-// was never cleaned.
-func (t *truth) cutInGap(l *life, log *logstore.Log) {
-	if until := t.seen[l]; t.name != "plain" && until != nil && until.log == log {
+// begunAnew takes in that a follower out of sync has given its log up, as it says in its log. Nobody but such a one does, and nobody cuts a
+// part off below its high watermark.
+func (t *truth) begunAnew(l *life, log *logstore.Log) {
+	if until := t.seen[l]; l.witness.begunAnew(t.name) && until != nil && until.log == log {
 		until.to = min(until.to, max(log.HighWatermark(), log.LogStart()))
 	}
 }

@@ -93,10 +93,14 @@ func (o *oracle) tally() (sum tally) {
 	return sum
 }
 
-// forget drops what was settled at from and above.
+// forget drops what was settled at from and above, and in a compacted topic what that superseded: it may have been cleaned away for it.
 func (t *truth) forget(from int64) {
-	for offset := range t.settled {
-		if offset >= from {
+	lost := map[string]bool{}
+	for offset, f := range t.settled {
+		lost[f.key] = lost[f.key] || t.settings.Compact && offset >= from
+	}
+	for offset, f := range t.settled {
+		if offset >= from || lost[f.key] {
 			delete(t.settled, offset)
 		}
 	}

@@ -189,7 +189,7 @@ func (w *world) doDue() {
 		l.broker.end(ending{epoch: l.epoch.Load(), inOrder: true})
 		l.broker.life.Store(nil)
 		w.meta.ended(l.id, l.epoch.Load())
-		w.startLater(l.broker)
+		w.later(w.downtime(), func() { w.start(l.broker) })
 	}
 	var left []event
 	for _, e := range w.due {

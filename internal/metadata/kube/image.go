@@ -118,7 +118,7 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[i
 	return all
 }
 
-// fill writes what a Partition says: its replicas and ISR as they are, its leader only if it is up in the elected
+// fill writes what a Partition says: its replicas, their assignments and ISR as they are, its leader only if it is up in the elected
 // incarnation.
 func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
 	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
@@ -128,9 +128,17 @@ func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadat
 	if slices.Equal(to.Replicas, to.Target) {
 		to.Target = nil
 	}
-	to.LeaderEpoch = from.Status.LeaderEpoch
+	for _, assigned := range from.Status.Assignments {
+		if at := slices.Index(to.Replicas, assigned.Broker); at >= 0 {
+			if to.Assignments == nil {
+				to.Assignments = make([]string, len(to.Replicas))
+			}
+			to.Assignments[at] = assigned.ID
+		}
+	}
+	to.LeaderEpoch, to.UnprovenEpoch = from.Status.LeaderEpoch, from.Status.UnprovenEpoch
 	for _, replica := range from.Status.ISR {
-		to.ISR = append(to.ISR, replica.Broker)
+		to.ISR, to.ISREpochs = append(to.ISR, replica.Broker), append(to.ISREpochs, replica.BrokerEpoch)
 		// See doc.go: only the incarnation that was elected leads.
 		if broker, ok := up[replica.Broker]; ok && replica.Broker == from.Status.Leader && replica.BrokerEpoch == broker.Epoch {
 			to.Leader = replica.Broker

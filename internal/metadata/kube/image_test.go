@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -280,6 +281,30 @@ func TestStatusOfTopicsIsNoNews(t *testing.T) {
 	} {
 		if got := meaningful(c.before, c.after); got != c.meaningful {
 			t.Errorf("%s: meaningful is %v", name, got)
+		}
+	}
+}
+
+// TestAnImageNamesAssignments: each replica's, in the order of the replicas, whatever order the resource has them in.
+func TestAnImageNamesAssignments(t *testing.T) {
+	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
+		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
+		Assignments: []v1alpha1.ReplicaAssignment{{Broker: 1, ID: "one"}, {Broker: 7, ID: "nobody's"}, {Broker: 2, ID: "two"}},
+		ISR:         []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 3}, {Broker: 1, BrokerEpoch: 8}},
+	}}
+	made := &metadata.Partition{}
+	fill(made, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
+	want := &metadata.Partition{
+		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1}, Assignments: []string{"two", "", "one"},
+		ISR: []int32{2, 1}, ISREpochs: []int64{3, 8},
+	}
+	made.Target = nil // the spec's
+	if !reflect.DeepEqual(made, want) {
+		t.Errorf("made %+v, want %+v", made, want)
+	}
+	for broker, want := range map[int32]string{2: "two", 0: "", 1: "one", 7: "", -1: ""} {
+		if got := made.Assignment(broker); got != want {
+			t.Errorf("broker %d: assignment %q, want %q", broker, got, want)
 		}
 	}
 }

@@ -76,18 +76,13 @@ func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1
 
 // proposed is the Partition as a change makes it; the one that it is given stays as it is. Refused, it wraps ErrISRConflict.
 func proposed(p *v1alpha1.Partition, change metadata.ISRChange, brokers map[int32]placement.Standing) (*v1alpha1.Partition, error) {
-	proposal := placement.Proposal{LeaderEpoch: change.LeaderEpoch, From: change.From}
-	for _, member := range change.To {
-		proposal.To = append(proposal.To, placement.Member{Broker: member.Broker, Epoch: member.Epoch})
-	}
-	before := metadata.PlacedPartition(p)
-	placed, err := placement.ChangeISR(before, proposal, brokers)
+	placed, err := placement.ChangeISR(metadata.PlacedPartition(p), change.Proposal(), brokers)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, p.Name), err)
 	}
 	after := p.DeepCopy()
 	metadata.RecordPlaced(&after.Status, placed)
-	after.Status.Replicas = p.Status.Replicas // the operator's to say
+	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments // the operator's to say
 	return after, nil
 }
 

@@ -138,7 +138,7 @@ func TestElectPreferred(t *testing.T) {
 	p := s.partitionOf("orders")
 	joined := metadata.ISRChange{Topic: s.Image().Topic("orders").ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 	for _, b := range s.Image().Brokers {
-		joined.To = append(joined.To, metadata.InSync{Broker: b.ID, Epoch: b.Epoch})
+		joined.To = append(joined.To, metadata.InSync{Broker: b.ID, Epoch: b.Epoch, Assignment: p.Assignment(b.ID)})
 	}
 	if err := changeISR(t, s, joined); err != nil {
 		t.Fatal(err)

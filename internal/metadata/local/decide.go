@@ -19,9 +19,10 @@ type wishes struct {
 // what draining is done. It writes into the partitions, so d must be a clone.
 func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
 	brokers := standings(up)
+	assignment := metadata.NewID().String()
 	used := 0
 	for _, t := range d.Topics {
-		wanted := placement.Wishes{Unclean: w.lossy || d.unclean(t)}
+		wanted := placement.Wishes{Unclean: w.lossy || d.unclean(t), Assignment: assignment}
 		for i, p := range t.Partitions {
 			wanted.Preferred = w.preferred || len(w.home) > 0 && w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
 			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers, wanted).Partition)
@@ -54,7 +55,8 @@ func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
 // placement is a partition as decisions are about it. They change no list that they are given.
 func (p partition) placement() placement.Partition {
 	to := placement.Partition{
-		Replicas: p.Replicas, Target: p.Target, Leader: p.leader, LeaderEpoch: p.LeaderEpoch, LeaderDirectory: p.LeaderDirectory,
+		Replicas: p.Replicas, Target: p.Target, Assignments: p.Assignments,
+		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch, LeaderDirectory: p.LeaderDirectory,
 	}
 	for _, m := range p.ISR {
 		to.ISR = append(to.ISR, placement.Member(m))
@@ -65,8 +67,8 @@ func (p partition) placement() placement.Partition {
 // fromPlacement is the way back.
 func fromPlacement(from placement.Partition) partition {
 	p := partition{
-		Replicas: from.Replicas, Target: from.Target, LeaderEpoch: from.LeaderEpoch, LeaderDirectory: from.LeaderDirectory,
-		leader: from.Leader,
+		Replicas: from.Replicas, Target: from.Target, Assignments: from.Assignments,
+		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch, LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
 	}
 	for _, m := range from.ISR {
 		p.ISR = append(p.ISR, member(m))
@@ -94,7 +96,7 @@ func (d *document) outgrow(leader int32, ahead map[servedPartition]int32, up map
 		}
 		asked := p.placement()
 		asked.FoundEpoch = &found
-		*p = fromPlacement(placement.Decide(asked, standings(up), placement.Wishes{}).Partition)
+		*p = fromPlacement(placement.Decide(asked, standings(up), placement.Wishes{Assignment: metadata.NewID().String()}).Partition)
 	}
 }
 
@@ -104,11 +106,7 @@ func (d *document) changeISR(change metadata.ISRChange, brokers map[int32]placem
 	if p == nil {
 		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict, change.Partition, change.Topic)
 	}
-	proposal := placement.Proposal{LeaderEpoch: change.LeaderEpoch, From: change.From}
-	for _, m := range change.To {
-		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
-	}
-	changed, err := placement.ChangeISR(p.placement(), proposal, brokers)
+	changed, err := placement.ChangeISR(p.placement(), change.Proposal(), brokers)
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
 	}
@@ -143,10 +141,17 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 		return nil, err
 	}
 	for i, p := range t.Partitions {
-		resolved.Partitions = append(resolved.Partitions, &metadata.Partition{
+		made := &metadata.Partition{
 			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader, LeaderEpoch: p.LeaderEpoch,
-			ISR: p.members(), Target: slices.Clone(p.Target),
-		})
+			UnprovenEpoch: p.UnprovenEpoch, ISR: p.members(), Target: slices.Clone(p.Target),
+		}
+		for _, broker := range p.Replicas {
+			made.Assignments = append(made.Assignments, p.Assignments[broker])
+		}
+		for _, m := range p.ISR {
+			made.ISREpochs = append(made.ISREpochs, m.Epoch)
+		}
+		resolved.Partitions = append(resolved.Partitions, made)
 	}
 	return resolved, nil
 }

@@ -67,9 +67,13 @@ type topic struct {
 type partition struct {
 	Replicas []int32 `json:"replicas"`         // the preferred leader first
 	Target   []int32 `json:"target,omitempty"` // where they are to be, when that is not where they are
+	// Assignments are placement.Partition's; a file from before there were any has none.
+	Assignments map[int32]string `json:"assignments,omitempty"`
 	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up: the logs refuse a lower one.
-	LeaderEpoch int32    `json:"leaderEpoch"`
-	ISR         []member `json:"isr,omitempty"` // empty only before the first election
+	LeaderEpoch int32 `json:"leaderEpoch"`
+	// UnprovenEpoch is placement.Partition's.
+	UnprovenEpoch int32    `json:"unprovenEpoch,omitempty"`
+	ISR           []member `json:"isr,omitempty"` // empty only before the first election
 	// LeaderDirectory is the disk that led last.
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
 	leader          int32  // not written: metadata.NoBroker until the first election after a start
@@ -236,8 +240,8 @@ func (p partition) check(brokers int) error {
 		return err
 	}
 	switch {
-	case p.LeaderEpoch < 0:
-		return fmt.Errorf("leaderEpoch is %d", p.LeaderEpoch)
+	case p.LeaderEpoch < 0 || p.UnprovenEpoch < 0 || p.UnprovenEpoch > p.LeaderEpoch:
+		return fmt.Errorf("leaderEpoch is %d, unprovenEpoch %d", p.LeaderEpoch, p.UnprovenEpoch)
 	case len(p.Replicas) == 0:
 		return errors.New("it has no replicas")
 	case (p.LeaderEpoch == 0) != (len(members) == 0):
@@ -246,6 +250,11 @@ func (p partition) check(brokers int) error {
 		return fmt.Errorf("isr is %v, which are not all among the replicas %v", members, p.Replicas)
 	case slices.ContainsFunc(p.ISR, func(m member) bool { return m.Epoch < 0 }):
 		return errors.New("isr: an epoch is negative")
+	}
+	for id, assignment := range p.Assignments {
+		if !slices.Contains(p.Replicas, id) || assignment == "" {
+			return fmt.Errorf("assignments has %q for broker %d; the replicas are %v", assignment, id, p.Replicas)
+		}
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 			inSync := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 			for _, id := range p.Replicas {
 				b, _ := s.Image().Broker(id)
-				inSync.To = append(inSync.To, metadata.InSync{Broker: id, Epoch: b.Epoch})
+				inSync.To = append(inSync.To, metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
 			}
 			if err := changeISR(t, s, inSync); err != nil {
 				t.Fatal(err)

@@ -158,7 +158,7 @@ func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
 	p := topic.Partitions[0]
 	change := metadata.ISRChange{Topic: topic.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 	for _, m := range members {
-		change.To = append(change.To, metadata.InSync{Broker: m.self.ID, Epoch: m.epoch()})
+		change.To = append(change.To, metadata.InSync{Broker: m.self.ID, Epoch: m.epoch(), Assignment: p.Assignment(m.self.ID)})
 	}
 	return change
 }
@@ -239,7 +239,7 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 	var changes []metadata.ISRChange
 	for _, p := range topic.Partitions {
 		change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
-		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch()}}
+		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch(), Assignment: p.Assignment(p.Leader)}}
 		changes = append(changes, change)
 	}
 	const stale = 7

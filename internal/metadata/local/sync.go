@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -103,7 +104,7 @@ func (d *document) fit(t *topic) error {
 		switch p := &t.Partitions[i]; {
 		case slices.Equal(ids, places[i]):
 		case p.LeaderEpoch == 0: // nobody holds anything yet
-			p.Replicas, p.Target = ids, nil
+			p.Replicas, p.Target, p.Assignments = ids, nil, nil
 		default:
 			p.Target = ids
 		}
@@ -196,6 +197,8 @@ func (p partition) among(brokers int) (_ partition, ok bool) {
 	gone := func(id int32) bool { return int(id) >= brokers }
 	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), gone)
 	p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m member) bool { return gone(m.Broker) })
+	p.Assignments = maps.Clone(p.Assignments)
+	maps.DeleteFunc(p.Assignments, func(id int32, _ string) bool { return gone(id) })
 	p.Target, p.leader = nil, metadata.NoBroker
 	return p, p.check(brokers) == nil
 }

@@ -92,7 +92,7 @@ func TestAClientIsAStore(t *testing.T) {
 			t.Error(err)
 		}
 		self, _ := s.Image().Broker(0)
-		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR, To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch}}}
+		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR, To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch, Assignment: p.Assignment(0)}}}
 		if err := changeISR(t, b, change); err != nil {
 			t.Error(err)
 		}

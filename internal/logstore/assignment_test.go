@@ -1,0 +1,61 @@
+package logstore
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestAssignmentIsKept(t *testing.T) {
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, settings(nil))
+	want := func(log *Log, id string) {
+		t.Helper()
+		if got, err := log.Assignment(); err != nil || got != id {
+			t.Errorf("assignment %q, %v; want %q", got, err, id)
+		}
+	}
+	want(log, "")
+	for _, id := range []string{"first", "-second_of: two"[:7], strings.Repeat("x", assignmentBytesMax)} {
+		if err := log.SetAssignment(id); err != nil {
+			t.Fatal(err)
+		}
+		want(log, id)
+	}
+	behind := openStore(t, disk.CrashClone())
+	want(behind.Log(partition), strings.Repeat("x", assignmentBytesMax))
+	for _, id := range []string{"", "two words", "two\nlines", strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
+		if err := log.SetAssignment(id); !errors.Is(err, errMeta) {
+			t.Errorf("%q is taken: %v", id, err)
+		}
+	}
+	name := filepath.Join(log.dir, assignmentFile)
+	for _, content := range []string{"", "version: 1\nid: a\n", "version: 0\n", "version: 0\nid: \n", "version: 0\nid: a b\n"} {
+		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := log.Assignment(); !errors.Is(err, errMeta) {
+			t.Errorf("%q: assignment %q, %v", content, got, err)
+		}
+	}
+}
+
+// A log that was put aside keeps the assignment that it was made for: taken up again, it is known for what it is.
+func TestAssignmentGoesWithARetainedLog(t *testing.T) {
+	s := openStore(t, vfs.NewMem())
+	log := createLog(t, s, settings(nil))
+	if err := log.SetAssignment("old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(partition, true); err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, s, settings(nil))
+	if got, err := again.Assignment(); err != nil || got != "old" {
+		t.Errorf("assignment %q, %v; want old", got, err)
+	}
+}
