@@ -29,6 +29,10 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if err != nil {
 		return nil, err
 	}
+	if wanted := metadata.Replicas(resource.Spec.TopicSettings, all.cluster); wanted > int(all.cluster.Spec.Brokers) {
+		return nil, fmt.Errorf("%w: %d replicas asked for, LogCluster %s has %d brokers", metadata.ErrInvalidReplication, wanted, s.opts.Cluster,
+			all.cluster.Spec.Brokers)
+	}
 	resource.Namespace = s.opts.Namespace
 	resource.Labels = map[string]string{v1alpha1.LabelCluster: s.opts.Cluster}
 	var options []client.CreateOption

@@ -3,7 +3,7 @@
 //
 //   - image.go, liveness.go: pure. Resources and Leases as they were seen become an image.
 //   - store.go: Run, the watches, and when an image is made anew.
-//   - lease.go: this broker's own Lease, kept by a goroutine of its own.
+//   - lease.go: this broker's own Lease, kept by a goroutine of its own; once.go: no write is sent twice.
 //   - serving.go: writes servingEpoch and isr of the partitions that are led here, and foundEpoch of those that would be, but for
 //     a log that knows a later epoch.
 //   - admin.go: topics made and deleted by Kafka's admin clients; alter.go: topics changed and partitions moved by them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -88,6 +89,11 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
 		before = *transitions
 	}
+	if !found {
+		if before, err = k.known(ctx); err != nil {
+			return err
+		}
+	}
 	k.fill(lease, before+1)
 	if found {
 		err = k.client.Update(ctx, lease)
@@ -99,6 +105,29 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 		err = k.client.Create(ctx, lease)
 	}
 	return k.wrote(lease, err)
+}
+
+// known is the latest incarnation of this broker that the disk or a Partition tells of, 0 if none does: the Lease that counted them is gone,
+// with its LogCluster or by somebody's hand. Were one counted twice, a broker that came back without its last records could pass for
+// itself of before, which is in sync on record.
+func (k *keeper) known(ctx context.Context) (int32, error) {
+	partitions := &v1alpha1.PartitionList{}
+	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: k.cluster})
+	if err != nil {
+		return 0, fmt.Errorf("list partitions: %w", err)
+	}
+	latest := max(0, k.self.CleanEpoch)
+	for i := range partitions.Items {
+		for _, replica := range partitions.Items[i].Status.ISR {
+			if replica.Broker == k.self.ID {
+				latest = max(latest, replica.BrokerEpoch)
+			}
+		}
+	}
+	if latest >= math.MaxInt32 {
+		return 0, fmt.Errorf("incarnation %d of broker %d leaves no number for the next", latest, k.self.ID)
+	}
+	return int32(latest), nil
 }
 
 // owner is the LogCluster, so that its brokers' Leases go with it; nobody while there is none. It is set when the Lease is made and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -72,6 +73,7 @@ func New(opts Options) (*Store, error) {
 	}
 	config := rest.CopyConfig(opts.Config)
 	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return onceOnly{next} })
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
 	var err error
 	mapper := newMapper()

@@ -60,6 +60,8 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"in-sync replicas change":         testChangeISR,
 		"a broker that leaves":            testLeave,
 		"an outage is told":               testOutageIsTold,
+		"an answer that is lost":          testLostAnswer,
+		"epochs outlive a lease":          testEpochsOutliveALease,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for Leases to run out, each in a namespace of its own
@@ -114,8 +116,19 @@ func (w *world) topic(name string, partitions int32) {
 	}
 }
 
-// elect does the operator's part.
+// elect does the operator's part, once the incarnation has registered.
 func (w *world) elect(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
+	w.t.Helper()
+	eventually(w.t, "the broker is registered", func() bool {
+		lease := &coordinationv1.Lease{}
+		key := client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.BrokerLeaseName("demo", leader)}
+		return w.client.Get(w.t.Context(), key, lease) == nil && leaseEpoch(lease) >= brokerEpoch
+	})
+	w.lead(partition, leader, leaderEpoch, brokerEpoch)
+}
+
+// lead writes who leads into a Partition.
+func (w *world) lead(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
 	w.t.Helper()
 	p := &v1alpha1.Partition{}
 	w.get(partition, p)
@@ -315,6 +328,10 @@ func testTopicsThroughKafka(w *world) {
 	}
 	if _, err := b.CreateTopic(w.t.Context(), ask); !errors.Is(err, metadata.ErrTopicExists) {
 		w.t.Errorf("a second time: %v", err)
+	}
+	wide := metadata.NewTopic{Name: "wide", Partitions: 1, Replicas: 4}
+	if _, err := b.CreateTopic(w.t.Context(), wide); !errors.Is(err, metadata.ErrInvalidReplication) {
+		w.t.Errorf("4 replicas on 3 brokers: %v", err)
 	}
 	// What our own checks let through, the API server's rules do not.
 	ask.Name, ask.Properties = "zero", map[string]string{"max.message.bytes": "0"}

@@ -26,6 +26,10 @@ import (
 // assetsVariable names the folder of etcd and kube-apiserver.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
+// startTimeout is how long the processes may take to answer. On a busy machine the 20 s that envtest allows are not enough, nor are the five
+// tries that each begin anew.
+const startTimeout = 2 * time.Minute
+
 // stopMargin is how long before the deadline of `go test` the processes are ended.
 const stopMargin = 15 * time.Second
 
@@ -42,6 +46,8 @@ func Start(t testing.TB) *rest.Config {
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
 		ErrorIfCRDPathMissing: true,
+
+		ControlPlaneStartTimeout: startTimeout,
 	}
 	stop := sync.OnceValue(environment.Stop)
 	stopEarly(t, stop)
