@@ -77,12 +77,7 @@ func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply 
 	if len(refused) > 0 {
 		want.Wait = 0 // what is wrong is to be told now
 	}
-	answer.results = h.opts.Replicas.Fetch(ctx, want)
-	for _, r := range refused { // ascending
-		answer.results = append(answer.results, replica.FetchResult{})
-		copy(answer.results[r.at+1:], answer.results[r.at:])
-		answer.results[r.at] = r.result
-	}
+	answer.results = withRefused(h.opts.Replicas.Fetch(ctx, want), refused)
 	if req.Version < 10 {
 		withholdZstd(answer.results)
 	}
@@ -117,6 +112,20 @@ func (h *Handler) wantedPartitions(answer *fetchAnswer, want *replica.FetchReque
 		}
 	}
 	return refused
+}
+
+// withRefused puts the results of refused partitions, which come by their places, among the others.
+func withRefused(fetched []replica.FetchResult, refused []refusedPartition) []replica.FetchResult {
+	if len(refused) == 0 {
+		return fetched
+	}
+	all := make([]replica.FetchResult, 0, len(fetched)+len(refused))
+	for _, r := range refused {
+		before := r.at - len(all)
+		all = append(append(all, fetched[:before]...), r.result)
+		fetched = fetched[before:]
+	}
+	return append(all, fetched...)
 }
 
 func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {

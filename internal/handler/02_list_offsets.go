@@ -99,8 +99,9 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 		start := log.LogStart()
 		at = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
 	case timestampLatestTiered, timestampEarliestPending:
-	case timestampMax:
+	case timestampMax: // as in Kafka: none, where the record that has it is above the limit
 		at, ok, err = log.MaxTimestamp()
+		ok = ok && at.Offset < limit
 	default:
 		at, ok, err = log.OffsetForTimestamp(asked.Timestamp, limit)
 	}

@@ -120,3 +120,13 @@ func TestANewLeaderDoesNotTellAnEndThatWasPassed(t *testing.T) {
 		}
 	})
 }
+
+// TestTheLargestTimestampIsOfWhatConsumersMaySee: the record that has it is on the leader alone, and may go with it (KIP-734).
+func TestTheLargestTimestampIsOfWhatConsumersMaySee(t *testing.T) {
+	b := newBroker(t)
+	b.topic("tickets", replicated)
+	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x"))) // broker 3 does not have it
+	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 || answer.Timestamp != -1 {
+		t.Errorf("largest timestamp, at high watermark 0: %+v", answer)
+	}
+}
