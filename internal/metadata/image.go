@@ -109,14 +109,15 @@ func (p *Partition) Assignment(broker int32) string {
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
-	image := &Image{
-		ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(), Brokers: brokers, Topics: topics,
-		byName: make(map[string]*Topic, len(topics)),
-		byID:   make(map[ID]*Topic, len(topics)),
-	}
-	slices.SortFunc(brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(topics, func(a, b *Topic) int { return cmp.Compare(a.Name, b.Name) })
-	for _, topic := range topics {
+	return Indexed(&Image{ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(), Brokers: brokers, Topics: topics})
+}
+
+// Indexed makes an image of one that has its fields alone, as after it was decoded: it sorts, and finds topics. It returns the same.
+func Indexed(image *Image) *Image {
+	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)), make(map[ID]*Topic, len(image.Topics))
+	slices.SortFunc(image.Brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(image.Topics, func(a, b *Topic) int { return cmp.Compare(a.Name, b.Name) })
+	for _, topic := range image.Topics {
 		image.byName[topic.Name] = topic
 		image.byID[topic.ID] = topic
 	}

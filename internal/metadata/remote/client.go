@@ -104,10 +104,8 @@ func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error 
 			return err
 		}
 		if r.Image != nil {
-			image := metadata.NewImage(r.Image.ClusterID, r.Image.Cleaner, r.Image.Brokers, r.Image.Topics)
-			image.Policy, image.Replication, image.Groups, image.Defaults = r.Image.Policy, r.Image.Copying, r.Image.Groups, r.Image.Defaults
 			select {
-			case images <- image:
+			case images <- metadata.Indexed(r.Image):
 			case <-ctx.Done():
 				return ctx.Err()
 			}

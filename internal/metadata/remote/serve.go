@@ -125,7 +125,7 @@ func (s *session) run(ctx context.Context, r request) {
 			case <-ctx.Done():
 				return
 			case i := <-newest:
-				if s.write(reply{Image: &image{i.ClusterID, i.Cleaner, i.Policy, i.Replication, i.Groups, i.Defaults, i.Brokers, i.Topics}}) != nil {
+				if s.write(reply{Image: i}) != nil {
 					s.end()
 					return
 				}

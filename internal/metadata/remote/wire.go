@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 const (
@@ -66,7 +65,7 @@ type move struct {
 // reply is a frame of the store's: an image, or the answer to a request.
 type reply struct {
 	ID    uint64          `json:"id,omitempty"`
-	Image *image          `json:"image,omitempty"`
+	Image *metadata.Image `json:"image,omitempty"` // without its indexes
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Kind  int             `json:"kind,omitempty"` // 1 + the place in kinds; 0: of no known kind
@@ -77,18 +76,6 @@ type reply struct {
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`
-}
-
-// image is a metadata.Image without its indexes.
-type image struct {
-	ClusterID string
-	Cleaner   metadata.CleanerBudget
-	Policy    metadata.AdminPolicy
-	Copying   metadata.Replication
-	Groups    metadata.Groups
-	Defaults  topicconfig.Settings
-	Brokers   []metadata.Broker
-	Topics    []*metadata.Topic
 }
 
 // kinds are the errors that callers branch on; both ends are of one binary, so their places do.
