@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// restartDelay is how long a broker's process that ended stays down.
+	// restartDelay is how long a broker stays down whose process ended sooner than that after its start: what ended it may do so again. Any
+	// other is started at once, as the kubelet does.
 	restartDelay = time.Second
 	// stopTimeout is how long a process has for an orderly stop, or to end after its session did, before it is killed.
 	stopTimeout = 40 * time.Second
@@ -35,7 +36,9 @@ func (c *cluster) keepProcess(ctx context.Context, i int) error {
 	p := &process{cluster: c, id: i}
 	p.listen, p.advertise = c.listen.broker(i)
 	for first := true; ; first = false {
+		started := time.Now()
 		err := p.run(ctx)
+		lived := time.Since(started)
 		switch {
 		case ctx.Err() != nil:
 			return err
@@ -50,9 +53,17 @@ func (c *cluster) keepProcess(ctx context.Context, i int) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(restartDelay):
+		case <-time.After(pauseAfter(lived)):
 		}
 	}
+}
+
+// pauseAfter is how long a broker stays down whose process has lived for so long.
+func pauseAfter(lived time.Duration) time.Duration {
+	if lived >= restartDelay {
+		return 0
+	}
+	return restartDelay
 }
 
 // process is one broker's, over all its lives.

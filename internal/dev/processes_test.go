@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A process that ends by the signal that asks it to stop has not begun yet, and that is no failure; by another signal it was killed.
@@ -31,5 +32,14 @@ func TestAProcessMayEndBeforeItListensForSignals(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestAProcessThatEndsAtOnceIsNotStartedAtOnce: one whose directory is broken would be started a hundred times a second.
+func TestAProcessThatEndsAtOnceIsNotStartedAtOnce(t *testing.T) {
+	for lived, want := range map[time.Duration]time.Duration{0: restartDelay, restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
+		if got := pauseAfter(lived); got != want {
+			t.Errorf("after %s it stays down for %s, want %s", lived, got, want)
+		}
 	}
 }
