@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -100,7 +99,7 @@ func (s *Store) load() (err error) {
 	if clean {
 		sealed = s.loadSummaries()
 	}
-	inParallel(ids, openWorkers(), func(id PartitionID) {
+	inParallel(ids, openWorkers, func(id PartitionID) {
 		known, ok := checkpoints[id]
 		if !ok {
 			known.recoveryPoint = unknownOffset
@@ -156,7 +155,7 @@ func (s *Store) partitions() ([]PartitionID, error) {
 }
 
 // openWorkers is how many logs are opened at once: they wait for the disk more than for the processor.
-func openWorkers() int { return min(max(runtime.GOMAXPROCS(0), 2), 4) }
+const openWorkers = 16
 
 // start is what is known of a log before it is opened.
 type start struct {

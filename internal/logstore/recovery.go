@@ -404,7 +404,7 @@ func (r *recovery) install() error {
 			l.mu.recoveryPoint = l.mu.unsealed[0].segment.Base()
 		}
 	}
-	if active := r.handles[len(r.handles)-1]; active.Unfinished() {
+	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
 		l.mu.recoveryPoint = min(l.mu.recoveryPoint, active.Base()) // the next flush syncs what could not be written again
 	}
 	l.synced.Store(l.mu.recoveryPoint)

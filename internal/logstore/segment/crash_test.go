@@ -196,3 +196,62 @@ func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatRecoverFoundSurvivesThePower: a process was killed that had synced nothing, not even names. What the next one found, and vouches
+// for, is still there when the power goes.
+func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
+	mem := vfs.NewMem()
+	m := &model{base: 3}
+	s, err := Create(mem, "/", m.base, "", Config{IndexIntervalBytes: 300})
+	must(t, err)
+	for i := range 6 {
+		b := batchOf(t, m.next(), 2, int64(1000+i), 200)
+		must(t, s.Append(b))
+		m.batches = append(m.batches, b)
+	}
+	s, _, err = Recover(mem, "/", m.base, Config{IndexIntervalBytes: 300}, nil)
+	must(t, err)
+	if s.NextOffset() != m.next() || s.Unsynced() {
+		t.Fatalf("recovered up to %d of %d, unsynced %t", s.NextOffset(), m.next(), s.Unsynced())
+	}
+	for seed := range uint64(20) {
+		again, found, err := Recover(mem.CrashClonePartly(seed), "/", m.base, Config{IndexIntervalBytes: 300}, nil)
+		must(t, err)
+		if found.Cause != nil || again.NextOffset() != m.next() {
+			t.Fatalf("seed %d: %+v up to %d", seed, found, again.NextOffset())
+		}
+		m.check(t, again, newRandom(t))
+	}
+}
+
+// TestRecoverOwesTheSyncOfIndexes to Seal: until then nothing but Recover may open the segment, and Unfinished says so.
+func TestRecoverOwesTheSyncOfIndexes(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := Config{IndexIntervalBytes: 300}
+	m, _, err := life(t, mem)
+	must(t, err)
+	for name, damage := range map[string][]byte{"as they were": nil, "too long": make([]byte, 4000), "too short": {1, 2, 3}, "other bytes": []byte("12345678")} {
+		if damage != nil {
+			must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, IndexExtension, ""), damage))
+			must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, TimeIndexExtension, ""), damage))
+		}
+		fault := vfs.NewFault(mem)
+		fault.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*index"})
+		s, _, err := Recover(fault, "/", m.base, cfg, nil)
+		if err != nil {
+			t.Fatalf("%s: an index was synced: %v", name, err)
+		}
+		m.check(t, s, newRandom(t))
+		if !s.Unfinished() || s.Unsynced() {
+			t.Errorf("%s: unfinished %t, unsynced %t", name, s.Unfinished(), s.Unsynced())
+		}
+		fault.Clear()
+		must(t, s.Seal())
+		crashed := mem.CrashClone()
+		wantFiles(t, crashed, m, 300)
+		sealed, err := Open(crashed, "/", m.base, cfg)
+		must(t, err)
+		m.check(t, sealed, newRandom(t))
+		must(t, s.Close())
+	}
+}

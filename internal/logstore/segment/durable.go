@@ -139,6 +139,13 @@ func (s *Segment) Unfinished() bool {
 	return s.unfinishedLocked()
 }
 
+// Unsynced tells whether data, or the segment's name, is not durable.
+func (s *Segment) Unsynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || !s.mu.named
+}
+
 // unfinishedLocked tells whether Open would miss something, or take something for durable that is not: data, a name or index entries that are not synced, entries that are
 // in memory only, or the largest timestamp, which the last entry of the time index is to tell.
 func (s *Segment) unfinishedLocked() bool {

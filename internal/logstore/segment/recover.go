@@ -19,7 +19,9 @@ type Recovered struct {
 
 // Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
 // first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. The transaction index is empty then: it is the
-// log's to make anew (ResetAborted). What it returns is durable, but on a full disk, where indexes wait in memory, and a tail for room to be written again: Unfinished tells.
+// log's to make anew (ResetAborted). Data and names are durable when it returns, but on a full disk, where a tail waits for room to be
+// written again: Unsynced tells. The indexes are not: as those that Sync writes they are synced by Seal or Close, and until then made anew by
+// the next Recover. A start after a crash comes here with each log's active segment, and to sync them was most of its time.
 //
 // Batches that end at or below Config.Synced were known to be on the disk; what lies behind is written again before it is synced, as it may
 // be in the page cache only (unproven).
@@ -66,15 +68,21 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// The removal is synced with the names of the other indexes.
-	err = s.fsys.Remove(s.pathLocked(TxnIndexExtension))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A segment of which something was synced has its name since. Every other change of the directory has to be synced here.
+	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
+	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
+		return Recovered{}, removed
+	}
+	made, err := s.layIndexes(v)
+	if err != nil {
 		return Recovered{}, err
 	}
-	if err := s.writeIndexes(v); err != nil {
-		return Recovered{}, err
+	if made || removed == nil || s.cfg.Synced <= s.base {
+		if err := s.fsys.SyncDir(s.dir); err != nil {
+			return Recovered{}, err
+		}
 	}
-	s.mu.named = !s.mu.indexed // writeIndexes has synced the directory, if it could write
+	s.mu.named = true
 	return found, s.statLocked()
 }
 
@@ -102,4 +110,46 @@ func (s *Segment) checkBatches(v *view, size int64, visit func(record.Batch) err
 		found.Cause, err = err, nil
 	}
 	return found, err
+}
+
+// layIndexes makes the index files those of a view that has all its entries in memory, without a sync. made tells that a name is new. On a
+// full disk the entries stay in memory: see writeIndexes.
+func (s *Segment) layIndexes(v view) (made bool, err error) {
+	v.addTime()
+	s.mu.indexed = true
+	var madeTimes bool
+	s.offsets.file, made, err = s.layIndex(IndexExtension, s.offsets.encode(v.offsets.tail))
+	if err == nil {
+		s.times.file, madeTimes, err = s.layIndex(TimeIndexExtension, s.times.encode(v.times.tail))
+	}
+	switch {
+	case isFull(err):
+		return true, s.emptyIndexes(v)
+	case err != nil:
+		return false, err
+	}
+	v.offsets = entries[OffsetEntry]{written: v.offsets.count(), last: v.offsets.last}
+	v.times = entries[TimeEntry]{written: v.times.count(), last: v.times.last}
+	s.view.Store(&v)
+	return made || madeTimes, nil
+}
+
+// layIndex makes a file hold the content and nothing else. What is there already is written all the same: it may be in the page cache only,
+// its write-back have failed, and the sync of Seal would not do it again (see unproven).
+func (s *Segment) layIndex(extension string, content []byte) (file *vfs.Handle, made bool, err error) {
+	name := s.pathLocked(extension)
+	if file, err = s.cfg.Handles.OpenReadWrite(name); errors.Is(err, fs.ErrNotExist) {
+		made = true
+		file, err = s.cfg.Handles.Create(name)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err := file.WriteAt(content, 0); err != nil {
+		return file, made, fmt.Errorf("write index: %w", err)
+	}
+	if err := file.Truncate(int64(len(content))); err != nil {
+		return file, made, fmt.Errorf("truncate index: %w", err)
+	}
+	return file, made, nil
 }
