@@ -21,6 +21,9 @@ const (
 	// AnnotationCleanEpoch, on a broker's Lease, is the incarnation whose orderly stop left the broker's disk as it is; absent when
 	// there was none. What that incarnation had, this one has.
 	AnnotationCleanEpoch = "heartwood.dev/clean-epoch"
+	// AnnotationProducerIDs, on a broker's Lease, bounds the producer ids that the broker has given out, on this disk or one before. A
+	// new disk begins above.
+	AnnotationProducerIDs = "heartwood.dev/producer-ids"
 	// AnnotationLeaving, on a broker's Lease, says that the broker shuts down in order and must lead nothing more. Its value is the
 	// incarnation that says so: it is no word about the next one.
 	AnnotationLeaving = "heartwood.dev/leaving"

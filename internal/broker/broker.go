@@ -61,6 +61,7 @@ type Broker struct {
 	cleanNow *cleanNow
 	replicas *replica.Set
 	groups   *coordinator.Runtime
+	ids      *ProducerIDs
 	listener net.Listener
 	server   *wire.Server
 
@@ -102,8 +103,7 @@ func (b *Broker) open() (err error) {
 	if b.cluster, err = readClusterID(b.opts.FS, b.opts.DataDir); err != nil {
 		return err
 	}
-	ids, err := OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID, time.Now)
-	if err != nil {
+	if b.ids, err = OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID, time.Now); err != nil {
 		return err
 	}
 	if b.listener, err = listen(b.opts.Listen); err != nil {
@@ -127,7 +127,7 @@ func (b *Broker) open() (err error) {
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
 			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Groups: b.groups, Admin: b.opts.Metadata,
-			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: ids.Next, DataDir: b.opts.DataDir, Volume: b.volume, Logger: b.logger,
+			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: b.ids.Next, DataDir: b.opts.DataDir, Volume: b.volume, Logger: b.logger,
 		}),
 		APIName:  handler.APIName,
 		Registry: b.opts.Registry,
@@ -171,7 +171,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Host: host, Port: int32(port), Peer: peer, Rack: b.opts.Rack,
-		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
+		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(), ProducerIDs: b.ids.Bound(),
 	}, nil
 }
 

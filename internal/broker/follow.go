@@ -65,6 +65,9 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 		b.store.NoteEpoch(self.Epoch) // for the clean stop
 	}
 	served, fault := b.replicas.Apply(image)
+	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory { // our registration, not one of a disk before
+		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
+	}
 	fault = errors.Join(fault, b.recordCluster())
 	// The image before the first has no ClusterID, and the cleaner is made with defaults: the first always configures it.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {

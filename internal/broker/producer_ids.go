@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -29,7 +31,10 @@ const producerIDBlock = 1000
 // producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
 const producerIDsFile = "producer-ids"
 
-// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody.
+// errNotBegun: a broker whose disk is new gives out nothing before it is registered. Clients ask again.
+var errNotBegun = fmt.Errorf("%w: producer ids: this broker is not registered yet", coordinator.ErrLoading)
+
+// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody: docs/adr/0025 and 0181.
 type ProducerIDs struct {
 	fsys vfs.FS
 	file string
@@ -39,11 +44,12 @@ type ProducerIDs struct {
 		sync.Mutex
 		// next <= reserved; what is below reserved was written to the file before any of it was given out.
 		next, reserved int64
+		begun          bool // Begin is done, or not needed
 	}
 }
 
-// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock. It fails when node does not fit into
-// an id, or when there is a file that cannot be read: to begin anew could give ids out a second time.
+// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock, or above, once Begin says from where. It fails
+// when node does not fit into an id, or when there is a file that cannot be read: to begin anew could give ids out a second time.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs, error) {
 	if node < 0 || node > producerNodeMax {
 		return nil, fmt.Errorf("node id %d: producer ids hold 0 to %d", node, producerNodeMax)
@@ -60,8 +66,42 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 			return nil, fmt.Errorf("read producer ids from %s: %w", p.file, err)
 		}
 	}
-	p.mu.next = p.mu.reserved
+	p.mu.next, p.mu.begun = p.mu.reserved, err == nil
 	return p, nil
+}
+
+// Bound is above all that was given out from this disk, and all that may be until the broker registers again.
+func (p *ProducerIDs) Bound() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.reserved + metadata.ProducerIDsAhead
+}
+
+// Begin says what bound the broker was registered with: a new disk begins as far below it as it may give out. It is written at once, so
+// that the disk is new once only. Where there was a file it does nothing.
+func (p *ProducerIDs) Begin(bound int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.begun {
+		return nil
+	}
+	p.mu.next = max(p.mu.next, bound-metadata.ProducerIDsAhead)
+	p.mu.reserved = p.mu.next
+	if err := p.reserveLocked(); err != nil {
+		return err
+	}
+	p.mu.begun = true
+	return nil
+}
+
+// reserveLocked writes that the next block is taken.
+func (p *ProducerIDs) reserveLocked() error {
+	reserved := p.mu.reserved + producerIDBlock
+	if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
+		return fmt.Errorf("%w: reserve producer ids: %w", logstore.ErrStorage, err)
+	}
+	p.mu.reserved = reserved
+	return nil
 }
 
 // Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage while no new block can be
@@ -70,12 +110,13 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.mu.begun {
+		return 0, errNotBegun
+	}
 	if p.mu.next == p.mu.reserved {
-		reserved := p.mu.reserved + producerIDBlock
-		if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
-			return 0, fmt.Errorf("%w: reserve producer ids: %w", logstore.ErrStorage, err)
+		if err := p.reserveLocked(); err != nil {
+			return 0, err
 		}
-		p.mu.reserved = reserved
 	}
 	id, err := producerID(p.node, p.mu.next)
 	if err == nil {
@@ -92,8 +133,9 @@ func producerID(node int32, counter int64) (int64, error) {
 	return int64(node)<<producerCounterBits | counter, nil
 }
 
-// firstCounter is where a broker without a file begins: at the clock. That is beyond what an earlier disk of the same node gave
-// out, since a broker neither gives out a million ids a second nor starts, skipping a block, a thousand times a second.
+// firstCounter is where a broker without a file begins, unless its registration says that ids above were given out: at the clock. That is
+// beyond what an earlier disk of the same node gave out, since a broker neither gives out a million ids a second nor starts, skipping a
+// block, a thousand times a second, as long as no clock was set back.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
 // The file is two lines: the version of the format, and the first counter that is not reserved.

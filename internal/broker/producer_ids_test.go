@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
@@ -19,7 +20,7 @@ var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
 	t.Helper()
-	if err := fsys.MkdirAll("/data"); err != nil {
+	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil { // as the log store does
 		t.Fatal(err)
 	}
 	ids, err := OpenProducerIDs(fsys, "/data", node, func() time.Time { return now })
@@ -27,6 +28,17 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 		t.Fatal(err)
 	}
 	return ids
+}
+
+// registerIDs has a store that remembers a bound and a directory register the broker.
+func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
+	t.Helper()
+	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound()}
+	self.ProducerIDs = metadata.NextProducerIDs(known.ProducerIDs, known.Directory, self)
+	*known = self
+	if err := ids.Begin(self.ProducerIDs); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func nextID(t *testing.T, ids *ProducerIDs) int64 {
@@ -39,7 +51,8 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 }
 
 // TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not synced, and get new disks, in
-// random order. Model: the set of all ids ever given out.
+// random order: with a metadata store that remembers their registrations, and clocks that jump, also years back; and with one that
+// remembers nothing, and clocks that go on. Model: the set of all ids ever given out.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -47,10 +60,18 @@ func TestProducerIDsAreUnique(t *testing.T) {
 			now := year2026
 			given := map[int64]bool{}
 			disks := make([]*vfs.Mem, 3)
-			brokers := make([]*ProducerIDs, 3)
+			brokers, known, directories := make([]*ProducerIDs, 3), make([]metadata.Broker, 3), make([]int, 3)
+			remembers := seed%2 == 0
+			open := func(i int, directory string) {
+				brokers[i] = openIDs(t, disks[i], int32(i), now)
+				if !remembers {
+					known[i] = metadata.Broker{}
+				}
+				registerIDs(t, brokers[i], &known[i], directory)
+			}
 			for i := range brokers {
 				disks[i] = vfs.NewMem()
-				brokers[i] = openIDs(t, disks[i], int32(i), now)
+				open(i, "0")
 			}
 			for range 300 {
 				i := random.IntN(len(brokers))
@@ -71,11 +92,15 @@ func TestProducerIDsAreUnique(t *testing.T) {
 					disks[i] = disks[i].CrashClonePartly(random.Uint64())
 				case 3:
 					disks[i] = vfs.NewMem()
+					directories[i]++
 				default:
 					continue
 				}
 				now = now.Add(producerIDBlock * time.Microsecond) // nothing starts faster
-				brokers[i] = openIDs(t, disks[i], int32(i), now)
+				if remembers {
+					now = year2026.Add(time.Duration(random.IntN(3*365)-365) * 24 * time.Hour)
+				}
+				open(i, fmt.Sprint(directories[i]))
 			}
 		})
 	}
@@ -83,6 +108,7 @@ func TestProducerIDsAreUnique(t *testing.T) {
 
 func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	ids := openIDs(t, vfs.NewMem(), 1, year2026)
+	registerIDs(t, ids, &metadata.Broker{}, "")
 	var given sync.Map
 	var group sync.WaitGroup
 	for range 8 {
@@ -132,6 +158,10 @@ func TestProducerIDsRefuseANodeThatDoesNotFit(t *testing.T) {
 func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	ids := openIDs(t, mem, 0, year2026)
+	if id, err := ids.Next(); !errors.Is(err, errNotBegun) {
+		t.Fatalf("got %d, %v from a new disk that is not registered", id, err)
+	}
+	registerIDs(t, ids, &metadata.Broker{}, "")
 	before := nextID(t, ids)
 	for range producerIDBlock - 1 {
 		before = nextID(t, ids)

@@ -41,6 +41,9 @@ type Broker struct {
 	// The broker keeps it in the data directory, writes it after the last log was closed, and removes it at a start before
 	// anything else is written: so the disk itself proves it (KIP-966). What such a disk holds is what that incarnation held.
 	CleanEpoch int64
+	// ProducerIDs bounds the counters of producer ids that brokers of this id have given out: all are below. A broker that registers says it
+	// for the disk it has, and for what it may give out until it registers again; the store remembers the highest (NextProducerIDs).
+	ProducerIDs int64
 	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do, and must be elected no more.
 	Leaving bool
 }

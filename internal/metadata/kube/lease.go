@@ -157,9 +157,11 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 		cleanEpoch = strconv.FormatInt(k.self.CleanEpoch, 10)
 	}
 	for name, value := range map[string]string{
-		v1alpha1.AnnotationEndpoint:   net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
-		v1alpha1.AnnotationPeer:       k.self.Peer,
-		v1alpha1.AnnotationDirectory:  k.self.Directory,
+		v1alpha1.AnnotationEndpoint:  net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
+		v1alpha1.AnnotationPeer:      k.self.Peer,
+		v1alpha1.AnnotationDirectory: k.self.Directory,
+		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
+			metadata.NextProducerIDs(producerIDs(lease), lease.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
 		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
 		v1alpha1.AnnotationPod:        k.pod,
 		v1alpha1.AnnotationLeaving:    "", // what an earlier incarnation said

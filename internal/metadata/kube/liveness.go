@@ -134,7 +134,7 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 		ID: int32(id), Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
 		Peer: lease.Annotations[v1alpha1.AnnotationPeer],
 		Rack: lease.Annotations[v1alpha1.AnnotationRack], Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
-		CleanEpoch: cleanEpoch(lease), Leaving: leaves(lease),
+		CleanEpoch: cleanEpoch(lease), ProducerIDs: producerIDs(lease), Leaving: leaves(lease),
 	}, true
 }
 
@@ -153,6 +153,15 @@ func leaseEpochText(lease *coordinationv1.Lease) string {
 // leaves tells whether the incarnation that holds a Lease has said that it leaves.
 func leaves(lease *coordinationv1.Lease) bool {
 	return lease.Annotations[v1alpha1.AnnotationLeaving] == leaseEpochText(lease)
+}
+
+// producerIDs bounds what a broker has given out; 0: nobody says.
+func producerIDs(lease *coordinationv1.Lease) int64 {
+	bound, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationProducerIDs], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, bound)
 }
 
 // cleanEpoch is the incarnation that stopped in order before the one that holds the Lease; -1: none did, or nobody says.

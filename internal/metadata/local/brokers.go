@@ -43,11 +43,13 @@ func (s *Store) register(self metadata.Broker) error {
 		return errors.New("a broker of this id is up already")
 	}
 	self.Epoch, self.Leaving = s.changing.document.BrokerEpochs[self.ID]+1, false
+	known := s.changing.document.ProducerIDs[self.ID]
+	self.ProducerIDs = metadata.NextProducerIDs(known.Bound, known.Directory, self)
 	s.changing.up[self.ID] = self
 	held := s.changing.held
 	s.changing.held = held && len(s.changing.up) < s.changing.document.running()
 	err := s.changeLocked(wishes{}, func(d *document) error {
-		d.BrokerEpochs[self.ID] = self.Epoch
+		d.BrokerEpochs[self.ID], d.ProducerIDs[self.ID] = self.Epoch, producerIDs{self.ProducerIDs, self.Directory}
 		return nil
 	})
 	if err != nil {

@@ -40,11 +40,19 @@ type document struct {
 	Draining     int             `json:"draining,omitempty"`     // brokers Brokers to Draining-1 still hold replicas; 0: none do
 	Racks        []string        `json:"racks,omitempty"`        // broker i is in rack Racks[i % len(Racks)]
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"` // the last incarnation; only grows
-	Cluster      *cluster        `json:"cluster,omitempty"`
-	Topics       []topic         `json:"topics"`
+	// ProducerIDs bounds what each broker has given out, on the disk it had last.
+	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
+	Cluster     *cluster              `json:"cluster,omitempty"`
+	Topics      []topic               `json:"topics"`
 	// Retained says where the partitions of a topic were, by Kafka name, whose data outlived it: a topic of that name made
 	// later takes them up there, and their logs refuse leader epochs that were before.
 	Retained map[string][]partition `json:"retained,omitempty"`
+}
+
+// producerIDs is metadata.Broker.ProducerIDs, and the directory that said so.
+type producerIDs struct {
+	Bound     int64  `json:"bound"`
+	Directory string `json:"directory,omitempty"`
 }
 
 // cluster is a LogCluster without what only the API server knows.
@@ -90,7 +98,7 @@ type member struct {
 func newDocument() document {
 	return document{
 		Version: formatVersion, ClusterID: metadata.NewID().String(), Brokers: 1, BrokerEpochs: map[int32]int64{}, Topics: []topic{},
-		Retained: map[string][]partition{},
+		Retained: map[string][]partition{}, ProducerIDs: map[int32]producerIDs{},
 	}
 }
 
@@ -105,6 +113,9 @@ func decode(content []byte) (document, error) {
 	}
 	if d.BrokerEpochs == nil {
 		d.BrokerEpochs = map[int32]int64{}
+	}
+	if d.ProducerIDs == nil {
+		d.ProducerIDs = map[int32]producerIDs{}
 	}
 	if d.Retained == nil {
 		d.Retained = map[string][]partition{}
@@ -169,6 +180,11 @@ func (d document) check() error {
 	for id, epoch := range d.BrokerEpochs {
 		if id < 0 || epoch < 0 {
 			return fmt.Errorf("brokerEpochs: broker %d has epoch %d, neither may be negative", id, epoch)
+		}
+	}
+	for id, of := range d.ProducerIDs {
+		if id < 0 || of.Bound < 0 {
+			return fmt.Errorf("producerIds: broker %d has the bound %d, neither may be negative", id, of.Bound)
 		}
 	}
 	for name, partitions := range d.Retained {
@@ -298,7 +314,7 @@ func (d document) resource() *v1alpha1.LogCluster {
 
 // clone copies what changes write into. Specs and the lists of partitions are replaced, never written to, so they are shared.
 func (d document) clone() document {
-	d.BrokerEpochs = maps.Clone(d.BrokerEpochs)
+	d.BrokerEpochs, d.ProducerIDs = maps.Clone(d.BrokerEpochs), maps.Clone(d.ProducerIDs)
 	d.Retained = maps.Clone(d.Retained)
 	d.Topics = slices.Clone(d.Topics)
 	for i := range d.Topics {

@@ -279,3 +279,27 @@ func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
 		t.Errorf("partitions %+v %+v", partitions[0], partitions[1])
 	}
 }
+
+// What a broker's disks gave out is remembered over restarts of the store, and a disk that is new begins above it.
+func TestProducerIDsAreRememberedOverDisks(t *testing.T) {
+	fsys := memory(t)
+	register := func(directory string, bound, want int64) {
+		t.Helper()
+		s := open(t, fsys)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound}, func(image *metadata.Image) {
+			if b, _ := image.Broker(0); b.ProducerIDs != want {
+				t.Errorf("disk %s is registered with %d, want %d", directory, b.ProducerIDs, want)
+			}
+			cancel()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ahead = metadata.ProducerIDsAhead
+	register("a", 100+ahead, 100+ahead)
+	register("a", 200+ahead, 200+ahead)
+	register("b", 50+ahead, 200+2*ahead)
+	register("b", 50+ahead, 200+2*ahead)
+}

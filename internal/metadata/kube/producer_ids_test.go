@@ -1,0 +1,31 @@
+package kube
+
+import (
+	"strconv"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// A Lease remembers what a broker's disks gave out, also where somebody wrote nonsense into it.
+func TestALeaseBoundsProducerIDs(t *testing.T) {
+	const ahead = metadata.ProducerIDsAhead
+	lease := &coordinationv1.Lease{}
+	register := func(directory string, bound, want int64) {
+		t.Helper()
+		k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{Directory: directory, ProducerIDs: bound})
+		k.fill(lease, 1)
+		if got := lease.Annotations[v1alpha1.AnnotationProducerIDs]; got != strconv.FormatInt(want, 10) || producerIDs(lease) != want {
+			t.Errorf("disk %s: %s, read as %d; want %d", directory, got, producerIDs(lease), want)
+		}
+	}
+	register("a", 100+ahead, 100+ahead)
+	register("b", 50+ahead, 100+2*ahead)
+	lease.Annotations[v1alpha1.AnnotationProducerIDs] = "many"
+	register("b", 50+ahead, 50+ahead)
+	lease.Annotations[v1alpha1.AnnotationProducerIDs] = "-7"
+	register("c", 50+ahead, 50+ahead)
+}
