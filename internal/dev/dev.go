@@ -248,8 +248,14 @@ func (c *cluster) applyManifests() error {
 	return errors.Join(next.keepBrokers(c.wanted.brokers), next.keepForbidden(c.store), next.sync(c.store))
 }
 
-// ready is nil once every broker serves.
+// ready is nil once every broker serves. Of one in a process of its own it is known here that it is up, and the process tells the rest.
 func (c *cluster) ready() error {
+	if c.opts.Processes {
+		if up, wanted := len(c.store.Image().Brokers), c.store.Running(); up < wanted {
+			return fmt.Errorf("%d of %d brokers are up", up, wanted)
+		}
+		return nil
+	}
 	brokers := c.all()
 	if brokers == nil {
 		return errors.New("brokers start")

@@ -3,9 +3,14 @@ package dev
 import (
 	"context"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // A process that ends by the signal that asks it to stop has not begun yet, and that is no failure; by another signal it was killed.
@@ -41,5 +46,39 @@ func TestAProcessThatEndsAtOnceIsNotStartedAtOnce(t *testing.T) {
 		if got := pauseAfter(lived); got != want {
 			t.Errorf("after %s it stays down for %s, want %s", lived, got, want)
 		}
+	}
+}
+
+// TestReadyCountsProcesses: the cluster is ready once the process of every broker has registered.
+func TestReadyCountsProcesses(t *testing.T) {
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	store, err := local.Open(mem, "/data/"+metadataFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Sync(nil, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{opts: Options{Processes: true}, store: store}
+	ctx, cancel := context.WithCancel(t.Context())
+	var brokers sync.WaitGroup
+	defer brokers.Wait()
+	defer cancel()
+	for id, want := range []string{"0 of 2 brokers are up", "1 of 2 brokers are up"} {
+		if err := c.ready(); err == nil || err.Error() != want {
+			t.Errorf("ready: %v, want %s", err, want)
+		}
+		registered := make(chan struct{})
+		brokers.Go(func() {
+			first := sync.OnceFunc(func() { close(registered) })
+			_ = store.Run(ctx, metadata.Broker{ID: int32(id)}, func(*metadata.Image) { first() })
+		})
+		<-registered
+	}
+	if err := c.ready(); err != nil {
+		t.Error(err)
 	}
 }
