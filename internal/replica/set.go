@@ -201,6 +201,11 @@ func (s *Set) notifyFollowers(id PartitionID) { s.pulls.Notify(id) }
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan struct{}) {
 	select {
 	case <-done:
+		return
+	default: // only who waits asks for ctx.Done: it makes the listener look after the connection meanwhile
+	}
+	select {
+	case <-done:
 	case <-ctx.Done():
 		waiting.Cancel()
 		<-done

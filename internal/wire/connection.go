@@ -12,11 +12,13 @@ import (
 
 // connection is one client's connection, from accept to close.
 type connection struct {
-	server *Server         // for its options, metrics and budget
-	socket net.Conn        // read by the reading goroutine alone, written to by the answering one alone
-	sender sender          // of the answering goroutine
-	head   [headBytes]byte // of the frame being read; the reading goroutine's
-	turn   chan struct{}   // holds one while no request is in hand: the reading goroutine takes it for the frame that is to be next
+	server   *Server // for its options, metrics and budget
+	socket   net.Conn
+	routines sync.WaitGroup // of serve
+
+	head   [headBytes]byte // of the frame being read; of who reads
+	turn   chan struct{}   // holds one while no request is in hand: who reads takes it for the frame that is to be next
+	sender sender          // of who has the turn
 	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however many steps it takes.
 	drainEnd func() time.Time
 }
@@ -30,46 +32,68 @@ func newConnection(s *Server, socket net.Conn) *connection {
 	return c
 }
 
-// serve answers the connection's requests until the peer goes, something fails, or ctx ends. It joins the reading goroutine.
+// serve answers the connection's requests until the peer goes, something fails, or ctx ends, and joins all that it started.
 func (c *connection) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	// One frame is answered and one more may be held by the reader, never a third: who sends has taken the turn.
-	frames := make(chan frame, 1)
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		defer close(frames)
-		defer cancel() // the peer is gone, or never to be heard again: waiting for it ends
-		c.readFrames(ctx, frames)
-	})
 	// Deadlines wake what waits in the socket; readUntil and writeUntil look at ctx after setting theirs, so none comes later.
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
 	})
-	for f := range frames {
-		if err := c.answer(ctx, f); err != nil {
-			c.logEnd(ctx, err)
-			break
-		}
-		c.turn <- struct{}{}
-	}
-	// cancel frees a reader that waits for its turn, Close one that waits in a read. Only then can it be joined.
+	c.routines.Go(func() { c.work(ctx, cancel) })
+	c.routines.Wait()
 	cancel()
 	unhook()
 	_ = c.socket.Close()
-	reader.Wait()
 }
 
-// readFrames reads one frame ahead of the one in hand, until a read fails or ctx ends.
-func (c *connection) readFrames(ctx context.Context, frames chan<- frame) {
+// work reads requests and answers them, one after the other. When one begins to wait, another goroutine is started to do the same
+// from the next frame on, one frame ahead at most; then this one ends with its request. So most requests are read and answered
+// by one goroutine, nobody has to be woken for that, and yet a peer that goes is noticed by all that wait.
+//
+// Whoever fails ends the connection, by cancel: who waits for an answer gives up, and who reads finds the deadline passed.
+func (c *connection) work(ctx context.Context, cancel func()) {
 	for {
 		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
 			c.logEnd(ctx, err)
+			cancel() // the peer is gone, or never to be heard again: waiting for it ends
 			return
 		}
-		frames <- f
+		request := &requestContext{Context: ctx, waits: func() {
+			c.routines.Go(func() { c.work(ctx, cancel) })
+		}}
+		if err := c.answer(ctx, request, f); err != nil {
+			c.logEnd(ctx, err)
+			cancel() // and the turn is kept: nothing may follow half a reply
+			return
+		}
+		c.turn <- struct{}{}
+		if request.hasWaited() {
+			return // somebody else reads
+		}
 	}
+}
+
+// requestContext is what a handler gets. Who is about to wait asks for Done: that is when somebody has to look after the socket in
+// its place, and not before.
+type requestContext struct {
+	context.Context
+	once  sync.Once
+	waits func() // called once at most, by the first Done before hasWaited
+}
+
+// Done implements context.Context.
+func (r *requestContext) Done() <-chan struct{} {
+	r.once.Do(r.waits)
+	return r.Context.Done()
+}
+
+// hasWaited tells whether waits was called. From then on it will not be: a context may be held for longer than its request.
+func (r *requestContext) hasWaited() bool {
+	waited := true
+	r.once.Do(func() { waited = false })
+	return waited
 }
 
 // takeTurn waits until no request is in hand. Its error is ctx's.
@@ -84,8 +108,8 @@ func (c *connection) takeTurn(ctx context.Context) error {
 
 // answer handles one request and sends its reply. Any error closes the connection: a part of the reply may have left
 // already, and what followed it would be read as its rest. Request and reply are released in every case, and the reply only after
-// it was sent.
-func (c *connection) answer(ctx context.Context, f frame) error {
+// it was sent. The handler gets a context of its own, of ctx.
+func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
 	req := &Request{Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr(), Free: f.release}
@@ -97,7 +121,7 @@ func (c *connection) answer(ctx context.Context, f frame) error {
 	}
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	reply, err := s.opts.Handler.Handle(ctx, req)
+	reply, err := s.opts.Handler.Handle(request, req)
 	if reply.Release != nil {
 		defer reply.Release()
 	}

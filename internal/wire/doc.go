@@ -14,8 +14,8 @@
 //   - No address has all the connections.
 //   - The offset of a file that a reply sends from is never moved: many connections send from the same file at once.
 //
-// Goroutines: Serve accepts. Each connection has two, both joined before Serve returns: one answers; the other reads one frame
-// ahead. Reading ahead is how a client's going is noticed while its fetch waits: the read fails at once, and the connection's
-// context ends (docs/adr/0035). There are no locks here besides those of the pools,
+// Goroutines: Serve accepts. Each connection has one that joins the others, and one that reads and answers; while a request waits,
+// another reads one frame ahead, and goes on with it. Reading ahead is how a client's going is noticed while its fetch waits: the read
+// fails at once, and the connection's context ends (docs/adr/0035, 0198). All are joined before Serve returns. There are no locks here besides those of the pools,
 // of the ranges kept for large frames, of the budgets, and of the counts of connections.
 package wire
