@@ -120,6 +120,8 @@ func changes() []TableEntry {
 			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"),
 		Entry("fewer partitions by leaving them out", "Topic", "spec: {partitions: 3}", "spec: {partitions: null}", "spec.partitions",
 			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"),
+		Entry("more partitions of the topic of groups", "Topic", "spec: {topicName: __consumer_offsets, partitions: 50}", "spec: {partitions: 60}", "spec.partitions",
+			"the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets"),
 		Entry("another cluster", "Topic", "{}", "spec: {cluster: other}", "spec.cluster",
 			"cluster cannot be changed: make a new Topic in the other cluster"),
 		Entry("another topicName", "Topic", "spec: {topicName: A}", "spec: {topicName: B}", "spec.topicName", topicNameKept),

@@ -37,6 +37,7 @@ type Topic struct {
 // TopicSpec is what the user wants of a topic.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets"
 type TopicSpec struct {
 	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be changed.
 	// +kubebuilder:validation:MinLength=1
@@ -52,7 +53,7 @@ type TopicSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
-	// Partitions is their number; it can grow, never shrink. Default 1.
+	// Partitions is their number; it can grow, never shrink (of the brokers' own topics it cannot change at all). Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1

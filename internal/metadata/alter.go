@@ -193,6 +193,9 @@ func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 		return nil, errorf(ErrInvalidPartitions, "the topic has %d partitions, and %d were asked for: they can only grow", existing, count)
 	case count > partitionsMax:
 		return nil, errorf(ErrInvalidPartitions, "%d, at most %d are allowed", count, partitionsMax)
+	case InternalTopic(topic.KafkaName()):
+		return nil, errorf(ErrInvalidPartitions, "%q keeps its %d: a group is in the one that their number says, and would lose its offsets",
+			topic.KafkaName(), existing)
 	}
 	grown := topic.DeepCopy()
 	grown.Spec.Partitions = count

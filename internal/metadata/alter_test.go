@@ -189,3 +189,11 @@ func TestGrownTopic(t *testing.T) {
 		t.Error("what was given has changed")
 	}
 }
+
+// Groups hash to partitions by their number: one more, and most groups would look for their offsets where they are not.
+func TestTheTopicOfGroupsDoesNotGrow(t *testing.T) {
+	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets", Partitions: 50}}
+	if _, err := GrownTopic(topic, 60); !errors.Is(err, ErrInvalidPartitions) {
+		t.Errorf("60 partitions of 50: %v", err)
+	}
+}

@@ -164,6 +164,11 @@ func (d *document) grow(t *topic) error {
 			fmt.Sprintf("the topic has %d partitions; they cannot shrink, as records would be lost", existing))
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
+	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) { // made through Kafka, and now described by a manifest
+		fault := field.Invalid(field.NewPath("spec", "partitions"), t.Spec.Partitions,
+			fmt.Sprintf("the topic has %d partitions; groups are in them by their number, and would lose their offsets", existing))
+		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
+	}
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
 	placed, err := placement.Assign(d.placementBrokers(), d.load(), existing, missing, replicas)
 	if err != nil {

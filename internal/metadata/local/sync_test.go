@@ -161,6 +161,21 @@ func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
 	}
 }
 
+// TestAManifestDoesNotGrowTheTopicOfGroups that clients made by joining one.
+func TestAManifestDoesNotGrowTheTopicOfGroups(t *testing.T) {
+	s := open(t, memory(t))
+	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "__consumer_offsets", Partitions: 5, Replicas: -1}); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 6}`))
+	if !errors.Is(err, metadata.ErrInvalidPartitions) || len(s.Image().Topic("__consumer_offsets").Partitions) != 5 {
+		t.Errorf("%v, %d partitions", err, len(s.Image().Topic("__consumer_offsets").Partitions))
+	}
+	if err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 5}`)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFaultsOfOneTopicLeaveTheOthers also checks that each fault begins with the field's path and ends with the resource.
 func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 	s := open(t, memory(t))
