@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// leaveTimeout bounds how long a stop waits for others to take over. Kubernetes gives a pod 30 s by default, of which the rest is for
+// leaveTimeout bounds how long a stop waits for others to take over: a third of what a pod has to stop (internal/operator/render); the rest is for
 // closing the logs.
 const leaveTimeout = 20 * time.Second
 

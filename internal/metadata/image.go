@@ -70,8 +70,8 @@ type Groups struct {
 	OffsetsCheckInterval   time.Duration
 	ConsumerSession        time.Duration // of members of the consumer protocol
 	ConsumerInterval       time.Duration // between their heartbeats
-	MetadataBytesMax       int   // of one offset; negative: none
-	OffsetsPartitions      int32 // of __consumer_offsets, when it is made
+	MetadataBytesMax       int           // of one offset; negative: none
+	OffsetsPartitions      int32         // of __consumer_offsets, when it is made
 	OffsetsReplicas        int32
 }
 

@@ -203,7 +203,7 @@ func TestGroupsAreTheClusters(t *testing.T) {
 		`{groups: {offsetsRetention: 1h, offsetsCheckInterval: 1h, offsetsTopic: {partitions: 3, replicas: 2}}}`: {
 			OffsetsRetention: hour, OffsetsCheckInterval: hour, OffsetsPartitions: 3, OffsetsReplicas: 2,
 		},
-		`{groups: {consumerSessionTimeout: 1h, consumerHeartbeatInterval: 1h}}`: {ConsumerSession: hour, ConsumerInterval: hour},
+		`{groups: {consumerSessionTimeout: 1h, consumerHeartbeatInterval: 1h}}`:           {ConsumerSession: hour, ConsumerInterval: hour},
 		`{groups: {membersMax: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},
 	} {
 		var cluster v1alpha1.LogCluster
