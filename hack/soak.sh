@@ -25,7 +25,7 @@ seeded() {
     sort -u | paste -sd '|' -
 }
 
-runs=0 failures=0
+runs=0 failures=0 SECONDS=0 # building does not count
 while ((SECONDS < seconds)); do
   while read -r package; do
     ((SECONDS < seconds)) || break

@@ -48,7 +48,7 @@ func (s *Store) run() {
 // The order matters: a segment that is rolled is sealed by the flush of the same round, retention finds it sealed, and the
 // checkpoints, which come last, tell of everything that was synced.
 func (s *Store) tick(now time.Time, retention bool) {
-	inParallel(s.Logs(), backgroundWorkers, func(log *Log) { s.tend(log, now, retention) })
+	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) { s.tend(log, now, retention) })
 	err := s.save()
 	switch begins, ends, failed := follow(&s.mu, &s.mu.checkpoints, err, now); {
 	case begins:

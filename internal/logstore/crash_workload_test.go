@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,7 +30,8 @@ type workload struct {
 	oneIn   int        // so many moments for one crash
 	crashes []crashPoint
 	moments int
-	trace   []string // what was done, for the report
+	trace   []string  // what was done, for the report
+	seen    io.Writer // gets a line of each moment
 
 	mu sync.Mutex // guards chance, crashes and moments: logs are opened side by side
 }
@@ -134,6 +136,7 @@ func (w *workload) moment(what, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.moments++
+	_, _ = fmt.Fprintln(w.seen, what, name, len(w.trace)) // a hash never fails
 	if w.chance.IntN(w.oneIn) != 0 {
 		return
 	}
@@ -147,7 +150,7 @@ func (w *workload) moment(what, name string) {
 
 // open opens the store on the workload's disk.
 func (w *workload) open() {
-	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(), FlushInterval: 1000 * time.Hour})
+	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(), FlushInterval: 1000 * time.Hour, Workers: 1})
 	w.must(err, "open")
 	w.store = store
 }
@@ -266,8 +269,11 @@ func (w *workload) lead(p *promised, log *Log) {
 
 func (w *workload) configure(p *promised, log *Log) {
 	p.settings.SegmentBytes = int64(1000 + w.random.IntN(1500))
-	p.retain = w.random.IntN(2) == 0
+	retain := w.random.IntN(2) == 0
 	p.settings.Fsync = w.random.IntN(3) == 0
+	log.Configure(p.settings, p.retain)
+	synctest.Wait() // for the sync that Fsync asks for: beside the one of what is to be retained, either could come first
+	p.retain = retain
 	log.Configure(p.settings, p.retain)
 	w.acknowledge(p, log)
 }

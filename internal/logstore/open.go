@@ -99,7 +99,7 @@ func (s *Store) load() (err error) {
 	if clean {
 		sealed = s.loadSummaries()
 	}
-	inParallel(ids, openWorkers, func(id PartitionID) {
+	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
 		if !ok {
 			known.recoveryPoint = unknownOffset

@@ -60,10 +60,10 @@ func (s *Store) CreateAll(wanted []Wanted) []Made {
 	aside, err := s.newestRetained()
 	if err == nil {
 		// The directories of all are durable before any of them is opened.
-		inParallel(missing, makeWorkers, func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
+		inParallel(missing, s.opts.workers(makeWorkers), func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
-	inParallel(missing, makeWorkers, func(i int) {
+	inParallel(missing, s.opts.workers(makeWorkers), func(i int) {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
 			// A retained log says itself whether it was closed in order.
 			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})

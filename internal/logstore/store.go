@@ -48,8 +48,19 @@ type Options struct {
 	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet come on top. Default: half of what
 	// the process may have.
 	OpenFilesMax int
+	// Workers bounds how many logs are opened, made, flushed or closed at once. Default: as many as suits the work, up to 16. With 1 the
+	// order of all that reaches the disk follows from the order of calls, but for what AppendReplicated and Append sync beside them.
+	Workers int
 	// Failed is called, from a goroutine of the store, when a log stops because its disk failed. May be nil.
 	Failed func(PartitionID, error)
+}
+
+// workers is how many logs are worked on at once by work that would use so many.
+func (o Options) workers(standard int) int {
+	if o.Workers > 0 {
+		return min(o.Workers, standard)
+	}
+	return standard
 }
 
 // Store is one data directory: a log a partition. It holds the directory's lock.
@@ -178,7 +189,7 @@ func (s *Store) Close() error {
 func (s *Store) closeLogs() (failed []error, sealed summaries) {
 	var mu sync.Mutex
 	sealed = summaries{}
-	inParallel(s.Logs(), backgroundWorkers, func(log *Log) {
+	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
 		err := log.close()
 		mu.Lock()
 		defer mu.Unlock()
