@@ -14,7 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -67,6 +70,12 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 func TestAClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
+		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}} // which says something of all that an image tells
+		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
+			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
+		if err := errors.Join(yaml.Unmarshal([]byte(spec), &cluster.Spec), s.Sync(cluster, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
 		b := start(t, s, 0)
 		<-b.images
 		made, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: 1, Properties: map[string]string{"cleanup.policy": "compact"}})
@@ -80,6 +89,9 @@ func TestAClientIsAStore(t *testing.T) {
 		var last *metadata.Image
 		for len(b.images) > 0 {
 			last = <-b.images
+		}
+		if last.Groups.OffsetsPartitions != 3 || last.Replication.LagMax != 3*time.Second || !last.Policy.AutoCreate {
+			t.Errorf("of the cluster came %+v, %+v, %+v", last.Groups, last.Replication, last.Policy)
 		}
 		if diff := cmp.Diff(s.Image(), last, cmpopts.IgnoreUnexported(metadata.Image{})); diff != "" || last.TopicByID(made.ID) == nil {
 			t.Errorf("image (-want +got):\n%s", diff)
