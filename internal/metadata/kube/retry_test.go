@@ -14,6 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
 // testLostAnswer: a change of the ISR is written, and the answer says that the server failed and to come back. Tried again by whoever got
 // that answer, it meets its own write as a conflict, and the leader would take what is on record for what is not.
 func testLostAnswer(w *world) {
@@ -65,5 +69,21 @@ func testEpochsOutliveALease(w *world) {
 	b.until("it is up", up(0))
 	if epoch := b.self.Load().Epoch; epoch != 8 {
 		w.t.Errorf("incarnation %d begins, after 7", epoch)
+	}
+}
+
+// testANewDiskIsRegisteredAboveTheOld: the image tells a broker what its Lease remembers of the disk before, and not what it said itself.
+func testANewDiskIsRegisteredAboveTheOld(w *world) {
+	const ahead = metadata.ProducerIDsAhead
+	for _, life := range []struct {
+		directory   string
+		says, wants int64
+	}{{"a", 5 + ahead, 5 + ahead}, {"b", 1 + ahead, 5 + 2*ahead}} {
+		b := w.runAs(metadata.Broker{ID: 0, Host: "demo-broker-0", Port: 9092, Directory: life.directory, CleanEpoch: -1, ProducerIDs: life.says}, w.config)
+		self, _ := b.until("it is up", up(0)).Broker(0)
+		if self.ProducerIDs != life.wants {
+			w.t.Errorf("disk %s is registered with %d, want %d", life.directory, self.ProducerIDs, life.wants)
+		}
+		b.stop()
 	}
 }

@@ -189,6 +189,7 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 		return nil // only ctx ends it
 	}
 	self.Epoch, self.Leaving = epoch, false
+	self.ProducerIDs = producerIDs(keeper.lease) // what it remembers, which may be more than we said; keep has it from here on
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)

@@ -62,6 +62,7 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"an outage is told":               testOutageIsTold,
 		"an answer that is lost":          testLostAnswer,
 		"epochs outlive a lease":          testEpochsOutliveALease,
+		"a new disk has ids of its own":   testANewDiskIsRegisteredAboveTheOld,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for Leases to run out, each in a namespace of its own
@@ -153,14 +154,21 @@ type broker struct {
 // run starts broker id and waits for nothing.
 func (w *world) run(id int32, config *rest.Config) *broker {
 	w.t.Helper()
+	return w.runAs(metadata.Broker{
+		ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1,
+		Peer: fmt.Sprintf("10.0.0.%d:9092", id),
+	}, config)
+}
+
+// runAs is run of a broker that registers so.
+func (w *world) runAs(self metadata.Broker, config *rest.Config) *broker {
+	w.t.Helper()
 	store, err := New(Options{Config: config, Namespace: w.namespace, Cluster: "demo", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{Store: store, t: w.t, images: make(chan *metadata.Image, 10000), cancel: cancel, ended: make(chan struct{})}
-	self := metadata.Broker{ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1}
-	self.Peer = fmt.Sprintf("10.0.0.%d:9092", id)
 	go func() {
 		defer close(b.ended)
 		b.err = store.Run(ctx, self, func(image *metadata.Image) { b.images <- image })
@@ -417,10 +425,6 @@ func testOutage(w *world) {
 	default:
 	}
 }
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
 func testWaitsForTheCluster(w *world) {
 	cluster := &v1alpha1.LogCluster{}
