@@ -57,7 +57,7 @@ func TestControllers(t *testing.T) {
 	bindOperator(t)
 	startManager(t, scheme)
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(3 * time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	RunSpecs(t, "controllers")
 }

@@ -40,7 +40,7 @@ type leaver struct {
 
 func (l leaver) Leave(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-const trioWait = time.Minute // far above what anything takes; a test that waits for it has failed
+const trioWait = 3 * time.Minute // far above what anything takes; a test that waits for it has failed
 
 func newTrio(t *testing.T) *trio {
 	c := &trio{t: t}

@@ -41,7 +41,7 @@ func (f *meetingFile) Sync() error {
 	}
 	select {
 	case <-f.disk.met:
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		f.disk.failed.Store(true)
 	}
 	return f.File.Sync()

@@ -171,7 +171,7 @@ func (r *replicated) ask(question func(context.Context, *kadm.Client) error) {
 	}
 	defer client.Close()
 	process.Until(r.t, func() string {
-		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 		defer cancel()
 		if err := question(ctx, kadm.NewClient(client)); err != nil {
 			return err.Error()

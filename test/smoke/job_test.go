@@ -164,7 +164,7 @@ func TestAManifestAddedLaterIsApplied(t *testing.T) {
 	client := producer(t, bootstrap)
 	admin := kadm.NewClient(client)
 	process.Until(t, func() string {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")
 		if err != nil {

@@ -72,7 +72,7 @@ func TestVictim(t *testing.T) {
 
 func waitFor(t *testing.T, found func() (string, bool)) string {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for time.Now().Before(deadline) {
 		if value, ok := found(); ok {
 			return value
