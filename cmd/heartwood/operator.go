@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers"
+	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/version"
 )
@@ -72,10 +73,14 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
+	watches, err := kube.WatchClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the watches: %w", err)
+	}
 	options := ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                controllers.Mapper,
-		Cache:                         cache.Options{ByObject: controllers.CacheByObject()},
+		Cache:                         cache.Options{ByObject: controllers.CacheByObject(), HTTPClient: watches},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.electLeader,

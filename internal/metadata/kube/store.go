@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,7 +79,13 @@ func New(opts Options) (*Store, error) {
 	if s.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	if s.cache, err = cache.New(config, s.cacheOptions(scheme, mapper)); err != nil {
+	watches, err := WatchClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the watches: %w", err)
+	}
+	options := s.cacheOptions(scheme)
+	options.Mapper, options.HTTPClient = mapper, watches
+	if s.cache, err = cache.New(config, options); err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
 	}
 	s.register(opts.Registry)
@@ -88,11 +93,10 @@ func New(opts Options) (*Store, error) {
 }
 
 // cacheOptions bound the watches to this cluster, as far as the API server can select.
-func (s *Store) cacheOptions(scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
+func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
 	return cache.Options{
 		Scheme:                       scheme,
-		Mapper:                       mapper,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
 		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
 		ByObject: map[client.Object]cache.ByObject{
