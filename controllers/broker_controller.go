@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/placement"
@@ -37,6 +38,9 @@ type brokerReconciler struct {
 	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
 	told  map[types.NamespacedName]placement.Standing
 	racks *racks
+
+	connections *connections
+	ended       <-chan event.GenericEvent // Leases of brokers whose connection has told their end
 }
 
 // setup runs one worker: told needs no lock then, and a cluster has few brokers. A broker's pod has the name of its Lease.
@@ -44,6 +48,7 @@ func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "broker", 1).
 		For(&coordinationv1.Lease{}).
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(source.Channel(r.ended, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
@@ -53,13 +58,18 @@ func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
 // told is set after all partitions were told, not before: if telling fails half-way, the next try tells all of them again,
 // and those that know already write nothing.
 func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster, broker, ok, err := r.brokerOf(ctx, req.NamespacedName)
+	cluster, broker, address, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
 		return ctrl.Result{}, err
 	}
 	state, until, err := r.brokers.look(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if state.Life == placement.Up && !state.Leaving { // the end of one that leaves is no news
+		r.connections.watch(req.NamespacedName, state.Epoch, address)
+	} else {
+		r.connections.drop(req.NamespacedName)
 	}
 	news := state
 	news.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
@@ -79,17 +89,17 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
 }
 
-// brokerOf tells whose Lease it is. A Lease that is gone has no label any more, so its name must do. ok is false for a Lease
+// brokerOf tells whose Lease it is, and where the broker listens ("": it does not say). A Lease that is gone has no label any more, so its name must do. ok is false for a Lease
 // that is no broker's, or whose label and name do not agree.
-func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, ok bool, err error) {
+func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, address string, ok bool, err error) {
 	if cluster, broker, ok = parseLeaseName(key.Name); !ok {
-		return "", 0, false, nil
+		return "", 0, "", false, nil
 	}
 	lease := &coordinationv1.Lease{}
 	if err := r.Get(ctx, key, lease); err != nil {
-		return cluster, broker, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return cluster, broker, "", apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return cluster, broker, lease.Labels[v1alpha1.LabelCluster] == cluster, nil
+	return cluster, broker, lease.Annotations[v1alpha1.AnnotationPeer], lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }
 
 // parseLeaseName is the way back from v1alpha1.BrokerLeaseName. A cluster's name may hold the infix itself, so the last one

@@ -75,6 +75,16 @@ func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement
 	return state, seen.until, nil
 }
 
+// end takes in that the process of an incarnation has ended, as a connection tells.
+func (b *brokers) end(key types.NamespacedName, epoch int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if seen, ok := b.mu.seen[key]; ok && seen.broker.Epoch == epoch && !seen.misjudged {
+		seen.ended = true
+		b.mu.seen[key] = seen
+	}
+}
+
 // update changes what is remembered of a Lease; a Lease that is not there is forgotten. change gets what is remembered now,
 // not what the caller saw before it asked the API server: another goroutine may have seen a renewal meanwhile. It must not
 // block, as it runs under the lock.

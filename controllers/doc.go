@@ -12,6 +12,6 @@
 // operator and the leader, so it is written by compare-and-swap; who loses sees the other's change as an event and decides
 // again. Every other status has one writer.
 //
-// Goroutines: the manager's, and those of reporter (reports.go), which ends with the manager. Locks: brokers.mu,
-// reporter.mu and outages.mu, all leaves, never held over I/O.
+// Goroutines: the manager's, and those of reporter (reports.go) and connections (connections.go), which end with the manager. Locks:
+// brokers.mu, connections.mu, reporter.mu and outages.mu, all leaves, never held over I/O.
 package controllers

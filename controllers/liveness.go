@@ -30,6 +30,10 @@ type sighting struct {
 	acquired time.Time          // when the incarnation began, by its own clock
 	arrived  time.Time          // when we saw that it runs in another pod than before, by our clock; zero: never
 
+	// The process has ended, as the connection to it tells (see connections); until the Lease is renewed, which proves that wrong. misjudged:
+	// it has been, of this incarnation, and the connection is not asked again.
+	ended, misjudged bool
+
 	// What the API server itself said when the Lease had run out: the renewal it knew of, and that there was none.
 	asked     time.Time
 	confirmed bool
@@ -67,6 +71,9 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 	if !before.until.IsZero() && seen.pod != before.pod {
 		seen.arrived = now
 	}
+	if seen.broker.Epoch == before.broker.Epoch {
+		seen.ended, seen.misjudged = before.ended, before.misjudged
+	}
 	switch {
 	case before.until.IsZero():
 		// Never longer than a duration, also if the broker's clock runs ahead.
@@ -79,6 +86,8 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 	// Alive beyond doubt. confirmed goes: the API server's word was about the renewal before this one.
 	case !seen.renewed.Equal(before.renewed):
 		seen.until, seen.doubtful, seen.confirmed = now.Add(seen.duration), false, false
+		seen.misjudged = seen.misjudged || seen.ended
+		seen.ended = false
 	}
 	return seen
 }
@@ -124,7 +133,7 @@ func (s sighting) state(now time.Time) placement.Standing {
 		state.Unsettled = max(0, s.arrived.Add(settledAfter).Sub(now))
 	}
 	switch {
-	case !s.held || !now.Before(s.until):
+	case !s.held || s.ended || !now.Before(s.until):
 		state.Life = placement.Gone
 	case s.doubtful:
 		state.Life = placement.Doubtful

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -85,6 +86,19 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 	}
 	brokers := newBrokers(mgr.GetClient(), mgr.GetAPIReader())
 	partitions := make(chan event.GenericEvent)
+	ended := make(chan event.GenericEvent)
+	connections := newConnections(func(ctx context.Context, key types.NamespacedName, epoch int64) {
+		brokers.end(key, epoch)
+		lease := &coordinationv1.Lease{}
+		lease.Namespace, lease.Name = key.Namespace, key.Name
+		select {
+		case ended <- event.GenericEvent{Object: lease}:
+		case <-ctx.Done():
+		}
+	})
+	if err := mgr.Add(connections); err != nil {
+		return fmt.Errorf("add the connections to brokers: %w", err)
+	}
 	reports := newReporter(mgr.GetClient(), options)
 	if err := mgr.Add(reports); err != nil {
 		return fmt.Errorf("add the reporter: %w", err)
@@ -96,7 +110,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]placement.Standing{},
-			racks: newRacks(mgr.GetClient(), mgr.GetAPIReader())},
+			racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {
