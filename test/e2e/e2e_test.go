@@ -55,6 +55,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"replicas are spread over racks, and read nearby", w.racks},
 		{"a consumer group goes on without its coordinator", w.groups},
 		{"a deleted topic comes back with its records", w.topicDeleted},
+		{"brokers of a thousand partitions go", w.thousand},
 		{"a deleted LogCluster keeps its volumes, and comes back with its records", w.clusterDeleted},
 	} {
 		if !t.Run(step.name, step.run) {

@@ -110,13 +110,12 @@ func (w *world) waitReplicas(t *testing.T, index int32, wanted []int32) {
 // scales takes a broker away under load and brings it back. Replicas that do not fit keep it, and a condition says so.
 func (w *world) scales(t *testing.T) {
 	w.underLoad(t, func(t *testing.T) {
-		w.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p", `{"spec":{"brokers":2}}`)
+		w.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p", `{"spec":{"brokers":2,"topicDefaults":{"replicas":2}}}`)
 		w.waitScaled(t, v1alpha1.ReasonReplicasDoNotFit)
 		if pods, err := w.pods(t.Context(), brokers); err != nil || len(pods) != brokerCount {
 			t.Fatalf("%d brokers run, %v", len(pods), err)
 		}
 		t.Logf("replicas do not fit:\n%s", w.kubectl(t, "describe", "logcluster", logCluster))
-		w.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p", `{"spec":{"topicDefaults":{"replicas":2}}}`)
 		w.kubectl(t, "patch", "topic", failover, "--type=merge", "-p", `{"spec":{"replicas":2}}`)
 		w.waitScaled(t, v1alpha1.ReasonScaled)
 		until(t, "two brokers run", func(ctx context.Context) string {
