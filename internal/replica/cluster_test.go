@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +31,8 @@ type nodes struct {
 	nodes map[int32]*node
 	meta  *register
 	flush time.Duration // how often logs are synced without being asked
+	// refuse: connections to a broker that is dead are refused, as its machine lives; else nothing comes back.
+	refuse atomic.Bool
 }
 
 // node is one broker.
@@ -291,12 +296,17 @@ type link struct {
 	of   *Set // the incarnation that was connected to
 }
 
-var errLink = errors.New("connection refused")
+var errLink = errors.New("no route")
 
 func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	b := n.nodes[to.ID]
 	of := b.live.Load()
-	if of == nil || b.cut.Load() || from.cut.Load() {
+	switch {
+	case b.cut.Load() || from.cut.Load():
+		return nil, errLink
+	case of == nil && n.refuse.Load():
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)} // as the kernel of a dead process does
+	case of == nil:
 		return nil, errLink
 	}
 	return &link{from, b, of}, nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -127,7 +128,7 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var connected metadata.Broker
+	var connected, worked metadata.Broker // that the connection is to; that answered last, in the incarnation that this names
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
@@ -152,7 +153,7 @@ func (f *fetcher) run(ctx context.Context) {
 			err = f.pull(ctx, peer, request, asked)
 		}
 		if err == nil {
-			failures = 0
+			failures, worked = 0, leader
 			continue
 		}
 		if peer != nil {
@@ -163,6 +164,10 @@ func (f *fetcher) run(ctx context.Context) {
 			continue
 		}
 		f.noteFailure(leader, err, time.Now())
+		if worked == leader && errors.Is(err, syscall.ECONNREFUSED) {
+			worked = metadata.Broker{} // once: should it live all the same, the next of its fetches says so
+			f.set.processEnded(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
+		}
 		f.pause(ctx, backoff(failures))
 		failures++
 	}

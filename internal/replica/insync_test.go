@@ -73,6 +73,56 @@ func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
+// TestARefusedConnectionIsHeardBeforeTheImage: a leader that copies from a broker finds its process gone before any image tells, and does
+// not have producers wait for it. Both lead: the one that is killed partition 1.
+func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
+	second := func(topic *metadata.Topic) {
+		p := *topic.Partitions[0]
+		p.Index, p.Leader = 1, 3
+		topic.Partitions = append(topic.Partitions, &p)
+	}
+	for _, refused := range []bool{true, false} {
+		inCluster(t, 3, second, func(t *testing.T, n *nodes) {
+			n.refuse.Store(refused)
+			n.mustProduce(1, "a")
+			n.settle(time.Second)
+			n.crash(3, false)
+			begin := time.Now()
+			n.mustProduce(1, "b")
+			took := time.Since(begin)
+			if refused && took > 2*retryFirst {
+				t.Errorf("acknowledged after %v", took)
+			}
+			if !refused && took < lagMaxDefault/2 { // a network that is cut says nothing of the process
+				t.Errorf("dropped after %v without a sign that it has ended", took)
+			}
+			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
+				t.Errorf("in sync: %v", isr)
+			}
+		})
+	}
+}
+
+// TestAFalseSignOfAnEndIsTakenBack with the next fetch, and said once: no broker flaps because it cannot be reached from one side.
+func TestAFalseSignOfAnEndIsTakenBack(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
+		n.mustProduce(1, "a")
+		n.settle(time.Second)
+		of := metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]}
+		n.nodes[1].processEnded(of)
+		n.mustProduce(1, "b")
+		n.settle(2 * time.Second)
+		n.apply()
+		n.settle(2 * time.Second)
+		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
+			t.Errorf("in sync: %v", isr)
+		}
+		if changes := len(n.meta.calls); changes > 2 {
+			t.Errorf("%d changes of the in-sync replicas, want at most one out and one in: %v", changes, n.meta.calls)
+		}
+	})
+}
+
 // TestJoiningUnderLoad: a follower comes into the ISR while the leader is never idle.
 func TestJoiningUnderLoad(t *testing.T) {
 	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} }, func(t *testing.T, n *nodes) {

@@ -53,7 +53,12 @@ type follower struct {
 	logStart  int64 // where its log begins, as it said; 0: unknown
 	// assignment is by which it is a replica, says the image; "": it has no name, and any will do.
 	assignment string
+	// ended is the incarnation whose process seems to have ended, and that has not fetched since; -1: none.
+	ended int64
 }
+
+// lives tells whether the follower's incarnation on record is alive and stays, as far as anybody knows.
+func (f *follower) lives() bool { return f.living >= 0 && f.ended != f.living }
 
 // proposal is a change of the ISR under way.
 type proposal struct {
@@ -120,7 +125,7 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 		}
 		f := i.members[r.broker]
 		if f == nil {
-			f = &follower{epoch: -1, end: -1}
+			f = &follower{epoch: -1, end: -1, ended: -1}
 			if first && slices.Contains(i.committed, r.broker) {
 				f.caughtUp = now
 			}
@@ -173,7 +178,18 @@ func (i *isr) fetched(from metadata.InSync, end, leaderEnd int64, now time.Time)
 	case from.Epoch == f.epoch && end >= f.leaderEnd && f.fetched.After(f.caughtUp):
 		f.caughtUp = f.fetched
 	}
-	f.epoch, f.end, f.fetched, f.leaderEnd = from.Epoch, end, now, leaderEnd
+	f.epoch, f.end, f.fetched, f.leaderEnd, f.ended = from.Epoch, end, now, leaderEnd, -1
+	return true
+}
+
+// processEnded takes in a sign that a broker's process has ended, which no image tells yet. It is a hint like any other: the follower is
+// proposed to be dropped, and to be taken in again should it fetch. It is false if that changes nothing.
+func (i *isr) processEnded(of metadata.InSync) bool {
+	f := i.members[of.Broker]
+	if f == nil || f.living != of.Epoch || f.ended == of.Epoch {
+		return false
+	}
+	f.ended = of.Epoch
 	return true
 }
 
@@ -194,7 +210,7 @@ func (i *isr) highWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	least := ownEnd
 	maximal := i.maximal()
 	for id, f := range i.members {
-		joins := f.living >= 0 && f.living == f.epoch && f.end >= i.start && i.inTime(f, leaderEnd, now)
+		joins := f.lives() && f.living == f.epoch && f.end >= i.start && i.inTime(f, leaderEnd, now)
 		if joins || slices.Contains(maximal, id) {
 			least = min(least, f.end)
 		}
@@ -221,9 +237,9 @@ func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int
 	}
 	to = []metadata.InSync{{Broker: i.self, Epoch: own, Assignment: i.assignment}}
 	for id, f := range i.members {
-		confirmed := f.living >= 0 && f.epoch == f.living && f.end >= hw
+		confirmed := f.lives() && f.epoch == f.living && f.end >= hw
 		switch member := slices.Contains(i.committed, id); {
-		case member && f.living >= 0 && f.epoch != f.living && i.inTime(f, leaderEnd, now):
+		case member && f.lives() && f.epoch != f.living && i.inTime(f, leaderEnd, now):
 			return nil, nil, false // it stays, and has not fetched yet, or the image is behind
 		case confirmed && i.inTime(f, leaderEnd, now) && (member || f.end >= i.start):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch, Assignment: f.assignment})

@@ -110,7 +110,7 @@ func (m *isrModel) pick() (int32, *modelNode) {
 func (m *isrModel) step() {
 	m.now = m.now.Add(time.Duration(m.random.IntN(1500)) * time.Millisecond)
 	id, n := m.pick()
-	switch m.random.IntN(12) {
+	switch m.random.IntN(13) {
 	case 0, 1:
 		m.end += int64(m.random.IntN(5))
 	case 2, 3, 4:
@@ -131,6 +131,9 @@ func (m *isrModel) step() {
 		m.operator()
 	case 11:
 		m.land()
+	case 12: // it has ended, or the sign is a false one
+		m.isr.processEnded(metadata.InSync{Broker: id, Epoch: n.epoch})
+		m.note("%d seems to have ended in %d", id, n.epoch)
 	}
 	m.change()
 	m.note("  on record %v, committed %v, doubts %v, seen %v, high watermark %d", m.entries, m.isr.committed, m.isr.doubts, m.isr.seen, m.hw)

@@ -91,6 +91,13 @@ func (g *reign) fetched(from metadata.InSync, end, start, cleaned int64, now tim
 	return moved, first || member && !has || !member && has && end >= g.start, true
 }
 
+// processEnded takes in a sign that a broker's process has ended; it is false if that changes nothing.
+func (g *reign) processEnded(of metadata.InSync) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.mu.over && g.mu.isr.processEnded(of)
+}
+
 // propose returns the change of the ISR that is to be asked for now.
 func (g *reign) propose(now time.Time) (from []int32, to []metadata.InSync, ok bool) {
 	g.mu.Lock()

@@ -125,6 +125,16 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 	return again
 }
 
+// processEnded is told that a broker which had answered a moment ago refuses connections now: its process has ended, and producers of
+// every partition that it follows wait. The metadata will say so, too, but where a kubelet has to see it first that takes a second.
+func (s *Set) processEnded(of metadata.InSync) {
+	for id, p := range s.view.Load().partitions {
+		if r := p.role.Load(); r.reign != nil && r.reign.processEnded(of) {
+			s.reviews.want(id)
+		}
+	}
+}
+
 // proposed is whose in-sync replicas are to be changed, and in which of its roles.
 type proposed struct {
 	partition *partition

@@ -3,11 +3,13 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
@@ -257,7 +259,10 @@ func (l *life) dial(ctx context.Context, to metadata.Broker) (replica.Peer, erro
 		return nil, err
 	}
 	other := l.w.brokers[to.ID].life.Load()
-	if other == nil || other.image.Load() == nil || l.dead.Load() {
+	if other == nil && !l.dead.Load() { // its machine lives, and says so
+		return nil, fmt.Errorf("%w: %w", errUnreachable, syscall.ECONNREFUSED)
+	}
+	if l.dead.Load() || other.image.Load() == nil {
 		return nil, errUnreachable
 	}
 	if err := l.w.net.travel(ctx, to.ID, l.id); err != nil {
