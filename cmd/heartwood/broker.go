@@ -97,16 +97,28 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 		Metadata: store, Registry: registry, Logger: logger,
 	}
 	var started atomic.Pointer[broker.Broker]
-	group, ctx := errgroup.WithContext(ctx)
 	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks meanwhile.
-	group.Go(func() error { return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail)) })
-	group.Go(func() error {
+	return runWithHTTP(ctx, func(ctx context.Context) error {
+		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail))
+	}, func(ctx context.Context) error {
 		b, err := broker.New(opts)
 		if err != nil {
 			return err
 		}
 		started.Store(b)
 		return b.Run(ctx)
+	})
+}
+
+// runWithHTTP runs both until ctx ends or either fails. HTTP stays until the broker has ended: one that hands its partitions over is
+// observed too.
+func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(serving) })
+	group.Go(func() error {
+		defer stopServing()
+		return run(ctx)
 	})
 	return group.Wait()
 }
