@@ -24,7 +24,7 @@ type consumer struct {
 }
 
 // join starts a member of a group of consumers of rep, with short timeouts. It commits what it has read after each poll.
-func (c *trio) join(group string) *consumer {
+func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	c.t.Helper()
 	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
 	change := func(owns bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -39,10 +39,10 @@ func (c *trio) join(group string) *consumer {
 		}
 	}
 	var err error
-	m.client, err = kgo.NewClient(c.seeds(), kgo.ConsumerGroup(group), kgo.ConsumeTopics("rep"),
+	m.client, err = kgo.NewClient(append(more, c.seeds(), kgo.ConsumerGroup(group), kgo.ConsumeTopics("rep"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.MetadataMinAge(10*time.Millisecond),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
-		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -118,14 +118,25 @@ func (c *trio) send(n int) {
 
 // TestGroupOutlivesItsCoordinator: two members share the partitions, one leaves, the broker that coordinates them crashes, and whoever
 // comes later goes on where the group was.
-func TestGroupOutlivesItsCoordinator(t *testing.T) {
+func TestGroupOutlivesItsCoordinator(t *testing.T) { groupOutlivesItsCoordinator(t, "classic") }
+
+// The same by the consumer protocol (KIP-848), in which the coordinator assigns.
+func TestConsumersOutliveTheirCoordinator(t *testing.T) {
+	groupOutlivesItsCoordinator(t, "consumer", kgo.ServerSideBalancer())
+}
+
+func groupOutlivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c := newTrio(t)
 	c.await("all are in sync", c.inSync(3))
 	c.send(20)
-	first := c.join("g")
+	first := c.join("g", opts...)
 	c.await("the first member has all", func() bool { return first.owns() == 2 && first.has() == 20 })
-	second := c.join("g")
+	second := c.join("g", opts...)
 	c.await("the members share", func() bool { return first.owns() == 1 && second.owns() == 1 })
+	c.await("the group is listed as what it is", func() bool {
+		listed, err := kadm.NewClient(first.client).ListGroupsByType(t.Context(), []string{kind})
+		return err == nil && len(listed) == 1 && listed["g"].State == "Stable"
+	})
 	second.leave()
 	c.await("the first member has all again", func() bool { return first.owns() == 2 })
 	c.await("all is committed", func() bool { return c.committed("g") == 20 })
@@ -149,7 +160,7 @@ func TestGroupOutlivesItsCoordinator(t *testing.T) {
 	c.await("the member goes on", func() bool { return first.has() >= 30 })
 	c.await("all is committed", func() bool { return c.committed("g") == 30 })
 	first.leave()
-	third := c.join("g")
+	third := c.join("g", opts...)
 	c.send(2)
 	c.await("a later member goes on where the group was", func() bool { return third.has() > 0 })
 	if got := third.has(); got > 2 {

@@ -54,7 +54,10 @@ func newTrio(t *testing.T) *trio {
 	}
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "rep"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
 	topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
-	if err := c.metadata.Sync(nil, 3, []*v1alpha1.Topic{topic}); err != nil {
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Spec: v1alpha1.LogClusterSpec{Brokers: 3, Groups: &v1alpha1.Groups{
+		ConsumerHeartbeatInterval: &metav1.Duration{Duration: 100 * time.Millisecond},
+	}}}
+	if err := c.metadata.Sync(cluster, 3, []*v1alpha1.Topic{topic}); err != nil {
 		t.Fatal(err)
 	}
 	for id := range c.disks {
