@@ -34,7 +34,7 @@ type connections struct {
 	mu struct {
 		sync.Mutex
 		ctx     context.Context // of Start; nil before: nobody is watched yet
-		watched map[types.NamespacedName]watched
+		watched map[types.NamespacedName]*watched
 	}
 	group sync.WaitGroup
 }
@@ -48,7 +48,7 @@ type watched struct {
 
 func newConnections(ended func(context.Context, types.NamespacedName, int64)) *connections {
 	c := &connections{ended: ended}
-	c.mu.watched = map[types.NamespacedName]watched{}
+	c.mu.watched = map[types.NamespacedName]*watched{}
 	return c
 }
 
@@ -78,7 +78,7 @@ func (c *connections) watch(key types.NamespacedName, epoch int64, address strin
 		before.cancel()
 	}
 	ctx, cancel := context.WithCancel(c.mu.ctx)
-	of := watched{epoch, address, cancel}
+	of := &watched{epoch, address, cancel}
 	c.mu.watched[key] = of
 	c.group.Go(func() {
 		defer cancel()
@@ -99,11 +99,11 @@ func (c *connections) drop(key types.NamespacedName) {
 	}
 }
 
-// forget takes in that the goroutine of an incarnation ends.
-func (c *connections) forget(key types.NamespacedName, of watched) {
+// forget takes in that a goroutine ends; it may be that another one holds a connection to the same incarnation since.
+func (c *connections) forget(key types.NamespacedName, of *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.mu.watched[key]; now.epoch == of.epoch && now.address == of.address {
+	if c.mu.watched[key] == of {
 		delete(c.mu.watched, key)
 	}
 }

@@ -125,6 +125,26 @@ func TestOnlyARefusalAfterAConnectionCounts(t *testing.T) {
 	}
 }
 
+// A goroutine that ends late does not take the connection with it that another one holds to the same incarnation: nobody could end that.
+func TestAnEndIsForgottenOfItsOwnConnection(t *testing.T) {
+	c, _ := startConnections(t)
+	d := openDoor(t)
+	watched := func() *watched {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.mu.watched[brokerZero]
+	}
+	c.watch(brokerZero, 7, d.Addr().String())
+	first := watched()
+	c.drop(brokerZero)
+	c.watch(brokerZero, 7, d.Addr().String())
+	second := watched()
+	c.forget(brokerZero, first)
+	if watched() != second {
+		t.Error("the second connection is forgotten with the first")
+	}
+}
+
 // A connection's word counts until the Lease is renewed, and never again for an incarnation of which it was wrong.
 func TestAConnectionsWordIsNotAgainstARenewal(t *testing.T) {
 	b := newBrokers(nil, nil)
