@@ -12,10 +12,20 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
+func TestJavaGroup(t *testing.T) {
+	testJavaGroup(t, "classic", `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
+}
+
+// The consumer protocol (KIP-848); of its group the topic holds records of other kinds.
+func TestJavaConsumerProtocolGroup(t *testing.T) {
+	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
+}
+
 // Java's consumer in a group: it reads what is there, commits, and after the broker was killed and started again reads nothing twice. Its
 // tools describe, list and delete the group, and dump-log reads what is stored of it.
-func TestJavaGroup(t *testing.T) {
-	proof := proves(t, "Kafka's command line tools", "console consumer in a group, over kill -9 of the broker; consumer-groups; dump-log of offsets")
+func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
+	t.Helper()
+	proof := proves(t, "Kafka's command line tools", "console consumer in a group, protocol "+protocol+", over kill -9 of the broker; consumer-groups; dump-log of offsets")
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
@@ -35,7 +45,7 @@ func TestJavaGroup(t *testing.T) {
 	}
 	read := func(count int) string {
 		return tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer", append(server, "--topic", topic, "--group", "readers",
-			"--from-beginning", "--max-messages", fmt.Sprint(count), "--timeout-ms", "60000")...)
+			"--command-property", "group.protocol="+protocol, "--from-beginning", "--max-messages", fmt.Sprint(count), "--timeout-ms", "60000")...)
 	}
 	groups := func(args ...string) string {
 		return tool("", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append(server, args...)...)
@@ -57,6 +67,7 @@ func TestJavaGroup(t *testing.T) {
 		t.Fatalf("%d logs of groups: %v", len(logs), err)
 	}
 	dump := tool("", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", strings.Join(logs, ","))
-	expect(t, dump, `"group":"readers","topic":"`+topic+`","partition":0`, `"offset":15`, `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
+	expect(t, dump, `"group":"readers","topic":"`+topic+`","partition":0`, `"offset":15`)
+	expect(t, dump, dumped...)
 	expect(t, groups("--delete", "--group", "readers"), `'readers'\) was successful`)
 }

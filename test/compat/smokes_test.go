@@ -31,14 +31,13 @@ func script(t *testing.T, name string) string {
 const (
 	withoutTransactions = "transactions are not served"
 	withoutACLs         = "ACLs are not served"
-	withoutKIP848       = "the consumer protocol is not served"
 )
 
 func TestConfluentSmoke(t *testing.T) {
-	proof := proves(t, "confluent-kafka (librdkafka)", "a program of many steps: metadata, codecs, idempotence, keys, seeks, groups, admin")
+	proof := proves(t, "confluent-kafka (librdkafka)", "a program of many steps: metadata, codecs, idempotence, keys, seeks, groups of both protocols, admin")
 	python := need(t, "python3", "-c", "import confluent_kafka")
 	testSmoke(t, proof, map[string]string{
-		"txn": withoutTransactions, "readc": withoutTransactions, "acl": withoutACLs, "consumer": withoutKIP848,
+		"txn": withoutTransactions, "readc": withoutTransactions, "acl": withoutACLs,
 	}, python, script(t, "confluent_smoke.py"))
 }
 
