@@ -8,15 +8,13 @@ import (
 
 func TestHTTPStaysUntilTheBrokerHasEnded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	var serving context.Context
-	began := make(chan struct{})
-	err := runWithHTTP(ctx, func(ctx context.Context) error {
-		serving = ctx
-		close(began)
-		<-ctx.Done()
+	began := make(chan context.Context, 1)
+	err := runWithHTTP(ctx, func(serving context.Context) error {
+		began <- serving
+		<-serving.Done()
 		return nil
 	}, func(ctx context.Context) error {
-		<-began
+		serving := <-began
 		stop()
 		<-ctx.Done()
 		return serving.Err() // it hands over
