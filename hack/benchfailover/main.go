@@ -141,7 +141,7 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 
 // fault does one, and prints what it cost.
 func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
-	if err := b.settle(ctx, true); err != nil {
+	if err := b.settle(ctx); err != nil {
 		return err
 	}
 	switch kind {
@@ -167,6 +167,13 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err := syscall.Kill(pid, signal); err != nil {
 		return err
 	}
+	inSync := make(chan error, 1)
+	var whole time.Time
+	go func() {
+		var err error
+		whole, err = b.whole(ctx)
+		inSync <- err
+	}()
 	last, err := b.probe(ctx, led)
 	if err != nil {
 		return err
@@ -181,15 +188,14 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	fmt.Printf("%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
 		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
 	b.forget()
-	if err := b.settle(ctx, false); err != nil {
+	if err := <-inSync; err != nil {
 		return err
 	}
-	inSync := time.Since(at)
-	if err := b.settle(ctx, true); err != nil {
+	if err := b.settle(ctx); err != nil {
 		return err
 	}
 	touched, untouched = b.worst(led, at)
-	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n", milli(inSync), milli(time.Since(at)), milli(max(touched, untouched)))
+	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n", milli(whole.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
 	return nil
 }
 
@@ -340,14 +346,34 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// settle waits until all replicas are in sync, and, with home, first replicas lead.
-func (b *bench) settle(ctx context.Context, home bool) error {
+// whole waits until some replica is not in sync, and then until all are, and returns when that was.
+func (b *bench) whole(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	lacking := false
+	for {
+		partitions, err := b.metadata(ctx)
+		out := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) })
+		lacking = lacking || out
+		if err == nil && lacking && !out {
+			return time.Now(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("not all in sync, or never out of sync, within %s", settleTimeout)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// settle waits until all replicas are in sync, and first replicas lead.
+func (b *bench) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for {
 		partitions, err := b.metadata(ctx)
 		astray := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
-			return len(p.ISR) < len(p.Replicas) || home && p.Leader != p.Replicas[0]
+			return len(p.ISR) < len(p.Replicas) || p.Leader != p.Replicas[0]
 		})
 		if err == nil && !astray {
 			return nil

@@ -45,8 +45,8 @@ type FetchRequest struct {
 	Replica    *metadata.InSync
 }
 
-// FetchResult is the answer for one partition. Data is nil on an error and with a diverging epoch; otherwise it must be released. The
-// offsets are -1 where this broker cannot know them: it does not have the partition, or its log closed.
+// FetchResult is the answer for one partition. Data is nil on an error, with a diverging epoch, and for a follower that has all there is;
+// otherwise it must be released. The offsets are -1 where this broker cannot know them: it does not have the partition, or its log closed.
 type FetchResult struct {
 	ID        PartitionID
 	Data      *logstore.Slice
@@ -75,7 +75,8 @@ type EpochEnd struct {
 // It waits once: what is there after the wait is the answer, also when it is less than hoped for. So no miscount, here or in a
 // client, can make a request go round in circles.
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
-	results, positions, enough := s.read(req)
+	results, positions := make([]FetchResult, len(req.Partitions)), make([]position, len(req.Partitions))
+	enough := s.read(&req, results, positions)
 	if enough || req.Wait <= 0 || len(req.Partitions) == 0 {
 		return handOver(req, results, positions)
 	}
@@ -83,14 +84,16 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	keys := make([]PartitionID, len(req.Partitions))
 	for i, result := range results {
 		keys[i] = result.ID
-		result.Data.Release()
+		if result.Data != nil {
+			result.Data.Release()
+		}
 	}
 	purgatory := s.fetches
 	if req.Replica != nil {
 		purgatory = s.pulls
 	}
 	wait(ctx, purgatory.Wait(op, req.Wait, keys...), op.done)
-	results, positions, _ = s.read(req)
+	s.read(&req, results, positions)
 	return handOver(req, results, positions)
 }
 
@@ -118,12 +121,10 @@ type position struct {
 	held      bool  // it may not have more now: its share of the bandwidth is used up
 }
 
-// read reads every partition once, within the request's budget. enough is true if the answer must not wait: a partition failed,
+// read reads every partition once, within the request's budget, into results and positions, which have a place for each. enough is true if the answer must not wait: a partition failed,
 // BytesMin are there, there is more than one answer can hold, as an answer holds batches of one segment at most, or the asker has to
 // hear of something else.
-func (s *Set) read(req FetchRequest) (results []FetchResult, positions []position, enough bool) {
-	results = make([]FetchResult, len(req.Partitions))
-	positions = make([]position, len(req.Partitions))
+func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
 	total := 0
 	for i, want := range req.Partitions {
 		if left := req.BytesMax - total; want.BytesMax > left {
@@ -132,7 +133,7 @@ func (s *Set) read(req FetchRequest) (results []FetchResult, positions []positio
 		if req.Replica != nil {
 			results[i], positions[i] = s.readReplica(want, *req.Replica, total == 0)
 		} else {
-			results[i], positions[i] = s.readPartition(want, &req, total == 0)
+			results[i], positions[i] = s.readPartition(want, req, total == 0)
 		}
 		if positions[i].partition == nil {
 			enough = true
@@ -142,7 +143,7 @@ func (s *Set) read(req FetchRequest) (results []FetchResult, positions []positio
 		total += positions[i].bytes
 		enough = enough || positions[i].more || results[i].News && positions[i].role.brisk
 	}
-	return results, positions, enough || total >= min(req.BytesMin, req.BytesMax)
+	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
 // unread is a result without anything.

@@ -42,6 +42,11 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 		return result, position{}
 	}
 	bytesMax, held := s.share(r, from.Broker, want.BytesMax)
+	if end := p.log.LogEnd(); want.Offset == end { // most of a fetch: what there is to say of it, without a look into the log
+		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(), p.log.LastStable()
+		result.tell(p, r, &want)
+		return result, position{partition: p, role: r, limit: end, held: held}
+	}
 	data, err := p.log.ReadReplica(want.Offset, bytesMax, wholeFirst && !held)
 	if result.take(p, r, data, err) != nil {
 		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // it was in range a moment ago
@@ -50,11 +55,16 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 		return result, position{}
 	}
 	s.spend(r, from.Broker, data.Length)
-	result.Cleaned = cleanedByAll(p, r)
-	result.News = want.HighWater < result.HighWater || want.LogStart < result.LogStart || want.Told != result.Cleaned
+	result.tell(p, r, &want)
 	// The end as of now, and not of before the read: what came in between would wake nobody.
 	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length, more: data.More && !held, held: held}
 	return result, at
+}
+
+// tell fills in what a follower is told besides records, and whether that is news to it.
+func (f *FetchResult) tell(p *partition, r *role, want *FetchPartition) {
+	f.Cleaned = cleanedByAll(p, r)
+	f.News = want.HighWater < f.HighWater || want.LogStart < f.LogStart || want.Told != f.Cleaned
 }
 
 // heard takes in what a follower's fetch says of it.

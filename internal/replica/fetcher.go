@@ -53,9 +53,10 @@ type fetcher struct {
 		order      []*pulling         // the same, in the order in which they take turns
 		interrupt  context.CancelFunc // of the fetch under way
 	}
-	turn    int       // which partition is first in the next fetch
-	failing time.Time // since when the leader has not answered; zero: it did last
-	warned  bool      // the log says so
+	turn    int             // counts the fetches; it also says which partition is first
+	asking  []PullPartition // the last request's, to be used again
+	failing time.Time       // since when the leader has not answered; zero: it did last
+	warned  bool            // the log says so
 }
 
 // pulling is one partition of a fetcher. What is beside partition and role is the fetcher goroutine's, and of one worker of takeAll while
@@ -65,6 +66,16 @@ type pulling struct {
 	role      *role
 	failures  int
 	retryAt   time.Time
+	asked     asked
+}
+
+// asked is what the last fetch that had a partition asked of it. It is kept with the partition, since a fetch asks for all of them: a broker
+// that follows a thousand would make a thousand of them for each record.
+type asked struct {
+	turn  int // of which fetch
+	role  *role
+	at    PullPartition
+	taken bool // the answer has it
 }
 
 // fetcherKey names a fetcher.
@@ -135,8 +146,8 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 	}()
 	for failures := 0; ctx.Err() == nil; {
-		request, asked, leader, retry := f.request(time.Now())
-		if len(asked) == 0 {
+		request, all, leader, retry := f.request(time.Now())
+		if len(request.Partitions) == 0 {
 			f.pause(ctx, retry)
 			continue
 		}
@@ -150,7 +161,7 @@ func (f *fetcher) run(ctx context.Context) {
 			connected = leader
 		}
 		if err == nil {
-			err = f.pull(ctx, peer, request, asked)
+			err = f.pull(ctx, peer, request, all)
 		}
 		if err == nil {
 			failures, worked = 0, leader
@@ -225,23 +236,13 @@ func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// asked is a partition of a fetch.
-type asked struct {
-	pulling *pulling
-	role    *role
-	at      PullPartition
-	taken   bool // the answer has it
-}
-
 // request makes the next fetch, of all partitions but those that failed a moment ago; retry is when the first of these is due, if
 // there is nothing else. The order turns: an answer has whole batches of the first partition, however large, and of the others what
-// fits beside them.
-func (f *fetcher) request(now time.Time) (*Pull, map[PartitionID]*asked, metadata.Broker, time.Duration) {
+// fits beside them. all are the fetcher's partitions, of which those are asked for whose asked has this turn.
+func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pulling, leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	request := &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax}
-	all := make(map[PartitionID]*asked, len(f.mu.partitions))
-	retry := time.Duration(0)
+	request = &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax, Partitions: f.asking[:0]}
 	f.turn++
 	for n := range f.mu.order {
 		w := f.mu.order[(f.turn+n)%len(f.mu.order)]
@@ -259,13 +260,14 @@ func (f *fetcher) request(now time.Time) (*Pull, map[PartitionID]*asked, metadat
 			continue
 		}
 		request.Partitions = append(request.Partitions, at)
-		all[at.ID] = &asked{pulling: w, role: w.role, at: at}
+		w.asked = asked{turn: f.turn, role: w.role, at: at}
 	}
-	return request, all, f.mu.leader, retry
+	f.asking = request.Partitions
+	return request, f.mu.partitions, f.mu.leader, retry // assign replaces the map, and changes none that was shown
 }
 
 // pull makes one fetch and does what its answer says.
-func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[PartitionID]*asked) error {
+func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[PartitionID]*pulling) error {
 	fetching, cancel := context.WithTimeout(ctx, request.Wait+pullTimeout)
 	defer cancel()
 	if !f.interruptible(cancel) {
@@ -292,21 +294,21 @@ func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[Pa
 // takeAll does what the leader answered, for many partitions at once. Most answers are a write to the page cache; but the first batch of
 // a leader epoch waits for the disk, twice, and after a failover hundreds of partitions have one, while producers of all the others wait
 // for the next fetch.
-func (f *fetcher) takeAll(all map[PartitionID]*asked, results []Pulled, now time.Time) {
+func (f *fetcher) takeAll(all map[PartitionID]*pulling, results []Pulled, now time.Time) {
 	var workers errgroup.Group
 	workers.SetLimit(takeWorkers)
 	for i := range results {
-		a := all[results[i].ID]
-		if a == nil || a.taken {
+		w := all[results[i].ID]
+		if w == nil || w.asked.turn != f.turn || w.asked.taken {
 			continue // not asked for, or named twice: a pulling is one goroutine's
 		}
-		a.taken = true
+		w.asked.taken = true
 		if len(results) == 1 {
-			f.take(a, &results[i], now)
+			f.take(w, &results[i], now)
 			continue
 		}
 		workers.Go(func() error {
-			f.take(a, &results[i], now)
+			f.take(w, &results[i], now)
 			return nil
 		})
 	}
@@ -333,17 +335,17 @@ func (f *fetcher) interruptible(cancel context.CancelFunc) bool {
 }
 
 // take does what the leader answered for one partition.
-func (f *fetcher) take(a *asked, got *Pulled, now time.Time) {
-	p := a.pulling.partition
-	moved, err := p.follow(a.role, &a.at, got, now)
+func (f *fetcher) take(w *pulling, got *Pulled, now time.Time) {
+	p := w.partition
+	moved, err := p.follow(w.asked.role, &w.asked.at, got, now)
 	if moved {
 		f.set.fetches.Notify(p.id)
 	}
 	if err != nil {
-		f.fail(a.pulling, err, now)
+		f.fail(w, err, now)
 		return
 	}
-	a.pulling.failures = 0
+	w.failures = 0
 	p.stuck.Store(nil)
 }
 
@@ -372,9 +374,12 @@ func transient(err error) bool {
 }
 
 // awaitSync waits until what was appended is on the disk, or will not get there.
-func (f *fetcher) awaitSync(ctx context.Context, all map[PartitionID]*asked) {
-	for _, a := range all {
-		log := a.pulling.partition.log
+func (f *fetcher) awaitSync(ctx context.Context, all map[PartitionID]*pulling) {
+	for _, w := range all {
+		if w.asked.turn != f.turn {
+			continue
+		}
+		log := w.partition.log
 		for log.SafeEnd() < log.LogEnd() && log.Fault() == nil {
 			select {
 			case <-f.synced:

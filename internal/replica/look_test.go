@@ -16,7 +16,8 @@ func TestALookRemembersWhatItRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
 		req.BytesMin = 1 << 20
-		_, positions, _ := b.read(req)
+		positions := make([]position, len(req.Partitions))
+		b.read(&req, make([]FetchResult, len(req.Partitions)), positions)
 		op := &delayedFetch{req: req, positions: positions, done: make(chan struct{})}
 		b.mustProduce(id("a", 0), "12345")
 		if op.TryComplete() {
