@@ -346,17 +346,25 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// whole waits until some replica is not in sync, and then until all are, and returns when that was.
+// whole waits until some replica is not in sync, and then until all are, and returns when that was. Any broker answers, and may be an image
+// or two behind: what twenty answers in a row say, all brokers do.
 func (b *bench) whole(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	lacking := false
+	lacking, agree := false, 0
+	var since time.Time
 	for {
 		partitions, err := b.metadata(ctx)
 		out := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) })
 		lacking = lacking || out
-		if err == nil && lacking && !out {
-			return time.Now(), nil
+		if agree++; err != nil || out {
+			agree = 0
+		}
+		if agree == 1 {
+			since = time.Now()
+		}
+		if lacking && agree >= 20 {
+			return since, nil
 		}
 		select {
 		case <-ctx.Done():
