@@ -114,6 +114,7 @@ var kafkaErrors = []struct {
 	{metadata.ErrNoReassignment, kafkaError{85, "NO_REASSIGNMENT_IN_PROGRESS"}},
 	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
 	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
+	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // which clients try again
 	// The request.
 	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},

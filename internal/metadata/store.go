@@ -13,6 +13,8 @@ var (
 	ErrInvalidPartitions  = errors.New("invalid number of partitions")
 	ErrInvalidReplication = errors.New("invalid replication factor")
 	ErrInvalidSettings    = errors.New("invalid settings")
+	// ErrUnavailable: nothing is wrong with the change, and it could not be recorded now.
+	ErrUnavailable = errors.New("the cluster's metadata cannot be changed now")
 )
 
 // ErrISRConflict is what ChangeISR wraps when the partition is not as the caller took it to be.

@@ -20,7 +20,7 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 		return nil, err
 	}
 	if all.cluster == nil {
-		return nil, fmt.Errorf("LogCluster %s is not there", s.opts.Cluster)
+		return nil, fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable, s.opts.Cluster)
 	}
 	if _, exists := all.named()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
@@ -45,7 +45,7 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	return created(resource, all.cluster, t.Validate)
 }
 
-// createError tells a resource that is there, and one that the CRD refuses, from an API server that fails.
+// createError tells a resource that is there, and one that the CRD refuses, from what is not the resource's fault.
 func createError(topic string, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -53,7 +53,20 @@ func createError(topic string, err error) error {
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
 	default:
-		return fmt.Errorf("make topic %q: %w", topic, err)
+		return fmt.Errorf("make topic %q: %w", topic, refused(err))
+	}
+}
+
+// refused says what it means that the API server has not made a change: somebody forbids it, such as a quota, an admission policy or RBAC,
+// or it cannot be made now. A resource that is not there, or not valid, is for the caller to name.
+func refused(err error) error {
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return err
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: %w", metadata.ErrPolicy, err)
+	default:
+		return fmt.Errorf("%w: %w", metadata.ErrUnavailable, err)
 	}
 }
 
@@ -90,7 +103,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 		return errors.Join(fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name), err)
 	}
 	if err != nil {
-		return fmt.Errorf("delete topic %q: %w", name, err)
+		return fmt.Errorf("delete topic %q: %w", name, refused(err))
 	}
 	return nil
 }
@@ -117,7 +130,7 @@ func (s *Store) find(ctx context.Context, name string) (*v1alpha1.Topic, error) 
 	case apierrors.IsNotFound(err), err == nil && (topic.KafkaName() != name || topic.Spec.Cluster != s.opts.Cluster):
 		return nil, notFound
 	case err != nil:
-		return nil, fmt.Errorf("find topic %q: %w", name, err)
+		return nil, fmt.Errorf("find topic %q: %w", name, refused(err))
 	}
 	return topic, nil
 }

@@ -38,7 +38,7 @@ func (s *Store) patchTopic(ctx context.Context, name string, check bool, alter f
 		return err
 	}
 	if all.cluster == nil {
-		return fmt.Errorf("LogCluster %s is not there", s.opts.Cluster)
+		return fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable, s.opts.Cluster)
 	}
 	topic, err := s.find(ctx, name)
 	if err != nil {
@@ -72,13 +72,13 @@ func (s *Store) patch(ctx context.Context, resource client.Object, change func()
 		before := resource.DeepCopyObject().(client.Object) //nolint:forcetypeassert // of its own type
 		err = s.client.Patch(ctx, changed, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 		if !apierrors.IsConflict(err) {
-			return err
+			return refused(err)
 		}
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(resource), resource); err != nil {
-			return err
+			return refused(err)
 		}
 	}
-	return err
+	return refused(err)
 }
 
 // Reassign implements metadata.Mover: spec.replicas of each Partition says where to, and the operator leads the way.

@@ -58,6 +58,7 @@ func TestAgainstTheAPIServer(t *testing.T) {
 		"leases go with the LogCluster":   testLeaseOwner,
 		"a LogCluster made again":         testRemadeCluster,
 		"in-sync replicas change":         testChangeISR,
+		"changes are refused":             testRefusals,
 		"a broker that leaves":            testLeave,
 		"an outage is told":               testOutageIsTold,
 		"an answer that is lost":          testLostAnswer,

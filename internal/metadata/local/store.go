@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotWritten is wrapped when the disk failed; the change did not happen.
-var ErrNotWritten = errors.New("metadata was not written")
+var ErrNotWritten = fmt.Errorf("%w: the file that holds it was not written", metadata.ErrUnavailable)
 
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.

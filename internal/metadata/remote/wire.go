@@ -83,7 +83,7 @@ var kinds = []error{
 	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName, metadata.ErrInvalidPartitions,
 	metadata.ErrInvalidReplication, metadata.ErrInvalidSettings, metadata.ErrISRConflict,
 	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment, metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
-	metadata.ErrPreferredUnavailable,
+	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable,
 }
 
 // fail puts an error into a reply.
