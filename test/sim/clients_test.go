@@ -19,7 +19,8 @@ import (
 const (
 	writers      = 3
 	tailers      = 2
-	keyCount     = 6
+	keyCount     = 12
+	hotKeys      = 6                // of them, which nearly all records are of; the others rest long enough for their tombstones to go
 	writeTimeout = 15 * time.Second // of a write with all its retries
 	readTimeout  = 15 * time.Second
 )
@@ -150,7 +151,7 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 			f.sequence = identity.BaseSequence + int32(i)
 		}
 		r := record.Record{Offset: int64(i), Timestamp: c.clock().UnixMilli(), Key: []byte(key), Value: []byte(f.value)}
-		if t.settings.Compact && key != marker && c.random.IntN(7) == 0 {
+		if t.settings.Compact && key != marker && c.random.IntN(deletedOneIn(key)) == 0 {
 			r.Value, f.value, f.deleted = nil, "", true
 		}
 		builder.Add(&r)
@@ -162,6 +163,14 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	}
 	b.bytes = bytes
 	return b
+}
+
+// deletedOneIn is which part of a key's records are tombstones: those of keys that rest are what may come back.
+func deletedOneIn(key string) int {
+	if key >= fmt.Sprintf("k%x", hotKeys) {
+		return 2
+	}
+	return 7
 }
 
 const padding = "................................................................................................................................"
@@ -180,7 +189,11 @@ func (c *client) clock() time.Time {
 func (c *client) keys() []string {
 	keys := make([]string, 1+c.random.IntN(3))
 	for i := range keys {
-		keys[i] = fmt.Sprintf("k%d", c.random.IntN(keyCount))
+		key := c.random.IntN(hotKeys)
+		if c.random.IntN(8) == 0 {
+			key += hotKeys
+		}
+		keys[i] = fmt.Sprintf("k%x", key)
 	}
 	return keys
 }

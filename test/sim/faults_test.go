@@ -126,23 +126,28 @@ func (w *world) move(t *topic, target []int32) {
 	}
 }
 
-// takeOffAndPutBack kills a broker, and while it is down takes it from the replicas of a topic, for as long as the others need to remove
+// takeOffAndPutBack kills a broker, and while it is down takes it from the replicas of all topics, for as long as the others need to remove
 // tombstones, and puts it back. What it kept of the time before has deleted keys (ADR 0185).
-func (w *world) takeOffAndPutBack(b *broker) {
-	t := w.someTopic()
-	replicas := w.meta.recorded(t.name).Replicas
-	others := slices.DeleteFunc(slices.Clone(replicas), func(id int32) bool { return id == b.id })
+func (w *world) takeOffAndPutBack(b *broker) (away time.Duration) {
 	l := b.life.Load()
-	if l == nil || len(others) == 0 || len(others) == len(replicas) {
-		return
+	if l == nil {
+		return 0
 	}
-	w.note("broker %d is killed, and no replica of %s for a while", b.id, t.name)
+	w.note("broker %d is killed, and no replica for a while", b.id)
 	disk := b.disk.KillClone()
-	away := w.some(2*time.Second, 12*time.Second)
+	away = w.some(8*time.Second, 14*time.Second)
 	w.finish(l, ending{}, away+w.some(0, 2*time.Second))
 	b.disk = disk
-	w.move(t, others)
-	w.later(away, func() { w.move(t, append(others, b.id)) })
+	for _, t := range w.meta.mu.topics {
+		replicas := w.meta.recorded(t.name).Replicas
+		others := slices.DeleteFunc(slices.Clone(replicas), func(id int32) bool { return id == b.id })
+		if len(others) == 0 || len(others) == len(replicas) {
+			continue
+		}
+		w.move(t, others)
+		w.later(away, func() { w.move(t, append(slices.Clone(others), b.id)) })
+	}
+	return away
 }
 
 // kill ends the process of a broker; what it wrote is there.

@@ -47,7 +47,7 @@ func (h *history) wrote(topic string, client int, facts []fact, called, returned
 
 func (h *history) read(topic string, client int, state map[string]string, called, returned time.Time) {
 	for i := range keyCount {
-		key := fmt.Sprintf("k%d", i)
+		key := fmt.Sprintf("k%x", i)
 		h.add(topic, key, client, access{false, state[key]}, called.UnixNano(), returned.UnixNano())
 	}
 }

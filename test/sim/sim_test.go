@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +24,12 @@ var (
 
 const (
 	runsDefault = 100
-	// stuckAfter is how long one run may take of real time. It takes a fraction of a second: one that takes this long does not end.
+	// stuckAfter is how long of real time a tenth of a second of a run's may take. It takes milliseconds: one that takes this long does not end.
 	stuckAfter = 5 * time.Minute
 )
+
+// progress counts those tenths.
+var progress atomic.Int64
 
 // TestMain gives the bubble one thread: what runs at the same moment of its time then does so in nearly the same order each time.
 func TestMain(m *testing.M) {
@@ -85,11 +89,18 @@ func seeds(t *testing.T, n int) iter.Seq[uint64] {
 	}
 }
 
-// playGuarded plays one seed, and ends the process if that does not end.
+// playGuarded plays one seed, and ends the process if that gets no further.
 func playGuarded(t *testing.T, seed uint64, out io.Writer) tally {
-	guard := time.AfterFunc(stuckAfter, func() {
+	var guard *time.Timer
+	seen := progress.Load()
+	guard = time.AfterFunc(stuckAfter, func() {
+		if now := progress.Load(); now != seen { // a busy machine
+			seen = now
+			guard.Reset(stuckAfter)
+			return
+		}
 		buf := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "%s\nseed %d has not ended after %s\n", buf[:runtime.Stack(buf, true)], seed, stuckAfter)
+		fmt.Fprintf(os.Stderr, "%s\nseed %d has not got any further for %s\n", buf[:runtime.Stack(buf, true)], seed, stuckAfter)
 		os.Exit(1)
 	})
 	defer guard.Stop()

@@ -29,6 +29,7 @@ type profile struct {
 	brokers, replicas, minISR int
 	flushInterval, lagMax     time.Duration
 	wild                      bool // faults may take the last copy of a record
+	returns                   bool // first of all a broker is no replica for a while, and down meanwhile; nothing else happens then
 	faultEvery                time.Duration
 }
 
@@ -77,6 +78,7 @@ func newProfile(random *rand.Rand) profile {
 		lagMax:        []time.Duration{2 * time.Second, 5 * time.Second}[random.IntN(2)],
 		wild:          random.IntN(4) == 0,
 		faultEvery:    time.Duration(300+random.IntN(1500)) * time.Millisecond,
+		returns:       random.IntN(5) == 0,
 	}
 	if p.wild {
 		p.minISR = 1
@@ -157,6 +159,10 @@ func (w *world) run() {
 	}
 	w.pass(2 * time.Second) // everybody registers before anybody is elected
 	w.startClients()
+	if w.profile.returns {
+		w.pass(w.some(2*time.Second, 5*time.Second))
+		w.pass(w.takeOffAndPutBack(w.brokers[w.random.IntN(len(w.brokers))]) + 3*time.Second)
+	}
 	for end := time.Now().Add(faultsTime); time.Now().Before(end) && !w.failed(); {
 		w.breakSomething()
 		w.pass(w.profile.faultEvery/2 + time.Duration(w.random.Int64N(int64(w.profile.faultEvery))))
@@ -168,6 +174,7 @@ func (w *world) run() {
 func (w *world) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && !w.failed(); {
 		time.Sleep(min(time.Until(end), 100*time.Millisecond))
+		progress.Add(1)
 		synctest.Wait()
 		w.doDue()
 		synctest.Wait()
