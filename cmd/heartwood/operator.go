@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -25,7 +27,11 @@ type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
 	electLeader            bool
+	identity               string
 }
+
+// namespaceFile says in which namespace a pod is.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func operatorCommand() *cobra.Command {
 	var f operatorFlags
@@ -40,6 +46,7 @@ func operatorCommand() *cobra.Command {
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` to look after (default: all)")
 	flags.BoolVar(&f.electLeader, "leader-elect", true, "let one of several operators work at a time, by a Lease")
+	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` under which the Lease is held: the pod's, the same after a restart and no other operator's (default: another at each start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "image"); err != nil {
@@ -84,8 +91,17 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.electLeader,
-		LeaderElectionID:              "heartwood-operator",
+		LeaderElectionID:              controllers.OperatorLease,
 		LeaderElectionReleaseOnCancel: true,
+	}
+	if f.electLeader && f.identity != "" {
+		namespace, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return nil, fmt.Errorf("find the namespace of the operators' lease: %w", err)
+		}
+		if options.LeaderElectionResourceLockInterface, err = controllers.OperatorLock(config, strings.TrimSpace(string(namespace)), f.identity); err != nil {
+			return nil, err
+		}
 	}
 	if len(f.namespaces) > 0 {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{}
