@@ -53,6 +53,7 @@ func (c *connection) serve(ctx context.Context) {
 //
 // Whoever fails ends the connection, by cancel: who waits for an answer gives up, and who reads finds the deadline passed.
 func (c *connection) work(ctx context.Context, cancel func()) {
+	handOn := func() { c.routines.Go(func() { c.work(ctx, cancel) }) }
 	for {
 		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
@@ -60,9 +61,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 			cancel() // the peer is gone, or never to be heard again: waiting for it ends
 			return
 		}
-		request := &requestContext{Context: ctx, waits: func() {
-			c.routines.Go(func() { c.work(ctx, cancel) })
-		}}
+		request := &requestContext{Context: ctx, waits: handOn}
 		if err := c.answer(ctx, request, f); err != nil {
 			c.logEnd(ctx, err)
 			cancel() // and the turn is kept: nothing may follow half a reply
