@@ -83,7 +83,7 @@ func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 	}
 	var missing []string
 	for i := range req.Topics {
-		if name := req.Topics[i].Topic; name != nil && img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
+		if name := req.Topics[i].Topic; name != nil && req.Topics[i].TopicID == [16]byte{} && img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
 			missing = append(missing, *name)
 		}
 	}
@@ -146,7 +146,9 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 		asked := &req.Topics[i]
 		topic := askedTopic{answer: kmsg.NewMetadataResponseTopic()}
 		topic.answer.Topic, topic.answer.TopicID = asked.Topic, asked.TopicID
-		topic.found, topic.err = findTopic(img, req.Version, asked)
+		if topic.found, topic.err = findTopic(img, req.Version, asked); errors.Is(topic.err, errUnknownTopicID) {
+			topic.answer.Topic = nil
+		}
 		all = append(all, topic)
 	}
 	for i := range all {
@@ -155,14 +157,14 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 	return all
 }
 
-// findTopic finds a topic by name or, from version 12 on, by id. A name that no topic can have is told apart from an unknown
-// one: clients try again after the latter.
+// findTopic finds a topic by name or, from version 12 on, by id, whatever name stands beside that: Java's consumer sends an empty one. A name
+// that no topic can have is told apart from an unknown one: clients try again after the latter.
 func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := asked.TopicID != [16]byte{}
 	switch {
 	case version < 12 && (byID || asked.Topic == nil):
 		return nil, fmt.Errorf("%w: topics are asked for by id from version 12 on", errInvalidRequest)
-	case byID && asked.Topic == nil:
+	case byID:
 		if topic := img.TopicByID(asked.TopicID); topic != nil {
 			return topic, nil
 		}

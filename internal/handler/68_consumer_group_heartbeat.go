@@ -42,7 +42,7 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 	}
 	for i := range req.Topics {
 		if topic := &req.Topics[i]; len(topic.Partitions) > 0 {
-			all := append(said.Owned[topic.TopicID], topic.Partitions...)
+			all := slices.Concat(said.Owned[topic.TopicID], topic.Partitions)
 			slices.Sort(all)
 			said.Owned[topic.TopicID] = slices.Compact(all)
 		}

@@ -90,11 +90,13 @@ func TestQuirk5TopicsByID(t *testing.T) {
 		req.Topics = []kmsg.MetadataRequestTopic{{TopicID: id, Topic: name}}
 		return ask[*kmsg.MetadataResponse](b, version, req).Topics[0]
 	}
-	if got := byID(12, old, nil); got.ErrorCode != 0 || *got.Topic != name || got.TopicID != old || len(got.Partitions) != 1 {
-		t.Errorf("by id: %+v", got)
-	}
-	if got := byID(12, metadata.NewID(), nil); got.ErrorCode != 100 || got.Topic != nil {
-		t.Errorf("by an unknown id: %+v", got)
+	for _, beside := range []*string{nil, new("")} { // Java's consumer sends an empty name with the id
+		if got := byID(12, old, beside); got.ErrorCode != 0 || *got.Topic != name || got.TopicID != old || len(got.Partitions) != 1 {
+			t.Errorf("by id: %+v", got)
+		}
+		if got := byID(12, metadata.NewID(), beside); got.ErrorCode != 100 || got.Topic != nil {
+			t.Errorf("by an unknown id: %+v", got)
+		}
 	}
 	if got := byID(10, metadata.ID{}, &name); got.ErrorCode != 0 {
 		t.Errorf("by name: %+v", got)

@@ -14,7 +14,7 @@ type Assignment map[TopicID][]int32
 
 // Equal tells whether two assignments have the same partitions.
 func (a Assignment) Equal(b Assignment) bool {
-	return maps.EqualFunc(a, b, func(x, y []int32) bool { return slices.Equal(x, y) })
+	return maps.EqualFunc(a, b, slices.Equal[[]int32])
 }
 
 // Has tells whether a partition is in it.
@@ -49,8 +49,8 @@ type Member struct {
 // Func assigns the partitions of topics, how many each has, to members.
 type Func func(members []Member, topics map[TopicID]int) map[string]Assignment
 
+// What clients call the assignors.
 const (
-	// UniformName and RangeName are what clients call the assignors.
 	UniformName = "uniform"
 	RangeName   = "range"
 )

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var runs = flag.Int("assignor.runs", 200, "random groups")
+var runs = flag.Int("assignor.runs", 100, "random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
@@ -291,9 +291,9 @@ func BenchmarkUniformJoin(b *testing.B) {
 		topics[id(n)] = 1000
 		all = append(all, id(n))
 	}
-	members := make([]Member, 999)
-	for i := range members {
-		members[i] = Member{ID: fmt.Sprint("m", i), Topics: all}
+	var members []Member
+	for i := range 999 {
+		members = append(members, Member{ID: fmt.Sprint("m", i), Topics: all})
 	}
 	assigned := Uniform(members, topics)
 	for i := range members {

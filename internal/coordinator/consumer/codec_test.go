@@ -78,7 +78,7 @@ func TestRecordsAreTheseBytes(t *testing.T) {
 		if got, err := again(kind, value); !bytes.Equal(got, value) || err != nil {
 			t.Errorf("kind %d: read and written again %x, %v", kind, got, err)
 		}
-		for n := range len(value) {
+		for n := range value {
 			if _, err := again(kind, value[:n]); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("kind %d: %d of %d bytes pass: %v", kind, n, len(value), err)
 			}

@@ -41,6 +41,7 @@ type Config struct {
 // Phase is how far a member is on its way to its target; the numbers are stored.
 type Phase int8
 
+// The phases of a member.
 const (
 	Stable     Phase = iota // it has what it was assigned in its epoch
 	Unrevoked               // it has to give up partitions first

@@ -242,7 +242,7 @@ func (w *world) check() {
 		for _, owned := range []Owned{m.Assigned, m.Revoking} {
 			for topic, partitions := range owned {
 				for partition := range partitions {
-					at := fmt.Sprint(topic[:2], partition)
+					at := fmt.Sprint(topic, partition)
 					if other, taken := owners[at]; taken && !w.away(other) && !w.away(id) {
 						w.t.Fatalf("%s is of %s and %s", at, id, other)
 					}
