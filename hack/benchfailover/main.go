@@ -284,15 +284,15 @@ func parseProcessorTime(stat string) (time.Duration, error) {
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("%d fields in /proc/PID/stat", len(fields))
 	}
-	var hundredths time.Duration
+	hundredths := int64(0)
 	for _, field := range fields[11:13] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, err
 		}
-		hundredths += time.Duration(n)
+		hundredths += n
 	}
-	return hundredths * 10 * time.Millisecond, nil
+	return time.Duration(hundredths) * 10 * time.Millisecond, nil
 }
 
 func (b *bench) forget() {
