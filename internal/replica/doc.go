@@ -22,7 +22,7 @@
 // fetcher.mu, reign.mu and reviews.mu, leaves. The view of all partitions and each partition's role are immutable values behind atomic
 // pointers; Apply, called from one goroutine, is their only writer.
 //
-// Goroutines: those of the purgatories; one that changes in-sync replicas, with up to sixteen while it asks; one for each broker that
+// Goroutines: those of the purgatories; one that changes in-sync replicas; one for each broker that
 // is followed, or two if there are partitions under durability Fsync. Close joins them. Apply has up to sixteen while it takes
 // partitions, and joins them.
 package replica
