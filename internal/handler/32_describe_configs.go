@@ -152,28 +152,28 @@ func (h *Handler) brokerConfigs() []config {
 // groupConfigs are what the LogCluster says of groups, in Kafka's names and units.
 func (h *Handler) groupConfigs() []config {
 	set, now := h.opts.Image().Groups, h.opts.Groups.Settings()
-	one := func(name, kind string, value int64, isSet bool, doc string) config {
+	one := func(name string, value int64, isSet bool, doc string) config {
 		source := kmsg.ConfigSourceDefaultConfig
 		if isSet {
 			source = kmsg.ConfigSourceStaticBrokerConfig
 		}
-		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10), Type: kind, Doc: doc}, source, true, nil}
+		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10), Type: "int", Doc: doc}, source, true, nil}
 	}
 	return []config{
-		one("group.consumer.heartbeat.interval.ms", "int", now.ConsumerInterval.Milliseconds(), set.ConsumerInterval != 0,
+		one("group.consumer.heartbeat.interval.ms", now.ConsumerInterval.Milliseconds(), set.ConsumerInterval != 0,
 			"How often members of the consumer protocol are heard of (LogCluster.spec.groups.consumerHeartbeatInterval)."),
-		one("group.consumer.session.timeout.ms", "int", now.ConsumerSession.Milliseconds(), set.ConsumerSession != 0,
+		one("group.consumer.session.timeout.ms", now.ConsumerSession.Milliseconds(), set.ConsumerSession != 0,
 			"After how long a member of the consumer protocol that is not heard of is out (LogCluster.spec.groups.consumerSessionTimeout)."),
-		one("group.initial.rebalance.delay.ms", "int", max(0, now.InitialDelay).Milliseconds(), set.InitialDelay != 0,
+		one("group.initial.rebalance.delay.ms", max(0, now.InitialDelay).Milliseconds(), set.InitialDelay != 0,
 			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay)."),
-		one("group.max.session.timeout.ms", "int", now.SessionMax.Milliseconds(), set.SessionMax != 0,
+		one("group.max.session.timeout.ms", now.SessionMax.Milliseconds(), set.SessionMax != 0,
 			"The longest session timeout (LogCluster.spec.groups.sessionTimeoutMax)."),
-		one("group.max.size", "int", int64(now.MembersMax), set.MembersMax != 0, "The most members of a group (LogCluster.spec.groups.membersMax)."),
-		one("group.min.session.timeout.ms", "int", now.SessionMin.Milliseconds(), set.SessionMin != 0,
+		one("group.max.size", int64(now.MembersMax), set.MembersMax != 0, "The most members of a group (LogCluster.spec.groups.membersMax)."),
+		one("group.min.session.timeout.ms", now.SessionMin.Milliseconds(), set.SessionMin != 0,
 			"The shortest session timeout (LogCluster.spec.groups.sessionTimeoutMin)."),
-		one("offset.metadata.max.bytes", "int", int64(max(0, now.MetadataBytesMax)), set.MetadataBytesMax != 0,
+		one("offset.metadata.max.bytes", int64(max(0, now.MetadataBytesMax)), set.MetadataBytesMax != 0,
 			"The largest metadata of an offset (LogCluster.spec.groups.offsetMetadataMax)."),
-		one("offsets.retention.minutes", "int", int64(now.Retention.Minutes()), set.OffsetsRetention != 0,
+		one("offsets.retention.minutes", int64(now.Retention.Minutes()), set.OffsetsRetention != 0,
 			"How long offsets stay that no member's subscription keeps (LogCluster.spec.groups.offsetsRetention)."),
 	}
 }
