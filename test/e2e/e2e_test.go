@@ -42,6 +42,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"samples become ready", w.samples},
+		{"the chart is upgraded", w.upgraded},
 		{"invalid manifests are refused, and say what to do", w.invalid},
 		{"a client produces and consumes", w.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", w.cleans},
@@ -186,6 +187,7 @@ func (w *world) topicDeleted(t *testing.T) {
 	w.kubectl(t, "apply", "-f", "test/e2e/testdata/ledger.yaml")
 	w.waitReady(t, 1, topics)
 	w.checkKept(t, "ledger")
+	w.mustAsk(t, "POST", "reopen") // the topic has another id
 	w.mustAsk(t, "POST", "produce", "topic", "ledger", "keys", "100", "rounds", "2")
 	w.checkKept(t, "ledger")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,24 @@ func (w *world) install(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("helm install:\n%s", out)
+}
+
+// upgraded changes a value of the chart; the operators run with it after, and all that they made stays.
+func (w *world) upgraded(t *testing.T) {
+	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace", w.namespace, "--reuse-values",
+		"--set", "logLevel=debug", "--wait", "--timeout", deadline.String()); err != nil {
+		t.Fatal(err)
+	}
+	operators, err := w.pods(t.Context(), client.MatchingLabels{"app.kubernetes.io/component": "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range operators {
+		if pod := &operators[i]; pod.DeletionTimestamp == nil && !slices.Contains(pod.Spec.Containers[0].Args, "--log-level=debug") {
+			t.Errorf("operator %s runs with %v", pod.Name, pod.Spec.Containers[0].Args)
+		}
+	}
+	w.waitReady(t, 1, topics)
 }
 
 func (w *world) hasCRDs(ctx context.Context) bool {

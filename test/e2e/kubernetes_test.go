@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -84,7 +85,11 @@ func (w *world) refused(t *testing.T, manifest string) string {
 	return out
 }
 
+// helm runs HELM, a Helm of 3.17 or later, or the one of hack/tools.
 func helm(ctx context.Context, args ...string) (string, error) {
+	if program := os.Getenv("HELM"); program != "" {
+		return command(ctx, "", program, args...)
+	}
 	return command(ctx, "", "go", append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
 }
 

@@ -29,7 +29,7 @@ func (s *server) move(r *http.Request, _ *account, _ *Stats) error {
 	}
 	var ask kadm.AlterPartitionAssignmentsReq
 	ask.Assign(topic, partition, replicas)
-	answers, err := kadm.NewClient(s.producer).AlterPartitionAssignments(r.Context(), ask)
+	answers, err := kadm.NewClient(s.producing()).AlterPartitionAssignments(r.Context(), ask)
 	if err != nil {
 		return err
 	}
@@ -39,14 +39,14 @@ func (s *server) move(r *http.Request, _ *account, _ *Stats) error {
 // moving counts the partitions of the topic that are on their way, as Kafka's tools see it.
 func (s *server) moving(r *http.Request, _ *account, answer *Stats) error {
 	asked, known := kadm.TopicsSet{}, r.FormValue("topic")
-	topics, err := kadm.NewClient(s.producer).ListTopics(r.Context(), known)
+	topics, err := kadm.NewClient(s.producing()).ListTopics(r.Context(), known)
 	if err != nil {
 		return err
 	}
 	for _, partition := range topics[known].Partitions {
 		asked.Add(known, partition.Partition)
 	}
-	moves, err := kadm.NewClient(s.producer).ListPartitionReassignments(r.Context(), asked)
+	moves, err := kadm.NewClient(s.producing()).ListPartitionReassignments(r.Context(), asked)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	}
 	set := kadm.TopicsSet{}
 	set.Add(topic, partition)
-	answers, err := kadm.NewClient(s.producer).ElectLeaders(r.Context(), kadm.ElectPreferredReplica, set)
+	answers, err := kadm.NewClient(s.producing()).ElectLeaders(r.Context(), kadm.ElectPreferredReplica, set)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@
 //	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N   writes N rounds and waits for every acknowledgement
 //	POST /stream?topic=T&keys=N&perSecond=N               writes without end, so many records a second at most, until
 //	POST /stop?topic=T                                    which waits until all that is in flight is answered
+//	POST /reopen                                          begins with new producers: a franz-go client does not take up a topic that was
+//	                                                      made again under its name
 //	POST /mark?topic=T                                    begins to measure anew how long partitions take nothing
 //	POST /probe?topic=T&partitions=N                      sends a record to each partition, and says when each took it
 //	GET  /check?topic=T&whole=1                           reads the topic whole and compares it with what was acknowledged; whole: with
@@ -52,22 +54,11 @@ func run(bootstrap []string, listen string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	gaps := &gaps{topics: map[string]map[int32]*gap{}}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64 << 10),
-		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond), kgo.UnknownTopicRetries(-1),
-		kgo.WithLogger(logger("")),
+	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps, accounts: map[string]*account{}}
+	if err := handler.open(); err != nil {
+		return err
 	}
-	producer, err := kgo.NewClient(append(options, kgo.WithHooks(gaps))...)
-	if err != nil {
-		return fmt.Errorf("make a producer for %v: %w", bootstrap, err)
-	}
-	defer producer.Close()
-	prober, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-	if err != nil {
-		return fmt.Errorf("make a producer for %v: %w", bootstrap, err)
-	}
-	defer prober.Close()
-	handler := &server{ctx: ctx, bootstrap: bootstrap, producer: producer, prober: prober, gaps: gaps, accounts: map[string]*account{}}
+	defer handler.close()
 	httpServer := &http.Server{Addr: listen, Handler: handler.routes(), ReadHeaderTimeout: 10 * time.Second}
 	closed := context.AfterFunc(ctx, func() { _ = httpServer.Close() })
 	defer closed()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -19,11 +20,11 @@ import (
 type server struct {
 	ctx       context.Context // of the process: a stream outlives the request that began it
 	bootstrap []string
-	producer  *kgo.Client
-	prober    *kgo.Client // a producer that is told the partition
 	gaps      *gaps
 
 	mu       sync.Mutex
+	producer *kgo.Client
+	prober   *kgo.Client // a producer that is told the partition
 	accounts map[string]*account
 }
 
@@ -58,7 +59,7 @@ type call func(*http.Request, *account, *Stats) error
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for route, call := range map[string]call{
-		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop, "POST /mark": s.mark, "POST /probe": s.probe,
+		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop, "POST /reopen": s.reopen, "POST /mark": s.mark, "POST /probe": s.probe,
 		"GET /check": s.check, "GET /stats": func(*http.Request, *account, *Stats) error { return nil },
 		"POST /move": s.move, "GET /moving": s.moving, "POST /elect": s.elect, "GET /nearest": s.nearest,
 		"POST /join": s.join, "GET /group": s.consumed, "POST /leave": s.leave,
@@ -130,7 +131,7 @@ func (s *server) produce(r *http.Request, a *account, _ *Stats) error {
 	if err != nil {
 		return err
 	}
-	return traffic.Produce(r.Context(), s.producer, a.book, load)
+	return traffic.Produce(r.Context(), s.producing(), a.book, load)
 }
 
 func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
@@ -146,7 +147,7 @@ func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
 	s.gaps.begin(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
 	a.stop, a.stream = cancel, make(chan int64, 1)
-	go func(done chan<- int64) { done <- traffic.Stream(ctx, s.producer, a.book, load) }(a.stream)
+	go func(producer *kgo.Client, done chan<- int64) { done <- traffic.Stream(ctx, producer, a.book, load) }(s.producer, a.stream)
 	return nil
 }
 
@@ -160,7 +161,7 @@ func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	}
 	stop()
 	<-stream
-	return s.producer.Flush(r.Context())
+	return s.producing().Flush(r.Context())
 }
 
 // mark begins to measure gaps anew, in a stream that goes on.
@@ -179,7 +180,7 @@ func (s *server) probe(r *http.Request, a *account, answer *Stats) error {
 	a.loads++
 	load := a.loads
 	s.mu.Unlock()
-	answer.Taken, err = traffic.Probe(r.Context(), s.prober, a.book, traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
+	answer.Taken, err = traffic.Probe(r.Context(), s.probing(), a.book, traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
 	return err
 }
 
@@ -190,4 +191,47 @@ func (s *server) check(r *http.Request, a *account, answer *Stats) (err error) {
 	}
 	answer.Held, err = read(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
 	return err
+}
+
+// open makes the producers.
+func (s *server) open() error {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64 << 10),
+		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.WithLogger(logger("")),
+	}
+	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
+	if err != nil {
+		return fmt.Errorf("make a producer for %v: %w", s.bootstrap, err)
+	}
+	prober, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		producer.Close()
+		return fmt.Errorf("make a producer for %v: %w", s.bootstrap, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.producer, s.prober = producer, prober
+	return nil
+}
+
+func (s *server) close() {
+	s.producing().Close()
+	s.probing().Close()
+}
+
+func (s *server) reopen(*http.Request, *account, *Stats) error {
+	s.close()
+	return s.open()
+}
+
+func (s *server) producing() *kgo.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.producer
+}
+
+func (s *server) probing() *kgo.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prober
 }
