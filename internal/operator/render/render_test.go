@@ -159,6 +159,34 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 	}
 }
 
+// TestReadOnlyAdminIsReadOnlyForRBACToo: a broker that was taken over cannot change what manifests rule. The topic of groups it still makes.
+func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
+	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
+		cluster := full()
+		cluster.Spec.AdminAPI = admin
+		for _, rule := range role(cluster, Settings{}).Rules {
+			if slices.Contains(rule.Resources, resource) {
+				all = append(all, rule.Verbs...)
+			}
+		}
+		return all
+	}
+	for _, want := range []struct {
+		admin    v1alpha1.AdminAPI
+		resource string
+		verbs    []string
+	}{
+		{v1alpha1.AdminReadOnly, "topics", []string{"get", "list", "watch", "create"}},
+		{v1alpha1.AdminReadOnly, "partitions", []string{"get", "list", "watch"}},
+		{v1alpha1.AdminReadWrite, "topics", []string{"get", "list", "watch", "create", "delete", "patch"}},
+		{v1alpha1.AdminReadWrite, "partitions", []string{"get", "list", "watch", "patch"}},
+	} {
+		if diff := cmp.Diff(want.verbs, verbs(want.admin, want.resource)); diff != "" {
+			t.Errorf("adminApi: %s, %s: %s", want.admin, want.resource, diff)
+		}
+	}
+}
+
 func TestTheLongestClusterNameFitsWhatIsNamedAfterIt(t *testing.T) {
 	// 40 characters: the CRD's limit. A StatefulSet's name becomes a label with an 11-character hash behind it.
 	cluster := minimal()
