@@ -59,9 +59,7 @@ func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	t.Helper()
 	dir, latest = t.TempDir(), map[string]int64{}
 	store, _ := opened(t, dir)
-	settings := topicconfig.Default()
-	settings.Compact, settings.Delete, settings.SegmentBytes = true, false, 64<<10
-	log, err := store.Create(killedID, logstore.TopicID{1}, settings, true)
+	log, err := store.Create(killedID, logstore.TopicID{1}, killedSettings(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +68,13 @@ func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
 		t.Fatal(err)
 	}
 	return dir, latest
+}
+
+// killedSettings are compaction, and segments of which the log has many.
+func killedSettings() topicconfig.Settings {
+	settings := topicconfig.Default()
+	settings.Compact, settings.Delete, settings.SegmentBytes = true, false, 64<<10
+	return settings
 }
 
 // write appends three versions of each key, and notes where the last one is.
@@ -187,6 +192,7 @@ func TestCleanIsKilledAndRunAgain(t *testing.T) {
 		}
 		// Nothing is left to do: by kills at the end of the work, or this test did not run while it was done.
 		store, log := opened(t, dir)
+		log.Configure(killedSettings(), true)
 		write(t, log, keys, latest)
 		if err := store.Close(); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func (w *workload) drain() {
 // done tells whether an operation came to its end: on a full disk it may fail, for want of space only.
 func (w *workload) done(err error, what string) bool {
 	if err != nil && w.fullFor > 0 && errors.Is(err, syscall.ENOSPC) {
-		w.trace = append(w.trace, "(full)")
+		w.remember("(full)")
 		return false
 	}
 	w.must(err, what)

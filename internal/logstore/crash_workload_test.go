@@ -119,7 +119,7 @@ func (w *workload) do(a act) {
 			continue
 		}
 		if n -= o.weight; n < 0 {
-			w.trace = append(w.trace, o.name+" "+p.id.String())
+			w.remember(o.name + " " + p.id.String())
 			w.disk.turn.Lock()
 			o.run(w, p, w.store.Log(p.id))
 			w.disk.turn.Unlock()
@@ -153,6 +153,7 @@ func (w *workload) open() {
 	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(), FlushInterval: 1000 * time.Hour, Workers: 1})
 	w.must(err, "open")
 	w.store = store
+	synctest.Wait() // for directories to be deleted, which an earlier life has left
 }
 
 var crashKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
