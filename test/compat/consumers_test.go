@@ -5,6 +5,8 @@ package compat
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -43,7 +45,12 @@ func TestJavaConsumers(t *testing.T) {
 		return output(t, "", slices.Concat(javaTool(java, classes, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"), args,
 			[]string{"--bootstrap-server", s.bootstrap})...)
 	}
+	s.dump = func(files []string) string {
+		return output(t, "", append(javaTool(java, classes, "org.apache.kafka.tools.DumpLogSegments"),
+			"--offsets-decoder", "--files", strings.Join(files, ","))...)
+	}
 	s.run()
+	s.stored()
 }
 
 func TestConfluentConsumers(t *testing.T) {
@@ -62,6 +69,8 @@ type story struct {
 	pids      map[int]int // of brokers
 	client    *kgo.Client
 	tools     func(args ...string) string // kafka-consumer-groups; nil: not on the machine
+	dump      func(files []string) string
+	dataDir   string
 	sent      int
 }
 
@@ -71,7 +80,7 @@ func startStory(t *testing.T, proof *row, command []string) *story {
 	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
-	s := &story{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","), pids: map[int]int{}}
+	s := &story{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","), pids: map[int]int{}, dataDir: setup.DataDir}
 	for _, line := range before {
 		var id, pid int
 		if n, _ := fmt.Sscanf(line, "broker %d started pid=%d", &id, &pid); n == 2 {
@@ -214,4 +223,20 @@ func (s *story) describe() {
 		`readers\s+\S+\s+first\s+/127\.0\.0\.1\s+\S+\s+3\s+2\s+`+topic+`:0,1,2\s+2\s+`+topic+`:0,1,2`, `(?m)^readers\s+.*`+topic+`:3,4,5`)
 	expect(s.t, s.tools(group...), `(?m)^readers\s+`+topic+`\s+0\s+10\s+10\s+0\s`)
 	expect(s.t, s.tools("--list", "--type", "--state"), `readers\s+Consumer\s+Stable`)
+}
+
+// stored has Kafka's tool read what is stored of the groups, on all brokers.
+func (s *story) stored() {
+	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*", "*.log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	logs = slices.DeleteFunc(logs, func(name string) bool {
+		info, err := os.Stat(name)
+		return err != nil || info.Size() == 0
+	})
+	expect(s.t, s.dump(logs), `"type":"3","data":\{"groupId":"readers"\}\} payload: \{"version":"0","data":\{"epoch":\d+,"metadataHash":-?\d+\}`,
+		`"type":"5".*"instanceId":"first".*"subscribedTopicNames":\["`+topic+`"\]`, `"type":"6".*"assignmentEpoch":2,"assignmentTimestamp":\d+`,
+		`"type":"7".*"topicPartitions":\[\{"topicId":"\S+","partitions":\[0,1,2\]`, `"type":"8".*"state":1,.*"assignmentEpochs":\[1,1,1\]`,
+		`"type":"16".*"regularExpression":"\^made-\.\*".*"topics":\["made-later"\]`, `"type":"8".*payload: <DELETE>`)
 }

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var runs = flag.Int("assignor.runs", 100, "random groups")
+var runs = flag.Int("assignor.runs", 60, "random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
@@ -205,7 +205,7 @@ func TestUniformIsAsEvenAsSubscriptionsAllow(t *testing.T) {
 func (l *life) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
-	load, best, left := make([]int, len(l.members)), 1<<30, 20_000
+	load, best, left := make([]int, len(l.members)), 1<<30, 5_000
 	var try func(topic, member, partitions int)
 	try = func(topic, member, partitions int) {
 		if left--; left < 0 {

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var modelRuns = flag.Int("consumer.runs", 100, "random lives of a group")
+var modelRuns = flag.Int("consumer.runs", 80, "random lives of a group")
 
 // newClient makes a client, in the place of one that is gone.
 func (w *world) newClient(instance string) *client {
