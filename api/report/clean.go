@@ -66,6 +66,6 @@ type CleanElsewhere struct {
 // Failure is the answer to a request that was not done.
 type Failure struct {
 	Error string `json:"error"`
-	// Reason is for programs: UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled, NotReady, BadRequest, NotFound.
+	// Reason is for programs: UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled, NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
 }

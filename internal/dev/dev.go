@@ -154,8 +154,12 @@ func (c *cluster) run(ctx context.Context) error {
 	if err != nil {
 		return listenFault("http", err)
 	}
+	handler := broker.NewHTTP(broker.HTTPOf(registry, c.ready, c.all))
+	if c.opts.Processes {
+		handler = c.sendOn(handler)
+	}
 	server := &http.Server{
-		Handler:           broker.NewHTTP(broker.HTTPOf(registry, c.ready, c.all)),
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 	}
 	var serving errgroup.Group

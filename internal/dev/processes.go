@@ -2,18 +2,22 @@ package dev
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/metadata/remote"
@@ -168,6 +172,25 @@ func (c *cluster) childHTTP(i int) string {
 	next := c.http
 	next.port += 1 + i
 	return next.String()
+}
+
+// sendOn answers what only brokers know with where they are (421): none runs in this process, and an empty answer would pass for an
+// empty cluster.
+func (c *cluster) sendOn(own http.Handler) http.Handler {
+	where := "give --http a port to see them"
+	if c.http.port != 0 {
+		where = fmt.Sprintf("ask %s for broker 0, and the ports after it for the others", c.childHTTP(0))
+	}
+	body, _ := json.Marshal(report.Failure{Error: "the brokers of --processes have HTTP ports of their own: " + where, Reason: "Misdirected"})
+	return http.HandlerFunc(func(to http.ResponseWriter, request *http.Request) {
+		if !strings.HasPrefix(request.URL.Path, "/api/") {
+			own.ServeHTTP(to, request)
+			return
+		}
+		to.Header().Set("Content-Type", "application/json")
+		to.WriteHeader(http.StatusMisdirectedRequest)
+		_, _ = to.Write(body)
+	})
 }
 
 // noted is a session that remembers that its broker has registered, and where.

@@ -2,7 +2,10 @@ package dev
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -80,5 +83,23 @@ func TestReadyCountsProcesses(t *testing.T) {
 	}
 	if err := c.ready(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheParentOfProcessesSaysWhereBrokersAre, for an empty list of topics would be taken for the truth.
+func TestTheParentOfProcessesSaysWhereBrokersAre(t *testing.T) {
+	own := http.HandlerFunc(func(to http.ResponseWriter, _ *http.Request) { to.WriteHeader(http.StatusOK) })
+	for port, want := range map[int]string{9644: "ask 127.0.0.1:9645 for broker 0", 0: "give --http a port"} {
+		handler := (&cluster{http: address{host: "127.0.0.1", port: port}}).sendOn(own)
+		for path, status := range map[string]int{"/api/v1/topics": http.StatusMisdirectedRequest, "/readyz": http.StatusOK} {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			if answer.Code != status {
+				t.Errorf("%s: %d, want %d", path, answer.Code, status)
+			}
+			if status != http.StatusOK && !strings.Contains(answer.Body.String(), want) {
+				t.Errorf("%s: %s, want %q in it", path, answer.Body, want)
+			}
+		}
 	}
 }
