@@ -165,6 +165,11 @@ func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst b
 		result.Data = &logstore.Slice{}
 		return result, position{}
 	}
+	if r.reign == nil && (want.Offset > p.log.LogEnd() || want.LastEpoch > p.log.LeaderEpoch()) {
+		result.Err = fmt.Errorf("%w: this follower is not that far yet", ErrOffsetNotAvailable) // which says nothing about where logs part
+		result.offsetsOf(p.log)
+		return result, position{}
+	}
 	if diverging, err := p.diverging(r, want, want.Offset); diverging != nil || err != nil {
 		result.Diverging, result.Err = diverging, err
 		result.offsetsOf(p.log)

@@ -214,6 +214,16 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		if r := ask(2, "west", 3); !errors.Is(r.Err, ErrOffsetNotAvailable) {
 			t.Errorf("beyond its end: %v", r.Err)
 		}
+		for _, known := range []struct {
+			offset int64
+			epoch  int32 // of the record before
+		}{{3, 1}, {2, 2}} { // it cannot tell whether the logs part there
+			req := fetch(0, known.offset, partitionA)
+			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
+			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err, ErrOffsetNotAvailable) || r.Diverging != nil {
+				t.Errorf("behind %+v: %v, parts at %+v", known, r.Err, r.Diverging)
+			}
+		}
 		if r := n.nodes[2].Fetch(t.Context(), fetch(0, 0, partitionA))[0]; !errors.Is(r.Err, ErrNotLeader) {
 			t.Errorf("a consumer that wants the leader: %v", r.Err)
 		}

@@ -93,12 +93,32 @@ func (c *client) write() {
 		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
 		switch c.random.IntN(8) {
 		case 0:
+			if !t.settings.Compact && c.random.IntN(3) == 0 {
+				c.deleteRecords(t)
+			}
 			c.read(t)
 		case 1:
 			c.writeCarelessly(t)
 		default:
 			c.writeBatches(t)
 		}
+	}
+}
+
+// deleteRecords gives up records of a topic up to somewhere below its high watermark, as Kafka's DeleteRecords does, which waits for nothing here.
+func (c *client) deleteRecords(t *topic) {
+	l := c.leader(t)
+	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
+		return
+	}
+	log, err := l.set.Leader(t.partitionID(), c.known[t.name])
+	if err != nil || l.set.EndKnown(t.partitionID()) != nil {
+		return
+	}
+	before := log.HighWatermark() - c.random.Int64N(40)
+	if before > log.LogStart() {
+		c.w.oracle.deletes(t.name, before)
+		_ = log.DeleteBefore(before)
 	}
 }
 

@@ -70,6 +70,10 @@ func (o *oracle) lookAt(t *truth, l *life, state replica.State, whole bool) int6
 	if whole {
 		from = log.LogStart()
 	}
+	if start := log.LogStart(); start > t.deletedTo && !t.settings.Compact && !t.tainted {
+		o.w.fail("%s: the log of broker %d begins at %d; nobody deleted above %d", t.name, l.id, start, t.deletedTo)
+		return 0
+	}
 	facts, err := read(log, from, end)
 	if errors.Is(err, logstore.ErrClosed) {
 		return 0
@@ -106,7 +110,7 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 			has[f.offset] = true
 		}
 		for offset, f := range t.settled {
-			if offset < hw && !has[offset] {
+			if offset < hw && offset >= t.deletedTo && !has[offset] {
 				o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start, hw, f)
 			}
 		}

@@ -36,6 +36,7 @@ type truth struct {
 	seen      map[*life]*seenUntil // how far each log was looked at
 	excused   int32                // acknowledged records were lost with all that had them; what holds begins with this epoch
 	tainted   bool                 // that happened
+	deletedTo int64                // clients have asked to delete what lies below
 	count     tally
 }
 
@@ -48,6 +49,7 @@ type seenUntil struct {
 // tally is what a run has reached: a simulation in which nothing happens proves nothing.
 type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
+	deleted, fromFollowers                                                 int
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -61,6 +63,8 @@ func (t *tally) add(o tally) {
 	t.histories += o.histories
 	t.givenUp += o.givenUp
 	t.cleaned += o.cleaned
+	t.deleted += o.deleted
+	t.fromFollowers += o.fromFollowers
 }
 
 // oracle knows what must hold.
@@ -232,6 +236,24 @@ func (o *oracle) consumed(l *life, name string, facts []fact) {
 		o.settle(t, f, l.id, "gives a consumer")
 	}
 	t.count.reads += len(facts)
+	if _, err := l.set.Leader(t.partitionID(), -1); err != nil {
+		t.count.fromFollowers += len(facts)
+	}
+}
+
+// deletes is told before records are deleted.
+func (o *oracle) deletes(name string, before int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.of(name)
+	t.deletedTo = max(t.deletedTo, before)
+	t.count.deleted++
+}
+
+func (o *oracle) deletedTo(name string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of(name).deletedTo
 }
 
 func (o *oracle) tainted(name string) bool {

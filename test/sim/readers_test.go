@@ -18,14 +18,29 @@ type tail struct {
 	epoch   int32 // of the record before; -1: none
 	highest int64 // high watermark that it was told
 	state   map[string]string
+	torn    bool // records that it had not read were deleted: it cannot know every key
 }
 
 func newTail() *tail { return &tail{epoch: -1, state: map[string]string{}} }
 
-// poll fetches once from the leader.
+// reader is the leader, or now and then another replica that some broker takes for in sync (KIP-392).
+func (c *client) reader(t *topic) *life {
+	leader := c.leader(t)
+	if leader == nil || c.random.IntN(3) > 0 {
+		return leader
+	}
+	image := leader.image.Load()
+	if image == nil || image.Topic(t.name) == nil || len(image.Topic(t.name).Partitions[0].ISR) == 0 {
+		return leader
+	}
+	isr := image.Topic(t.name).Partitions[0].ISR
+	return c.w.brokers[isr[c.random.IntN(len(isr))]].life.Load()
+}
+
+// poll fetches once.
 func (c *client) poll(t *topic, wait time.Duration) {
 	at := c.tails[t.name]
-	l := c.leader(t)
+	l := c.reader(t)
 	if l == nil {
 		return
 	}
@@ -35,12 +50,16 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	result := l.set.Fetch(ctx, replica.FetchRequest{
-		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, Partitions: []replica.FetchPartition{{
+		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true, Partitions: []replica.FetchPartition{{
 			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
 		}},
 	})[0]
 	bytes, err := taken(&result)
 	dead := l.dead.Load()
+	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart && result.LogStart <= c.w.oracle.deletedTo(t.name) {
+		at.at, at.epoch, at.torn = result.LogStart, -1, true
+		return
+	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		if !c.w.oracle.tainted(t.name) && !dead {
 			c.w.fail("%s: broker %d, whose log is [%d, %d), high watermark %d, does not have what a consumer read up to %d, of epoch %d: %v, %v",
@@ -115,5 +134,7 @@ func (c *client) read(t *topic) {
 			return
 		}
 	}
-	c.w.history.read(t.name, c.id, c.tails[t.name].state, called, time.Now())
+	if !c.tails[t.name].torn {
+		c.w.history.read(t.name, c.id, c.tails[t.name].state, called, time.Now())
+	}
 }
