@@ -67,7 +67,7 @@ func (b *broker) replaceDisk() {
 
 // start begins a new life on the disk.
 func (b *broker) start() {
-	witness := newWitness(b.w, b.w.logger.Handler())
+	witness := newWitness(b, b.w.logger.Handler())
 	logger := slog.New(witness).With("broker", b.id)
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval})
 	if err != nil {

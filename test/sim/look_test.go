@@ -24,9 +24,7 @@ func (o *oracle) look(whole bool) {
 				if state.ID != t.partitionID() || state.Log == nil {
 					continue
 				}
-				if !inSync(recorded, l) {
-					t.begunAnew(l, state.Log)
-				}
+				t.begunAnew(l, state.Log)
 				if hw := o.lookAt(t, l, state, whole); hw > highest {
 					highest, holder = hw, b.id
 				}
@@ -42,8 +40,8 @@ func inSync(recorded placement.Partition, l *life) bool {
 	return slices.ContainsFunc(recorded.ISR, func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
 }
 
-// begunAnew takes in that a follower out of sync has given its log up, as it says in its log. Nobody but such a one does, and nobody cuts a
-// part off below its high watermark.
+// begunAnew takes in that a follower has given its log up, as it says in its log; that it was not in sync then the witness has seen. Nobody
+// cuts a part off below its high watermark.
 func (t *truth) begunAnew(l *life, log *logstore.Log) {
 	if until := t.seen[l]; l.witness.begunAnew(t.name) && until != nil && until.log == log {
 		until.to = min(until.to, max(log.HighWatermark(), log.LogStart()))

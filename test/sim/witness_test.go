@@ -11,14 +11,14 @@ import (
 // anew, or has cut off some of those below its high watermark.
 type witness struct {
 	slog.Handler
-	w  *world
+	b  *broker
 	mu *sync.Mutex
 	// anew are the topics whose log has begun anew since they were looked at.
 	anew map[string]bool
 }
 
-func newWitness(w *world, to slog.Handler) *witness {
-	return &witness{Handler: to, w: w, mu: &sync.Mutex{}, anew: map[string]bool{}}
+func newWitness(b *broker, to slog.Handler) *witness {
+	return &witness{Handler: to, b: b, mu: &sync.Mutex{}, anew: map[string]bool{}}
 }
 
 // Enabled implements slog.Handler: the witness hears what nobody else is told.
@@ -45,8 +45,11 @@ func (t *witness) Handle(ctx context.Context, record slog.Record) error {
 		t.mu.Lock()
 		t.anew[topic] = true
 		t.mu.Unlock()
-	case strings.HasPrefix(message, "records below the high watermark are cut off") && !t.w.oracle.tainted(topic):
-		t.w.fail("%s: %s", topic, message)
+		if l := t.b.life.Load(); l != nil && l.witness.mu == t.mu && inSync(t.b.w.meta.recorded(topic), l) {
+			t.b.w.fail("%s: broker %d is in sync, and gives up what it has: %s", topic, l.id, message)
+		}
+	case strings.HasPrefix(message, "records below the high watermark are cut off") && !t.b.w.oracle.tainted(topic):
+		t.b.w.fail("%s: %s", topic, message)
 	}
 	if !t.Handler.Enabled(ctx, record.Level) {
 		return nil
