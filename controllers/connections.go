@@ -55,7 +55,7 @@ func newConnections(ended func(context.Context, types.NamespacedName, int64)) *c
 // Start implements manager.Runnable: connections are there until ctx ends.
 func (c *connections) Start(ctx context.Context) error {
 	c.mu.Lock()
-	c.mu.ctx = ctx
+	c.mu.ctx = ctx //nolint:fatcontext // it is the one that was given, for goroutines that begin later
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()

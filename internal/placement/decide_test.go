@@ -24,7 +24,8 @@ func restarted(s *Standing) { s.Epoch = 2 }
 func cleanly(s *Standing)   { s.Epoch, s.CleanEpoch = 2, 1 }
 func newDisk(s *Standing)   { s.Epoch, s.Directory = 2, "new" }
 func leaving(s *Standing)   { s.Leaving = true }
-func unsettled(s *Standing) { s.Unsettled += 10 * time.Second }
+func unsettled(s *Standing) { s.Unsettled = 10 * time.Second }
+func justBack(s *Standing)  { s.Unsettled = 20 * time.Second }
 func inDoubt(s *Standing)   { s.Life = Doubtful }
 
 // led is a partition whose replicas are all in sync, but for those left out of isr; the first of isr leads in epoch 5.
@@ -110,7 +111,7 @@ func TestDecide(t *testing.T) {
 		{"one that clients find goes before one that came back a moment ago", led("012", "012"),
 			brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 2, 6, "12"},
 		{"of those that did the one that is back for longer", led("012", "012"),
-			brokers{1: up(1, unsettled, unsettled), 2: up(2, unsettled)}, Wishes{}, 2, 6, "12"},
+			brokers{1: up(1, justBack), 2: up(2, unsettled)}, Wishes{}, 2, 6, "12"},
 		{"one that came back a moment ago before nobody", led("012", "01"), brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 1, 6, "1"},
 		{"a leader stays, unsettled or not", led("012", "012"), brokers{0: up(0, unsettled), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
 		{"nobody looks yet for the leader of a new partition", Partition{Replicas: []int32{0, 1}, Leader: NoLeader},
