@@ -26,8 +26,9 @@ var franzResult = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+)`)
 // with each of its balancers, and the client's bugs of many years.
 func TestFranzGo(t *testing.T) {
 	proof := proves(t, "franz-go's own tests", "groups under load with each balancer, regular expressions, pauses, large messages, many bugs of old")
-	suite, clone := script(t, "franz_go_suite.sh"), ""
-	clone, proof.version = franzClone(t)
+	suite := script(t, "franz_go_suite.sh")
+	clone, version := franzClone(t)
+	proof.version = version
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
