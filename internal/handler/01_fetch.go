@@ -51,12 +51,17 @@ var fetchShape = shape{
 	tagged(1, fixed(12)), // replica state
 }
 
-// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0.
-func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply {
+// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0. Tags alias the frame: it is given up once
+// they were read, and before the wait.
+func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
+	req := kmsg.NewPtrFetchRequest()
+	if err := decode(fetchShape, from, req); err != nil {
+		return wire.Reply{}, err
+	}
 	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(), request: req}
 	// Epoch 0 asks for a new session and -1 for none: both are whole requests, whatever the id. Any other continues one.
 	if req.SessionEpoch != 0 && req.SessionEpoch != -1 {
-		return fetchFailed(&answer, answer.code(errSessionNotFound))
+		return fetchFailed(&answer, answer.code(errSessionNotFound)), nil
 	}
 	want := replica.FetchRequest{
 		BytesMin:   int(max(0, req.MinBytes)),
@@ -71,18 +76,19 @@ func (h *Handler) fetch(ctx context.Context, req *kmsg.FetchRequest) wire.Reply 
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req, fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
-		return encodeFetch(&answer)
+		return encodeFetch(&answer), nil
 	}
 	refused := h.wantedPartitions(&answer, &want)
 	if len(refused) > 0 {
 		want.Wait = 0 // what is wrong is to be told now
 	}
+	answer.brief = want.Replica != nil && isBrief(req)
+	from.Drop()
 	answer.results = withRefused(h.opts.Replicas.Fetch(ctx, want), refused)
 	if req.Version < 10 {
 		withholdZstd(answer.results)
 	}
-	answer.brief = want.Replica != nil && isBrief(req)
-	return encodeFetch(&answer)
+	return encodeFetch(&answer), nil
 }
 
 // refusedPartition is a partition of which nothing is fetched, and its place in the request.

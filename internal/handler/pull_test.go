@@ -27,7 +27,8 @@ func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulle
 		t.Fatal("the version that brokers use has tags")
 	}
 	body := AppendPull(nil, &replica.Pull{Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at})
-	answer, err := b.Handle(t.Context(), &wire.Request{Key: key, Version: version, Body: body})
+	scribble := func() { clear(body) } // as the next request does that gets the memory
+	answer, err := b.Handle(t.Context(), &wire.Request{Key: key, Version: version, Body: body, Free: scribble})
 	must(t, err)
 	topics := map[metadata.ID]string{}
 	for _, topic := range b.image.Load().Topics {
@@ -112,6 +113,20 @@ func TestPullIsAnswered(t *testing.T) {
 	gone := pullOf(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
 	if got = b.pull(t, gone); len(got) != 0 { // the name of an id that nobody knows is nobody's
 		t.Errorf("unknown topic: %+v", got)
+	}
+}
+
+// TestPullOutlivesItsFrame: what a follower says of itself is read before its frame's memory is given to the next request.
+func TestPullOutlivesItsFrame(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("a", replicated)
+	if answer := ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("a", 1, batch(t, 0, "x", "y"))); answer.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Fatal("produce")
+	}
+	vouching := pullOf(topic, 2)
+	vouching.Safe = 1
+	if got := b.pull(t, vouching); len(got) != 1 || got[0].HighWater != 1 {
+		t.Errorf("it has two records and vouches for one: %+v", got)
 	}
 }
 

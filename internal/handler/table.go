@@ -73,7 +73,7 @@ type api struct {
 func table() []api {
 	return []api{
 		{keyProduce, "Produce", 0, 13, 9, produceFrameMax, (*Handler).produce},
-		{keyFetch, "Fetch", 4, 18, 12, controlFrameMax, decoded(fetchShape, (*Handler).fetch)},
+		{keyFetch, "Fetch", 4, 18, 12, controlFrameMax, (*Handler).fetch},
 		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded(listOffsetsShape, (*Handler).listOffsets)},
 		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded(metadataShape, (*Handler).metadata)},
 		{keyOffsetCommit, "OffsetCommit", 2, 10, 8, controlFrameMax, decoded(offsetCommitShape, (*Handler).offsetCommit)},
