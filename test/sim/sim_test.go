@@ -23,7 +23,7 @@ var (
 )
 
 const (
-	runsDefault = 200
+	runsDefault = 100
 	// stuckAfter is how long of real time a tenth of a second of a run's may take. It takes milliseconds: one that takes this long does not end.
 	stuckAfter = 5 * time.Minute
 )
