@@ -19,17 +19,19 @@ type tail struct {
 	highest int64 // high watermark that it was told
 	state   map[string]string
 	torn    bool  // records that it had not read were deleted: it cannot know every key
-	from    int32 // the broker that was read from last; -1: none
-	mixed   bool  // it was read from several
+	last    int32 // the broker that was read from last; -1: none
+	silent  bool  // that one did not answer since
+	moved   bool  // it was read from several
+	behind  bool  // it was read from a broker that did not lead
 }
 
-func newTail() *tail { return &tail{epoch: -1, from: -1, state: map[string]string{}} }
+func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
 
 // reader is who was read from before, as long as that lives, else the leader, or another replica that some broker takes for in sync
 // (KIP-392). Now and then a client changes its mind.
 func (c *client) reader(t *topic) *life {
-	if from := c.tails[t.name].from; from >= 0 && c.random.IntN(8) > 0 {
-		if l := c.w.brokers[from].life.Load(); l != nil && !l.dead.Load() {
+	if at := c.tails[t.name]; at.last >= 0 && !at.silent && c.random.IntN(8) > 0 {
+		if l := c.w.brokers[at.last].life.Load(); l != nil && !l.dead.Load() {
 			return l
 		}
 	}
@@ -55,8 +57,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.w.ctx, wait+3*time.Second)
 	defer cancel()
 	// Whoever does not answer is not asked again at once; another may go on in its place.
-	last, mixed := at.from, at.mixed
-	at.from, at.mixed = -1, mixed || last >= 0
+	at.silent = true
 	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
@@ -97,7 +98,9 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	at.take(facts, next, result.HighWater)
-	at.from, at.mixed = l.id, mixed || last >= 0 && last != l.id
+	at.moved = at.moved || at.last >= 0 && at.last != l.id
+	at.behind = at.behind || l != c.leader(t)
+	at.last, at.silent = l.id, false
 	if epoch >= 0 {
 		at.epoch = epoch
 	}
@@ -127,7 +130,8 @@ func (c *client) tail() {
 // read reads every key's value as it is now: it writes a marker, reads everything until it has seen it, and on to the highest of the
 // high watermarks that it was told. (Below that, what is missing was superseded by something that it has not read yet.) A reader that is
 // slower than tombstones are kept has to begin again: it may have read a value, and miss its deletion. One that read a compacted topic from
-// several replicas tells nothing, for the same cause: one may hold as garbage what another has forgotten with its tombstone (docs/roadmap.md).
+// several replicas, and not from leaders alone, tells nothing: one may hold as garbage what another has forgotten with its tombstone
+// (docs/roadmap.md).
 func (c *client) read(t *topic) {
 	called := time.Now()
 	mark := c.newBatch(t, false, marker)
@@ -149,7 +153,7 @@ func (c *client) read(t *topic) {
 			return
 		}
 	}
-	if at := c.tails[t.name]; !at.torn && (!at.mixed || !t.settings.Compact) {
+	if at := c.tails[t.name]; !at.torn && !(at.moved && at.behind && t.settings.Compact) {
 		c.w.history.read(t.name, c.id, c.tails[t.name].state, called, time.Now())
 	}
 }
