@@ -59,17 +59,23 @@ func (n *cleanedNodes) startNode(id int32) {
 // put produces a record with a key to a broker; no value: a tombstone.
 func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	n.t.Helper()
+	result := n.nodes.nodes[to].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: keyed(n.t, key, value)}}).Wait(n.t.Context(), time.Minute)[0]
+	if result.Err != nil {
+		n.t.Fatalf("produce %s: %v", key, result.Err)
+	}
+}
+
+// keyed is a batch of one record with a key.
+func keyed(t *testing.T, key string, value []byte) []byte {
+	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 	builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte(key), Value: value})
 	bytes, err := builder.Build(nil)
 	if err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
-	result := n.nodes.nodes[to].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: bytes}}).Wait(n.t.Context(), time.Minute)[0]
-	if result.Err != nil {
-		n.t.Fatalf("produce %s: %v", key, result.Err)
-	}
+	return bytes
 }
 
 // clean has brokers clean their logs to the last superseded record, and waits for it.

@@ -89,8 +89,19 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 	if !r.inSync && hasGap(records, p.log.LogEnd()) {
 		p.gapEpoch = r.epoch
 	}
+	if first.LeaderEpoch() < p.log.LeaderEpoch() {
+		if err := p.forgetEmptyEpochs(); err != nil {
+			return err
+		}
+	}
 	return p.log.AppendReplicated(records, now)
 }
+
+// forgetEmptyEpochs drops the leader epochs at the log's end in which nothing was appended, as the leader goes on with records of an earlier
+// one: this broker led in them for a moment, and whoever leads now did not hear of it. Where the logs part, truncate does the same; below the
+// high watermark of a compacted topic they do not (diverging), and the log would refuse what comes for ever. An epoch with records stays, and
+// is what AppendReplicated fails for.
+func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
 // hasGap tells whether batches do not follow each other, or what ends at an offset. Batches that make no sense are refused later.
 func hasGap(batches []byte, end int64) bool {

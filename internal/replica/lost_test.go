@@ -3,6 +3,7 @@ package replica
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
@@ -84,4 +85,38 @@ func TestAReplicaThatWasCleanedWithWhatWasLostBeginsAnew(t *testing.T) {
 		n.want(2, "key", true, false)
 		n.want(2, "last", false, false)
 	})
+}
+
+// A broker leads for a moment, in which nothing is appended, and the leader of before and after does not hear of it: it goes on with records
+// of an epoch below that one. Who led meanwhile follows.
+func TestAnEpochWithoutRecordsKeepsNobodyFromFollowing(t *testing.T) {
+	for name, compact := range map[string]bool{"compacted": true, "not compacted": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNodes(t, 2, func(topic *metadata.Topic) { topic.Settings.Compact = compact })
+				n.nodes[1].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: keyed(t, "of", []byte("all"))}})
+				n.settle(time.Second)
+				n.nodes[1].cut.Store(true)
+				n.nodes[2].cut.Store(true)
+				n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: keyed(t, "of", []byte("1 alone"))}})
+				lead := func(leader int32, isr ...int32) {
+					n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = leader, p.LeaderEpoch+1, isr })
+					n.apply(2)
+				}
+				lead(2, 1, 2)
+				lead(1, 1)
+				n.nodes[1].cut.Store(false)
+				n.nodes[2].cut.Store(false)
+				n.apply()
+				for range 30 {
+					n.settle(time.Second)
+					n.apply()
+				}
+				if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
+					t.Errorf("in sync are %v, want all", isr)
+				}
+				n.equal(1, 2)
+			})
+		})
+	}
 }
