@@ -50,6 +50,29 @@ func TestSlowFollowerLeavesTheISRAndComesBack(t *testing.T) {
 	})
 }
 
+// TestSilenceIsSeenBesideNews: a follower that says nothing any more is dropped after the lag time also while another partition has something
+// new to look at all the time, as one whose follower has everything and must not join.
+func TestSilenceIsSeenBesideNews(t *testing.T) {
+	second := func(topic *metadata.Topic) {
+		p := *topic.Partitions[0]
+		p.Index = 1
+		topic.Partitions = append(topic.Partitions, &p)
+	}
+	inCluster(t, 3, second, func(t *testing.T, n *nodes) {
+		n.mustProduce(1, "a")
+		n.settle(time.Second)
+		release := n.nodes[3].pace()
+		defer release()
+		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}}) // who has all of the log is in sync
+		for begin := time.Now(); time.Since(begin) < lagMaxDefault+2*retryHold; n.settle(pullWait) {
+			n.nodes[1].reviews.want(id("a", 1))
+		}
+		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
+			t.Errorf("in sync: %v", isr)
+		}
+	})
+}
+
 // TestDeadFollowerLeavesTheISRAtOnce: nobody waits the lag time for a broker that the image does not have.
 func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {

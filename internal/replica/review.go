@@ -64,20 +64,24 @@ func (r *reviews) take() (due map[PartitionID]bool, all bool) {
 
 // review looks at partitions when something of them has changed, and at all of them now and then: a follower that says nothing any more
 // changes nothing. A broker that leads no replicated partition sleeps.
+//
+// The time of the next look at all of them stands once it is set. Were it put off by each look at some, one follower that may not join, as it
+// leaves, and fetches all the same, would keep the silent ones of every other partition in sync.
 func (s *Set) review(ctx context.Context) {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
 	defer tick.Stop()
-	for {
+	for ticks := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.reviews.wake:
 		case <-tick.C:
+			ticks = false
 			s.reviews.wantAll()
 		}
-		again := s.reviewDue(ctx)
-		if again > 0 {
+		if again := s.reviewDue(ctx); again > 0 && !ticks {
+			ticks = true
 			tick.Reset(again)
 		}
 	}
