@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"internal/version":     {},
 	"internal/vfs":         {},
 	"internal/timer":       {},
+	"internal/outage":      {},
 	"internal/compress":    {},
 	"internal/placement":   {},
 	"internal/record":      {"internal/compress"},
@@ -35,12 +36,12 @@ var layers = map[string][]string{
 	"internal/logstore": {
 		"internal/logstore/inspect", // in tests: what a store wrote is verified
 		"api/report", "internal/logstore/segment", "internal/logstore/keys", "internal/logstore/clean", "internal/topicconfig",
-		"internal/record", "internal/compress", "internal/vfs",
+		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 
 	"internal/metadata":       {"api/v1alpha1", "internal/placement", "internal/topicconfig", "internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
-	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig"},
+	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/outage", "internal/placement", "internal/topicconfig"},
 	"internal/metadata/remote": {
 		"internal/metadata",
 		"internal/topicconfig",
@@ -48,7 +49,7 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica":              {"internal/logstore", "internal/metadata", "internal/timer", "internal/record", "internal/topicconfig"},
+	"internal/replica":              {"internal/logstore", "internal/metadata", "internal/outage", "internal/timer", "internal/record", "internal/topicconfig"},
 	"internal/coordinator/assignor": {},
 	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
 	"internal/coordinator/group":    {"internal/coordinator/consumer"},
@@ -64,7 +65,7 @@ var layers = map[string][]string{
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler", "internal/coordinator",
-		"internal/replica", "internal/logstore", "internal/metadata",
+		"internal/replica", "internal/logstore", "internal/metadata", "internal/outage",
 		"internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},

@@ -95,9 +95,9 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	begins, ends, failed := false, false, 0
 	switch {
 	case err == nil && l.logEnd.Load() > end: // a duplicate says nothing of the disk
-		failed, ends = l.mu.appends.succeed()
+		failed, ends = l.mu.appends.Succeed()
 	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
-		begins = l.mu.appends.fail(now)
+		begins = l.mu.appends.Fail(now)
 	}
 	l.mu.Unlock()
 	switch {

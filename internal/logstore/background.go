@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"heartwood.dev/heartwood/internal/outage"
 )
 
 const (
@@ -94,13 +96,13 @@ func inParallel[T any](all []T, workersMax int, do func(T)) {
 
 // follow notes the end of a piece of work in its outage, under the lock that guards it, and returns what is to be logged.
 // Logging is left to the caller: it may block, and a lock must not be held over it.
-func follow(lock sync.Locker, o *outage, err error, now time.Time) (begins, ends bool, failed int) {
+func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool, failed int) {
 	lock.Lock()
 	defer lock.Unlock()
 	if err != nil {
-		return o.fail(now), false, 0
+		return o.Fail(now), false, 0
 	}
-	failed, ends = o.succeed()
+	failed, ends = o.Succeed()
 	return false, ends, failed
 }
 

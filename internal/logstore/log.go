@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -97,8 +98,8 @@ type Log struct {
 		follows bool
 		// producers is the state behind the last batch, as of logEnd.
 		producers  producers
-		appends    outage // of appends that fail and leave the log well: a full disk
-		background outage // of flush, roll and retention
+		appends    outage.State // of appends that fail and leave the log well: a full disk
+		background outage.State // of flush, roll and retention
 		// firstAppend is when the active segment got its first batch, as well as we know; zero while it is empty.
 		firstAppend time.Time
 		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -90,7 +91,7 @@ type Store struct {
 		failures []failure               // for Options.Failed
 		doomed   []string                // directories to be deleted
 		// checkpoints is the outage of the background's writing of them.
-		checkpoints outage
+		checkpoints outage.State
 		// settled are logs that were taken up again, or half put aside: their file "retained" goes once the checkpoints list them.
 		settled map[PartitionID]bool
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,6 +34,25 @@ type nodes struct {
 	flush time.Duration // how often logs are synced without being asked
 	// refuse: connections to a broker that is dead are refused, as its machine lives; else nothing comes back.
 	refuse atomic.Bool
+	said   said // by all brokers
+}
+
+// said is a log that is read while it is written.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(line)
+}
+
+func (s *said) count(words string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), words)
 }
 
 // node is one broker.
@@ -94,7 +114,7 @@ func newNodesFlushing(t *testing.T, count int, flush time.Duration, change func(
 func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
-	logger := slog.New(slog.NewTextHandler(n.t.Output(), nil)).With("broker", id)
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.said), nil)).With("broker", id)
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: n.flush})
 	if err != nil {
 		n.t.Fatal(err)

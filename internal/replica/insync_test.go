@@ -225,6 +225,37 @@ func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 	})
 }
 
+// TestAnOutageOfTheMetadataIsToldOnce, and its end, however many partitions want a change meanwhile, and however often they try.
+func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
+	many := func(topic *metadata.Topic) {
+		for index := range int32(20) {
+			p := *topic.Partitions[0]
+			p.Index = index + 1
+			topic.Partitions = append(topic.Partitions, &p)
+		}
+	}
+	inCluster(t, 3, many, func(t *testing.T, n *nodes) {
+		outage := func(err error) {
+			n.meta.mu.Lock()
+			n.meta.refuse = err
+			n.meta.mu.Unlock()
+		}
+		n.settle(time.Second)
+		outage(errors.New("no API server"))
+		n.crash(3, false)
+		n.apply(1, 2)
+		n.settle(10 * time.Minute)
+		if begins, all := n.said.count("in-sync replicas cannot be changed"), n.said.count("level=WARN"); begins != 1 || all != begins {
+			t.Errorf("the begin is told %d times, among %d warnings", begins, all)
+		}
+		outage(nil)
+		n.settle(time.Minute)
+		if ends := n.said.count("in-sync replicas can be changed again"); ends != 1 {
+			t.Errorf("the end is told %d times", ends)
+		}
+	})
+}
+
 // TestZombieAcknowledgesNothing: cut off from the metadata it serves on, and its followers have gone.
 func TestZombieAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {

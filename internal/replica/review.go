@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
 )
 
 // reviews is the goroutine that changes in-sync replicas, the only one that does.
@@ -19,6 +20,8 @@ type reviews struct {
 		sync.Mutex
 		due map[PartitionID]bool // to be looked at
 		all bool                 // every partition is
+		// outage is of changes that end without an answer: without the API server each of a thousand partitions has one a second.
+		outage outage.State
 	}
 }
 
@@ -155,19 +158,40 @@ func (s *Set) changed(of proposed, change metadata.ISRChange, err error) {
 	case errors.Is(err, metadata.ErrISRConflict):
 		result = outcomeConflict
 	}
-	before, after, moved := r.reign.settled(result, time.Now())
-	switch {
-	case result == outcomeConflict: // everyday life: the operator did it first
-		s.logger.Info("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
+	now := time.Now()
+	before, after, moved := r.reign.settled(result, now)
+	if result == outcomeConflict {
 		s.reviews.want(p.id)
-	case err != nil:
-		s.logger.Warn("in-sync replicas not changed", "partition", p.id, "from", change.From, "to", idsOf(change.To), "error", err)
 	}
+	s.logOutcome(p.id, change, result, err, now)
 	if !slices.Equal(before, after) {
 		s.logger.Info("in-sync replicas changed", "partition", p.id, "from", before, "to", after, "leaderEpoch", r.epoch)
 		s.metrics.isrChanged(before, after)
 	}
 	if moved || len(after) < len(before) {
 		s.advanced(p, r) // who waits may be done, or will never be
+	}
+}
+
+// logOutcome says why in-sync replicas did not change. A conflict is everyday life, as the operator did it first. That there are no answers is
+// said once for all partitions, and once more when there are again.
+func (s *Set) logOutcome(id PartitionID, change metadata.ISRChange, result outcome, err error, now time.Time) {
+	s.reviews.mu.Lock()
+	begins, ends, failed := false, false, 0
+	if result == outcomeUnknown {
+		begins = s.reviews.mu.outage.Fail(now)
+	} else {
+		failed, ends = s.reviews.mu.outage.Succeed()
+	}
+	s.reviews.mu.Unlock()
+	switch {
+	case begins:
+		s.logger.Warn("in-sync replicas cannot be changed, of this partition and perhaps others", "partition", id, "from", change.From,
+			"to", idsOf(change.To), "error", err)
+	case ends:
+		s.logger.Info("in-sync replicas can be changed again", "failed", failed)
+	}
+	if result == outcomeConflict {
+		s.logger.Debug("in-sync replicas not changed", "partition", id, "from", change.From, "to", idsOf(change.To), "error", err)
 	}
 }
