@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -179,10 +180,21 @@ func (s *shard) together(now time.Time, events []event) {
 		for from += n; i < len(events) && ends[i] <= from; i++ {
 			events[i].stored(nil)
 		}
-		if i < len(events) { // this one's cannot be stored; those behind it are tried again
-			events[i].stored(err)
+		if i == len(events) {
+			return
+		}
+		events[i].stored(err)
+		from, i = ends[i], i+1
+		if errors.Is(err, group.ErrRecordTooLarge) {
+			continue // this one's cannot be stored; those behind it are tried again
+		}
+		for ; i < len(events); i++ { // nothing can be stored now: to try each by itself would build as many batches for nothing
+			if ends[i] > from {
+				events[i].stored(err)
+			} else {
+				events[i].stored(nil)
+			}
 			from = ends[i]
-			i++
 		}
 	}
 }

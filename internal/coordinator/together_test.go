@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +100,38 @@ func TestCommitThatCannotBeStoredFailsAlone(t *testing.T) {
 	events, results := commits(s, "", "e", "f")
 	if s.together(time.Now(), events); !errors.Is(results[0], ErrNotCoordinator) || !errors.Is(results[1], ErrNotCoordinator) || s.broken {
 		t.Errorf("without the partition: %v, broken %v", results, s.broken)
+	}
+}
+
+// Of a thousand commits that come while nothing can be stored one batch is made, and not one for each of all that wait behind it.
+func TestCommitsThatCannotBeStoredFailTogether(t *testing.T) {
+	b := newBroker(t, vfs.NewMem(), metadata.NewID())
+	defer b.stop()
+	b.lead(1, self)
+	s := shardOf(b)
+	groups := make([]string, 1000)
+	for i := range groups {
+		groups[i] = fmt.Sprint("group-", i)
+	}
+	groups[500] = "unknown"
+	take := func() (results []error, allocated uint64) {
+		events, results := commits(s, strings.Repeat("x", 100), groups...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s.together(time.Now(), events)
+		runtime.ReadMemStats(&after)
+		return results, after.TotalAlloc - before.TotalAlloc
+	}
+	_, stored := take()
+	b.lead(2, 2)
+	results, failed := take()
+	for i, err := range results {
+		if unknown := errors.Is(err, group.ErrNotFound); unknown != (i == 500) || errors.Is(err, ErrNotCoordinator) == unknown {
+			t.Errorf("commit %d: %v", i, err)
+		}
+	}
+	if failed > 2*stored {
+		t.Errorf("%d bytes were allocated to store them, %d to fail", stored, failed)
 	}
 }
 
