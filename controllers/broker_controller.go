@@ -33,9 +33,10 @@ type brokerReconciler struct {
 	client.Client
 	brokers *brokers
 	// brokers is shared with partitionReconciler, so that both think the same of a broker.
-	// partitions takes the partitions that must look again; the partition controller drains it.
-	partitions chan<- event.GenericEvent
-	// told is what the partitions of each broker know. Only Reconcile uses it, of which one runs at a time.
+	// partitions takes the partitions that must look again, clusters the LogClusters; their controllers drain them.
+	partitions, clusters chan<- event.GenericEvent
+	// told is what the partitions of each broker know; a broker of which there is nothing to know has no entry. Only Reconcile uses it, of
+	// which one runs at a time.
 	told  map[types.NamespacedName]placement.Standing
 	racks *racks
 
@@ -78,6 +79,9 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 			return ctrl.Result{}, err
 		}
 		r.told[req.NamespacedName] = news
+		if news == (placement.Standing{}) {
+			delete(r.told, req.NamespacedName) // the Lease is gone, or nobody ever held it
+		}
 	}
 	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil { // after the elections, which do not wait for it
 		return ctrl.Result{}, err
@@ -117,8 +121,8 @@ func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
 	return name[:at], int32(id), true
 }
 
-// tell puts all partitions that a broker holds into the partition controller's queue, those that it leads first: they stand still.
-// It waits while the queue is full, until ctx ends.
+// tell puts all partitions that a broker holds into the partition controller's queue, those that it leads first: they stand still; and then
+// its LogCluster into that of its status. It waits while a queue is full, until ctx ends.
 func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {
 	held := &v1alpha1.PartitionList{}
 	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: brokerKey(cluster, broker)})
@@ -135,7 +139,14 @@ func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, 
 			return ctx.Err()
 		}
 	}
-	return nil
+	of := &v1alpha1.LogCluster{}
+	of.Namespace, of.Name = namespace, cluster
+	select {
+	case r.clusters <- event.GenericEvent{Object: of}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ledLast orders partitions: 0 for one that the broker leads, 1 for another.

@@ -40,6 +40,8 @@ type logClusterReconciler struct {
 	lastSuccess *lastSuccess
 	// settledAfter is for how long a broker is back before the next one is restarted; see the constant.
 	settledAfter time.Duration
+	// settling is since when pods are ready. Only Reconcile uses it, of which one runs at a time.
+	settling settling
 }
 
 // setup watches what is owned, so that what others change or delete is put back. Services, ServiceAccounts, Roles and
@@ -66,6 +68,7 @@ func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.lastSuccess.forget("logcluster", req.NamespacedName)
+		delete(r.settling, req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// The garbage collector is at work: to apply now would make anew what it took.

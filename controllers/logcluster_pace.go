@@ -56,9 +56,9 @@ func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCl
 		return settings, 0, fmt.Errorf("list the brokers' pods: %w", err)
 	}
 	state := scope.rollout(settings.Brokers, pods.Items)
-	for i := range pods.Items {
-		left := r.settledAfter - time.Since(readySince(&pods.Items[i]))
-		if _, id, ok := parseLeaseName(pods.Items[i].Name); ok && id < settings.Brokers && left > 0 {
+	now := time.Now()
+	for id, since := range r.settling.look(client.ObjectKeyFromObject(cluster), pods.Items, now) {
+		if left := r.settledAfter - now.Sub(since); id < settings.Brokers && left > 0 {
 			state.Brokers[id].New = true
 			again = max(again, left)
 		}
@@ -99,22 +99,49 @@ func (s *logClusterScope) rollout(brokers int32, pods []corev1.Pod) rollout.Stat
 	return state
 }
 
-// readySince is when a pod became ready; zero for one that is not, which is not waited for by time.
-func readySince(pod *corev1.Pod) time.Time {
+// settling remembers, by LogCluster and broker, since when each pod is ready. It is by our clock: a pod's conditions have times of its node's
+// clock, and one that is ahead by some minutes would hold up every rollout for as long. What it knows is lost with the operator, at the price
+// of waiting once more.
+type settling map[types.NamespacedName]map[int32]readyPod
+
+// readyPod is a pod as it became ready.
+type readyPod struct {
+	uid   types.UID
+	at    time.Time // by the node's clock: another one is another time, and says no more
+	since time.Time // when we saw it, by ours
+}
+
+// look takes in the pods of a cluster at the time now, and returns since when those are ready that are.
+func (s settling) look(cluster types.NamespacedName, pods []corev1.Pod, now time.Time) map[int32]time.Time {
+	known, since := map[int32]readyPod{}, map[int32]time.Time{}
+	for i := range pods {
+		_, id, ok := parseLeaseName(pods[i].Name)
+		at, ready := readyAt(&pods[i])
+		if !ok || !ready {
+			continue
+		}
+		of := s[cluster][id]
+		if of.uid != pods[i].UID || !of.at.Equal(at) {
+			of = readyPod{uid: pods[i].UID, at: at, since: now}
+		}
+		known[id], since[id] = of, of.since
+	}
+	s[cluster] = known
+	return since
+}
+
+// readyAt is when a pod that is ready became so, by its node's clock.
+func readyAt(pod *corev1.Pod) (at time.Time, ready bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return condition.LastTransitionTime.Time
+			return condition.LastTransitionTime.Time, true
 		}
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // podReady tells whether a pod is ready and stays.
 func podReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
-		}
-	}
-	return false
+	_, ready := readyAt(pod)
+	return ready && pod.DeletionTimestamp == nil
 }

@@ -3,18 +3,24 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/status,verbs=get;patch
@@ -22,7 +28,9 @@ import (
 // logClusterStatusReconciler says in a LogCluster's status how it is.
 type logClusterStatusReconciler struct {
 	client.Client
-	events announcer
+	events  announcer
+	brokers *brokers
+	told    <-chan event.GenericEvent // LogClusters of which a broker came or went
 }
 
 func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
@@ -31,10 +39,12 @@ func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&v1alpha1.Topic{}, gathered(gatherForCluster, clusterOf)).
 		Watches(&v1alpha1.Partition{}, gathered(gatherForCluster, clusterOf)).
+		Watches(&corev1.Pod{}, gathered(gatherForCluster, clusterOf)).
+		WatchesRawSource(source.Channel(r.told, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
-// clusterOf finds the LogCluster of a Topic or Partition; spec.cluster cannot change, so there is no former one to tell.
+// clusterOf finds the LogCluster of a Topic, a Partition or a broker's pod; spec.cluster cannot change, so there is no former one to tell.
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	var name string
 	switch object := object.(type) {
@@ -42,6 +52,8 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 		name = object.Spec.Cluster
 	case *v1alpha1.Partition:
 		name = object.Spec.Cluster
+	case *corev1.Pod:
+		name = object.Labels[v1alpha1.LabelCluster]
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
@@ -52,6 +64,8 @@ type logClusterScope struct {
 	brokers    *appsv1.StatefulSet // zero if there is none yet
 	topics     []v1alpha1.Topic
 	partitions []v1alpha1.Partition
+	ready      int32   // brokers whose pods are ready and that renew their Leases
+	silent     []int32 // those whose pods are said to be ready, and that do not, sorted
 }
 
 // Reconcile writes the status when it is another than before. It is the only writer of it, so a patch without
@@ -93,7 +107,34 @@ func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.Names
 		return nil, fmt.Errorf("list partitions: %w", err)
 	}
 	scope.topics, scope.partitions = topics.Items, partitions.Items
-	return scope, nil
+	return scope, r.gatherBrokers(ctx, key, scope)
+}
+
+// gatherBrokers counts the brokers that are up. A pod alone does not tell: when a node loses its power, Kubernetes shows its pods as ready for
+// most of a minute, while their brokers' Leases ran out after seconds and others lead.
+func (r *logClusterStatusReconciler) gatherBrokers(ctx context.Context, key types.NamespacedName, scope *logClusterScope) error {
+	pods := &corev1.PodList{}
+	if err := r.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: key.Name}); err != nil {
+		return fmt.Errorf("list the brokers' pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		cluster, id, ok := parseLeaseName(pod.Name) // pods and Leases have the same names
+		if !ok || cluster != key.Name || !podReady(pod) {
+			continue
+		}
+		standing, _, err := r.brokers.look(ctx, client.ObjectKeyFromObject(pod))
+		if err != nil {
+			return err
+		}
+		if standing.Life == placement.Gone {
+			scope.silent = append(scope.silent, id)
+		} else {
+			scope.ready++
+		}
+	}
+	slices.Sort(scope.silent)
+	return nil
 }
 
 // status is the whole status anew but for the times of its conditions, which are kept from before.
@@ -101,7 +142,7 @@ func (s *logClusterScope) status() v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
 	status.ObservedGeneration = s.cluster.Generation
 	status.Bootstrap = render.Bootstrap(s.cluster)
-	status.ReadyBrokers = s.brokers.Status.ReadyReplicas
+	status.ReadyBrokers = s.ready
 	status.Topics = int32(len(s.topics))
 	status.Partitions, status.UnderReplicated = s.count()
 	draining := s.draining()
@@ -141,8 +182,12 @@ func (s *logClusterScope) readiness(status v1alpha1.LogClusterStatus) metav1.Con
 	case status.ReadyBrokers >= s.cluster.Spec.Brokers && s.brokers.Status.ObservedGeneration < s.brokers.Generation &&
 		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady):
 	case status.ReadyBrokers < s.cluster.Spec.Brokers || s.brokers.Status.ObservedGeneration < s.brokers.Generation:
-		return notReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf("%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
-			status.ReadyBrokers, s.cluster.Spec.Brokers, s.cluster.Namespace, v1alpha1.LabelCluster, s.cluster.Name))
+		message := fmt.Sprintf("%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
+			status.ReadyBrokers, s.cluster.Spec.Brokers, s.cluster.Namespace, v1alpha1.LabelCluster, s.cluster.Name)
+		if len(s.silent) > 0 {
+			message += fmt.Sprintf("; brokers %v do not renew their Leases, whatever Kubernetes says of their pods", s.silent)
+		}
+		return notReady(v1alpha1.ReasonBrokersNotReady, message)
 	}
 	return ready("every broker is up")
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -106,6 +107,8 @@ var _ = Describe("a LogCluster", func() {
 			brokers.Status = appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, ObservedGeneration: brokers.Generation}
 			g.Expect(api.Status().Update(context.Background(), brokers)).To(Succeed())
 		}).Should(Succeed())
+		w.ready(w.pod(0))
+		w.ready(w.pod(1))
 		w.renew(0, "a", 1, "disk", aliveForLong)
 		w.renew(1, "a", 1, "disk", aliveForLong)
 		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -113,6 +116,13 @@ var _ = Describe("a LogCluster", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, w, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
 		}).Should(Succeed())
+
+		// A node loses its power: the kubelet says no more of the pod, and the broker renews no more.
+		w.renew(1, "a", 1, "disk", time.Second)
+		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady, "1 of 2", "brokers [1] do not renew")
+		Expect(get(Default, w, "main", &v1alpha1.LogCluster{}).Status.ReadyBrokers).To(Equal(int32(1)))
+		w.renew(1, "a", 1, "disk", aliveForLong)
+		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	})
 
 	It("runs pods that the restricted profile of the Pod Security Standards takes", func() {

@@ -37,6 +37,13 @@ func (w *world) container(pod *corev1.Pod, state corev1.ContainerState) {
 	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
 }
 
+// ready does the kubelet's part, too.
+func (w *world) ready(pod *corev1.Pod) {
+	GinkgoHelper()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
+}
+
 // runsIn says in a broker's Lease which pod it runs in, and more.
 func (w *world) annotate(broker int32, annotations map[string]string) {
 	GinkgoHelper()

@@ -71,7 +71,7 @@ type reportOptions struct {
 }
 
 // setup is Setup with what tests replace. All that controllers share is made here: brokers, partitions (broker to
-// partition), reports.
+// partition, to LogCluster), reports.
 func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) error {
 	if err := addIndexes(mgr); err != nil {
 		return fmt.Errorf("add indexes: %w", err)
@@ -85,7 +85,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		return err
 	}
 	brokers := newBrokers(mgr.GetClient(), mgr.GetAPIReader())
-	partitions := make(chan event.GenericEvent)
+	partitions, clusters := make(chan event.GenericEvent), make(chan event.GenericEvent)
 	ended := make(chan event.GenericEvent)
 	connections := newConnections(func(ctx context.Context, key types.NamespacedName, epoch int64) {
 		brokers.end(key, epoch)
@@ -105,12 +105,12 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 	}
 	for _, controller := range []interface{ setup(ctrl.Manager) error }{
 		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess,
-			settledAfter: cmp.Or(options.settled, settledAfter)},
-		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr)},
+			settledAfter: cmp.Or(options.settled, settledAfter), settling: settling{}},
+		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: clusters},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},
-		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, told: map[types.NamespacedName]placement.Standing{},
-			racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
+		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, clusters: clusters,
+			told: map[types.NamespacedName]placement.Standing{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {

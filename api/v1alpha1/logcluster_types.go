@@ -277,7 +277,7 @@ type LogClusterStatus struct {
 	// ObservedGeneration is the metadata.generation this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// ReadyBrokers is how many brokers are up.
+	// ReadyBrokers is how many brokers are up: their pods are ready, and they renew their Leases.
 	// +kubebuilder:default=0
 	ReadyBrokers int32 `json:"readyBrokers"`
 	// Bootstrap is the address that clients start from, host:port.
