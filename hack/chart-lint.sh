@@ -24,6 +24,19 @@ render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLe
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" --set monitoring.enabled=true \
   --set monitoring.labels.release=prometheus
 
+# Two releases of one name, each in a namespace of its own, and both look after a third: nothing that they make may be the same object.
+objects() { # NAMESPACE
+  helm template demo "$chart" --namespace "$1" --set crds.install=false --set 'namespaces={shared}' |
+    awk 'function flush() {if (kind) print kind, space, name; kind = space = name = ""}
+      /^---/ {flush()} /^[a-z]/ {part = $1} /^kind:/ {kind = $2}
+      part == "metadata:" && /^  name:/ {name = $2} part == "metadata:" && /^  namespace:/ {space = $2} END {flush()}'
+}
+same=$({ objects one; objects two; } | sort | uniq -d)
+if [ -n "$same" ]; then
+  echo "two releases of one name in two namespaces both make: $same" >&2
+  exit 1
+fi
+
 if helm template demo "$chart" --set imagee.tag=v1 > "$rendered" 2>&1; then
   echo "a misspelt value is taken: values.schema.json does not do its work" >&2
   exit 1

@@ -12,6 +12,12 @@
 {{ include "heartwood.fullname" . }}-operator
 {{- end -}}
 
+{{/* The name of what lies outside the release's namespace, where a release of the same name in another one has the like. No name of a namespace
+has a colon. */}}
+{{- define "heartwood.operatorEverywhere" -}}
+{{ .Release.Namespace }}:{{ include "heartwood.operator" . }}
+{{- end -}}
+
 {{- define "heartwood.serviceAccount" -}}
 {{ default (include "heartwood.operator" .) .Values.serviceAccount.name }}
 {{- end -}}
