@@ -69,7 +69,8 @@ type Broker struct {
 	newest   atomic.Pointer[metadata.Image] // to be applied
 	news     chan struct{}                  // holds one: newest was set
 	applied  chan struct{}                  // closed with the first image
-	serving  chan struct{}                  // closed once requests are taken
+	serves   chan struct{}                  // closed once requests are taken
+	serving  serving                        // what the cluster is to hear of that
 	notReady atomic.Pointer[error]          // nil: ready
 
 	close sync.Once // Run closes by itself, and its caller may
@@ -78,7 +79,8 @@ type Broker struct {
 // New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A Broker that is not Run must be
 // closed.
 func New(opts Options) (*Broker, error) {
-	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{}), serving: make(chan struct{})}
+	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{}), serves: make(chan struct{})}
+	b.serving.news = make(chan struct{}, 1)
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)
 	}
@@ -193,6 +195,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	// Following the metadata outlives ctx: the server stops first, while the partitions are still what clients think they are.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	follow := start(func() error { return b.follow(following) })
+	tellServing := start(func() error { b.tellServing(following); return nil })
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
@@ -204,6 +207,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.replicas.Close()
 	stopFollowing()
 	<-follow.done
+	<-tellServing.done
 	<-metadataStore.done
 	<-cleanNow.done
 	if metadataStore.err != nil {
@@ -225,7 +229,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
 	b.notReady.Store(nil)
-	close(b.serving)
+	close(b.serves)
 	b.logger.Info("broker serves", "address", b.Addr())
 	select {
 	case <-server.done: // the listener failed

@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -29,6 +30,7 @@ type cleanNow struct {
 		wishes map[logstore.PartitionID]wish
 		// unsaved tells that wishes say more is done than the file does.
 		unsaved bool
+		saves   outage.State // of the file; a full disk is tried again every second
 	}
 }
 

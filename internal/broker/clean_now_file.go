@@ -120,12 +120,20 @@ func (c *cleanNow) save() bool {
 	if err == nil {
 		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, cleanNowFile), content)
 	}
-	if err == nil {
-		return true
-	}
-	c.logger.Warn("cannot remember that partitions were cleaned by annotation", "error", err)
 	c.mu.Lock()
-	c.mu.unsaved = true
+	begins, ends, failed := false, false, 0
+	if err == nil {
+		failed, ends = c.mu.saves.Succeed()
+	} else {
+		c.mu.unsaved = true
+		begins = c.mu.saves.Fail(time.Now())
+	}
 	c.mu.Unlock()
-	return false
+	switch {
+	case begins:
+		c.logger.Warn("cannot remember that partitions were cleaned by annotation", "error", err)
+	case ends:
+		c.logger.Info("what was cleaned by annotation is remembered again", "failed", failed)
+	}
+	return err == nil
 }

@@ -1,7 +1,7 @@
 // Package broker puts a broker together: store, cleaner, partitions, handler and listener, and the metadata they follow.
 //
 //   - Broker (broker.go) opens, runs and stops them, in this order and the reverse.
-//   - follow.go makes the broker what the newest metadata image says.
+//   - follow.go makes the broker what the newest metadata image says; serving.go tells the cluster what it serves since.
 //   - ProducerIDs (producer_ids.go) gives out producer ids that no other broker gives out.
 //   - NewHTTP (http.go) serves metrics, health and reports of one broker or of several in one process.
 //
@@ -10,5 +10,6 @@
 //   - The image that requests see was applied before: what it says this broker leads, it leads.
 //   - The store is closed last, after everything that could append to it has stopped; only then is the shutdown marked clean.
 //
-// Goroutines of Run: the metadata store's, one that follows it, and the wire server's; all are joined before Run returns.
+// Goroutines of Run: the metadata store's, one that follows it, one that tells it what is served, one that cleans on demand, and the wire
+// server's; all are joined before Run returns.
 package broker

@@ -47,8 +47,8 @@ func (b *Broker) follow(ctx context.Context) error {
 		if image == nil {
 			continue // a log failed before there was any
 		}
-		if err := b.apply(ctx, image); err != nil && ctx.Err() == nil {
-			fault = err.Error()
+		if err := b.apply(image); err != nil {
+			fault = brief(err)
 			retry.Reset(retryInterval)
 		}
 		if fault != "" && fault != reported { // not again with every try
@@ -58,9 +58,9 @@ func (b *Broker) follow(ctx context.Context) error {
 	}
 }
 
-// apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served.
+// apply makes the broker what an image says. Requests see the image afterwards, and then the cluster learns what is served (serving.go).
 // A fault does not keep the image from them: it concerns some partitions, and the others are to be served meanwhile.
-func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
+func (b *Broker) apply(image *metadata.Image) error {
 	if self, up := image.Broker(b.opts.NodeID); up {
 		b.store.NoteEpoch(self.Epoch) // for the clean stop
 	}
@@ -81,12 +81,8 @@ func (b *Broker) apply(ctx context.Context, image *metadata.Image) error {
 	default:
 		close(b.applied)
 	}
-	select {
-	case <-b.serving: // the cluster must not hear of it earlier
-	case <-ctx.Done():
-		return nil
-	}
-	return errors.Join(fault, b.opts.Metadata.Serving(ctx, b.opts.NodeID, served))
+	b.serving.set(served)
+	return fault
 }
 
 // recordCluster remembers whose logs the data directory holds, once Apply has made sure of it by moving aside what is of
