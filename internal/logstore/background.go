@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// retentionInterval is how often retention looks, and producers expire. Kafka takes five minutes; consumers of old data that
+	// retentionIntervalDefault is how often retention looks, and producers expire. Kafka takes five minutes; consumers of old data that
 	// is produced again need some time before it is gone.
-	retentionInterval = time.Minute
+	retentionIntervalDefault = time.Minute
 	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and what the next start has to
 	// scan.
 	flushIntervalDefault = time.Second
@@ -36,8 +36,8 @@ func (s *Store) run() {
 			s.reportFailures()
 			s.deleteDoomed()
 		case now := <-ticker.C:
-			s.tick(now, now.Sub(lastRetention) >= retentionInterval)
-			if now.Sub(lastRetention) >= retentionInterval {
+			s.tick(now, now.Sub(lastRetention) >= s.opts.RetentionInterval)
+			if now.Sub(lastRetention) >= s.opts.RetentionInterval {
 				lastRetention = now
 			}
 		}

@@ -59,6 +59,9 @@ func newStore(opts Options) *Store {
 	if opts.FlushInterval <= 0 {
 		opts.FlushInterval = flushIntervalDefault
 	}
+	if opts.RetentionInterval <= 0 {
+		opts.RetentionInterval = retentionIntervalDefault
+	}
 	if opts.OpenFilesMax <= 0 {
 		opts.OpenFilesMax = openFilesDefault()
 	}

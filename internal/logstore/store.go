@@ -44,6 +44,8 @@ type Options struct {
 	Dir           string        // data directory; made if it is not there
 	Logger        *slog.Logger  // default slog.Default()
 	FlushInterval time.Duration // how often unsynced data is synced and checkpoints are written; default 1s
+	// RetentionInterval is how often retention looks, at most with every flush; default 1 min.
+	RetentionInterval time.Duration
 	// FlushBytes is how much is appended to a log before a sync of it is asked for ahead of the next flush; default 64 MiB.
 	FlushBytes int64
 	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet come on top. Default: half of what

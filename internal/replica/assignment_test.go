@@ -149,7 +149,7 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	}
 	fetch("three", false)
 	fetch("again", true)
-	_, to, ok := i.propose(1, 10, 10, now)
+	_, to, ok := i.propose(1, extent{hw: 10, end: 10}, now)
 	want := []metadata.InSync{{Broker: 1, Epoch: 1, Assignment: "one"}, {Broker: 2, Epoch: 1, Assignment: "two"}, from("again")}
 	if !ok || !slices.Equal(to, want) {
 		t.Errorf("proposed %+v, want %+v", to, want)

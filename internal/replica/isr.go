@@ -223,25 +223,33 @@ func (i *isr) highWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	return least
 }
 
+// extent is how far the leader's log goes.
+type extent struct {
+	start int64
+	hw    int64 // the high watermark
+	end   int64
+}
+
 // propose returns the change that the leader should ask for now; ok is false if there is none, or one has to wait. own is this broker's
-// incarnation, -1 if it must not propose; hw is the high watermark. The outcome goes to settled.
+// incarnation, -1 if it must not propose. The outcome goes to settled.
 //
 // A member is named in the incarnation that has fetched everything below hw, never in another: one that came back without its last
-// records lives in a new incarnation and must not be taken for what it was. So a change waits until all who stay have fetched.
+// records lives in a new incarnation and must not be taken for what it was. So a change waits until all who stay have fetched. Nor does one
+// join that still has records which this leader has deleted: who asked for that may have been told that nobody in sync does (AwaitLogStart).
 //
 // While there are doubts, or images keep contradicting, a change is asked for in any case, on top of each set that may be on record, in
 // turn: one that succeeds ends them.
-func (i *isr) propose(own int64, hw, leaderEnd int64, now time.Time) (from []int32, to []metadata.InSync, ok bool) {
+func (i *isr) propose(own int64, log extent, now time.Time) (from []int32, to []metadata.InSync, ok bool) {
 	if own < 0 || i.proposal != nil || now.Before(i.heldUntil) {
 		return nil, nil, false
 	}
 	to = []metadata.InSync{{Broker: i.self, Epoch: own, Assignment: i.assignment}}
 	for id, f := range i.members {
-		confirmed := f.lives() && f.epoch == f.living && f.end >= hw
+		confirmed := f.lives() && f.epoch == f.living && f.end >= log.hw
 		switch member := slices.Contains(i.committed, id); {
-		case member && f.lives() && f.epoch != f.living && i.inTime(f, leaderEnd, now):
+		case member && f.lives() && f.epoch != f.living && i.inTime(f, log.end, now):
 			return nil, nil, false // it stays, and has not fetched yet, or the image is behind
-		case confirmed && i.inTime(f, leaderEnd, now) && (member || f.end >= i.start):
+		case confirmed && i.inTime(f, log.end, now) && (member || f.end >= i.start && f.logStart >= log.start):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch, Assignment: f.assignment})
 		}
 	}

@@ -192,7 +192,7 @@ func (m *isrModel) write(to []metadata.InSync) {
 
 // change is the leader's proposal, and what becomes of it.
 func (m *isrModel) change() {
-	from, to, ok := m.isr.propose(1, m.hw, m.end, m.now)
+	from, to, ok := m.isr.propose(1, extent{hw: m.hw, end: m.end}, m.now)
 	if !ok || m.random.IntN(3) == 0 {
 		if ok { // the attempt never left
 			m.isr.settled(outcomeUnknown, m.now)
@@ -256,7 +256,7 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 		m.images = nil
 		m.makeImage()
 		m.deliver()
-		if from, to, ok := m.isr.propose(1, m.hw, m.end, m.now); ok {
+		if from, to, ok := m.isr.propose(1, extent{hw: m.hw, end: m.end}, m.now); ok {
 			if slices.Equal(slices.Sorted(slices.Values(from)), m.recorded()) {
 				m.write(to)
 				m.isr.settled(outcomeDone, m.now)

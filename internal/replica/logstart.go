@@ -11,7 +11,7 @@ import (
 // each sends one at least every half second; it is rare, and not worth another thing that fetches wake.
 const logStartLook = 20 * time.Millisecond
 
-// AwaitLogStart waits until no replica in sync has records below an offset, which the leader's own log has given up already: until then
+// AwaitLogStart waits until no replica that is in sync, or may be, has records below an offset, which the leader's own log has given up already: until then
 // one of them, elected, could show them again. It returns the lowest log start of them. ErrTimeout when ctx ends before.
 func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (lowest int64, err error) {
 	p, r, err := s.leader(id, -1)
@@ -35,12 +35,14 @@ func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (
 	}
 }
 
-// lowestStart is the lowest log start of the replicas in sync, own for this one.
+// lowestStart is the lowest log start of the replicas that may be in sync on record, own for this one. Who joins later begins no lower
+// (isr.propose).
 func (g *reign) lowestStart(own int64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	maximal := g.mu.isr.maximal()
 	for id, f := range g.mu.isr.members {
-		if slices.Contains(g.mu.isr.committed, id) {
+		if slices.Contains(maximal, id) {
 			own = min(own, f.logStart)
 		}
 	}

@@ -105,7 +105,7 @@ func (g *reign) propose(now time.Time) (from []int32, to []metadata.InSync, ok b
 	if g.mu.over {
 		return nil, nil, false
 	}
-	return g.mu.isr.propose(g.mu.own, g.log.HighWatermark(), g.log.LogEnd(), now)
+	return g.mu.isr.propose(g.mu.own, extent{g.log.LogStart(), g.log.HighWatermark(), g.log.LogEnd()}, now)
 }
 
 // settled takes in how that came out. It returns the ISR before and after, and whether the high watermark moved.

@@ -69,7 +69,7 @@ func (b *broker) replaceDisk() {
 func (b *broker) start() {
 	witness := newWitness(b, b.w.logger.Handler())
 	logger := slog.New(witness).With("broker", b.id)
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval})
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval, RetentionInterval: retentionInterval})
 	if err != nil {
 		b.w.fail("broker %d does not start: %v", b.id, err)
 		return

@@ -93,7 +93,7 @@ func (c *client) write() {
 		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
 		switch c.random.IntN(8) {
 		case 0:
-			if !t.settings.Compact && c.random.IntN(3) == 0 {
+			if t.settings.Delete && c.random.IntN(3) == 0 {
 				c.deleteRecords(t)
 			}
 			c.read(t)
@@ -102,23 +102,6 @@ func (c *client) write() {
 		default:
 			c.writeBatches(t)
 		}
-	}
-}
-
-// deleteRecords gives up records of a topic up to somewhere below its high watermark, as Kafka's DeleteRecords does, which waits for nothing here.
-func (c *client) deleteRecords(t *topic) {
-	l := c.leader(t)
-	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
-		return
-	}
-	log, err := l.set.Leader(t.partitionID(), c.known[t.name])
-	if err != nil || l.set.EndKnown(t.partitionID()) != nil {
-		return
-	}
-	before := log.HighWatermark() - c.random.Int64N(40)
-	if before > log.LogStart() {
-		c.w.oracle.deletes(t.name, before)
-		_ = log.DeleteBefore(before)
 	}
 }
 
@@ -167,10 +150,11 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	for i, key := range keys {
 		c.values++
 		f := fact{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values, padding[:c.random.IntN(len(padding))]), producer: identity.ProducerID, sequence: -1}
+		f.timestamp = c.clock(t).UnixMilli()
 		if !careless {
 			f.sequence = identity.BaseSequence + int32(i)
 		}
-		r := record.Record{Offset: int64(i), Timestamp: c.clock().UnixMilli(), Key: []byte(key), Value: []byte(f.value)}
+		r := record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(key), Value: []byte(f.value)}
 		if t.settings.Compact && key != marker && c.random.IntN(deletedOneIn(key)) == 0 {
 			r.Value, f.value, f.deleted = nil, "", true
 		}
@@ -195,12 +179,15 @@ func deletedOneIn(key string) int {
 
 const padding = "................................................................................................................................"
 
-// clock is the client's: it jumps.
-func (c *client) clock() time.Time {
+// clock is the client's: it jumps. Where records go with time it does not jump ahead: one record would keep all behind it.
+func (c *client) clock(t *topic) time.Time {
 	switch c.random.IntN(12) {
 	case 0:
 		return time.Now().Add(-time.Duration(c.random.IntN(7200)) * time.Second)
 	case 1:
+		if t.expires() {
+			break
+		}
 		return time.Now().Add(time.Duration(c.random.IntN(600)) * time.Second)
 	}
 	return time.Now()

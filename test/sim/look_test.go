@@ -68,10 +68,7 @@ func (o *oracle) lookAt(t *truth, l *life, state replica.State, whole bool) int6
 	if whole {
 		from = log.LogStart()
 	}
-	if start := log.LogStart(); start > t.deletedTo && !t.settings.Compact && !t.tainted {
-		o.w.fail("%s: the log of broker %d begins at %d; nobody deleted above %d", t.name, l.id, start, t.deletedTo)
-		return 0
-	}
+	o.lookAtStart(t, l, log)
 	facts, err := read(log, from, end)
 	if errors.Is(err, logstore.ErrClosed) {
 		return 0
@@ -102,13 +99,18 @@ func (o *oracle) lookAt(t *truth, l *life, state replica.State, whole bool) int6
 
 // complete fails when something is missing in a log below its high watermark.
 func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
+	if t.settings.Delete {
+		start = max(start, t.deletedTo)
+	} else {
+		start = 0
+	}
 	if !t.settings.Compact {
 		has := make(map[int64]bool, len(facts))
 		for _, f := range facts {
 			has[f.offset] = true
 		}
 		for offset, f := range t.settled {
-			if offset < hw && offset >= t.deletedTo && !has[offset] {
+			if offset < hw && offset >= start && !has[offset] {
 				o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start, hw, f)
 			}
 		}
@@ -124,7 +126,7 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 	for key, f := range want {
 		got, ok := latest[key]
 		switch {
-		case f.offset >= hw:
+		case f.offset >= hw, f.offset < start:
 		case ok && got != f:
 			o.w.fail("%s: of key %s broker %d has %+v below %d, the latest is %+v", t.name, key, l.id, got, hw, f)
 		case !ok && !f.deleted:
@@ -159,6 +161,7 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 	if want, ok := t.leaders[state.LeaderEpoch]; !ok || want != [2]int64{int64(l.id), l.epoch.Load()} {
 		o.w.fail("%s: broker %d leads in epoch %d in incarnation %d; elected was %v", t.name, l.id, state.LeaderEpoch, l.epoch.Load(), want)
 	}
+	o.lookAtGone(t, l, state)
 	if l.set.EndKnown(t.partitionID()) != nil {
 		return
 	}

@@ -21,6 +21,8 @@ type fact struct {
 	deleted  bool
 	producer int64 // -1: none
 	sequence int32
+	// timestamp is the producer's, in ms.
+	timestamp int64
 }
 
 // truth is what is known for sure of a partition.
@@ -37,6 +39,8 @@ type truth struct {
 	excused   int32                // acknowledged records were lost with all that had them; what holds begins with this epoch
 	tainted   bool                 // that happened
 	deletedTo int64                // clients have asked to delete what lies below
+	expiredTo int64                // retention has taken what lies below, somewhere
+	goneTo    gone                 // clients were told that what lies below is deleted
 	count     tally
 }
 
@@ -49,7 +53,7 @@ type seenUntil struct {
 // tally is what a run has reached: a simulation in which nothing happens proves nothing.
 type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
-	deleted, fromFollowers                                                 int
+	deleted, gone, expired, fromFollowers                                  int
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -64,6 +68,8 @@ func (t *tally) add(o tally) {
 	t.givenUp += o.givenUp
 	t.cleaned += o.cleaned
 	t.deleted += o.deleted
+	t.gone += o.gone
+	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
 }
 
@@ -192,7 +198,7 @@ func (o *oracle) settle(t *truth, f fact, by int32, how string) {
 		return
 	}
 	at := [2]int64{f.producer, int64(f.sequence)}
-	if offset, ok := t.sequences[at]; ok && offset != f.offset {
+	if offset, ok := t.sequences[at]; ok && offset != f.offset && offset >= max(t.deletedTo, t.expiredTo) {
 		o.w.fail("%s: record %d of producer %d is at offset %d and at %d", t.name, f.sequence, f.producer, offset, f.offset)
 	}
 	t.sequences[at] = f.offset
@@ -241,21 +247,6 @@ func (o *oracle) consumed(l *life, name string, facts []fact) {
 	}
 }
 
-// deletes is told before records are deleted.
-func (o *oracle) deletes(name string, before int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t := o.of(name)
-	t.deletedTo = max(t.deletedTo, before)
-	t.count.deleted++
-}
-
-func (o *oracle) deletedTo(name string) int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.of(name).deletedTo
-}
-
 func (o *oracle) tainted(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -282,7 +273,7 @@ func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) 
 		err = first.Records(1<<20, func(r *record.Record) error {
 			f := fact{
 				offset: r.Offset, epoch: first.LeaderEpoch(), key: string(r.Key), value: string(r.Value), deleted: r.Value == nil,
-				producer: first.ProducerID(), sequence: -1,
+				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp,
 			}
 			if f.producer >= 0 {
 				f.sequence = first.BaseSequence() + int32(r.Offset-first.BaseOffset())

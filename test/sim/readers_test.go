@@ -68,7 +68,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	})[0]
 	bytes, err := taken(&result)
 	dead := l.dead.Load()
-	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart && result.LogStart <= c.w.oracle.deletedTo(t.name) {
+	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart && (t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
 		at.at, at.epoch, at.torn = result.LogStart, -1, true
 		return
 	}

@@ -31,6 +31,7 @@ type profile struct {
 	wild                      bool // faults may take the last copy of a record
 	returns                   bool // first of all a broker is no replica for a while, and down meanwhile; nothing else happens then
 	faultEvery                time.Duration
+	expiry                    map[string]expiry // of topics whose records go with time
 }
 
 // world is one run.
@@ -83,6 +84,7 @@ func newProfile(random *rand.Rand) profile {
 	if p.wild {
 		p.minISR = 1
 	}
+	p.expiry = newExpiry(random)
 	return p
 }
 
@@ -141,6 +143,7 @@ func (w *world) addTopics() {
 			settings.MinDirtyPercent, settings.TombstoneRetention, settings.SegmentBytes = 5, tombstoneRetention, 1500
 		}
 		settings.Fsync = kind == "synced"
+		w.profile.expiry[kind].set(&settings)
 		t := &topic{name: kind, id: metadata.ID{byte(i + 1)}, settings: settings}
 		for j := range w.profile.replicas {
 			t.partition.Replicas = append(t.partition.Replicas, int32((i+j)%w.profile.brokers))
