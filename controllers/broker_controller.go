@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -96,7 +94,7 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 // brokerOf tells whose Lease it is, and where the broker listens ("": it does not say). A Lease that is gone has no label any more, so its name must do. ok is false for a Lease
 // that is no broker's, or whose label and name do not agree.
 func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string, broker int32, address string, ok bool, err error) {
-	if cluster, broker, ok = parseLeaseName(key.Name); !ok {
+	if cluster, broker, ok = v1alpha1.ParseBrokerLeaseName(key.Name); !ok {
 		return "", 0, "", false, nil
 	}
 	lease := &coordinationv1.Lease{}
@@ -104,21 +102,6 @@ func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedNam
 		return cluster, broker, "", apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	return cluster, broker, lease.Annotations[v1alpha1.AnnotationPeer], lease.Labels[v1alpha1.LabelCluster] == cluster, nil
-}
-
-// parseLeaseName is the way back from v1alpha1.BrokerLeaseName. A cluster's name may hold the infix itself, so the last one
-// counts.
-func parseLeaseName(name string) (cluster string, broker int32, ok bool) {
-	const infix = "-broker-"
-	at := strings.LastIndex(name, infix)
-	if at < 0 {
-		return "", 0, false
-	}
-	id, err := strconv.ParseUint(name[at+len(infix):], 10, 31)
-	if err != nil || v1alpha1.BrokerLeaseName(name[:at], int32(id)) != name {
-		return "", 0, false // "01" is a number, and no broker's
-	}
-	return name[:at], int32(id), true
 }
 
 // tell puts all partitions that a broker holds into the partition controller's queue, those that it leads first: they stand still; and then

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -52,7 +51,7 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 		arrived:  before.arrived,
 		duration: leaseDurationDefault,
 		held:     lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",
-		broker:   placement.Standing{Directory: lease.Annotations[v1alpha1.AnnotationDirectory], CleanEpoch: cleanEpoch(lease)},
+		broker:   placement.Standing{Directory: lease.Annotations[v1alpha1.AnnotationDirectory], CleanEpoch: v1alpha1.LeaseCleanEpoch(lease.Annotations)},
 		pod:      lease.Annotations[v1alpha1.AnnotationPod],
 	}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > 0 {
@@ -61,7 +60,7 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
 		seen.broker.Epoch = int64(*transitions)
 	}
-	seen.broker.Leaving = lease.Annotations[v1alpha1.AnnotationLeaving] == strconv.FormatInt(seen.broker.Epoch, 10)
+	seen.broker.Leaving = v1alpha1.LeaseLeaves(lease.Annotations, seen.broker.Epoch)
 	if acquire := lease.Spec.AcquireTime; acquire != nil {
 		seen.acquired = acquire.Time
 	}
@@ -141,13 +140,4 @@ func (s sighting) state(now time.Time) placement.Standing {
 		state.Life = placement.Up
 	}
 	return state
-}
-
-// cleanEpoch is the incarnation whose orderly stop left the disk as it is; -1: there was none, or nobody says.
-func cleanEpoch(lease *coordinationv1.Lease) int64 {
-	epoch, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationCleanEpoch], 10, 64)
-	if err != nil || epoch < 0 {
-		return -1
-	}
-	return epoch
 }

@@ -145,19 +145,3 @@ func TestTheWatchAloneProvesNoDeath(t *testing.T) {
 		}
 	})
 }
-
-func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
-	for _, cluster := range []string{"main", "a-broker-7", "broker"} {
-		for _, broker := range []int32{0, 7, 999} {
-			gotCluster, gotBroker, ok := parseLeaseName(v1alpha1.BrokerLeaseName(cluster, broker))
-			if !ok || gotCluster != cluster || gotBroker != broker {
-				t.Errorf("%s %d: read as %s %d, %v", cluster, broker, gotCluster, gotBroker, ok)
-			}
-		}
-	}
-	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1", "main-broker--1", "main-broker-01", "main-broker-99999999999"} {
-		if cluster, broker, ok := parseLeaseName(name); ok {
-			t.Errorf("%q is no broker's, and was read as %s %d", name, cluster, broker)
-		}
-	}
-}

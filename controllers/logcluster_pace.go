@@ -82,7 +82,7 @@ func (s *logClusterScope) rollout(brokers int32, pods []corev1.Pod) rollout.Stat
 		state.Partition = *rolling.Partition
 	}
 	for i := range pods {
-		_, id, ok := parseLeaseName(pods[i].Name) // pods and Leases have the same names
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name) // pods and Leases have the same names
 		if !ok || id >= brokers {
 			continue
 		}
@@ -115,7 +115,7 @@ type readyPod struct {
 func (s settling) look(cluster types.NamespacedName, pods []corev1.Pod, now time.Time) map[int32]time.Time {
 	known, since := map[int32]readyPod{}, map[int32]time.Time{}
 	for i := range pods {
-		_, id, ok := parseLeaseName(pods[i].Name)
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)
 		at, ready := readyAt(&pods[i])
 		if !ok || !ready {
 			continue

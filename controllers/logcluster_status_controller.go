@@ -119,7 +119,7 @@ func (r *logClusterStatusReconciler) gatherBrokers(ctx context.Context, key type
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		cluster, id, ok := parseLeaseName(pod.Name) // pods and Leases have the same names
+		cluster, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name) // pods and Leases have the same names
 		if !ok || cluster != key.Name || !podReady(pod) {
 			continue
 		}

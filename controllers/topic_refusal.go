@@ -47,20 +47,12 @@ func (s *topicScope) clusterNotFound() *metav1.Condition {
 // nameTaken gives a name to the oldest Topic that claims it, so that a later one never takes it away.
 func (s *topicScope) nameTaken() *metav1.Condition {
 	for i := range s.sameName {
-		if older(&s.sameName[i], s.topic) {
+		if s.sameName[i].OlderThan(s.topic) {
 			return refused(v1alpha1.ReasonTopicNameTaken, "Topic %s of LogCluster %s is older and is called %s, too: delete one of them",
 				s.sameName[i].Name, s.topic.Spec.Cluster, s.topic.KafkaName())
 		}
 	}
 	return nil
-}
-
-// older orders Topics by age, and those of the same second by name.
-func older(a, b *v1alpha1.Topic) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 // invalidSettings finds what no CEL rule can see: settings that contradict the cluster's defaults.

@@ -138,7 +138,7 @@ func (r *topicReconciler) gatherRacks(ctx context.Context, scope *topicScope) er
 	}
 	scope.racks = map[int32]string{}
 	for i := range leases.Items {
-		cluster, broker, ok := parseLeaseName(leases.Items[i].Name)
+		cluster, broker, ok := v1alpha1.ParseBrokerLeaseName(leases.Items[i].Name)
 		if ok && cluster == scope.topic.Spec.Cluster {
 			scope.racks[broker] = leases.Items[i].Annotations[v1alpha1.AnnotationRack]
 		}

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // What the operator and the brokers agree on beside the fields of the resources: labels, annotations and names.
 const (
@@ -51,6 +54,34 @@ const (
 // holderIdentity is empty after an orderly stop, its leaseTransitions are the broker's epoch (incarnation).
 func BrokerLeaseName(cluster string, broker int32) string {
 	return cluster + "-broker-" + strconv.Itoa(int(broker))
+}
+
+// ParseBrokerLeaseName is the way back from BrokerLeaseName. A cluster's name may hold the infix itself, so the last one counts.
+func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
+	const infix = "-broker-"
+	at := strings.LastIndex(name, infix)
+	if at < 0 {
+		return "", 0, false
+	}
+	id, err := strconv.ParseUint(name[at+len(infix):], 10, 31)
+	if err != nil || BrokerLeaseName(name[:at], int32(id)) != name {
+		return "", 0, false // "01" is a number, and no broker's
+	}
+	return name[:at], int32(id), true
+}
+
+// LeaseCleanEpoch reads AnnotationCleanEpoch; -1: there was none, or nobody says.
+func LeaseCleanEpoch(annotations map[string]string) int64 {
+	epoch, err := strconv.ParseInt(annotations[AnnotationCleanEpoch], 10, 64)
+	if err != nil || epoch < 0 {
+		return -1
+	}
+	return epoch
+}
+
+// LeaseLeaves tells whether the incarnation that holds a broker's Lease has said that it leaves.
+func LeaseLeaves(annotations map[string]string, epoch int64) bool {
+	return annotations[AnnotationLeaving] == strconv.FormatInt(epoch, 10)
 }
 
 // PartitionName is the Partition resource of a Topic resource.

@@ -207,6 +207,15 @@ func (t *Topic) KafkaName() string {
 	return t.Name
 }
 
+// OlderThan orders Topics by age, and those of the same second by name. Of several that claim one Kafka name the oldest has it: to the operator
+// and to brokers alike.
+func (t *Topic) OlderThan(other *Topic) bool {
+	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
+		return t.CreationTimestamp.Before(&other.CreationTimestamp)
+	}
+	return t.Name < other.Name
+}
+
 // CleanNowBytesMax is how much of the annotation heartwood.dev/clean-now counts, in bytes.
 const CleanNowBytesMax = 128
 

@@ -4,7 +4,7 @@
 //   - image.go, liveness.go: pure. Resources and Leases as they were seen become an image.
 //   - store.go: Run, the watches, and when an image is made anew.
 //   - lease.go: this broker's own Lease, kept by a goroutine of its own; once.go: no write is sent twice.
-//   - serving.go: writes servingEpoch and isr of the partitions that are led here, and foundEpoch of those that would be, but for
+//   - serving.go, isr.go: write servingEpoch and isr of the partitions that are led here, and foundEpoch of those that would be, but for
 //     a log that knows a later epoch.
 //   - admin.go: topics made and deleted by Kafka's admin clients; alter.go: topics changed and partitions moved by them.
 //
@@ -16,7 +16,8 @@
 //	heartwood.dev        partitions/status                get update
 //	coordination.k8s.io  leases                           get list watch create; update its cluster's
 //
-// Who is up is told by Leases: a broker lives while we see it renew. Clocks of two machines are never compared. While we
+// Who is up is told by Leases: a broker lives while we see it renew. What counts is that, by our clock; another's clock is asked
+// only of a Lease that we see for the first time, and what comes of it holds until the next renewal. While we
 // ourselves cannot reach the API server, nobody's time runs out: what is not seen is not dead, and the data plane goes on with
 // the last image.
 //

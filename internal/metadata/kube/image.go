@@ -34,7 +34,9 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 		}
 	}
 	var topics []*metadata.Topic
-	for _, t := range r.named() {
+	named := r.named()
+	for _, name := range slices.Sorted(maps.Keys(named)) { // so that the same faults come in the same order, and are told once
+		t := named[name]
 		resolved, err := r.topic(t, last)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("topic %s: %w", t.Name, err))
@@ -61,19 +63,11 @@ func (r resources) named() map[string]*v1alpha1.Topic {
 		if t.Spec.Cluster != r.cluster.Name || !t.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if first := byName[t.KafkaName()]; first == nil || older(t, first) {
+		if first := byName[t.KafkaName()]; first == nil || t.OlderThan(first) {
 			byName[t.KafkaName()] = t
 		}
 	}
 	return byName
-}
-
-// older is the operator's order, too: both must choose the same of two. Equal times (they are whole seconds) go by name.
-func older(a, b *v1alpha1.Topic) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 // topic resolves a Topic, without its partitions. It may return both a topic, that of the last image, and an error.

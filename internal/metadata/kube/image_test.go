@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -73,6 +74,26 @@ const demo = "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {c
 func partitionText(topic string, index int, status string) string {
 	return fmt.Sprintf("kind: Partition\nmetadata: {name: %s-%d}\nspec: {cluster: demo, topic: %s, index: %d, replicas: [%d]}\nstatus: %s\n",
 		topic, index, topic, index, index%3, status)
+}
+
+// TestFaultsComeInOneOrder, else each image would tell them anew.
+func TestFaultsComeInOneOrder(t *testing.T) {
+	text := demo
+	for i := range 12 {
+		text += fmt.Sprintf("kind: Topic\nmetadata: {name: topic-%d}\nspec: {cluster: demo, minInSyncReplicas: 9, replicas: 1, segment: {size: \"1\"}}\n---\n", i)
+	}
+	all := parse(t, strings.TrimSuffix(text, "---\n"))
+	told := map[string]bool{}
+	for range 10 {
+		_, faults := all.image(nil, nil)
+		if len(faults) != 12 {
+			t.Fatalf("%d faults: %v", len(faults), faults)
+		}
+		told[errors.Join(faults...).Error()] = true
+	}
+	if len(told) != 1 {
+		t.Errorf("the same faults are told in %d ways", len(told))
+	}
 }
 
 func TestResourcesBecomeAnImage(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
 )
 
 // errReplaced: another process is this broker now. Two brokers on one id would both lead.
@@ -59,11 +60,11 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 // acquire takes the Lease over and returns the epoch of this incarnation. Whoever held it has been replaced: a StatefulSet runs
 // at most one pod of a name, so the one before is dead or about to find out.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
-	for {
+	for tries := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
 			return int64(*k.lease.Spec.LeaseTransitions), nil
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && tries.Fail(time.Now()) {
 			k.logger.Warn("cannot take lease", "lease", k.key.Name, "error", err)
 		}
 		select {
@@ -232,7 +233,7 @@ func (k *keeper) renew(ctx context.Context) error {
 		lease.Annotations = map[string]string{}
 	}
 	if k.leaving {
-		lease.Annotations[v1alpha1.AnnotationLeaving] = leaseEpochText(lease)
+		lease.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(leaseEpoch(lease), 10)
 	}
 	err := k.wrote(lease, k.client.Update(ctx, lease))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

@@ -112,14 +112,8 @@ func (l *liveness) next(now time.Time) time.Duration {
 
 // leaseBroker reads who a Lease is of. The name must be the one we would give it: <cluster>-broker-<id>.
 func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
-	cluster := lease.Labels[v1alpha1.LabelCluster]
-	prefix := v1alpha1.BrokerLeaseName(cluster, 0)
-	prefix = prefix[:len(prefix)-1]
-	if len(lease.Name) <= len(prefix) || lease.Name[:len(prefix)] != prefix {
-		return metadata.Broker{}, false
-	}
-	id, err := strconv.ParseInt(lease.Name[len(prefix):], 10, 32)
-	if err != nil || id < 0 || v1alpha1.BrokerLeaseName(cluster, int32(id)) != lease.Name {
+	cluster, id, ok := v1alpha1.ParseBrokerLeaseName(lease.Name)
+	if !ok || cluster != lease.Labels[v1alpha1.LabelCluster] {
 		return metadata.Broker{}, false
 	}
 	host, portText, err := net.SplitHostPort(lease.Annotations[v1alpha1.AnnotationEndpoint])
@@ -131,10 +125,10 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 		return metadata.Broker{}, false
 	}
 	return metadata.Broker{
-		ID: int32(id), Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
+		ID: id, Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
 		Peer: lease.Annotations[v1alpha1.AnnotationPeer],
 		Rack: lease.Annotations[v1alpha1.AnnotationRack], Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
-		CleanEpoch: cleanEpoch(lease), ProducerIDs: producerIDs(lease), Leaving: leaves(lease),
+		CleanEpoch: v1alpha1.LeaseCleanEpoch(lease.Annotations), ProducerIDs: producerIDs(lease), Leaving: leaves(lease),
 	}, true
 }
 
@@ -146,13 +140,9 @@ func leaseEpoch(lease *coordinationv1.Lease) int64 {
 	return 0
 }
 
-func leaseEpochText(lease *coordinationv1.Lease) string {
-	return strconv.FormatInt(leaseEpoch(lease), 10)
-}
-
 // leaves tells whether the incarnation that holds a Lease has said that it leaves.
 func leaves(lease *coordinationv1.Lease) bool {
-	return lease.Annotations[v1alpha1.AnnotationLeaving] == leaseEpochText(lease)
+	return v1alpha1.LeaseLeaves(lease.Annotations, leaseEpoch(lease))
 }
 
 // producerIDs bounds what a broker has given out; 0: nobody says.
@@ -162,13 +152,4 @@ func producerIDs(lease *coordinationv1.Lease) int64 {
 		return 0
 	}
 	return max(0, bound)
-}
-
-// cleanEpoch is the incarnation that stopped in order before the one that holds the Lease; -1: none did, or nobody says.
-func cleanEpoch(lease *coordinationv1.Lease) int64 {
-	epoch, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationCleanEpoch], 10, 64)
-	if err != nil || epoch < 0 {
-		return -1
-	}
-	return epoch
 }

@@ -27,6 +27,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
 )
 
 // librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first store's. SetLogger is not
@@ -127,12 +128,14 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 
 // watchUntilDone tries until the watches are set up: the API server may be away when a broker starts.
 func (s *Store) watchUntilDone(ctx context.Context) {
-	for {
+	for tries := (outage.State{}); ; {
 		err := s.watch(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.opts.Logger.Warn("cannot watch resources yet", "error", err)
+		if tries.Fail(time.Now()) {
+			s.opts.Logger.Warn("cannot watch resources yet", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(renewInterval):
@@ -216,7 +219,7 @@ func (s *Store) follow(ctx context.Context, v *view) {
 	defer timer.Stop()
 	v.changed = true
 	var changes gathering
-	for {
+	for looks := (outage.State{}); ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -231,7 +234,9 @@ func (s *Store) follow(ctx context.Context, v *view) {
 		}
 		began := time.Now()
 		next, err := s.look(ctx, v)
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			looks.Succeed()
+		} else if ctx.Err() == nil && looks.Fail(began) {
 			s.opts.Logger.Warn("cannot make an image yet", "error", err)
 		}
 		changes.made(time.Since(began))

@@ -1,0 +1,50 @@
+package v1alpha1
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
+	for _, cluster := range []string{"main", "a-broker-7", "broker"} {
+		for _, broker := range []int32{0, 7, 999} {
+			gotCluster, gotBroker, ok := ParseBrokerLeaseName(BrokerLeaseName(cluster, broker))
+			if !ok || gotCluster != cluster || gotBroker != broker {
+				t.Errorf("%s %d: read as %s %d, %v", cluster, broker, gotCluster, gotBroker, ok)
+			}
+		}
+	}
+	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1", "main-broker--1", "main-broker-01", "main-broker-99999999999"} {
+		if cluster, broker, ok := ParseBrokerLeaseName(name); ok {
+			t.Errorf("%q is no broker's, and was read as %s %d", name, cluster, broker)
+		}
+	}
+}
+
+func TestWhatALeaseSaysOfItsIncarnation(t *testing.T) {
+	for text, want := range map[string]int64{"7": 7, "0": 0, "-1": -1, "-7": -1, "seven": -1, "99999999999999999999": -1} {
+		if got := LeaseCleanEpoch(map[string]string{AnnotationCleanEpoch: text}); got != want {
+			t.Errorf("clean epoch %q is read as %d", text, got)
+		}
+	}
+	if got := LeaseCleanEpoch(nil); got != -1 {
+		t.Errorf("no clean epoch is read as %d", got)
+	}
+	said := map[string]string{AnnotationLeaving: "7"}
+	if !LeaseLeaves(said, 7) || LeaseLeaves(said, 8) || LeaseLeaves(nil, 0) {
+		t.Error("a word about leaving counts for the incarnation that gave it, and no other")
+	}
+}
+
+func TestTheOldestTopicIsOne(t *testing.T) {
+	at := func(name string, second int64) *Topic {
+		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(second, 0))}}
+	}
+	for _, pair := range [][2]*Topic{{at("b", 1), at("a", 2)}, {at("a", 1), at("b", 1)}} {
+		if !pair[0].OlderThan(pair[1]) || pair[1].OlderThan(pair[0]) || pair[0].OlderThan(pair[0]) {
+			t.Errorf("%v and %v", pair[0].ObjectMeta, pair[1].ObjectMeta)
+		}
+	}
+}

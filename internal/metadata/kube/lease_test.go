@@ -1,0 +1,38 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// nowhere is a client whose API server is away.
+type nowhere struct{ client.Client }
+
+func (nowhere) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no route")
+}
+
+// TestAStartWithoutTheAPIServerIsToldOnce, however long it lasts.
+func TestAStartWithoutTheAPIServerIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		opts := Options{Namespace: "logs", Cluster: "demo", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := newKeeper(nowhere{}, opts, metadata.Broker{ID: 1}).acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 1 {
+			t.Errorf("%d lines:\n%.500s", lines, log.String())
+		}
+	})
+}
