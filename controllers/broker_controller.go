@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,6 +23,11 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
+// othersAfter is how long the leaders of partitions that a broker follows have to see for themselves that it went, or came back as another
+// incarnation. They do so at once, as their producers wait; were they helped, both would write, and when a broker of a
+// thousand partitions goes, those without a leader would wait for that. Later they are helped.
+const othersAfter = 5 * time.Second
+
 // brokerReconciler watches the Leases and pods of brokers, and tells the partitions of a broker when it came, went, or came back as
 // another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and
 // each would need a timer of its own for the Lease's end.
@@ -35,11 +39,17 @@ type brokerReconciler struct {
 	partitions, clusters chan<- event.GenericEvent
 	// told is what the partitions of each broker know; a broker of which there is nothing to know has no entry. Only Reconcile uses it, of
 	// which one runs at a time.
-	told  map[types.NamespacedName]placement.Standing
+	told  map[types.NamespacedName]told
 	racks *racks
 
 	connections *connections
 	ended       <-chan event.GenericEvent // Leases of brokers whose connection has told their end
+}
+
+// told is what a broker's partitions know of it.
+type told struct {
+	standing placement.Standing
+	others   time.Time // when those that it does not lead are told; zero: they were
 }
 
 // setup runs one worker: told needs no lock then, and a cluster has few brokers. A broker's pod has the name of its Lease.
@@ -53,9 +63,6 @@ func (r *brokerReconciler) setup(mgr ctrl.Manager) error {
 
 // Reconcile runs at each renewal, as the watch brings it, and at the end of the Lease, by RequeueAfter: a broker that dies
 // sends no event. Most runs change nothing and end after the comparison with told.
-//
-// told is set after all partitions were told, not before: if telling fails half-way, the next try tells all of them again,
-// and those that know already write nothing.
 func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, broker, address, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
@@ -70,25 +77,55 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else {
 		r.connections.drop(req.NamespacedName)
 	}
-	news := state
-	news.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
-	if r.told[req.NamespacedName] != news {
-		if err := r.tell(ctx, req.Namespace, cluster, broker); err != nil {
-			return ctrl.Result{}, err
-		}
-		r.told[req.NamespacedName] = news
-		if news == (placement.Standing{}) {
-			delete(r.told, req.NamespacedName) // the Lease is gone, or nobody ever held it
-		}
+	others, err := r.tellNews(ctx, req.NamespacedName, cluster, brokerKey(cluster, broker), state)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil { // after the elections, which do not wait for it
 		return ctrl.Result{}, err
 	}
 	if state.Life == placement.Gone && !time.Now().Before(until) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: others}, nil
 	}
 	// At least a millisecond: until may be past by now, and zero would mean never.
-	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
+	again := max(time.Until(until), time.Millisecond)
+	if others > 0 {
+		again = min(again, others)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// tellNews tells a broker's partitions of its state if they know another: those that need a leader at once, and then its LogCluster;
+// the others after a while. It returns after how long; zero: they know.
+//
+// told is set after the partitions were told, not before: if telling fails half-way, the next try tells all of them again,
+// and those that know already write nothing.
+func (r *brokerReconciler) tellNews(
+	ctx context.Context, key types.NamespacedName, cluster, broker string, state placement.Standing,
+) (time.Duration, error) {
+	state.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
+	known, now := r.told[key], time.Now()
+	switch {
+	case known.standing != state:
+		if err := cmp.Or(r.tell(ctx, key.Namespace, broker, needsLeader), r.tellCluster(ctx, key.Namespace, cluster)); err != nil {
+			return 0, err
+		}
+		known = told{standing: state, others: now.Add(othersAfter)}
+	case !known.others.IsZero() && !now.Before(known.others):
+		if err := r.tell(ctx, key.Namespace, broker, hasLeader); err != nil {
+			return 0, err
+		}
+		known.others = time.Time{}
+	}
+	if known == (told{}) {
+		delete(r.told, key) // the Lease is gone, or nobody ever held it
+		return 0, nil
+	}
+	r.told[key] = known
+	if known.others.IsZero() {
+		return 0, nil
+	}
+	return max(known.others.Sub(now), time.Millisecond), nil
 }
 
 // brokerOf tells whose Lease it is, and where the broker listens ("": it does not say). A Lease that is gone has no label any more, so its name must do. ok is false for a Lease
@@ -104,24 +141,29 @@ func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedNam
 	return cluster, broker, lease.Annotations[v1alpha1.AnnotationPeer], lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }
 
-// tell puts all partitions that a broker holds into the partition controller's queue, those that it leads first: they stand still; and then
-// its LogCluster into that of its status. It waits while a queue is full, until ctx ends.
-func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, broker int32) error {
+// tell puts the partitions that a broker holds, and that are asked for, into the partition controller's queue. It waits while that is
+// full, until ctx ends.
+func (r *brokerReconciler) tell(ctx context.Context, namespace, broker string, which func(p *v1alpha1.Partition, broker string) bool) error {
 	held := &v1alpha1.PartitionList{}
-	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: brokerKey(cluster, broker)})
+	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: broker})
 	if err != nil {
-		return fmt.Errorf("list the partitions of broker %d: %w", broker, err)
+		return fmt.Errorf("list the partitions of broker %s: %w", broker, err)
 	}
-	slices.SortStableFunc(held.Items, func(a, b v1alpha1.Partition) int {
-		return cmp.Compare(ledLast(&a, broker), ledLast(&b, broker))
-	})
 	for i := range held.Items {
+		if !which(&held.Items[i], broker) {
+			continue
+		}
 		select {
 		case r.partitions <- event.GenericEvent{Object: &held.Items[i]}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return nil
+}
+
+// tellCluster puts a LogCluster into the queue of its status.
+func (r *brokerReconciler) tellCluster(ctx context.Context, namespace, cluster string) error {
 	of := &v1alpha1.LogCluster{}
 	of.Namespace, of.Name = namespace, cluster
 	select {
@@ -132,10 +174,9 @@ func (r *brokerReconciler) tell(ctx context.Context, namespace, cluster string, 
 	}
 }
 
-// ledLast orders partitions: 0 for one that the broker leads, 1 for another.
-func ledLast(partition *v1alpha1.Partition, broker int32) int {
-	if partition.Status.Leader == broker {
-		return 0
-	}
-	return 1
+// needsLeader tells whether a partition stands still for a broker's sake: that one leads it, or nobody does.
+func needsLeader(p *v1alpha1.Partition, broker string) bool {
+	return p.Status.Leader == placement.NoLeader || brokerKey(p.Spec.Cluster, p.Status.Leader) == broker
 }
+
+func hasLeader(p *v1alpha1.Partition, broker string) bool { return !needsLeader(p, broker) }

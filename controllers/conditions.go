@@ -53,10 +53,3 @@ func (a announcer) changed(object runtime.Object, before, after []metav1.Conditi
 func (a announcer) failed(object runtime.Object, err error) {
 	a.recorder.Eventf(object, nil, corev1.EventTypeWarning, v1alpha1.EventApplyFailed, "Apply", "%s", err.Error())
 }
-
-// setCondition sets a Partition's condition, and since when: the time of transition moves only if the condition's status
-// changes, so that deciding again changes nothing.
-func setCondition(status *v1alpha1.PartitionStatus, generation int64, condition metav1.Condition) {
-	condition.ObservedGeneration = generation
-	meta.SetStatusCondition(&status.Conditions, condition)
-}

@@ -48,7 +48,7 @@ func (e electorate) elect() elected {
 		Assignment: e.assignment, Unclean: e.unclean, Preferred: e.preferred || e.askedHome(), Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
 	})
 	metadata.RecordPlaced(&status, decision.Partition)
-	setCondition(&status, e.partition.Generation, e.readiness(status, decision))
+	metadata.RecordCondition(&status, e.partition.Generation, e.readiness(status, decision))
 	return elected{status, decision.Unproven}
 }
 
@@ -57,7 +57,7 @@ func (e electorate) elect() elected {
 func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	retired := placement.Retire(placed)
 	status.Leader, status.LeaderEpoch = retired.Leader, retired.LeaderEpoch
-	setCondition(status, e.partition.Generation, notReady(v1alpha1.ReasonRetained,
+	metadata.RecordCondition(status, e.partition.Generation, notReady(v1alpha1.ReasonRetained,
 		"the Topic is gone or has fewer partitions; this remembers where the records are, and a Topic of this name takes them up again"))
 }
 
@@ -94,7 +94,7 @@ func (e electorate) readiness(status v1alpha1.PartitionStatus, decision placemen
 			fmt.Sprintf("broker %d is elected with leader epoch %d and does not serve yet; if that lasts, its log and "+
 				"GET /api/v1/partitions say why", status.Leader, status.LeaderEpoch))
 	}
-	return ready(fmt.Sprintf("broker %d leads", status.Leader))
+	return metadata.ServingCondition(status.Leader)
 }
 
 // offline says why nobody leads, and what to do. Lost records come first where nobody is left to wait for.

@@ -46,8 +46,8 @@ func newOutages() (*outages, error) {
 	return measureOutages(seconds), nil
 }
 
-// changed takes in that a partition's status was written, at the time now. Only what was written counts: a decision that
-// lost the compare-and-swap is made again from what won. An outage that goes through several elections is one, from its
+// changed takes in that a partition's status was written, or found to be as it should, at the time now. A decision that
+// lost the compare-and-swap does not count: it is made again from what won. An outage that goes through several elections is one, from its
 // first moment.
 //
 // Elections of several partitions run at once, of one partition never: the queue sees to it, so its calls come in order.

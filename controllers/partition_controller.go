@@ -50,8 +50,7 @@ func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile decides and writes, if there is anything to write. It runs also after the leader wrote servingEpoch, and says
-// Ready then.
+// Reconcile decides and writes, if there is anything to write. That the partition is Ready its leader writes, with servingEpoch.
 //
 // The race with the leader: both read version v, both write; the API server takes the first and refuses the other, as it
 // names v. Refused, nothing is tried again here: the winner's write comes as an event, and what is decided then has seen it.
@@ -71,6 +70,7 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	elected := electorate.elect()
 	before, status := electorate.partition, elected.status
 	if equality.Semantic.DeepEqual(before.Status, status) {
+		r.outages.changed(req.NamespacedName, before.Status, status, time.Now()) // the leader may have written that it serves
 		return result, nil
 	}
 	after := before.DeepCopy()

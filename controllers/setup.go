@@ -21,7 +21,6 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/placement"
 )
 
 // fieldOwner is who the operator is to server-side apply, and its name in events.
@@ -110,7 +109,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
 			placed: map[types.NamespacedName]placed{}, pace: pace{}},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, clusters: clusters,
-			told: map[types.NamespacedName]placement.Standing{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
+			told: map[types.NamespacedName]told{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {

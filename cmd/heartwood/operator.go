@@ -85,9 +85,13 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("make the client of the watches: %w", err)
 	}
 	options := ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                controllers.Mapper,
-		Cache:                         cache.Options{ByObject: controllers.CacheByObject(), HTTPClient: watches},
+		Scheme:         scheme,
+		MapperProvider: controllers.Mapper,
+		Cache: cache.Options{
+			ByObject: controllers.CacheByObject(), HTTPClient: watches,
+			// Half of each object. The API server goes on with what it has where an update leaves them out.
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.electLeader,

@@ -55,6 +55,17 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers, topics).WithPolicies(r.cluster), faults
 }
 
+// names are the resources' names of all topics, by id.
+func (r resources) names() map[metadata.ID]string {
+	names := make(map[metadata.ID]string, len(r.topics))
+	for _, t := range r.topics {
+		if topicID, err := id(t.UID); err == nil {
+			names[topicID] = t.Name
+		}
+	}
+	return names
+}
+
 // named returns the cluster's topics that are not being deleted, one for each name that clients use: the oldest, as the
 // operator sees it.
 func (r resources) named() map[string]*v1alpha1.Topic {

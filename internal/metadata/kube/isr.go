@@ -61,17 +61,19 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 	return fmt.Errorf("%w: partition %s is changed too often", metadata.ErrISRConflict, partition.Name)
 }
 
-// partitionOf finds the Partition of a change as the watch knows it. One that is gone can be changed no more.
+// partitionOf finds the Partition of a change as the watch knows it, without a walk over the others: when a broker goes, each of thousands is
+// changed. One that is gone can be changed no more.
 func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1alpha1.Partition, error) {
-	all, err := s.resources(ctx)
-	if err != nil {
-		return nil, errors.Join(metadata.ErrISRConflict, err)
+	names := s.names.Load()
+	if names == nil {
+		return nil, fmt.Errorf("%w: nothing is known of the topics yet", metadata.ErrISRConflict)
 	}
-	found := all.served([]metadata.Served{{Topic: change.Topic, Partition: change.Partition}})
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: partition %d of topic %s is not there", metadata.ErrISRConflict, change.Partition, change.Topic)
+	partition := &v1alpha1.Partition{}
+	key := client.ObjectKey{Namespace: s.opts.Namespace, Name: v1alpha1.PartitionName((*names)[change.Topic], change.Partition)}
+	if err := s.cache.Get(ctx, key, partition); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: partition %d of topic %s", metadata.ErrISRConflict, change.Partition, change.Topic), err)
 	}
-	return found[0].resource, nil
+	return partition, nil
 }
 
 // proposed is the Partition as a change makes it; the one that it is given stays as it is. Refused, it wraps ErrISRConflict.

@@ -96,10 +96,10 @@ func TestALeaderWhoseLogFailedStepsAside(t *testing.T) {
 		"nobody else is up":           {nil, 2},
 		"only the one itself that is": {map[int32]placement.Standing{0: {Life: placement.Up, Epoch: 1}}, 2},
 	} {
-		status := replicated().Status
-		stopped := servedPartition{epoch: 7, stopped: true, others: inSyncBeside(status, self, c.up)}
-		stopped.write(&status, self)
-		if len(status.ISR) != c.want || status.ServingEpoch != nil {
+		partition := replicated()
+		stopped := servedPartition{epoch: 7, stopped: true, others: inSyncBeside(partition.Status, self, c.up)}
+		stopped.write(partition, self)
+		if status := partition.Status; len(status.ISR) != c.want || status.ServingEpoch != nil {
 			t.Errorf("%s: %+v", name, status)
 		}
 	}

@@ -88,14 +88,15 @@ func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.
 	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch) != p.stopped
 }
 
-// write makes a status say it.
-func (p servedPartition) write(status *v1alpha1.PartitionStatus, self metadata.Broker) {
+// write makes a Partition's status say it.
+func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
+	status := &to.Status
 	if p.ahead {
 		status.FoundEpoch = new(p.epoch)
 		return
 	}
 	if !p.stopped {
-		status.ServingEpoch = new(p.epoch)
+		metadata.RecordServing(to, p.epoch)
 		return
 	}
 	status.ServingEpoch = nil
@@ -115,12 +116,7 @@ func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker, up map[
 
 // served finds the Partitions; one that is gone is nobody's loss.
 func (r resources) served(served []metadata.Served) []servedPartition {
-	topics := map[metadata.ID]string{}
-	for _, t := range r.topics {
-		if topicID, err := id(t.UID); err == nil {
-			topics[topicID] = t.Name
-		}
-	}
+	topics := r.names()
 	byName := map[string]*v1alpha1.Partition{}
 	for _, p := range r.partitions {
 		byName[p.Name] = p
@@ -165,7 +161,7 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 			return nil
 		}
 		partition.others = inSyncBeside(current.Status, self, s.standings())
-		partition.write(&current.Status, self)
+		partition.write(current, self)
 		err := s.client.Status().Update(ctx, current)
 		if client.IgnoreNotFound(err) == nil {
 			return nil

@@ -53,6 +53,7 @@ type Store struct {
 	self   atomic.Pointer[metadata.Broker]           // as registered
 	keeper atomic.Pointer[keeper]                    // of its Lease
 	up     atomic.Pointer[map[int32]metadata.Broker] // who is, in the last image
+	names  atomic.Pointer[map[metadata.ID]string]    // of the resources of the last image's topics
 
 	changed chan struct{} // holds one: a LogCluster, Topic or Partition changed
 	leases  chan struct{} // holds one: a Lease changed
@@ -100,6 +101,8 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 		Scheme:                       scheme,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
 		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
+		// Half of each object. The API server goes on with what it has where an update leaves them out.
+		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.Partition{}:   {Label: ours},
 			&coordinationv1.Lease{}: {Label: ours},
@@ -278,7 +281,9 @@ func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 		}
 	}
 	v.up, v.changed = up, false
-	s.up.Store(&up) // before the image: who acts on that must find it
+	names := all.names()
+	s.up.Store(&up) // before the image, and so are names: who acts on that must find them
+	s.names.Store(&names)
 	s.applyImage(v, all)
 	return v.alive.next(now), nil
 }
