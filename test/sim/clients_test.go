@@ -34,6 +34,7 @@ type client struct {
 	tails    map[string]*tail
 	producer int64
 	next     map[string]int32 // sequence of the next record, by topic
+	recent   map[string][]*batch
 	values   int
 	mu       struct {
 		sync.Mutex
@@ -59,7 +60,7 @@ func (c *client) renew() {
 	if c.producer == 1000 {
 		c.producer += int64(c.id)
 	}
-	c.next = map[string]int32{}
+	c.next, c.recent = map[string]int32{}, map[string][]*batch{}
 }
 
 func (w *world) startClients() {
@@ -99,6 +100,8 @@ func (c *client) write() {
 			c.read(t)
 		case 1:
 			c.writeCarelessly(t)
+		case 2:
+			c.sendAgain(t)
 		default:
 			c.writeBatches(t)
 		}
@@ -235,8 +238,10 @@ func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 	}
 	if len(left) > 0 {
 		c.renew()
+		return false
 	}
-	return len(left) == 0
+	c.remember(t, batches)
+	return true
 }
 
 // send sends batches to a broker once, in order, and takes in what is answered.

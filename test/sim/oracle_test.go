@@ -53,7 +53,7 @@ type seenUntil struct {
 // tally is what a run has reached: a simulation in which nothing happens proves nothing.
 type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
-	deleted, gone, expired, fromFollowers                                  int
+	deleted, gone, expired, fromFollowers, again                           int
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -69,6 +69,7 @@ func (t *tally) add(o tally) {
 	t.cleaned += o.cleaned
 	t.deleted += o.deleted
 	t.gone += o.gone
+	t.again += o.again
 	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
 }
@@ -214,7 +215,7 @@ func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool
 		return
 	}
 	for _, f := range facts {
-		if f.epoch = log.EpochAt(f.offset); f.epoch < t.excused {
+		if f.epoch = log.EpochAt(f.offset); f.epoch < t.excused || f.offset < log.LogStart() {
 			return
 		}
 		for epoch, start := range t.starts {
@@ -254,12 +255,14 @@ func (o *oracle) tainted(name string) bool {
 }
 
 // forgotten tells whether a broker may refuse a batch whose first record this is as out of order: records were lost, or it is in a log
-// that was cleaned, and a replica made from one knows only the last batch of the producer.
+// that was cleaned, or whose beginning is gone, and a replica made from one knows only the last batch of the producer, or those that are left.
 func (o *oracle) forgotten(name string, f *fact) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
-	return t.tainted || name != "plain" && t.appended[[2]int64{f.producer, int64(f.sequence)}]
+	at := [2]int64{f.producer, int64(f.sequence)}
+	offset, settled := t.sequences[at]
+	return t.tainted || t.settings.Compact && t.appended[at] || settled && offset < max(t.deletedTo, t.expiredTo)
 }
 
 // factsOf are the records of whole batches; next and epoch are of the last batch, which may be empty: 0 and -1 without any.

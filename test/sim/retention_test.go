@@ -129,9 +129,10 @@ func (o *oracle) lookAtStart(t *truth, l *life, log *logstore.Log) {
 	t.count.expired++
 }
 
-// tooLarge tells whether retention by size may have made a log as small as that. A follower that was behind goes by its leader's log.
+// tooLarge tells whether retention by size may have made a log as small as that. A follower that was behind goes by its leader's log, and
+// what retention has left may have been cleaned since.
 func (t *truth) tooLarge(sizeBytes int64) bool {
-	return t.settings.RetentionBytes >= 0 && sizeBytes >= t.settings.RetentionBytes/2
+	return t.settings.RetentionBytes >= 0 && (t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
 // keptBelow finds a record below an offset that retention by time has to keep. A superseded one may be gone for that reason.
