@@ -47,6 +47,10 @@ type Compaction struct {
 	Reason string `json:"reason"`
 	// Trigger is why a pass runs or is queued: max_lag, requested, dirty_ratio, tombstones; absent when neither.
 	Trigger string `json:"trigger,omitempty"`
+	// LonelyOffset is below which no tombstone has anything older of its key left in this log; ReplicasLonelyOffset is the least of all
+	// replicas, as the leader told last: tombstones stay from there on.
+	LonelyOffset         int64 `json:"lonelyOffset"`
+	ReplicasLonelyOffset int64 `json:"replicasLonelyOffset"`
 	// OverdueSeconds is how far past maxLag the oldest superseded record is, as far as that is known; 0: it is not.
 	OverdueSeconds float64 `json:"overdueSeconds"`
 	// NextDue is when the log wants its next pass because of the time: maxLag, tombstones, or the end of a quarantine; absent: never.

@@ -171,9 +171,9 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if isLeaderError(r.Err) {
 		leader, led = hint(e.image, r.ID)
 	}
-	private := e.pull && (r.Err != nil || r.Cleaned > 0)
+	private := e.pull && (r.Err != nil || r.Lonely > 0)
 	count := byte(0)
-	for _, present := range []bool{r.Diverging != nil, led, private} {
+	for _, present := range []bool{r.Diverging != nil, led, private, private} {
 		if present {
 			count++
 		}
@@ -197,7 +197,8 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 		e.out = append(e.out, pulledTagBytes)
 		e.out = kbin.AppendInt64(e.out, r.LogStart)
 		e.out = kbin.AppendInt64(e.out, r.LogEnd)
-		e.out = kbin.AppendInt64(e.out, r.Cleaned)
+		e.out = kbin.AppendInt64(e.out, r.Lonely)
+		e.out = append(kbin.AppendUvarint(e.out, lonelyTag), 0)
 	}
 }
 

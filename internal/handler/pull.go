@@ -14,9 +14,10 @@ import (
 )
 
 // Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
-// what the follower vouches for, how far it has cleaned, and how far it knows all to have; in the request itself, empty, that partitions without news may be left out;
-// in a partition of the answer the leader's log end and log start with an error, and how far all replicas have cleaned. A second tag in a
-// partition of the request says for which assignment the follower's log was made. The peer that does not know a tag skips it.
+// what the follower vouches for, below which offset its tombstones are lonely, and below which it knows all to be; in the request itself,
+// empty, that partitions without news may be left out; in a partition of the answer the leader's log end and log start with an error, and
+// below which offset the tombstones of all replicas are lonely. A second tag in a partition of the request says for which assignment the
+// follower's log was made. The peer that does not know a tag skips it.
 
 // pullVersion is the version of Fetch that brokers use among themselves.
 const pullVersion = 18
@@ -30,24 +31,34 @@ const (
 	assignmentBytesMax = 64
 )
 
+// lonelyTag, empty, is beside pullTag in a partition of the request and of the answer: it says that the offset there is of lonely tombstones.
+// Earlier versions told in its place how far they had cleaned, garbage that they had left not counted, and do not write the tag; what they
+// say counts as 0, so nothing goes before they are gone. What we say is less, and does no harm with them.
+const lonelyTag = 0x4859
+
 const (
-	pullTagBytes   = 24 // request: safe, cleaned, told
-	pulledTagBytes = 24 // answer: log start, log end, cleaned
+	pullTagBytes   = 24 // request: safe, lonely, told
+	pulledTagBytes = 24 // answer: log start, log end, lonely
 )
 
 // readPullTag takes in what a follower says of one partition.
 func readPullTag(tags *kmsg.Tags, want *replica.FetchPartition) {
 	want.Assignment = replica.AnyAssignment
+	lonely := false
 	tags.Each(func(tag uint32, value []byte) {
 		if tag == assignmentTag && len(value) <= assignmentBytesMax {
 			want.Assignment = string(value)
 		}
 		if tag == pullTag && len(value) == pullTagBytes {
 			want.Safe = int64(binary.BigEndian.Uint64(value))
-			want.Cleaned = int64(binary.BigEndian.Uint64(value[8:]))
+			want.Lonely = int64(binary.BigEndian.Uint64(value[8:]))
 			want.Told = int64(binary.BigEndian.Uint64(value[16:]))
 		}
+		lonely = lonely || tag == lonelyTag
 	})
+	if !lonely {
+		want.Lonely = 0
+	}
 }
 
 // isBrief tells whether partitions without news may be left out of the answer.
@@ -96,9 +107,9 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	out = kbin.AppendInt32(out, at.LastEpoch)
 	out = kbin.AppendInt64(out, at.LogStart)
 	out = kbin.AppendInt32(out, int32(at.BytesMax))
-	private := at.Safe != at.Offset || at.Cleaned != 0 || at.Told != 0
+	private := at.Safe != at.Offset || at.Lonely != 0 || at.Told != 0
 	if private {
-		out = append(out, 3)
+		out = append(out, 4)
 	} else {
 		out = append(out, 2)
 	}
@@ -108,12 +119,16 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 		out = kbin.AppendUvarint(out, pullTag)
 		out = append(out, pullTagBytes)
 		out = kbin.AppendInt64(out, at.Safe)
-		out = kbin.AppendInt64(out, at.Cleaned)
+		out = kbin.AppendInt64(out, at.Lonely)
 		out = kbin.AppendInt64(out, at.Told)
 	}
 	out = kbin.AppendUvarint(out, assignmentTag)
 	out = kbin.AppendUvarint(out, uint32(len(at.Assignment)))
-	return append(out, at.Assignment...)
+	out = append(out, at.Assignment...)
+	if private {
+		out = append(kbin.AppendUvarint(out, lonelyTag), 0)
+	}
+	return out
 }
 
 // run is how many partitions at the front are of one topic; runs, how many such groups there are.
@@ -169,13 +184,18 @@ func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled
 	if part.ErrorCode != 0 {
 		got.Err = peerError(part.ErrorCode)
 	}
+	lonely := false
 	part.UnknownTags.Each(func(tag uint32, value []byte) {
 		if tag == pullTag && len(value) == pulledTagBytes {
 			got.LogStart = int64(binary.BigEndian.Uint64(value))
 			got.LogEnd = int64(binary.BigEndian.Uint64(value[8:]))
-			got.Cleaned = int64(binary.BigEndian.Uint64(value[16:]))
+			got.Lonely = int64(binary.BigEndian.Uint64(value[16:]))
 		}
+		lonely = lonely || tag == lonelyTag
 	})
+	if !lonely {
+		got.Lonely = 0
+	}
 	return got
 }
 

@@ -50,8 +50,8 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
 	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40}, Wait: 500 * time.Millisecond, BytesMax: 1000, Partitions: []replica.PullPartition{
 		{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10, LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
-		{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20, LastEpoch: -1, Safe: 19, Cleaned: 18, Told: 17, BytesMax: 200},
-		{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1, Safe: 1 << 50, Cleaned: 1, BytesMax: 300},
+		{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20, LastEpoch: -1, Safe: 19, Lonely: 18, Told: 17, BytesMax: 200},
+		{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1, Safe: 1 << 50, Lonely: 1, BytesMax: 300},
 	}}
 	body := AppendPull(nil, pull)
 	if err := fetchShape.check(pullVersion, true, body); err != nil {
@@ -72,7 +72,7 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 			got := wantedPartition(want.ID, topic.TopicID, &topic.Partitions[i])
 			if got != (replica.FetchPartition{
 				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax, LeaderEpoch: want.LeaderEpoch,
-				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Cleaned: want.Cleaned, Told: want.Told, LogStart: want.LogStart,
+				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Lonely: want.Lonely, Told: want.Told, LogStart: want.LogStart,
 			}) {
 				t.Errorf("partition %d: %+v, want %+v", at, got, want)
 			}

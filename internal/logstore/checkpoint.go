@@ -20,6 +20,7 @@ const (
 	firstDirtyFile    = "cleaner-offset-checkpoint"
 	horizonFile       = "tombstone-horizon-checkpoint"    // ours, not Kafka's
 	abortedFile       = "aborted-transactions-checkpoint" // ours; not one offset a partition (txncheckpoint.go)
+	agreedFile        = "tombstone-agreement-checkpoint"  // ours; likewise (agreement.go)
 	epochFile         = "leader-epoch-checkpoint"         // one in each partition's directory
 )
 

@@ -124,15 +124,15 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 		if before.ReclaimableBytes == nil || *before.ReclaimableBytes == 0 || !before.ReclaimableExact {
 			t.Fatalf("status %+v, want some garbage left, and counted", before)
 		}
-		cleaned, horizon := f.log.CleanedTo(), f.log.horizon.Load()
+		cleaned, horizon := f.log.firstDirty.Load(), f.log.horizon.Load()
 		f.restart()
 		wait(5 * time.Second)
 		after := f.cleaner.Status(partition)
 		if after.ReclaimableBytes == nil || *after.ReclaimableBytes != *before.ReclaimableBytes || !after.ReclaimableExact {
 			t.Errorf("status %+v after the restart, want %d bytes, counted", after, *before.ReclaimableBytes)
 		}
-		if f.log.CleanedTo() != cleaned || f.log.horizon.Load() != horizon {
-			t.Errorf("clean to %d, horizon %d; before the restart %d and %d", f.log.CleanedTo(), f.log.horizon.Load(), cleaned, horizon)
+		if f.log.firstDirty.Load() != cleaned || f.log.horizon.Load() != horizon {
+			t.Errorf("clean to %d, horizon %d; before the restart %d and %d", f.log.firstDirty.Load(), f.log.horizon.Load(), cleaned, horizon)
 		}
 		if runs := after.Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
 			t.Errorf("runs %v after the restart", runs)

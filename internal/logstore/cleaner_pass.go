@@ -107,7 +107,7 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, wit
 	if err != nil {
 		return stats, err
 	}
-	return stats, seen.log.setCleanedIn(lineage, stats.CleanedTo, stats.NextPass)
+	return stats, seen.log.setCleanedIn(lineage, stats)
 }
 
 // cleanOnce runs the pass, and returns the lineage of the log it was made for.
@@ -139,12 +139,10 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	if salt == nil {
 		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, errNoKeys
 	}
-	goBelow := log.replicasCleaned.Load() // X1
 	job := clean.Job{
 		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted, Lineage: log.lineageOf,
 		Now: now, Rules: rulesOf(seen.settings), Limits: clean.Limits{MemoryBytes: with.memoryBytes},
-		TombstonesMayGoBelow: goBelow, MarkersMayGoBelow: goBelow,
-		Producers: view.Producers, Hasher: salt.Hasher(),
+		Agreed: log.agreement.agreed(), Producers: view.Producers, Hasher: salt.Hasher(),
 		Env: c.envOf(log, view.Lineage, state, with.shift),
 	}
 	if with.shift != nil {

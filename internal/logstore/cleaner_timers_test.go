@@ -131,11 +131,11 @@ func TestOverdueIsSeenWhileAPassCannotRun(t *testing.T) {
 	})
 }
 
-func TestX1TombstonesStayUntilAllReplicasHaveCompactedBelowThem(t *testing.T) {
+func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.put("gone", "later")
-		f.log.SetReplicasCleaned(3) // "gone" is deleted at offset 2, "later" at 3
+		f.log.SetReplicasLonely(3) // "gone" is deleted at offset 2, "later" at 3
 		f.delete("gone")
 		f.delete("later")
 		keys, _ := updates(20, 3)
@@ -145,16 +145,16 @@ func TestX1TombstonesStayUntilAllReplicasHaveCompactedBelowThem(t *testing.T) {
 		}
 		wait(2 * time.Hour)
 		if has("gone") || !has("later") {
-			t.Errorf("behind the retention: %v; a replica is clean up to 3", readKeys(t, f.log, 0))
+			t.Errorf("behind the retention: %v; the tombstones of a replica are lonely up to 3", readKeys(t, f.log, 0))
 		}
 		wait(10 * time.Hour)
 		if runs := f.cleaner.Status(partition).Runs; !has("later") || runs[runSuccess]+runs[runNothingToDo] > 8 {
 			t.Errorf("runs %v, %v", runs, readKeys(t, f.log, 0))
 		}
-		f.log.SetReplicasCleaned(f.log.CleanedTo())
+		f.log.SetReplicasLonely(f.log.LonelyTo())
 		wait(2 * time.Hour)
 		if has("later") {
-			t.Error("the tombstone is there though all replicas are clean above it")
+			t.Error("the tombstone is there though those of all replicas are lonely above it")
 		}
 	})
 }

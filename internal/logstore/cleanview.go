@@ -110,7 +110,7 @@ func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 		replicated: l.HighWatermark(),
 		durable:    l.durable.Load(),
 		firstDirty: firstDirtyWithin(l.firstDirty.Load(), logStart, l.logEnd.Load()),
-		horizon:    l.horizon.Load(),
+		horizon:    l.tombstonesDue(),
 	}
 }
 
@@ -151,36 +151,26 @@ const (
 	horizonNone    = math.MaxInt64 // the last pass left no tombstone
 )
 
-// setCleanedIn records what a pass has reached: the log is clean below firstDirty, and the earliest tombstone there may go at
-// horizon, zero if there is none. The horizon is stored first, for the same reason for which writeCheckpoints writes it
-// first. If the log was truncated since the lineage of the pass, it fails with errSegmentsChanged and records nothing.
-func (l *Log) setCleanedIn(lineage, firstDirty int64, horizon time.Time) error {
+// setCleanedIn records what a pass has reached: how far the log is clean, up to where its tombstones are lonely, and when the earliest of
+// them may go. The horizon is stored first, for the same reason for which writeCheckpoints writes it first. If the log was truncated since
+// the lineage of the pass, it fails with errSegmentsChanged and records nothing.
+func (l *Log) setCleanedIn(lineage int64, reached clean.Stats) error {
 	ms := int64(horizonNone)
-	if !horizon.IsZero() {
-		ms = horizon.UnixMilli()
+	if !reached.NextPass.IsZero() {
+		ms = reached.NextPass.UnixMilli()
 	}
 	l.mu.Lock() // a truncation changes lineage and first dirty offset under it
 	if l.lineage.Load() != lineage {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
 	}
+	l.agreement.passed(reached.WaitsAt)
 	l.horizon.Store(ms)
-	l.firstDirty.Store(firstDirty)
+	l.lonelyTo.Store(reached.LonelyTo)
+	l.firstDirty.Store(reached.CleanedTo)
 	l.mu.Unlock()
 	return l.env.saveFirstDirty()
 }
-
-// SetReplicasCleaned is told the lowest CleanedTo of all replicas of the partition, in sync or not. From there on tombstones and
-// transaction markers stay: one that is removed here while another replica still holds what it hides would bring that back when the
-// other comes to lead (X1). It may fall, when a replica is added. Until it is called a log counts as the only replica.
-func (l *Log) SetReplicasCleaned(offset int64) { l.replicasCleaned.Store(offset) }
-
-// ReplicasCleaned is what SetReplicasCleaned was told last.
-func (l *Log) ReplicasCleaned() int64 { return l.replicasCleaned.Load() }
-
-// CleanedTo is the offset below which this replica is compacted: each key has one record there, but for what was left for the sake
-// of I/O, and nothing of an aborted transaction.
-func (l *Log) CleanedTo() int64 { return l.firstDirty.Load() }
 
 // setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is that of writing
 // it: in memory the offset counts, and after a crash a pass is repeated, which changes nothing (I38).

@@ -185,6 +185,7 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		{name: "tombstone horizons", suffix: horizonFile},
 		{name: "what is dead in a segment", suffix: segment.DeadExtension},
 		{name: "aborted transactions", suffix: abortedFile},
+		{name: "what replicas agree on", suffix: agreedFile},
 		{name: "summaries of segments", suffix: segmentsFile},
 		{name: "topic id", suffix: partitionFile, refuse: true},
 		{name: "policy", suffix: policyFile, refuse: true},

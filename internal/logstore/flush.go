@@ -135,7 +135,9 @@ func (l *Log) saved() saved {
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
 		firstDirty:    l.firstDirty.Load(),
-		horizon:       l.horizon.Load(),
+		horizon:       l.tombstonesDue(),
+		lonelyTo:      l.lonelyTo.Load(),
+		agreed:        l.agreement.saved(l.LonelyTo()),
 	})
 }
 

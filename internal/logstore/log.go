@@ -72,9 +72,10 @@ type Log struct {
 	durable atomic.Int64
 	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
 	quarantined atomic.Bool
-	// replicasCleaned is below what offset every replica has compacted: tombstones and markers from there on stay (X1).
-	replicasCleaned atomic.Int64
-	sidecars        sidecars
+	// lonelyTo is what the last pass has told of tombstones below firstDirty: see LonelyTo. 0 if nobody knows.
+	lonelyTo  atomic.Int64
+	agreement agreement
+	sidecars  sidecars
 
 	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after close.
 	closed closedLog

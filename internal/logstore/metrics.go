@@ -29,6 +29,8 @@ var (
 	dirtyRatioDesc    = describe("dirty_ratio", "dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
 	syncsDesc         = describe("syncs_total", "Syncs of a log that ended well; under durability Fsync appends share one.")
 	syncTimeDesc      = describe("sync_seconds_total", "Time that syncs of a log took, that of sealing rolled segments included.")
+	lonelyDesc        = describe("lonely_offset", "Below it no tombstone of a compacted log has anything older of its key left in the log.")
+	allLonelyDesc     = describe("replicas_lonely_offset", "The least log_lonely_offset of all replicas, as the leader told last: tombstones go below it.")
 	blockedDesc       = describe("blocked_bytes", "Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
@@ -41,7 +43,7 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 // Describe implements prometheus.Collector.
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, blockedDesc, syncsDesc, syncTimeDesc,
+		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, lonelyDesc, allLonelyDesc, blockedDesc, syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc
@@ -84,6 +86,8 @@ func (l *Log) collectCleaning(gauge func(*prometheus.Desc, float64, ...string), 
 	gauge(cleanDesc, float64(view.CleanBytes))
 	gauge(dirtyDesc, float64(view.DirtyBytes))
 	gauge(dirtyRatioDesc, view.dirtyRatio())
+	gauge(lonelyDesc, float64(l.LonelyTo()))
+	gauge(allLonelyDesc, float64(l.replicasLonelyTo()))
 	for _, reason := range blockedReasons {
 		gauge(blockedDesc, float64(view.Blocked[reason]), reason)
 	}

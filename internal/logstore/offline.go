@@ -101,9 +101,14 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 	}
 	for name, content := range s.saving.written {
 		// They are written again, with the lines of all partitions: what cannot be read would be lost.
-		_, err := decodeOffsets([]byte(content))
-		if name == abortedFile {
+		var err error
+		switch name {
+		case abortedFile:
 			_, err = decodeAborted([]byte(content))
+		case agreedFile:
+			_, err = decodeAgreed([]byte(content))
+		default:
+			_, err = decodeOffsets([]byte(content))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", filepath.Join(s.opts.Dir, name), err)
@@ -413,7 +418,8 @@ func (c *Cleaned) add(s clean.Stats) {
 	if c.Passes == 1 {
 		c.SegmentsTotal = s.SegmentsTotal
 	}
-	c.CleanedTo, c.NextPass, c.GarbageBytes, c.GarbageRecords = s.CleanedTo, s.NextPass, s.GarbageBytes, s.GarbageRecords
+	c.CleanedTo, c.LonelyTo, c.NextPass, c.WaitsAt = s.CleanedTo, s.LonelyTo, s.NextPass, s.WaitsAt
+	c.GarbageBytes, c.GarbageRecords = s.GarbageBytes, s.GarbageRecords
 	c.SidecarReadBytes += s.SidecarReadBytes
 	c.SidecarWrittenBytes += s.SidecarWrittenBytes
 	c.LogReadBytes += s.LogReadBytes

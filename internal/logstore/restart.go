@@ -93,6 +93,8 @@ func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
 	l.mu.recoveryPoint = offset
 	l.synced.Store(offset)
 	l.firstDirty.Store(offset)
+	l.lonelyTo.Store(offset)
+	l.agreement.cut(0)
 	l.lowerOffsets(offset, offset)
 	l.settleDurableLocked()
 	for _, h := range before {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -16,6 +17,8 @@ type saved struct {
 	highWatermark int64
 	firstDirty    int64
 	horizon       int64          // horizonUnknown after a Release: then a pass looks again
+	lonelyTo      int64          // of a log that was put aside 0: a pass looks again
+	agreed        clean.Agreed   // of a log that was put aside nothing
 	aborted       []abortedCount // of the segments below the recovery point; nothing of a log that was put aside
 }
 
@@ -68,7 +71,8 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 }
 
 // merge takes, of two states of one log, the later one, field by field: each only ever rises while a log lives.
-// The horizon is the exception: it may fall, and is left at horizonUnknown, after which a pass looks again.
+// The horizon is the exception: it may fall, and is left at horizonUnknown, after which a pass looks again. So is all that is known of
+// tombstones: nobody has kept it up to date meanwhile.
 func (s saved) merge(other saved) saved {
 	return saved{
 		logStart:      max(s.logStart, other.logStart),

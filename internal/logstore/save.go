@@ -91,6 +91,9 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	if err := s.writeCheckpoint(abortedFile, encodeAborted(all)); err != nil {
 		return err
 	}
+	if err := s.writeCheckpoint(agreedFile, encodeAgreed(all)); err != nil {
+		return err
+	}
 	// The horizon before the first dirty offset: a clean section with tombstones of which nobody knows would keep them.
 	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile, firstDirtyFile} {
 		if err := s.writeCheckpoint(name, encodeOffsets(files[name])); err != nil {
@@ -133,6 +136,32 @@ func (s *Store) loadAborted(all map[PartitionID]saved) error {
 	return nil
 }
 
+// loadAgreed is loadCheckpoints of tombstone-agreement-checkpoint.
+func (s *Store) loadAgreed(all map[PartitionID]saved) error {
+	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, agreedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", agreedFile, err)
+	}
+	s.saving.written[agreedFile] = string(content)
+	agreements, err := decodeAgreed(content)
+	if err != nil {
+		s.opts.Logger.Warn("checkpoint unreadable", "file", agreedFile, "error", err)
+		return nil
+	}
+	for id, agreed := range agreements {
+		of, known := all[id]
+		if !known {
+			of.recoveryPoint = unknownOffset
+		}
+		of.lonelyTo, of.agreed = agreed.lonelyTo, agreed.steps
+		all[id] = of
+	}
+	return nil
+}
+
 // loadCheckpoints reads the checkpoint files. A missing or malformed one is as if it listed nothing: without a recovery point
 // everything is scanned, without the others a little is repeated.
 func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
@@ -163,6 +192,7 @@ func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
 	}
 	return all, errors.Join(
 		s.loadAborted(all),
+		s.loadAgreed(all),
 		load(recoveryPointFile, func(of *saved, offset int64) { of.recoveryPoint = offset }),
 		load(logStartFile, func(of *saved, offset int64) { of.logStart = offset }),
 		load(highWatermarkFile, func(of *saved, offset int64) { of.highWatermark = offset }),

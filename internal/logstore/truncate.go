@@ -166,8 +166,10 @@ func (c *pendingCut) apply(s saved) saved {
 	s.recoveryPoint = min(s.recoveryPoint, c.offset)
 	s.highWatermark = min(s.highWatermark, c.offset)
 	s.firstDirty = min(s.firstDirty, c.firstDirty)
+	s.lonelyTo, s.agreed = min(s.lonelyTo, c.firstDirty), s.agreed.Cut(c.offset)
 	if c.restart {
 		s.logStart = max(s.logStart, c.offset) // what was deleted must not come back should nothing be cut
+		s.agreed = nil
 	}
 	return s
 }
@@ -295,6 +297,8 @@ func (l *Log) showCut(end int64, state producers, before, after []*handle) {
 	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.mu.producers = state
 	l.firstDirty.Store(min(l.firstDirty.Load(), active.Base()))
+	l.lonelyTo.Store(min(l.lonelyTo.Load(), active.Base()))
+	l.agreement.cut(end)
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -282,7 +283,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a pass of before replaced segments: %v", err)
 	}
-	if err := log.setCleanedIn(view.Lineage, 40, epoch0); !errors.Is(err, errSegmentsChanged) {
+	if err := log.setCleanedIn(view.Lineage, clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a pass of before was recorded: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).firstDirty.Load(); got != 20 {

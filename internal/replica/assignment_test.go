@@ -141,11 +141,11 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	fetch("another", false)
 	fetch("", false)
 	fetch(AnyAssignment, true) // a broker of before there were any
-	i.members[3].cleaned = 7
+	i.members[3].lonely = 7
 
 	image("again", 1, 2) // what was in between is not known here
-	if slices.Contains(i.committed, 3) || i.cleaned(9) != 0 || i.members[3].end != -1 {
-		t.Errorf("in sync are %v, all are clean below %d, the follower is %+v", i.committed, i.cleaned(9), i.members[3])
+	if slices.Contains(i.committed, 3) || i.lonely(9) != 0 || i.members[3].end != -1 {
+		t.Errorf("in sync are %v, all tombstones are lonely below %d, the follower is %+v", i.committed, i.lonely(9), i.members[3])
 	}
 	fetch("three", false)
 	fetch("again", true)

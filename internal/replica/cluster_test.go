@@ -350,7 +350,7 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 	request := FetchRequest{BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
-			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned,
+			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely,
 			Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
@@ -371,7 +371,7 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 		if !r.News && r.Err == nil && r.Diverging == nil && (r.Data == nil || r.Data.Length == 0) {
 			continue // as on the wire
 		}
-		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Cleaned: r.Cleaned, DivergingEpoch: -1}
+		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1}
 		if r.Diverging != nil {
 			answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End
 		}

@@ -22,8 +22,8 @@ type FetchPartition struct {
 	// Of followers only.
 	HighWater int64 // as the follower knows it
 	Safe      int64 // the follower vouches for what lies below; at most Offset
-	Cleaned   int64 // it has cleaned its log below
-	Told      int64 // as far as it knows, all replicas have cleaned their logs below
+	Lonely    int64 // its tombstones below are lonely: logstore.Log.LonelyTo
+	Told      int64 // as far as it knows, those of all replicas are lonely below
 	LogStart  int64 // where its log begins
 	// Assignment is the time as a replica for which its log was made; "": from before there were names.
 	Assignment string
@@ -59,7 +59,7 @@ type FetchResult struct {
 	Diverging *EpochEnd
 	// PreferredReplica is where the consumer had better read, as it is in its rack; metadata.NoBroker: here.
 	PreferredReplica int32
-	Cleaned          int64 // all replicas have cleaned their logs below; for followers
+	Lonely           int64 // the tombstones of all replicas are lonely below; for followers
 	News             bool  // a follower learns something from this
 }
 

@@ -63,13 +63,13 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 
 // tell fills in what a follower is told besides records, and whether that is news to it.
 func (f *FetchResult) tell(p *partition, r *role, want *FetchPartition) {
-	f.Cleaned = cleanedByAll(p, r)
-	f.News = want.HighWater < f.HighWater || want.LogStart < f.LogStart || want.Told != f.Cleaned
+	f.Lonely = lonelyInAll(p, r)
+	f.News = want.HighWater < f.HighWater || want.LogStart < f.LogStart || want.Told != f.Lonely
 }
 
 // heard takes in what a follower's fetch says of it.
 func (s *Set) heard(p *partition, r *role, from metadata.InSync, want *FetchPartition) bool {
-	moved, review, ok := r.reign.fetched(from, min(want.Safe, want.Offset), want.LogStart, want.Cleaned, time.Now())
+	moved, review, ok := r.reign.fetched(from, min(want.Safe, want.Offset), want.LogStart, want.Lonely, time.Now())
 	if moved {
 		s.advanced(p, r)
 	}

@@ -20,7 +20,7 @@ var (
 func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 	at := PullPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(), LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		Cleaned: p.log.CleanedTo(), Told: p.log.ReplicasCleaned(), Assignment: r.held, BytesMax: bytesMax,
+		Lonely: p.log.LonelyTo(), Told: p.log.ReplicasLonely(), Assignment: r.held, BytesMax: bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
 	at.Safe = min(p.log.SafeEnd(), at.Offset)
@@ -52,7 +52,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 	if got.HighWater >= 0 {
 		moved = p.log.AdvanceHighWatermark(got.HighWater) // at most the log end
 	}
-	p.log.SetReplicasCleaned(got.Cleaned)
+	p.log.SetReplicasLonely(got.Lonely)
 	// What the leader has given up; never above the high watermark, which may be behind it for a moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)

@@ -49,7 +49,7 @@ type follower struct {
 	// fetched is when it fetched last, and leaderEnd where the leader's log ended then: once it has that, it was caught up then.
 	fetched   time.Time
 	leaderEnd int64
-	cleaned   int64 // cleaned below, as it said; 0: unknown
+	lonely    int64 // its tombstones below are lonely, as it said; 0: unknown
 	logStart  int64 // where its log begins, as it said; 0: unknown
 	// assignment is by which it is a replica, says the image; "": it has no name, and any will do.
 	assignment string
@@ -322,10 +322,10 @@ func (i *isr) settled(o outcome, now time.Time) {
 	}
 }
 
-// cleaned is below which offset all replicas have cleaned their logs, own for this one: 0 while one has not said.
-func (i *isr) cleaned(own int64) int64 {
+// lonely is below which offset the tombstones of all replicas are, own for this one: 0 while one has not said.
+func (i *isr) lonely(own int64) int64 {
 	for _, f := range i.members {
-		own = min(own, f.cleaned)
+		own = min(own, f.lonely)
 	}
 	return own
 }

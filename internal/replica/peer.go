@@ -34,8 +34,8 @@ type PullPartition struct {
 	HighWater   int64
 	Safe        int64 // <= Offset: what it vouches for
 	LogStart    int64
-	Cleaned     int64 // it has cleaned its log below
-	Told        int64 // as far as it was told, all replicas have cleaned their logs below
+	Lonely      int64 // its tombstones below are lonely: logstore.Log.LonelyTo
+	Told        int64 // as far as it was told, those of all replicas are lonely below
 	// Assignment is the time as a replica for which its log was made; "": from before there were names.
 	Assignment string
 	BytesMax   int
@@ -48,7 +48,7 @@ type Pulled struct {
 	HighWater int64 // the leader's; -1: unknown
 	LogStart  int64 // the leader's; -1: unknown
 	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
-	Cleaned   int64 // all replicas have cleaned their logs below
+	Lonely    int64 // the tombstones of all replicas are lonely below
 	// DivergingEpoch, when >= 0, is the largest epoch of the leader's log that is at most LastEpoch, and ends at DivergingEnd: there
 	// the logs part at the latest.
 	DivergingEpoch int32

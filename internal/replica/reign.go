@@ -77,7 +77,7 @@ func (g *reign) advanceLocked(now time.Time) bool {
 
 // fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change, or may now:
 // a change waits for the first fetch of all who stay.
-func (g *reign) fetched(from metadata.InSync, end, start, cleaned int64, now time.Time) (moved, review, ok bool) {
+func (g *reign) fetched(from metadata.InSync, end, start, lonely int64, now time.Time) (moved, review, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.mu.isr.members[from.Broker]
@@ -85,7 +85,7 @@ func (g *reign) fetched(from metadata.InSync, end, start, cleaned int64, now tim
 	if g.mu.over || !g.mu.isr.fetched(from, end, g.log.LogEnd(), now) {
 		return false, false, false
 	}
-	f.cleaned, f.logStart = cleaned, start
+	f.lonely, f.logStart = lonely, start
 	moved = g.advanceLocked(now)
 	member, has := slices.Contains(g.mu.isr.committed, from.Broker), end >= g.log.HighWatermark()
 	return moved, first || member && !has || !member && has && end >= g.start, true
@@ -134,11 +134,11 @@ func (g *reign) inSync() int {
 	return len(g.mu.isr.committed)
 }
 
-// cleaned is below which offset all replicas have cleaned their logs.
-func (g *reign) cleaned(own int64) int64 {
+// lonely is below which offset the tombstones of all replicas are.
+func (g *reign) lonely(own int64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.mu.isr.cleaned(own)
+	return g.mu.isr.lonely(own)
 }
 
 // isInSync tells whether a replica is in the ISR for sure.

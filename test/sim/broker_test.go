@@ -313,7 +313,7 @@ func (k *link) serve(req *replica.Pull) ([]replica.Pulled, error) {
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, replica.FetchPartition{
 			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
-			HighWater: p.HighWater, Safe: p.Safe, Cleaned: p.Cleaned, Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
+			HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely, Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
 	results := k.to.set.Fetch(k.ctx, request)
@@ -333,7 +333,7 @@ func (k *link) serve(req *replica.Pull) ([]replica.Pulled, error) {
 // pulled is a result as the follower gets it, and releases it.
 func pulled(r *replica.FetchResult) replica.Pulled {
 	answer := replica.Pulled{
-		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Cleaned: r.Cleaned, DivergingEpoch: -1,
+		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1,
 	}
 	if r.Diverging != nil {
 		answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End

@@ -21,8 +21,6 @@ type tail struct {
 	torn    bool  // records that it had not read were deleted: it cannot know every key
 	last    int32 // the broker that was read from last; -1: none
 	silent  bool  // that one did not answer since
-	moved   bool  // it was read from several
-	behind  bool  // it was read from a broker that did not lead
 }
 
 func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
@@ -30,13 +28,13 @@ func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]strin
 // reader is who was read from before, as long as that lives, else the leader, or another replica that some broker takes for in sync
 // (KIP-392). Now and then a client changes its mind.
 func (c *client) reader(t *topic) *life {
-	if at := c.tails[t.name]; at.last >= 0 && !at.silent && c.random.IntN(8) > 0 {
+	if at := c.tails[t.name]; at.last >= 0 && !at.silent && c.random.IntN(c.w.profile.staysFor) > 0 {
 		if l := c.w.brokers[at.last].life.Load(); l != nil && !l.dead.Load() {
 			return l
 		}
 	}
 	leader := c.leader(t)
-	if leader == nil || c.random.IntN(3) > 0 {
+	if leader == nil || c.random.IntN(c.w.profile.staysFor+1) > 2 {
 		return leader
 	}
 	image := leader.image.Load()
@@ -63,7 +61,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	}
 	result := l.set.Fetch(ctx, replica.FetchRequest{
 		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true, Partitions: []replica.FetchPartition{{
-			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
+			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: c.w.profile.fetchBytes, LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
 		}},
 	})[0]
 	bytes, err := taken(&result)
@@ -98,8 +96,6 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	at.take(facts, next, result.HighWater)
-	at.moved = at.moved || at.last >= 0 && at.last != l.id
-	at.behind = at.behind || l != c.leader(t)
 	at.last, at.silent = l.id, false
 	if epoch >= 0 {
 		at.epoch = epoch
@@ -129,9 +125,7 @@ func (c *client) tail() {
 
 // read reads every key's value as it is now: it writes a marker, reads everything until it has seen it, and on to the highest of the
 // high watermarks that it was told. (Below that, what is missing was superseded by something that it has not read yet.) A reader that is
-// slower than tombstones are kept has to begin again: it may have read a value, and miss its deletion. One that read a compacted topic from
-// several replicas, and not from leaders alone, tells nothing: one may hold as garbage what another has forgotten with its tombstone
-// (docs/roadmap.md).
+// slower than tombstones are kept has to begin again: it may have read a value, and miss its deletion.
 func (c *client) read(t *topic) {
 	called := time.Now()
 	mark := c.newBatch(t, false, marker)
@@ -153,7 +147,7 @@ func (c *client) read(t *topic) {
 			return
 		}
 	}
-	if at := c.tails[t.name]; !at.torn && !(at.moved && at.behind && t.settings.Compact) {
-		c.w.history.read(t.name, c.id, c.tails[t.name].state, called, time.Now())
+	if at := c.tails[t.name]; !at.torn {
+		c.w.history.read(t.name, c.id, at.state, called, time.Now())
 	}
 }

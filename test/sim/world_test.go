@@ -30,6 +30,9 @@ type profile struct {
 	flushInterval, lagMax     time.Duration
 	wild                      bool // faults may take the last copy of a record
 	returns                   bool // first of all a broker is no replica for a while, and down meanwhile; nothing else happens then
+	lazy                      bool // cleaners leave most of the garbage, each replica another part of it
+	staysFor                  int  // consumers change the replica that they read from once in so many fetches
+	fetchBytes                int  // of which each brings so much
 	faultEvery                time.Duration
 	expiry                    map[string]expiry // of topics whose records go with time
 }
@@ -85,6 +88,10 @@ func newProfile(random *rand.Rand) profile {
 		p.minISR = 1
 	}
 	p.expiry = newExpiry(random)
+	p.staysFor, p.fetchBytes = 8, 1<<20
+	if p.lazy = random.IntN(2) == 0; p.lazy {
+		p.staysFor, p.fetchBytes = 2, 600
+	}
 	return p
 }
 
@@ -141,6 +148,9 @@ func (w *world) addTopics() {
 		if kind != "plain" {
 			settings.Compact, settings.Delete = true, false
 			settings.MinDirtyPercent, settings.TombstoneRetention, settings.SegmentBytes = 5, tombstoneRetention, 1500
+			if w.profile.lazy {
+				settings.MaxGarbagePercent = 90
+			}
 		}
 		settings.Fsync = kind == "synced"
 		w.profile.expiry[kind].set(&settings)

@@ -116,10 +116,9 @@ type Job struct {
 	Now    time.Time // when the pass began: tombstones are held against it
 	Rules  Rules
 	Limits Limits
-	// TombstonesMayGoBelow and MarkersMayGoBelow are the least of what all replicas have told of themselves (X1): a tombstone goes
-	// only below the first, a marker only below the second. The zero value lets none go; math.MaxInt64 all, for a log with one replica.
-	TombstonesMayGoBelow int64
-	MarkersMayGoBelow    int64
+	// Agreed is what all replicas have told of themselves (X1): a tombstone or a marker goes only where they agree, and a retention after
+	// they did. The zero value lets none go; Alone is for a log with one replica.
+	Agreed Agreed
 	// Producers are the active ones, by id. Whatever is in the log of them at that time must survive a crash.
 	Producers map[int64]Producer
 	Hasher    keys.Hasher // of the partition's salt
@@ -187,6 +186,9 @@ type Chosen struct {
 // Stats is what a pass did.
 type Stats struct {
 	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
+	// LonelyTo is up to where the pass has left every tombstone alone: of no key whose latest record is a tombstone below it does the log
+	// hold anything older, dead or not. At most Job.Bound; 0 unless the pass succeeded.
+	LonelyTo int64
 
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
@@ -214,6 +216,9 @@ type Stats struct {
 	OldestGarbage time.Time
 	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one may go; zero if none stays.
 	NextPass time.Time
+	// WaitsAt is the lowest offset of what is lonely and waits for other replicas (Job.Agreed), -1 if nothing does: a retention after they
+	// agree on it the log wants a pass, though NextPass be later.
+	WaitsAt int64
 }
 
 // withDefaults fills in what a Job may leave out. Compress stays nil: record.Builder knows its own default.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +43,7 @@ func newLog(t testing.TB) *fakeLog {
 	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{}, salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}, epochMax: -1}
 	l.job = Job{
 		Rules: Rules{TombstoneRetention: time.Hour, KeepCodec: true}, Limits: Limits{MemoryBytes: 64 << 20},
-		TombstonesMayGoBelow: math.MaxInt64, MarkersMayGoBelow: math.MaxInt64,
+		Agreed: Alone(),
 	}
 	l.roll()
 	return l

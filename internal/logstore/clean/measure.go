@@ -106,8 +106,8 @@ func (p *pass) dropUnkeyed(plan *plan) error {
 //
 // A tombstone may go when four things hold: it is the last physical record of its key (X2, F1: else an older value would
 // come back); an earlier pass found it so, and the retention has passed since (I16, I17, X3); a horizon stamped on its batch,
-// by whomever, has passed (F2); and every replica has compacted below it (X1). A marker likewise, once no batch of its transaction is
-// left (I20).
+// by whomever, has passed (F2); and it has been so in every replica for the retention (X1, X3). A marker likewise, once no batch of its
+// transaction is left (I20).
 func (p *pass) dropDue(plan *plan) error {
 	var before []Group
 	if plan.before != nil {
@@ -128,31 +128,48 @@ func (p *pass) dropDue(plan *plan) error {
 		for range clock.within(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records)) {
 			p.decideLonely(plan, b, clock.ordinal, clock.sinceMs)
 		}
+		end := b.FirstOrdinal + uint32(b.Records)
+		if fresh.count(b.FirstOrdinal, end) > 0 {
+			p.noteLonely(b.LastOffset, p.Now.UnixMilli())
+		}
+		if plan.waitsAt < 0 && plan.older.count(b.FirstOrdinal, end) > 0 {
+			plan.waitsAt = b.LastOffset
+		}
 		return nil
 	})
 	// What became lonely since then goes in a later pass, whatever the retention (I17).
 	if begins := newGroup(p.Now.UnixMilli(), fresh.members); begins.Count > 0 {
 		plan.lonely = append(plan.lonely, begins)
-		p.noteNext(p.Now.Add(p.Rules.TombstoneRetention))
 	}
 	return err
 }
 
+// noteLonely notes when the log wants a pass for what lies at an offset and has been lonely since then: a retention after it is so in all
+// replicas, or once they have told.
+func (p *pass) noteLonely(offset, sinceMs int64) {
+	agreedMs, ok := p.Agreed.Since(offset)
+	if !ok {
+		p.waiting = true // for the other replicas: a later pass will know more
+		if p.stats.WaitsAt < 0 || offset < p.stats.WaitsAt {
+			p.stats.WaitsAt = offset
+		}
+		return
+	}
+	p.noteNext(time.UnixMilli(max(sinceMs, agreedMs)).Add(p.Rules.TombstoneRetention))
+}
+
 // decideLonely decides on one lonely tombstone or marker.
 func (p *pass) decideLonely(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
-	limit := p.TombstonesMayGoBelow
-	if b.Marker != keys.NoMarker {
-		limit = p.MarkersMayGoBelow
-	}
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && p.retained(b) {
 		return // nothing to wait for that time alone would bring
 	}
-	if b.LastOffset >= limit {
-		p.waiting = true // for the other replicas: a later pass will know more
+	agreedMs, ok := p.Agreed.Since(b.LastOffset)
+	dueMs := max(max(sinceMs, agreedMs)+p.Rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
+	switch {
+	case !ok:
+		p.noteLonely(b.LastOffset, sinceMs)
 		return
-	}
-	dueMs := max(sinceMs+p.Rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
-	if dueMs > p.Now.UnixMilli() {
+	case dueMs > p.Now.UnixMilli():
 		p.noteNext(time.UnixMilli(dueMs))
 		return
 	}
@@ -238,7 +255,7 @@ func (p *pass) promise(plan *plan) {
 		at := time.UnixMilli(plan.supersededMs).Add(p.Rules.MaxLag)
 		plan.overdue = plan.overdue || !p.Now.Before(at)
 	}
-	if plan.blocking {
+	if plan.blocking() {
 		plan.overdue = plan.overdue || !p.Now.Before(p.blockingSince(plan).Add(blockingMax*p.Rules.TombstoneRetention))
 	}
 }

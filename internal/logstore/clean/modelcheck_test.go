@@ -32,6 +32,34 @@ func (m *model) check(bound int64, stats Stats) {
 		m.checkKey(key, history, read, bound)
 	}
 	m.checkBatches(bound)
+	m.checkLonely(bound, stats.LonelyTo, read)
+}
+
+// checkLonely holds what a pass says of its tombstones against the log: to the batch.
+func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
+	m.t.Helper()
+	want := bound
+	for _, history := range m.history {
+		var last *modelRecord
+		for _, r := range history {
+			if r.offset < bound && !m.aborted(r) {
+				last = &r
+			}
+		}
+		for _, r := range history {
+			if _, there := read[r.offset]; there && last != nil && last.tombstone && r.offset < last.offset {
+				want = min(want, last.offset)
+			}
+		}
+	}
+	for _, b := range m.batches() {
+		if b.BaseOffset() <= want && want < b.NextOffset() && want < bound {
+			want = b.BaseOffset()
+		}
+	}
+	if lonelyTo != want {
+		m.t.Fatalf("every tombstone below %d is alone, says the pass; it is below %d, of %d", lonelyTo, want, bound)
+	}
 }
 
 // checkState checks what holds at every moment, also between the commits of a pass: I9, I11, I14, I15, I22, F1.

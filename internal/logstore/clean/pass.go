@@ -29,9 +29,9 @@ type pass struct {
 // newPass prepares a pass. It reads nothing.
 func newPass(ctx context.Context, job Job) *pass {
 	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.Limits.MemoryBytes}}
-	p.stats.CleanedTo, p.stats.SegmentsTotal = job.FirstDirty, len(job.Sources)
+	p.stats.CleanedTo, p.stats.SegmentsTotal, p.stats.WaitsAt = job.FirstDirty, len(job.Sources), -1
 	for i, source := range job.Sources {
-		p.plans = append(p.plans, &plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64})
+		p.plans = append(p.plans, &plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64, holds: nowhere, waitsAt: -1})
 		// Until it is known what is made, read and rewritten, all of it is taken to be: the ratio may jump ahead, never back.
 		p.progress.TotalBytes += workBytes * source.Segment.SizeBytes()
 	}
@@ -66,7 +66,7 @@ func (p *pass) run() error {
 	if p.stats.SegmentsNoSpace > 0 && p.stats.SegmentsRewritten == 0 {
 		return ErrNoSpace
 	}
-	return nil
+	return p.findLonely()
 }
 
 // index opens the sidecars of all segments; those that are missing are made.

@@ -31,17 +31,22 @@ type plan struct {
 	final bitmap // tombstones that are the latest of their keys, and markers of transactions without a batch
 	older bitmap // of final: another record of the key still stands below
 
-	// blocking tells that a record here, dead or not, stands below a tombstone of its key, which must stay for it (F1).
-	blocking bool
+	// holds is the lowest tombstone below which a record of its key, dead or not, stands here: it must stay for that (F1). nowhere: there
+	// is none.
+	holds place
 	// supersededMs is since when the longest dead record here has been superseded: when the segment that holds what supersedes it was
 	// begun. math.MaxInt64: there is none.
 	supersededMs int64
 
 	measure
 	lonely    []Group // what is lonely as of this pass, due ones that go excepted
+	waitsAt   int64   // the offset of the first tombstone below which something stands; -1: there is none
 	chosen    bool
 	rewritten bool
 }
+
+// blocking tells whether a record here keeps a tombstone in the log.
+func (p *plan) blocking() bool { return p.holds != nowhere }
 
 // ordinals is the range [from, to) of a segment's records.
 type ordinals struct{ from, to uint32 }

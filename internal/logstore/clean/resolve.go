@@ -80,7 +80,7 @@ func (p *pass) slices() uint32 {
 // collect takes over what a slicer found of the plans.
 func (p *pass) collect(s *slicer) {
 	for i, plan := range p.plans {
-		plan.blocking = plan.blocking || s.blocking[i]
+		plan.holds = first(plan.holds, s.holds[i])
 		plan.supersededMs = min(plan.supersededMs, s.supersededMs[i])
 	}
 }
@@ -94,7 +94,7 @@ type slicer struct {
 	// final tells that the window has tombstones: then what lies below it is read too, to see which of them hide something.
 	final        bool
 	begunMs      []int64 // of each segment
-	blocking     []bool  // plan.blocking, as far as these slices know
+	holds        []place // plan.holds, as far as these slices know
 	supersededMs []int64 // plan.supersededMs, likewise
 	dead         []int64 // superseded records of each segment; nil if nobody asks
 	live         int64   // keys that have a latest record
@@ -110,10 +110,10 @@ type audit struct{ entries, ignored, dead, groups int }
 func newSlicer(p *pass, w window, bytes int64) *slicer {
 	s := &slicer{
 		pass: p, window: w, table: newTable(bytes),
-		begunMs: make([]int64, len(p.plans)), blocking: make([]bool, len(p.plans)), supersededMs: make([]int64, len(p.plans)),
+		begunMs: make([]int64, len(p.plans)), holds: make([]place, len(p.plans)), supersededMs: make([]int64, len(p.plans)),
 	}
 	for i, plan := range p.plans {
-		s.begunMs[i], s.supersededMs[i] = plan.begun().UnixMilli(), math.MaxInt64
+		s.begunMs[i], s.supersededMs[i], s.holds[i] = plan.begun().UnixMilli(), math.MaxInt64, nowhere
 		s.final = s.final || w.from <= i && i < w.to && plan.final != nil
 	}
 	return s
@@ -243,8 +243,8 @@ func (s *slicer) below(slot *slot) {
 	if !slot.tombstone() {
 		return
 	}
-	s.blocking[r.number] = true
 	latest := slot.latest()
+	s.holds[r.number] = first(s.holds[r.number], latest)
 	if older := s.plans[latest.segment].older; older != nil && s.inWindow(int(latest.segment)) {
 		older.setShared(latest.ordinal)
 	}
@@ -253,7 +253,9 @@ func (s *slicer) below(slot *slot) {
 // tombstone is endRun for the latest record of its key, which is a tombstone.
 func (s *slicer) tombstone() {
 	r := &s.run
-	s.blocking[r.number] = s.blocking[r.number] || r.older
+	if r.older {
+		s.holds[r.number] = first(s.holds[r.number], place{uint32(r.number), r.ordinal})
+	}
 	if !s.inWindow(r.number) {
 		return
 	}

@@ -11,18 +11,12 @@ import (
 // settle ends a window: it tells which tombstones have become lonely by what was rewritten, writes the .dead files, and adds up what is
 // left.
 //
-// A tombstone below which something stood is lonely once all segments up to its own that hold such records were rewritten (see
-// plan.blocking). That is more than must be known: one record in one segment that was left alone lets all tombstones above it wait,
-// until a pass finds them lonely by themselves.
+// A tombstone below which something stood is lonely once all segments that hold such records were rewritten. What is known is the lowest
+// tombstone that is held by what was left (plan.holds); of those above it in its segment or a later one, some may be lonely too, which the
+// next pass finds.
 func (p *pass) settle(w window) error {
-	limit := len(p.plans)
-	for i, plan := range p.plans {
-		if plan.blocking && !plan.rewritten {
-			limit = i
-			break
-		}
-	}
-	for i, plan := range p.plans[w.from:w.to] {
+	limit := int(p.lowestHeld().segment)
+	for _, plan := range p.plans[w.from:w.to] {
 		if plan.rewritten {
 			continue
 		}
@@ -35,10 +29,10 @@ func (p *pass) settle(w window) error {
 		found := &Dead{
 			Binding: plan.binding(), DeadBytes: plan.deadBytes, DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Lonely: plan.lonely,
 		}
-		if plan.blocking {
+		if plan.blocking() {
 			found.BlockingSinceMs = p.blockingSince(plan).UnixMilli()
 		}
-		found.Lonely = settleGroups(p.begin(found.Lonely, plan.waiting(), w.from+i < limit))
+		found.Lonely = settleGroups(p.begin(found.Lonely, plan.waiting(), plan, limit))
 		if err := p.save(plan.segment, found, plan.before != nil); err != nil {
 			return err
 		}
@@ -46,7 +40,7 @@ func (p *pass) settle(w window) error {
 	for _, c := range p.replaced {
 		lonely := c.lonely
 		for _, waiting := range c.waiting {
-			lonely = p.begin(lonely, waiting.Group, waiting.source < limit)
+			lonely = p.begin(lonely, waiting.Group, waiting.source, limit)
 		}
 		if err := p.save(c.segment, &Dead{Binding: c.binding, Lonely: settleGroups(lonely)}, false); err != nil {
 			return err
@@ -67,7 +61,7 @@ func (p *pass) noteLeft(plan *plan) {
 			p.noteNext(superseded.Add(p.Rules.MaxLag))
 		}
 	}
-	if plan.blocking && !p.blind {
+	if plan.blocking() && !p.blind {
 		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, shortestWait)))
 	}
 }
@@ -83,16 +77,17 @@ func (p *plan) waiting() Group {
 	})
 }
 
-// begin adds to the groups those that waited, if nothing is left below them: their time begins now (X3).
-func (p *pass) begin(groups []Group, waited Group, lonely bool) []Group {
+// begin adds to the groups those of a source that waited, if that lies below limit, so that nothing is left below them: their time begins
+// now (X3).
+func (p *pass) begin(groups []Group, waited Group, source *plan, limit int) []Group {
 	switch {
 	case waited.Count == 0 || p.blind:
-	case !lonely:
+	case source.number >= limit:
 		p.waiting = true
 	default:
 		waited.SinceMs = p.Now.UnixMilli()
 		groups = append(groups, waited)
-		p.noteNext(p.Now.Add(p.Rules.TombstoneRetention))
+		p.noteLonely(source.waitsAt, waited.SinceMs)
 	}
 	return groups
 }
@@ -127,7 +122,7 @@ type carried struct {
 // carriedGroup is tombstones that came from one source.
 type carriedGroup struct {
 	Group
-	source int // number of the plan
+	source *plan
 }
 
 // carry returns what the output's segments take over. Without a sidecar nothing can be bound to them, and the clocks begin anew.
@@ -145,7 +140,7 @@ func (o *output) carry() (all []carried) {
 				}
 			}
 			if moved := part.renumber(part.plan.waiting(), base); moved.Count > 0 {
-				c.waiting = append(c.waiting, carriedGroup{moved, part.plan.number})
+				c.waiting = append(c.waiting, carriedGroup{moved, part.plan})
 			}
 			base += part.end - part.first - uint32(part.plan.dead.count(part.first, part.end))
 		}

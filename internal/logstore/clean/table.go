@@ -1,6 +1,7 @@
 package clean
 
 import (
+	"math"
 	"math/bits"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
@@ -10,6 +11,22 @@ import (
 type place struct {
 	segment uint32
 	ordinal uint32
+}
+
+// nowhere is behind all places.
+var nowhere = place{math.MaxUint32, math.MaxUint32}
+
+// before tells whether a place is below another in the log.
+func (p place) before(other place) bool {
+	return p.segment < other.segment || p.segment == other.segment && p.ordinal < other.ordinal
+}
+
+// first is the lower of two places.
+func first(a, b place) place {
+	if b.before(a) {
+		return b
+	}
+	return a
 }
 
 // table maps the keys of one slice of the hashes to their latest records. It is open addressing with linear probing in one array

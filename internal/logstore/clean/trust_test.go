@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -128,10 +127,11 @@ func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
 	l.want(strings.Join(append(want, "6:again=3"), " "))
 }
 
-// X1: each replica tells up to where it has compacted; nothing that another has not yet passed may go.
-func TestX1TombstonesAndMarkersGoBelowTheLimitsOnly(t *testing.T) {
+// X1: each replica tells up to where nothing holds its tombstones; what another has not told of yet stays, and so does what it has told of
+// for less than the retention (X3).
+func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	l := newLog(t)
-	l.job.TombstonesMayGoBelow, l.job.MarkersMayGoBelow = 1, 0
+	l.job.Agreed = Agreed{{Below: 1}}
 	l.put("a")
 	l.end(7, true)
 	l.put("b")
@@ -145,7 +145,17 @@ func TestX1TombstonesAndMarkersGoBelowTheLimitsOnly(t *testing.T) {
 	if l.markers() != "[1]" {
 		t.Errorf("markers at %s", l.markers())
 	}
-	l.job.TombstonesMayGoBelow, l.job.MarkersMayGoBelow = math.MaxInt64, math.MaxInt64
+	if stats := l.pass(); stats.WaitsAt != 1 || stats.NextPass.Before(l.now.Add(l.job.Rules.TombstoneRetention)) {
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.WaitsAt, stats.NextPass)
+	}
+	l.job.Agreed = l.job.Agreed.Add(4, l.now.Add(-59*time.Minute), time.Hour)
+	due := time.UnixMilli(l.job.Agreed[1].SinceMs).Add(time.Hour)
+	l.now = due.Add(-time.Millisecond)
+	if stats := l.pass(); stats.WaitsAt != -1 || !stats.NextPass.Equal(due) {
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.WaitsAt, stats.NextPass, due)
+	}
+	l.wantData(" 2:b= 3:z=1")
+	l.now = due
 	l.pass()
 	l.wantData(" 3:z=1")
 	if l.markers() != "[]" {

@@ -213,15 +213,15 @@ func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 		for _, id := range n.ids {
 			n.want(id, "gone", false, false)
 			n.want(id, "stays", true, false)
-			if told, start := n.log(id).ReplicasCleaned(), n.log(id).LogStart(); told != 4 || start != 1 {
-				n.t.Errorf("broker %d was told that all are clean below %d, want 4; its log starts at %d, want 1", id, told, start)
+			if told, start := n.log(id).ReplicasLonely(), n.log(id).LogStart(); told != 4 || start != 1 {
+				n.t.Errorf("broker %d was told that all tombstones are lonely below %d, want 4; its log starts at %d, want 1", id, told, start)
 			}
 		}
 	})
 }
 
-// Broker 1 has removed a key and its tombstone; broker 2 has left the value for the sake of I/O, under the tombstone. A new replica copies
-// the value from 2, and goes on at 1, which has no tombstone to send.
+// Broker 1 has removed a key and its tombstone; broker 2 still has both, as before replicas told how far their tombstones are lonely. A new
+// replica copies the value from 2, and goes on at 1, which has no tombstone to send.
 func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -252,8 +252,8 @@ func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 	}
 }
 
-// differ has brokers 1 and 2 clean their logs so that 1 has neither value nor tombstone of a key, and 2 both, a megabyte apart.
-func (n *cleanedNodes) differ() {
+// deleted writes a key, and its tombstone a few megabytes behind, into logs that roll then.
+func (n *cleanedNodes) deleted() {
 	n.t.Helper()
 	n.put(1, "gone", []byte("value"))
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -261,16 +261,62 @@ func (n *cleanedNodes) differ() {
 	}
 	n.put(1, "gone", nil)
 	n.put(1, "last", []byte("value"))
-	n.settle(70 * time.Second) // rolled
+	n.settle(70 * time.Second)
+}
+
+// differ makes logs of which that of broker 1 has neither value nor tombstone of a key, and that of 2 both. Broker 1 does not wait for 2
+// while that is no replica; and 2 keeps its log, as the assignment has no name.
+func (n *cleanedNodes) differ() {
+	n.t.Helper()
+	n.deleted()
+	n.stopNode(2)
+	n.change(func(p *metadata.Partition) { p.Replicas = []int32{1} })
+	n.elect(1, 1)
 	n.clean(1)
+	defer func() {
+		n.change(func(p *metadata.Partition) { p.Replicas = []int32{1, 2} })
+		n.startNode(2)
+		n.settle(time.Second)
+		n.want(1, "gone", false, false)
+		n.want(2, "gone", true, true)
+	}()
 	for range 60 {
 		n.settle(10 * time.Second)
 		if _, tombstone := n.has(1, "gone"); !tombstone {
 			break
 		}
 	}
-	n.want(1, "gone", false, false)
-	n.want(2, "gone", true, true)
+}
+
+// Broker 1 has removed the value of a deleted key; broker 2 has cleaned as far, and left the value for the sake of I/O. A consumer that has
+// read it there may go on at 1 (KIP-392, or as 2 dies): it finds the tombstone, from when the value was last to be read anywhere for as long
+// as tombstones are kept. In the end 2 is made to remove it, and then both tombstones go.
+func TestX1TombstoneStaysWhileAnyReplicaHasWhatItDeletes(t *testing.T) {
+	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
+		n.deleted()
+		n.clean(1)
+		n.want(1, "gone", false, true)
+		const retention, step = 2 * time.Minute, 5 * time.Second
+		var lastRead time.Time
+		for began := time.Now(); ; n.settle(step) {
+			if value, _ := n.has(2, "gone"); value {
+				lastRead = time.Now()
+			}
+			_, here := n.has(1, "gone")
+			_, there := n.has(2, "gone")
+			switch kept := time.Since(lastRead); {
+			case !here && !there && kept >= retention:
+				if kept > 2*retention {
+					n.t.Errorf("the tombstones went %v after the value", kept)
+				}
+				return
+			case (!here || !there) && kept < retention:
+				n.t.Fatalf("%v after the value could be read on broker 2, the tombstone is on broker 1: %t, on 2: %t", kept, here, there)
+			case time.Since(began) > 10*retention:
+				n.t.Fatalf("tombstones are there for ever; the value could be read %v ago", kept)
+			}
+		}
+	})
 }
 
 // copyBegins makes broker 3 a replica that begins to copy from another, and stops after one fetch.
