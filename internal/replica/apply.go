@@ -209,7 +209,7 @@ func (s *Set) takeAll(img *metadata.Image, next *view, assigned []assignment, fa
 func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
-		p = &partition{id: a.id, topic: a.topic.ID, source: metadata.NoBroker, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
+		p = &partition{id: a.id, topic: a.topic.ID, source: metadata.NoBroker, gapEpoch: -1, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
 	}
 	before := p.role.Load()
 	r := &role{

@@ -75,6 +75,9 @@ func (p *partition) openAssignment(log *logstore.Log) (err error) {
 	if p.source, err = log.CopySource(); err != nil {
 		return err
 	}
+	if p.gapEpoch, err = log.CopyGap(); err != nil {
+		return err
+	}
 	p.assignment, err = log.Assignment()
 	return err
 }

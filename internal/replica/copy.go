@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 
 	"heartwood.dev/heartwood/internal/metadata"
@@ -16,14 +17,14 @@ func (p *partition) oneSource(r *role) error {
 	if p.log == nil {
 		return nil
 	}
+	p.gapAhead = p.gapAhead && r.inSync && r.reign == nil
 	if r.inSync || r.reign != nil {
-		p.gapEpoch = 0
 		p.whole()
 		return nil
 	}
 	follows := r.refusal == ErrNotLeader && r.leader != metadata.NoBroker //nolint:errorlint // see follows
 	other := p.source != metadata.NoBroker && r.leader != p.source
-	if !follows || r.member || !p.log.Settings().Compact || !other && !(p.gapEpoch > 0 && r.lostSince(p.gapEpoch)) {
+	if !follows || r.member || !p.log.Settings().Compact || !other && !(p.gapEpoch >= 0 && r.lostSince(p.gapEpoch)) {
 		return nil
 	}
 	p.logger.Info("begin copy anew: another broker leads, whose log may have been cleaned further, or has lost records", "partition", p.id,
@@ -34,15 +35,48 @@ func (p *partition) oneSource(r *role) error {
 	return nil
 }
 
-// whole notes that the log is no copy under way.
+// whole notes that the log is no copy under way, nor behind a gap.
 func (p *partition) whole() {
-	if p.source == metadata.NoBroker {
-		return
+	var failed error
+	if p.source != metadata.NoBroker {
+		failed = p.noteSource(metadata.NoBroker)
+		p.source = metadata.NoBroker
 	}
-	if err := p.noteSource(metadata.NoBroker); err != nil { // all that it costs is another copy, if this replica ever falls behind
-		p.logger.Warn("cannot note that a copy is whole", "partition", p.id, "error", err)
+	if !p.gapAhead {
+		failed = errors.Join(failed, p.closeGap())
+		p.gapEpoch = -1
 	}
-	p.source = metadata.NoBroker
+	if failed != nil { // all that it costs is another copy, if this replica ever falls behind
+		p.logger.Warn("cannot note that a copy is whole", "partition", p.id, "error", failed)
+	}
+}
+
+// noteGap notes that what is about to be appended lies behind a gap. It is on the disk before that is: whoever has lost the records that
+// superseded what was there may be elected after this broker was killed as well (ADR 0201).
+//
+// A replica in sync is sent no gaps, for nothing above its end is below the high watermark. If the image says that this is one, it is old.
+func (p *partition) noteGap(r *role) error {
+	p.gapAhead = r.inSync
+	if p.gapEpoch == r.epoch {
+		return nil
+	}
+	if err := p.log.SetCopyGap(r.epoch); err != nil {
+		return err
+	}
+	p.gapEpoch = r.epoch
+	return nil
+}
+
+// closeGap notes that the log has no gap that matters.
+func (p *partition) closeGap() error {
+	if p.gapEpoch < 0 {
+		return nil
+	}
+	if err := p.log.SetCopyGap(-1); err != nil {
+		return err
+	}
+	p.gapEpoch, p.gapAhead = -1, false
+	return nil
 }
 
 // noteSource notes that the log is a copy of a broker's that is not whole; NoBroker: it is whole, or nothing.

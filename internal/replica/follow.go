@@ -86,8 +86,10 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 			return err
 		}
 	}
-	if !r.inSync && hasGap(records, p.log.LogEnd()) {
-		p.gapEpoch = r.epoch
+	if (!r.inSync || p.log.Settings().Compact) && hasGap(records, p.log.LogEnd()) {
+		if err := p.noteGap(r); err != nil {
+			return err
+		}
 	}
 	if first.LeaderEpoch() < p.log.LeaderEpoch() {
 		if err := p.forgetEmptyEpochs(); err != nil {
@@ -163,8 +165,7 @@ func (p *partition) restart(at int64) error {
 	if err := p.log.StartAt(at); err != nil {
 		return err
 	}
-	p.gapEpoch = 0
-	return p.noteSource(metadata.NoBroker)
+	return errors.Join(p.closeGap(), p.noteSource(metadata.NoBroker))
 }
 
 // reposition is for a log that does not meet the leader's: what there is lies below all that the leader has, or there is nothing.

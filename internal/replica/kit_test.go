@@ -27,8 +27,10 @@ type broker struct {
 
 const self = 1
 
-func newBroker(t *testing.T) *broker {
-	b := &broker{t: t, disk: vfs.NewMem(), topics: map[string]*metadata.Topic{}, cluster: "ours"}
+func newBroker(t *testing.T) *broker { return newBrokerOn(t, vfs.NewMem()) }
+
+func newBrokerOn(t *testing.T, disk vfs.FS) *broker {
+	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
 	if err := b.disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}

@@ -120,3 +120,100 @@ func TestAnEpochWithoutRecordsKeepsNobodyFromFollowing(t *testing.T) {
 		})
 	}
 }
+
+// A follower is behind, and is sent something behind a gap: what stood there was superseded by a record that is still to come. All are
+// killed, and who is elected has lost that record, and has what stood there. The follower's log parts nowhere from the leader's, and lacks it.
+func TestAReplicaThatWasSentAGapBeforeALossBeginsAnew(t *testing.T) {
+	for name, end := range map[string]func(n *cleanedNodes){
+		"it lives":  func(*cleanedNodes) {},
+		"killed":    func(n *cleanedNodes) { n.stopNode(2) },
+		"power cut": func(n *cleanedNodes) { n.cleaners[2].Close(); delete(n.cleaners, 2); n.crash(2, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
+				n.put(1, "stays", []byte("value"))
+				n.settle(3 * time.Second)
+				n.stopNode(2)
+				n.elect(1, 1, 3)
+				n.put(1, "key", []byte("value"))
+				for _, key := range []string{"a", "b", "c"} {
+					n.put(1, key, make([]byte, 600<<10))
+				}
+				n.settle(3 * time.Second)
+				synced := n.nodes.nodes[3].disk.KillClone()
+				n.put(1, "key", nil)
+				n.put(1, "last", []byte("value"))
+				n.settle(70 * time.Second)
+				n.clean(1)
+				n.want(1, "key", false, true)
+
+				tokens := make(chan struct{}, 1)
+				n.nodes.nodes[2].slow.Store(&tokens)
+				n.startNode(2)
+				for range 5 {
+					tokens <- struct{}{}
+					if n.settle(100 * time.Millisecond); n.log(2).LogEnd() > 2 {
+						break
+					}
+				}
+				n.want(2, "stays", true, false)
+				n.want(2, "key", false, false)
+				if at := n.log(2).LogEnd(); at <= 2 || at >= 5 {
+					n.t.Fatalf("the follower has got as far as %d, and should be behind the gap at 1 and below what superseded it, at 5", at)
+				}
+				if epoch, err := n.log(2).CopyGap(); epoch != 2 || err != nil {
+					n.t.Errorf("sent a gap in epoch %d, it says, %v", epoch, err)
+				}
+
+				end(n)
+				n.stopNode(1)
+				n.stopNode(3)
+				n.nodes.nodes[3].disk = synced // the power went, and this is what had been synced
+				n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
+				n.elect(3, 3)
+				n.startNode(3)
+				if n.nodes.nodes[2].down {
+					n.startNode(2)
+				}
+				close(tokens)
+				for range 30 {
+					if n.settle(time.Second); slices.Contains(n.isr(), 2) {
+						break
+					}
+				}
+				n.want(3, "key", true, false)
+				n.want(2, "key", true, false)
+				n.equal(2, 3)
+				n.apply()
+				if epoch, err := n.log(2).CopyGap(); epoch != -1 || err != nil {
+					n.t.Errorf("in sync, and sent a gap in epoch %d, it says, %v", epoch, err)
+				}
+			})
+		})
+	}
+}
+
+// An image of before shows the replica in sync, and its leader has dropped it since, and cleaned: the gap is noted, and stays so until an image
+// of after shows it in sync again.
+func TestAGapIsNotForgottenForAnOldImage(t *testing.T) {
+	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
+		p := n.nodes.nodes[2].view.Load().partitions[partitionA]
+		inSync, out := &role{inSync: true, member: true, leader: 1, epoch: 1, refusal: ErrNotLeader}, &role{leader: 1, epoch: 1, refusal: ErrNotLeader}
+		n.nodes.nodes[2].Close()
+		p.changing.Lock()
+		defer p.changing.Unlock()
+		step := func(do func() error, want int32) {
+			n.t.Helper()
+			if err := do(); err != nil {
+				n.t.Fatal(err)
+			}
+			if epoch, err := p.log.CopyGap(); epoch != want || err != nil || p.gapEpoch != want {
+				n.t.Errorf("sent a gap in epoch %d, on disk %d (%v), want %d", p.gapEpoch, epoch, err, want)
+			}
+		}
+		step(func() error { return p.noteGap(inSync) }, 1)
+		step(func() error { return p.oneSource(inSync) }, 1)
+		step(func() error { return p.oneSource(out) }, 1)
+		step(func() error { return p.oneSource(inSync) }, -1)
+	})
+}

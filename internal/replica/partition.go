@@ -23,9 +23,12 @@ type partition struct {
 	source int32
 	// assignment is the time as a replica for which the log was made; "": from before there were names. changing guards it.
 	assignment string
-	// gapEpoch is the leader epoch in which the log was last sent something behind a gap, while this broker was not in sync; 0: in none since
-	// it was. What was cleaned away there may have been superseded by records that are still to come. changing guards it.
+	// gapEpoch is the leader epoch in which the log was last sent something behind a gap; -1: in none since this broker was in sync. What
+	// was cleaned away there may have been superseded by records that are still to come. changing guards it.
 	gapEpoch int32
+	// gapAhead tells that no image has shown this broker out of sync since the gap came: one that shows it in sync is of before. changing
+	// guards it.
+	gapAhead bool
 	role     atomic.Pointer[role] // never nil once Apply returned
 	// changing is held while the role changes, and while a fetcher does to the log what its leader says: so that what one leader said
 	// is never done under the next, nor behind the back of a leadership of our own.

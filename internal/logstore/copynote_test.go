@@ -8,6 +8,33 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
+// That the log was sent a gap is known behind a crash, until it does not matter any more.
+func TestCopyGapIsKept(t *testing.T) {
+	disk := vfs.NewMem()
+	log := createLog(t, openStore(t, disk), settings(nil))
+	for _, epoch := range []int32{-1, 0, 7, 9, -1, -1} {
+		if err := log.SetCopyGap(epoch); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := log.CopyGap(); err != nil || got != epoch {
+			t.Errorf("a gap of epoch %d, %v; want %d", got, err, epoch)
+		}
+		behind := openStore(t, disk.CrashClone()).Log(partition)
+		if got, err := behind.CopyGap(); epoch >= 0 && (err != nil || got != epoch) {
+			t.Errorf("behind a crash a gap of epoch %d, %v; want %d", got, err, epoch)
+		}
+		if source, err := behind.CopySource(); source != -1 || err != nil {
+			t.Errorf("a copy of %d, %v", source, err)
+		}
+	}
+	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, copyGapFile), []byte("version: 0\nepoch: x\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := log.CopyGap(); !errors.Is(err, errMeta) {
+		t.Errorf("a gap of epoch %d, %v", got, err)
+	}
+}
+
 func TestCopySourceIsKeptUntilTheCopyIsWhole(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
