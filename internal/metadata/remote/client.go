@@ -42,7 +42,9 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	defer stop()
 	defer func() { _ = c.conn.Close() }() // nobody is served any more, whatever it says
 	helpers.Go(func() { broken <- c.read(running, images) })
-	helpers.Go(func() { c.beat(running) })
+	beating, stopBeating := context.WithCancel(running)
+	defer stopBeating()
+	helpers.Go(func() { c.beat(beating) })
 
 	// Registering may take as long as an election is written; images may come before the answer.
 	registered := make(chan error, 1)
@@ -64,16 +66,18 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 			}
 			return fmt.Errorf("lose the metadata store: %w", err)
 		case <-ctx.Done():
+			stopBeating() // the goodbye is the last word
 			return c.unregister(images)
 		}
 	}
 }
 
-// unregister says goodbye, so that the broker is down at once. Images that come meanwhile are for nobody. A store that does not answer
-// sees the connection end.
+// unregister says goodbye, so that the broker is down at once. Images that come meanwhile are for nobody. A store that does not answer, or
+// does not even take the word, sees the connection end.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = c.conn.Close() })()
 	said := make(chan struct{})
 	go func() {
 		defer close(said)

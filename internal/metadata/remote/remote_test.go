@@ -182,6 +182,33 @@ func TestAProcessThatHangsIsDownInTime(t *testing.T) {
 	})
 }
 
+// TestABrokerStopsWithoutItsStore, which hangs and takes nothing any more: not even the word that it goes.
+func TestABrokerStopsWithoutItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- NewClient(near).Run(ctx, metadata.Broker{ID: 0}, func(*metadata.Image) {}) }()
+		var asked request
+		if err := readFrame(far, 1<<20, &asked); err != nil || writeFrame(far, reply{ID: asked.ID}) != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		begin := time.Now()
+		select {
+		case err := <-ran:
+			if took := time.Since(begin); err != nil || took > sessionTimeout {
+				t.Errorf("%v after %v", err, took)
+			}
+		case <-time.After(time.Hour):
+			t.Error("it does not stop")
+			_ = near.Close()
+			<-ran
+		}
+	})
+}
+
 func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
