@@ -18,6 +18,7 @@ type connection struct {
 
 	head   [headBytes]byte // of the frame being read; of who reads
 	turn   chan struct{}   // holds one while no request is in hand: who reads takes it for the frame that is to be next
+	behind chan struct{}   // holds one while a frame waits for the request in hand
 	sender sender          // of who has the turn
 	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however many steps it takes.
 	drainEnd func() time.Time
@@ -25,7 +26,7 @@ type connection struct {
 
 func newConnection(s *Server, socket net.Conn) *connection {
 	c := &connection{
-		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1),
+		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 		drainEnd: sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
 	}
 	c.turn <- struct{}{}
@@ -95,8 +96,23 @@ func (r *requestContext) hasWaited() bool {
 	return waited
 }
 
-// takeTurn waits until no request is in hand. Its error is ctx's.
+// takeTurn waits until no request is in hand, and lets the one that is know. Its error is ctx's.
 func (c *connection) takeTurn(ctx context.Context) error {
+	select {
+	case <-c.turn:
+		return nil
+	default:
+	}
+	select {
+	case c.behind <- struct{}{}:
+	default:
+	}
+	defer func() { // unless the one in hand took it
+		select {
+		case <-c.behind:
+		default:
+		}
+	}()
 	select {
 	case <-c.turn:
 		return nil
@@ -111,7 +127,9 @@ func (c *connection) takeTurn(ctx context.Context) error {
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
-	req := &Request{Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr(), Free: f.release}
+	req := &Request{
+		Key: f.key, Version: f.version, CorrelationID: f.correlationID, Remote: c.socket.RemoteAddr(), Free: f.release, Behind: c.behind,
+	}
 	defer req.Drop()
 	var err error
 	req.ClientID, req.Body, err = parseHeaderRest(f.rest, s.opts.Handler.Flexible(f.key, f.version))

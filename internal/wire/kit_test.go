@@ -22,6 +22,7 @@ const (
 	keyFail   = 4 // closes the connection
 	keyFiles  = 5 // answers with the chunks of the test
 	keyDrop   = 6 // gives its body up, waits for its ctx, then answers
+	keyBehind = 7 // waits for the next request, then answers
 )
 
 const flexibleFrom = 2
@@ -43,7 +44,7 @@ func newTestHandler() *testHandler {
 }
 
 func (h *testHandler) FrameMax(key int16) int {
-	if key < keyEcho || key > keyDrop {
+	if key < keyEcho || key > keyBehind {
 		return 0
 	}
 	return h.frameMax
@@ -67,6 +68,13 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 		<-ctx.Done()
 		reply.Chunks = []Chunk{{Bytes: []byte("woken")}}
 		reply.Error = "REQUEST_TIMED_OUT"
+	case keyBehind:
+		h.waiting <- struct{}{}
+		select {
+		case <-req.Behind:
+		case <-ctx.Done():
+			return reply, ctx.Err()
+		}
 	case keySilent:
 		reply.None = true
 	case keyFail:

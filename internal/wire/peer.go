@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -22,20 +24,29 @@ const (
 // errBadResponse closes the connection to a peer that does not speak the protocol.
 var errBadResponse = errors.New("malformed response")
 
-// Peer is a connection to another broker: one request at a time, by one goroutine. After an error it must be closed.
+// Peer is a connection to another broker: one request at a time, by one goroutine, which others may nudge. After an error it must be closed.
 type Peer struct {
-	socket      net.Conn
-	clientID    string
-	correlation int32
-	out         []byte // of the request; kept for the next
-	in          []byte // of the answer; kept for the next, unless it grew large
+	socket   net.Conn
+	clientID string
+	out      []byte // of the request; kept for the next
+	in       []byte // of the answer; kept for the next, unless it grew large
+
+	// mu guards what Nudge and Do share. A nudge is written under it: some twenty bytes, behind a request that the other side has read.
+	mu struct {
+		sync.Mutex
+		correlation int32
+		waits       bool    // a request was sent and is not answered yet
+		nudged      bool    // it was followed by a nudge
+		due         *Call   // the nudge that is to follow the next request
+		strays      []int32 // correlation ids of nudges whose answers are to come; one at most, but for the moment of its coming
+	}
 }
 
 // Call is a request to a peer.
 type Call struct {
 	Key, Version int16
 	Flexible     bool                // the version's headers carry tags, in both directions
-	Append       func([]byte) []byte // appends the body
+	Append       func([]byte) []byte // appends the body; nil: it is empty
 }
 
 // DialPeer connects to a broker's listener. clientID is how it knows this one in its logs.
@@ -54,39 +65,124 @@ func (p *Peer) Close() error { return p.socket.Close() }
 // Do sends a request and returns the body of its answer, which is valid until the next call. It waits for the answer until ctx ends; one
 // that has begun to come is read to its end.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
-	p.correlation++
-	if err := p.send(call); err != nil {
+	id := p.correlate()
+	p.out = p.frame(p.out[:0], id, call)
+	if err := p.write(p.out); err != nil {
 		return nil, fmt.Errorf("send request: %w", err)
 	}
-	size, err := p.await(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("await answer: %w", err)
+	if err := p.sent(); err != nil {
+		return nil, fmt.Errorf("send nudge: %w", err)
 	}
-	body, err := p.receive(size, call.Flexible)
-	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+	for {
+		size, err := p.await(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("await answer: %w", err)
+		}
+		body, err := p.receive(size)
+		if err != nil {
+			return nil, fmt.Errorf("read answer: %w", err)
+		}
+		r := kbin.Reader{Src: body}
+		if of := r.Int32(); of != id {
+			if p.isStray(of) {
+				continue // of a nudge
+			}
+			return nil, fmt.Errorf("read answer: %w: correlation id %d, want %d", errBadResponse, of, id)
+		}
+		p.answered()
+		if call.Flexible {
+			SkipTags(&r)
+		}
+		if !r.Ok() {
+			return nil, fmt.Errorf("read answer: %w", errBadResponse)
+		}
+		return r.Src, nil
 	}
-	return body, nil
 }
 
-// send writes one request frame.
-func (p *Peer) send(call Call) error {
-	out := p.out[:0]
+// Nudge sends a request behind the one that Do waits for, by which the other side may see that it had better answer that; if Do does not
+// wait, it follows its next request. Its own answer is read and thrown away. It may be called by any goroutine. One that cannot be sent
+// leaves it to Do to fail.
+func (p *Peer) Nudge(call Call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.mu.waits:
+		p.mu.due = &call
+	case !p.mu.nudged:
+		_ = p.nudgeLocked(call)
+	}
+}
+
+func (p *Peer) nudgeLocked(call Call) error {
+	p.mu.nudged = true
+	p.mu.correlation++
+	p.mu.strays = append(p.mu.strays, p.mu.correlation)
+	return p.write(p.frame(nil, p.mu.correlation, call))
+}
+
+// correlate returns the id of the next request.
+func (p *Peer) correlate() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.correlation++
+	return p.mu.correlation
+}
+
+// sent notes that a request is on its way, and sends the nudge behind it that is due.
+func (p *Peer) sent() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.waits, p.mu.nudged = true, false
+	due := p.mu.due
+	p.mu.due = nil
+	if due == nil {
+		return nil
+	}
+	return p.nudgeLocked(*due)
+}
+
+// answered notes that the answer is here.
+func (p *Peer) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.waits = false
+}
+
+// isStray tells whether an answer is that of a nudge, once.
+func (p *Peer) isStray(id int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(p.mu.strays, id)
+	if at >= 0 {
+		p.mu.strays = slices.Delete(p.mu.strays, at, at+1)
+	}
+	return at >= 0
+}
+
+// frame appends one request frame.
+func (p *Peer) frame(out []byte, correlation int32, call Call) []byte {
+	begin := len(out)
 	out = append(out, 0, 0, 0, 0)
 	out = kbin.AppendInt16(out, call.Key)
 	out = kbin.AppendInt16(out, call.Version)
-	out = kbin.AppendInt32(out, p.correlation)
+	out = kbin.AppendInt32(out, correlation)
 	out = kbin.AppendNullableString(out, &p.clientID)
 	if call.Flexible {
 		out = append(out, 0)
 	}
-	out = call.Append(out)
-	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-	p.out = out
+	if call.Append != nil {
+		out = call.Append(out)
+	}
+	binary.BigEndian.PutUint32(out[begin:], uint32(len(out)-begin-4))
+	return out
+}
+
+func (p *Peer) write(frame []byte) error {
 	if err := p.socket.SetWriteDeadline(time.Now().Add(peerStall)); err != nil {
 		return err
 	}
-	_, err := p.socket.Write(out)
+	_, err := p.socket.Write(frame)
 	return err
 }
 
@@ -113,8 +209,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// receive reads the rest of the answer, step by step: memory is taken as bytes come, not because a length says so.
-func (p *Peer) receive(size int, flexible bool) ([]byte, error) {
+// receive reads the rest of an answer, step by step: memory is taken as bytes come, not because a length says so.
+func (p *Peer) receive(size int) ([]byte, error) {
 	if cap(p.in) > peerKeep && size <= peerKeep {
 		p.in = nil // one large answer is not to be paid for ever
 	}
@@ -135,17 +231,7 @@ func (p *Peer) receive(size int, flexible bool) ([]byte, error) {
 		in = in[:len(in)+step]
 	}
 	p.in = in
-	r := kbin.Reader{Src: in}
-	if id := r.Int32(); id != p.correlation {
-		return nil, fmt.Errorf("%w: correlation id %d, want %d", errBadResponse, id, p.correlation)
-	}
-	if flexible {
-		SkipTags(&r)
-	}
-	if !r.Ok() {
-		return nil, errBadResponse
-	}
-	return r.Src, nil
+	return in, nil
 }
 
 // peerKeep is the largest buffer that is kept for the next answer: that of a full fetch.

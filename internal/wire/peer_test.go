@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -108,4 +109,72 @@ func TestPeerRefusesWhatIsNoAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestANudgeIsSeenByTheRequestBefore it, and its answer by nobody: also of one that comes between two requests.
+func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
+	s := startServer(t, nil)
+	p := s.peer()
+	nudge := echo(1, []byte("nudge"))
+	for i := range 3 {
+		if i > 0 {
+			p.Nudge(nudge) // for the one that follows
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), Call{Key: keyBehind})
+			ended <- err
+		}()
+		select {
+		case <-s.handler.waiting:
+		case err := <-ended:
+			t.Fatalf("ended before it waited: %v", err)
+		}
+		if i == 0 {
+			p.Nudge(nudge)
+			p.Nudge(nudge) // once is enough
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the nudge was not seen")
+		}
+	}
+	for range 3 {
+		if got, err := p.Do(t.Context(), echo(1, []byte("after"))); err != nil || string(got) != "after" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if n := len(p.mu.strays); n != 0 {
+		t.Errorf("%d answers of nudges are awaited still", n)
+	}
+}
+
+// TestNudgesFromEverywhere: with -race, whenever they come.
+func TestNudgesFromEverywhere(t *testing.T) {
+	s := startServer(t, nil)
+	p := s.peer()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 5000 { // the server remembers twice as many requests at most
+			if ctx.Err() != nil {
+				return
+			}
+			p.Nudge(echo(1, []byte("nudge")))
+			runtime.Gosched()
+		}
+	}()
+	for i := range 300 {
+		want := []byte{byte(i)}
+		if got, err := p.Do(t.Context(), echo(1, want)); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	cancel()
+	<-done
 }

@@ -23,6 +23,8 @@ type Request struct {
 	Body          []byte // valid until Drop, or until the reply was sent: what is kept of it has to be copied
 	Remote        net.Addr
 	Free          func() // gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to call
+	// Behind has something to receive, once, when the client has sent another request, which waits for the answer to this one.
+	Behind <-chan struct{}
 }
 
 // Drop gives up Body before the request is answered. A handler that is about to wait, and needs Body no more, calls it: otherwise those
