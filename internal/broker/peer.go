@@ -15,6 +15,8 @@ import (
 // peer is a replica.Peer over the Kafka protocol.
 type peer struct {
 	*wire.Peer
+	// topics names those that were asked for since the session began, if there is one: an answer names them by their ids.
+	topics map[metadata.ID]string
 }
 
 // dial connects to another broker's listener.
@@ -24,22 +26,23 @@ func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, er
 	if err != nil {
 		return nil, err
 	}
-	return &peer{connection}, nil
+	return &peer{connection, map[metadata.ID]string{}}, nil
 }
 
 // Pull implements replica.Peer.
-func (p *peer) Pull(ctx context.Context, req *replica.Pull) ([]replica.Pulled, error) {
-	topics := make(map[metadata.ID]string)
+func (p *peer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
+	if req.Session.Epoch == replica.SessionNew {
+		clear(p.topics)
+	}
 	for i := range req.Partitions {
-		topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
+		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
 	}
-	key, version, flexible := handler.PullCall()
-	body, err := p.Do(ctx, wire.Call{
-		Key: key, Version: version, Flexible: flexible,
-		Append: func(out []byte) []byte { return handler.AppendPull(out, req) },
-	})
+	body, err := p.Do(ctx, handler.PullCall(req))
 	if err != nil {
-		return nil, err
+		return replica.PullAnswer{}, err
 	}
-	return handler.DecodePull(body, topics)
+	return handler.DecodePull(body, p.topics)
 }
+
+// Hurry implements replica.Peer: a request behind the fetch ends its wait.
+func (p *peer) Hurry() { p.Nudge(handler.NudgeCall()) }

@@ -23,9 +23,8 @@ import (
 //	15  replica state instead of replica id (KIP-903)                   16  current leaders with errors (KIP-951)
 //	17  directory id (KIP-853), not looked at   18  the follower's high watermark (KIP-1166)
 //
-// A session is never opened: a client that asks for one is told session 0, a legal refusal, and sends whole requests. The data
-// are file ranges; only what stands around them is encoded (fetch_response.go). Brokers copy each other's logs by it, with a replica
-// state and private tags (docs/replication.md).
+// The data are file ranges; only what stands around them is encoded (fetch_response.go). Brokers copy each other's logs by it, in sessions,
+// with a replica state and private tags (docs/replication.md).
 
 const (
 	// fetchWaitMax is below the idle time of a connection, so that a long poll does not look like one.
@@ -59,10 +58,6 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		return wire.Reply{}, err
 	}
 	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(), request: req}
-	// Epoch 0 asks for a new session and -1 for none: both are whole requests, whatever the id. Any other continues one.
-	if req.SessionEpoch != 0 && req.SessionEpoch != -1 {
-		return fetchFailed(&answer, answer.code(errSessionNotFound)), nil
-	}
 	want := replica.FetchRequest{
 		BytesMin:   int(max(0, req.MinBytes)),
 		BytesMax:   int(min(max(0, req.MaxBytes), fetchBytesMax)),
@@ -70,68 +65,54 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		Committed:  req.IsolationLevel == 1,
 		Rack:       req.Rack,
 		AnyReplica: req.Version >= 11,
+		Session:    replica.SessionID{ID: req.SessionID, Epoch: req.SessionEpoch},
+		TopicIDs:   req.Version >= 13,
+	}
+	if req.Version < 7 {
+		want.Session = replica.SessionID{Epoch: replica.SessionNone}
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
+		want.Hurry = from.Behind
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req, fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
 		return encodeFetch(&answer), nil
 	}
-	refused := h.wantedPartitions(&answer, &want)
-	if len(refused) > 0 {
-		want.Wait = 0 // what is wrong is to be told now
-	}
+	wantedPartitions(&answer, &want)
 	answer.brief = want.Replica != nil && isBrief(req)
 	from.Drop()
-	answer.results = withRefused(h.opts.Replicas.Fetch(ctx, want), refused)
+	fetched, err := h.opts.Replicas.FetchInSession(ctx, want)
+	if err != nil {
+		return fetchFailed(&answer, answer.code(err)), nil
+	}
+	answer.session, answer.results = fetched.Session, fetched.Results
 	if req.Version < 10 {
 		withholdZstd(answer.results)
 	}
 	return encodeFetch(&answer), nil
 }
 
-// refusedPartition is a partition of which nothing is fetched, and its place in the request.
-type refusedPartition struct {
-	at     int
-	result replica.FetchResult
-}
-
-// wantedPartitions fills in what is to be fetched. From version 13 on topics are named by id; one that nobody knows is refused.
-func (h *Handler) wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) (refused []refusedPartition) {
-	at := 0
+// wantedPartitions fills in what is to be fetched, and what of a session is not any more. From version 13 on topics are named by id; one that
+// nobody knows has no name, and is refused where it is looked for.
+func wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) {
 	for i := range answer.request.Topics {
 		asked := &answer.request.Topics[i]
-		name, err := asked.Topic, error(nil)
-		if answer.request.Version >= 13 {
-			name, err = topicName(answer.image, asked.TopicID)
+		name := asked.Topic
+		if want.TopicIDs {
+			name, _ = topicName(answer.image, asked.TopicID)
 		}
 		for j := range asked.Partitions {
 			part := &asked.Partitions[j]
-			id := replica.PartitionID{Topic: name, Index: part.Partition}
-			if err != nil {
-				refused = append(refused, refusedPartition{at, unfetched(id, err)})
-			} else {
-				want.Partitions = append(want.Partitions, wantedPartition(id, asked.TopicID, part))
-			}
-			at++
+			want.Partitions = append(want.Partitions, wantedPartition(replica.PartitionID{Topic: name, Index: part.Partition}, asked.TopicID, part))
 		}
 	}
-	return refused
-}
-
-// withRefused puts the results of refused partitions, which come by their places, among the others.
-func withRefused(fetched []replica.FetchResult, refused []refusedPartition) []replica.FetchResult {
-	if len(refused) == 0 {
-		return fetched
+	for i := range answer.request.ForgottenTopics {
+		forgotten := &answer.request.ForgottenTopics[i]
+		for _, index := range forgotten.Partitions {
+			want.Forgotten = append(want.Forgotten, replica.KeyOf(forgotten.TopicID, replica.PartitionID{Topic: forgotten.Topic, Index: index}))
+		}
 	}
-	all := make([]replica.FetchResult, 0, len(fetched)+len(refused))
-	for _, r := range refused {
-		before := r.at - len(all)
-		all = append(append(all, fetched[:before]...), r.result)
-		fetched = fetched[before:]
-	}
-	return append(all, fetched...)
 }
 
 func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {

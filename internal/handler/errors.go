@@ -20,7 +20,6 @@ var (
 	errInvalidAcks         = errors.New("invalid required acks: allowed are -1, 0 and 1")
 	errUnknownTopicID      = errors.New("unknown topic id")
 	errLeaderNotAvailable  = errors.New("leader not available")
-	errSessionNotFound     = errors.New("fetch session not found")
 	errReplicaAssignment   = errors.New("invalid replica assignment")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
 	errNoCoordinator       = errors.New("transactions are not served")
@@ -93,6 +92,9 @@ var kafkaErrors = []struct {
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrOtherTopic, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
+	{replica.ErrSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
+	{replica.ErrSessionEpoch, kafkaError{71, "INVALID_FETCH_SESSION_EPOCH"}},
+	{replica.ErrSessionNames, kafkaError{106, "FETCH_SESSION_TOPIC_ID_ERROR"}},
 	{replica.ErrStaleReplica, kafkaError{77, "STALE_BROKER_EPOCH"}},
 	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
@@ -123,7 +125,6 @@ var kafkaErrors = []struct {
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},
-	{errSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
 	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},

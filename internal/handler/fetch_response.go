@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -12,12 +13,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// fetchAnswer is what a Fetch request is answered with. results are in the order of the request's partitions.
+// fetchAnswer is what a Fetch request is answered with.
 type fetchAnswer struct {
 	outcome
 	image   *metadata.Image
 	request *kmsg.FetchRequest
 	results []replica.FetchResult
+	session int32
 	brief   bool // to a follower: partitions without news are left out
 }
 
@@ -44,62 +46,50 @@ const partitionBytes = 64
 
 // encodeFetch answers a request.
 func encodeFetch(answer *fetchAnswer) wire.Reply {
+	if answer.brief {
+		answer.results = slices.DeleteFunc(answer.results, func(r replica.FetchResult) bool { return !r.HasNews() })
+	}
+	if answer.session != 0 { // in the order in which there was news
+		slices.SortStableFunc(answer.results, func(a, b replica.FetchResult) int { return cmp.Compare(a.ID.Topic, b.ID.Topic) })
+	}
 	e := newFetchEncoder(answer, len(answer.results))
 	e.head(0)
-	topics := answer.request.Topics
-	rest := answer.results
-	if e.brief {
-		topics = slices.Clone(topics)
-	}
-	kept := 0
-	for i := range topics {
-		n := len(answer.request.Topics[i].Partitions)
-		if !e.brief || slices.ContainsFunc(rest[:n], isNews) {
-			kept++
-		} else {
-			topics[i].Partitions = nil
-		}
-		rest = rest[n:]
-	}
-	e.arrayLen(kept)
-	rest = answer.results
-	for i := range topics {
-		n := len(answer.request.Topics[i].Partitions)
-		if !e.brief || topics[i].Partitions != nil {
-			e.topic(&topics[i], rest[:n])
-		}
+	e.arrayLen(topicRuns(answer.results))
+	for rest := answer.results; len(rest) > 0; {
+		n := topicRun(rest)
+		e.topic(rest[:n])
 		rest = rest[n:]
 	}
 	e.endpoints()
 	return e.reply()
 }
 
-// isNews tells whether a follower learns anything from a result.
-func isNews(r replica.FetchResult) bool {
-	return r.News || r.Err != nil || r.Diverging != nil || r.Data != nil && r.Data.Length > 0
+// topicRun is how many results at the front are of one topic; topicRuns, how many such groups there are.
+func topicRun(results []replica.FetchResult) int {
+	n := 1
+	for n < len(results) && results[n].Topic == results[0].Topic && results[n].ID.Topic == results[0].ID.Topic {
+		n++
+	}
+	return n
+}
+
+func topicRuns(results []replica.FetchResult) (n int) {
+	for ; len(results) > 0; n++ {
+		results = results[topicRun(results):]
+	}
+	return n
 }
 
 // topic writes one topic with its partitions.
-func (e *fetchEncoder) topic(topic *kmsg.FetchRequestTopic, results []replica.FetchResult) {
+func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	if e.version >= 13 {
-		e.out = append(e.out, topic.TopicID[:]...)
+		e.out = append(e.out, results[0].Topic[:]...)
 	} else {
-		e.string(topic.Topic)
+		e.string(results[0].ID.Topic)
 	}
-	n := len(results)
-	if e.brief {
-		n = 0
-		for i := range results {
-			if isNews(results[i]) {
-				n++
-			}
-		}
-	}
-	e.arrayLen(n)
+	e.arrayLen(len(results))
 	for i := range results {
-		if !e.brief || isNews(results[i]) {
-			e.partition(&results[i])
-		}
+		e.partition(&results[i])
 	}
 	e.tags()
 }
@@ -116,9 +106,6 @@ func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 // newFetchEncoder reserves room for so many partitions, so that the response is as a rule one allocation.
 func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	version := answer.request.Version
-	if answer.brief {
-		partitions = 8
-	}
 	return &fetchEncoder{
 		fetchAnswer: answer, version: version, flexible: version >= 12,
 		pull: version >= 15 && answer.request.ReplicaState.ID >= 0, out: make([]byte, 0, partitionBytes*(partitions+1)),
@@ -130,7 +117,7 @@ func (e *fetchEncoder) head(code int16) {
 	e.out = kbin.AppendInt32(e.out, 0) // throttle time
 	if e.version >= 7 {
 		e.out = kbin.AppendInt16(e.out, code)
-		e.out = kbin.AppendInt32(e.out, 0) // session id: none was opened
+		e.out = kbin.AppendInt32(e.out, e.session)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
 )
 
 // Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
@@ -67,18 +68,23 @@ func isBrief(req *kmsg.FetchRequest) (brief bool) {
 	return brief
 }
 
-// PullCall describes the request of a follower's fetch for wire.Peer: key, version, and whether its headers carry tags.
-func PullCall() (key, version int16, flexible bool) { return keyFetch, pullVersion, true }
+// PullCall is the request of a follower's fetch.
+func PullCall(pull *replica.Pull) wire.Call {
+	return wire.Call{Key: keyFetch, Version: pullVersion, Flexible: true, Append: func(out []byte) []byte { return appendPull(out, pull) }}
+}
 
-// AppendPull appends the body of a follower's fetch. It is written by hand, since a broker asks for all of a leader's partitions each
-// time, and nothing of them is to be allocated.
-func AppendPull(out []byte, pull *replica.Pull) []byte {
+// NudgeCall is a request that costs next to nothing, and whose coming ends the wait of the follower's fetch before it.
+func NudgeCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
+
+// appendPull appends the body of a follower's fetch. It is written by hand: the first of a session names all of a leader's partitions, and
+// nothing of them is to be allocated.
+func appendPull(out []byte, pull *replica.Pull) []byte {
 	out = kbin.AppendInt32(out, int32(pull.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // fewest bytes
 	out = kbin.AppendInt32(out, int32(pull.BytesMax))
-	out = append(out, 0)            // isolation level: all
-	out = kbin.AppendInt32(out, 0)  // session
-	out = kbin.AppendInt32(out, -1) // none is asked for
+	out = append(out, 0) // isolation level: all
+	out = kbin.AppendInt32(out, pull.Session.ID)
+	out = kbin.AppendInt32(out, pull.Session.Epoch)
 	out = kbin.AppendCompactArrayLen(out, runs(pull.Partitions))
 	for rest := pull.Partitions; len(rest) > 0; {
 		n := run(rest)
@@ -90,9 +96,9 @@ func AppendPull(out []byte, pull *replica.Pull) []byte {
 		out = append(out, 0)
 		rest = rest[n:]
 	}
-	out = kbin.AppendCompactArrayLen(out, 0) // forgotten topics
-	out = kbin.AppendCompactString(out, "")  // rack
-	out = append(out, 2, 1, 13)              // two tags; 1: replica state
+	out = appendForgotten(out, pull.Forgotten)
+	out = kbin.AppendCompactString(out, "") // rack
+	out = append(out, 2, 1, 13)             // two tags; 1: replica state
 	out = kbin.AppendInt32(out, pull.Replica.Broker)
 	out = kbin.AppendInt64(out, pull.Replica.Epoch)
 	out = append(out, 0)
@@ -131,6 +137,18 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	return out
 }
 
+// appendForgotten appends what of the session is not asked for any more, each partition by itself: there are few.
+func appendForgotten(out []byte, forgotten []replica.PartitionKey) []byte {
+	out = kbin.AppendCompactArrayLen(out, len(forgotten))
+	for i := range forgotten {
+		out = append(out, forgotten[i].Topic[:]...)
+		out = kbin.AppendCompactArrayLen(out, 1)
+		out = kbin.AppendInt32(out, forgotten[i].Index)
+		out = append(out, 0)
+	}
+	return out
+}
+
 // run is how many partitions at the front are of one topic; runs, how many such groups there are.
 func run(partitions []replica.PullPartition) int {
 	n := 1
@@ -152,28 +170,29 @@ var errPeer = errors.New("the peer refused")
 
 // DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics that were asked for; a partition of
 // any other is left out.
-func DecodePull(body []byte, topics map[metadata.ID]string) ([]replica.Pulled, error) {
+func DecodePull(body []byte, topics map[metadata.ID]string) (replica.PullAnswer, error) {
+	var got replica.PullAnswer
 	if err := fetchAnswerShape.check(pullVersion, true, body); err != nil {
-		return nil, err
+		return got, err
 	}
 	answer := kmsg.FetchResponse{Version: pullVersion}
 	if err := answer.ReadFrom(body); err != nil {
-		return nil, err
+		return got, err
 	}
 	if answer.ErrorCode != 0 {
-		return nil, peerError(answer.ErrorCode)
+		return got, peerError(answer.ErrorCode)
 	}
-	var results []replica.Pulled
+	got.Session = answer.SessionID
 	for i := range answer.Topics {
 		name, asked := topics[answer.Topics[i].TopicID]
 		if !asked {
 			continue
 		}
 		for j := range answer.Topics[i].Partitions {
-			results = append(results, pulled(name, &answer.Topics[i].Partitions[j]))
+			got.Partitions = append(got.Partitions, pulled(name, &answer.Topics[i].Partitions[j]))
 		}
 	}
-	return results, nil
+	return got, nil
 }
 
 func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled {
@@ -203,7 +222,8 @@ func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled
 func peerError(code int16) error {
 	for _, err := range []error{
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch, replica.ErrUnknownLeaderEpoch,
-		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic, logstore.ErrStorage,
+		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic, logstore.ErrStorage, replica.ErrSessionNotFound,
+		replica.ErrSessionEpoch,
 	} {
 		for i := range kafkaErrors {
 			if kafkaErrors[i].code == code && errors.Is(err, kafkaErrors[i].err) {

@@ -3,6 +3,7 @@ package handler
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,21 +23,29 @@ func replicated(topic *metadata.Topic) {
 // pull asks as broker 3 does, by the bytes of a peer, and decodes the answer as it does.
 func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulled {
 	t.Helper()
-	key, version, flexible := PullCall()
-	if !b.Flexible(key, version) || !flexible {
+	got, err := b.pullAs(t, &replica.Pull{
+		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at, Session: replica.SessionID{Epoch: replica.SessionNone},
+	})
+	must(t, err)
+	return got.Partitions
+}
+
+// pullAs sends a follower's fetch.
+func (b *broker) pullAs(t *testing.T, pull *replica.Pull) (replica.PullAnswer, error) {
+	t.Helper()
+	call := PullCall(pull)
+	if !b.Flexible(call.Key, call.Version) || !call.Flexible {
 		t.Fatal("the version that brokers use has tags")
 	}
-	body := AppendPull(nil, &replica.Pull{Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at})
+	body := call.Append(nil)
 	scribble := func() { clear(body) } // as the next request does that gets the memory
-	answer, err := b.Handle(t.Context(), &wire.Request{Key: key, Version: version, Body: body, Free: scribble})
+	answer, err := b.Handle(t.Context(), &wire.Request{Key: call.Key, Version: call.Version, Body: body, Free: scribble})
 	must(t, err)
 	topics := map[metadata.ID]string{}
 	for _, topic := range b.image.Load().Topics {
 		topics[topic.ID] = topic.Name
 	}
-	got, err := DecodePull(replyBytes(t, answer), topics)
-	must(t, err)
-	return got
+	return DecodePull(replyBytes(t, answer), topics)
 }
 
 func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
@@ -48,12 +57,13 @@ func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
 // TestPullIsAFetchThatKmsgReads, field by field, tags and all.
 func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
-	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40}, Wait: 500 * time.Millisecond, BytesMax: 1000, Partitions: []replica.PullPartition{
+	forgotten := []replica.PartitionKey{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
+	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40}, Wait: 500 * time.Millisecond, BytesMax: 1000, Session: replica.SessionID{ID: 8, Epoch: 9}, Forgotten: forgotten, Partitions: []replica.PullPartition{
 		{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10, LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
 		{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20, LastEpoch: -1, Safe: 19, Lonely: 18, Told: 17, BytesMax: 200},
 		{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1, Safe: 1 << 50, Lonely: 1, BytesMax: 300},
 	}}
-	body := AppendPull(nil, pull)
+	body := appendPull(nil, pull)
 	if err := fetchShape.check(pullVersion, true, body); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +71,14 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	must(t, req.ReadFrom(body))
 	if again := req.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("kmsg encodes it to %d bytes, not %d", len(again), len(body))
+	}
+	if req.SessionID != 8 || req.SessionEpoch != 9 {
+		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
+	}
+	want := replica.FetchRequest{TopicIDs: true}
+	wantedPartitions(&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil), request: &req}, &want)
+	if !slices.Equal(want.Forgotten, forgotten) || len(want.Partitions) != 3 {
+		t.Errorf("%+v", want)
 	}
 	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !isBrief(&req) || len(req.Topics) != 2 {
 		t.Errorf("%+v", req)
@@ -140,12 +158,12 @@ func FuzzDecodePull(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := DecodePull(body, map[metadata.ID]string{id: "a"})
-		if err != nil && got != nil {
+		if err != nil && got.Partitions != nil {
 			t.Error("both an answer and an error")
 		}
 		total := 0
-		for i := range got {
-			total += len(got[i].Records)
+		for i := range got.Partitions {
+			total += len(got.Partitions[i].Records)
 		}
 		if total > len(body) {
 			t.Errorf("%d bytes of records out of %d", total, len(body))

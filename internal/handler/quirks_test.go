@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -119,24 +120,77 @@ func TestQuirk5TopicsByID(t *testing.T) {
 	}
 }
 
-// Epochs 0 and -1 are whole requests, answered without a session; all others continue one that cannot be.
-func TestQuirk6FetchSessionsAreRefusedLegally(t *testing.T) {
+// Epoch 0 begins a session, -1 has none, and either ends the session it names; another epoch continues one, or is refused.
+func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	b.mustProduce("tickets", "a")
-	for _, c := range []struct {
-		id, epoch int32
-		code      int16
-	}{{0, -1, 0}, {0, 0, 0}, {5, -1, 0}, {5, 0, 0}, {0, 1, 70}, {5, 1, 70}, {5, math.MaxInt32, 70}} {
-		for _, version := range []int16{7, 12} {
-			req := fetchRequestFor("tickets", 0)
-			req.SessionID, req.SessionEpoch = c.id, c.epoch
-			answer := ask[*kmsg.FetchResponse](b, version, req)
-			if answer.ErrorCode != c.code || answer.SessionID != 0 || (c.code == 0) != (len(answer.Topics) == 1) {
-				t.Errorf("session %d epoch %d: %+v", c.id, c.epoch, answer)
+	for _, version := range []int16{7, 12, 13, 17} {
+		topic := fmt.Sprintf("tickets-%d", version)
+		b.topic(topic, nil)
+		b.mustProduce(topic, "a")
+		fetch := func(id, epoch int32, whole bool) *kmsg.FetchResponse {
+			req := fetchRequestFor(topic, 1)
+			req.SessionID, req.SessionEpoch = id, epoch
+			if !whole {
+				req.Topics = nil
 			}
+			return ask[*kmsg.FetchResponse](b, version, req)
 		}
+		check := func(answer *kmsg.FetchResponse, code int16, session bool, partitions int) int32 {
+			t.Helper()
+			if got := countPartitions(answer); answer.ErrorCode != code || (answer.SessionID != 0) != session || got != partitions {
+				t.Errorf("version %d: %+v, want code %d, a session %t, %d partitions", version, answer, code, session, partitions)
+			}
+			return answer.SessionID
+		}
+		check(fetch(0, -1, true), 0, false, 1)
+		check(fetch(5, -1, true), 0, false, 1)
+		check(fetch(0, 1, false), 70, false, 0)
+		check(fetch(5, math.MaxInt32, false), 70, false, 0)
+		id := check(fetch(0, 0, true), 0, true, 1)
+		check(fetch(id, 1, false), 0, true, 0) // there is nothing new
+		check(fetch(id, 1, false), 71, false, 0)
+		b.mustProduce(topic, "b")
+		check(fetch(id, 2, false), 0, true, 1)
+		forget := fetchRequestFor(topic, 0)
+		forget.Topics = nil
+		forget.SessionID, forget.SessionEpoch = id, 3
+		gone := kmsg.NewFetchRequestForgottenTopic()
+		gone.Topic, gone.TopicID, gone.Partitions = topic, b.image.Load().Topic(topic).ID, []int32{0}
+		forget.ForgottenTopics = append(forget.ForgottenTopics, gone)
+		check(ask[*kmsg.FetchResponse](b, version, forget), 0, true, 0)
+		other := check(fetch(id, 0, true), 0, true, 1)
+		check(fetch(id, 4, false), 70, false, 0) // it was ended by the one that began another
+		check(fetch(other, -1, true), 0, false, 1)
+		check(fetch(other, 1, false), 70, false, 0)
 	}
+	byName := fetchRequestFor("tickets", 0)
+	byName.SessionEpoch = 0
+	session := ask[*kmsg.FetchResponse](b, 12, byName).SessionID
+	byID := fetchRequestFor("tickets", 0)
+	byID.SessionID, byID.SessionEpoch = session, 1
+	if answer := ask[*kmsg.FetchResponse](b, 13, byID); answer.ErrorCode != 106 {
+		t.Errorf("topics by ids in a session by names: %+v", answer)
+	}
+	unknown := fetchRequestFor("tickets", 0)
+	unknown.Topics[0].Topic, unknown.SessionEpoch = "nobody's", 0
+	answer := ask[*kmsg.FetchResponse](b, 13, unknown)
+	if answer.ErrorCode != 0 || answer.Topics[0].Partitions[0].ErrorCode != 100 {
+		t.Fatalf("%+v", answer)
+	}
+	again := fetchRequestFor("tickets", 0)
+	again.Topics, again.SessionID, again.SessionEpoch = nil, answer.SessionID, 1
+	if answer = ask[*kmsg.FetchResponse](b, 13, again); answer.ErrorCode != 0 || countPartitions(answer) != 1 || answer.Topics[0].Partitions[0].ErrorCode != 100 {
+		t.Errorf("what is wrong is told until it is not: %+v", answer)
+	}
+}
+
+func countPartitions(answer *kmsg.FetchResponse) (n int) {
+	for i := range answer.Topics {
+		n += len(answer.Topics[i].Partitions)
+	}
+	return n
 }
 
 func TestQuirk7FirstBatchComesWhole(t *testing.T) {

@@ -57,9 +57,11 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	s.metrics.forgetTopics(old, next.partitions)
 	// Requests that wait under the old roles look again. Not earlier: what they then read is of the new view.
 	for id := range old {
-		s.notify(id)
-		s.notifyFollowers(id)
+		s.produces.Notify(id)
+		s.fetches.Notify(id)
+		s.pulls.Notify(id)
 	}
+	s.markAll()
 	return served, errors.Join(faults...)
 }
 

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,13 @@ type node struct {
 	store *logstore.Store
 	epoch int64
 	down  bool
-	live  atomic.Pointer[Set]           // what others reach; nil: nothing
-	cut   atomic.Bool                   // from all other brokers
-	slow  atomic.Pointer[chan struct{}] // its fetches wait for a token; nil: they do not
+	// through is how it reaches its disk; nil: by itself.
+	through vfs.FS
+	dials   atomic.Int32                  // connections that it made
+	named   atomic.Int64                  // partitions in its fetches
+	live    atomic.Pointer[Set]           // what others reach; nil: nothing
+	cut     atomic.Bool                   // from all other brokers
+	slow    atomic.Pointer[chan struct{}] // its fetches wait for a token; nil: they do not
 }
 
 // register is the cluster's metadata: one topic, and compare-and-swap.
@@ -115,7 +120,7 @@ func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.said), nil)).With("broker", id)
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: n.flush})
+	store, err := logstore.Open(logstore.Options{FS: cmp.Or[vfs.FS](b.through, b.disk), Dir: "/data", Logger: logger, FlushInterval: n.flush})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -314,6 +319,8 @@ type link struct {
 	from *node
 	to   *node
 	of   *Set // the incarnation that was connected to
+
+	hurries chan struct{} // holds one
 }
 
 var errLink = errors.New("no route")
@@ -321,6 +328,7 @@ var errLink = errors.New("no route")
 func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	b := n.nodes[to.ID]
 	of := b.live.Load()
+	from.dials.Add(1)
 	switch {
 	case b.cut.Load() || from.cut.Load():
 		return nil, errLink
@@ -329,32 +337,41 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	case of == nil:
 		return nil, errLink
 	}
-	return &link{from, b, of}, nil
+	return &link{from, b, of, make(chan struct{}, 1)}, nil
 }
 
 func (l *link) Close() error { return nil }
 
+func (l *link) Hurry() { signal(l.hurries) }
+
 func (l *link) broken() bool { return l.to.live.Load() != l.of || l.to.cut.Load() || l.from.cut.Load() }
 
-func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
+func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
+	l.from.named.Add(int64(len(req.Partitions)))
 	if slow := l.from.slow.Load(); slow != nil {
 		select {
 		case <-*slow:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return PullAnswer{}, ctx.Err()
 		}
 	}
 	if l.broken() {
-		return nil, io.ErrUnexpectedEOF
+		return PullAnswer{}, io.ErrUnexpectedEOF
 	}
-	request := FetchRequest{BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica}
+	request := FetchRequest{
+		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica, Session: req.Session, Forgotten: req.Forgotten, Hurry: l.hurries,
+	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
-			ID: p.ID, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely,
+			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely,
 			Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
-	results := l.of.Fetch(ctx, request)
+	fetched, err := l.of.FetchInSession(ctx, request)
+	if err != nil {
+		return PullAnswer{}, err
+	}
+	results := fetched.Results
 	defer func() {
 		for i := range results {
 			if results[i].Data != nil {
@@ -363,12 +380,12 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 		}
 	}()
 	if l.broken() || ctx.Err() != nil {
-		return nil, io.ErrUnexpectedEOF
+		return PullAnswer{}, io.ErrUnexpectedEOF
 	}
 	answers := make([]Pulled, 0, len(results))
 	for i := range results {
 		r := &results[i]
-		if !r.News && r.Err == nil && r.Diverging == nil && (r.Data == nil || r.Data.Length == 0) {
+		if !r.HasNews() {
 			continue // as on the wire
 		}
 		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1}
@@ -378,10 +395,10 @@ func (l *link) Pull(ctx context.Context, req *Pull) ([]Pulled, error) {
 		if r.Data != nil && r.Data.Length > 0 {
 			answer.Records = make([]byte, r.Data.Length)
 			if _, err := r.Data.File.ReadAt(answer.Records, r.Data.Position); err != nil {
-				return nil, err
+				return PullAnswer{}, err
 			}
 		}
 		answers = append(answers, answer)
 	}
-	return answers, nil
+	return PullAnswer{fetched.Session, answers}, nil
 }

@@ -43,12 +43,20 @@ type FetchRequest struct {
 	Rack       string // where the consumer is; "": it does not say
 	AnyReplica bool   // the consumer takes answers from followers too (KIP-392)
 	Replica    *metadata.InSync
+
+	// These are FetchInSession's. Forgotten is what of the session is not wanted any more, TopicIDs tells that topics are named by their ids.
+	Session   SessionID
+	Forgotten []PartitionKey
+	TopicIDs  bool
+	// Hurry, where it is not nil, has something to receive when the asker had rather have an answer now than wait.
+	Hurry <-chan struct{}
 }
 
 // FetchResult is the answer for one partition. Data is nil on an error, with a diverging epoch, and for a follower that has all there is;
 // otherwise it must be released. The offsets are -1 where this broker cannot know them: it does not have the partition, or its log closed.
 type FetchResult struct {
 	ID        PartitionID
+	Topic     metadata.ID // as it was asked for
 	Data      *logstore.Slice
 	Err       error
 	LogStart  int64
@@ -92,7 +100,7 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	if req.Replica != nil {
 		purgatory = s.pulls
 	}
-	wait(ctx, purgatory.Wait(op, req.Wait, keys...), op.done)
+	wait(ctx, purgatory.Wait(op, req.Wait, keys...), req.Hurry, op.done)
 	s.read(&req, results, positions)
 	return handOver(req, results, positions)
 }
@@ -130,11 +138,7 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 		if left := req.BytesMax - total; want.BytesMax > left {
 			want.BytesMax = max(left, 0)
 		}
-		if req.Replica != nil {
-			results[i], positions[i] = s.readReplica(want, *req.Replica, total == 0)
-		} else {
-			results[i], positions[i] = s.readPartition(want, req, total == 0)
-		}
+		results[i], positions[i] = s.readOne(req, want, nil, total == 0)
 		if positions[i].partition == nil {
 			enough = true
 			continue
@@ -144,6 +148,21 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 		enough = enough || positions[i].more || results[i].News && positions[i].role.brisk
 	}
 	return enough || total >= min(req.BytesMin, req.BytesMax)
+}
+
+// readOne reads one partition once; asks is the session's of a follower.
+func (s *Set) readOne(req *FetchRequest, want FetchPartition, asks *lastAsk, wholeFirst bool) (result FetchResult, at position) {
+	switch {
+	case want.ID.Topic == "":
+		result = unread(want.ID)
+		result.Err = fmt.Errorf("%w: nobody knows %s", ErrOtherTopic, want.Topic)
+	case req.Replica != nil:
+		result, at = s.readReplica(want, asker{*req.Replica, asks}, wholeFirst)
+	default:
+		result, at = s.readPartition(want, req, wholeFirst)
+	}
+	result.Topic = want.Topic
+	return result, at
 }
 
 // unread is a result without anything.

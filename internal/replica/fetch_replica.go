@@ -10,11 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
+// asker is a follower that fetches, and in a session when it asks there for anything.
+type asker struct {
+	metadata.InSync
+	asks *lastAsk // nil: there is no session
+}
+
 // readReplica answers a follower for one partition: with records up to the log end, of which it is told the high watermark. What it
 // asks for says what it has, and may move the high watermark. With an error or a diverging epoch there is no position.
 //
 // The order matters. Only once the logs are known to be one up to the follower's end does that end count for anything.
-func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst bool) (FetchResult, position) {
+func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (FetchResult, position) {
 	result := unread(want.ID)
 	p, r, err := s.leader(want.ID, want.LeaderEpoch)
 	if err == nil {
@@ -61,15 +67,16 @@ func (s *Set) readReplica(want FetchPartition, from metadata.InSync, wholeFirst 
 	return result, at
 }
 
-// tell fills in what a follower is told besides records, and whether that is news to it.
+// tell fills in what a follower is told besides records, and whether that is news to it. A high watermark beyond its end is none: it
+// comes with the records.
 func (f *FetchResult) tell(p *partition, r *role, want *FetchPartition) {
 	f.Lonely = lonelyInAll(p, r)
-	f.News = want.HighWater < f.HighWater || want.LogStart < f.LogStart || want.Told != f.Lonely
+	f.News = want.HighWater < min(f.HighWater, want.Offset) || want.LogStart < f.LogStart || want.Told != f.Lonely
 }
 
 // heard takes in what a follower's fetch says of it.
-func (s *Set) heard(p *partition, r *role, from metadata.InSync, want *FetchPartition) bool {
-	moved, review, ok := r.reign.fetched(from, min(want.Safe, want.Offset), want.LogStart, want.Lonely, time.Now())
+func (s *Set) heard(p *partition, r *role, from asker, want *FetchPartition) bool {
+	moved, review, ok := r.reign.fetched(from, want, time.Now())
 	if moved {
 		s.advanced(p, r)
 	}

@@ -10,9 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -51,31 +48,35 @@ type fetcher struct {
 		self       metadata.InSync
 		partitions map[PartitionID]*pulling
 		order      []*pulling         // the same, in the order in which they take turns
+		version    int                // counts the changes of partitions
+		settled    []*pulling         // that a worker of settleLater is done with
+		peer       Peer               // of the fetch under way; nil: none is
 		interrupt  context.CancelFunc // of the fetch under way
 	}
 	turn    int             // counts the fetches; it also says which partition is first
 	asking  []PullPartition // the last request's, to be used again
 	failing time.Time       // since when the leader has not answered; zero: it did last
 	warned  bool            // the log says so
+
+	connected metadata.Broker // that the connection is to, or was
+	saying    saying
+	changed   []*pulling // of which the next fetch may have something to say; each once
+	swept     time.Time  // when all partitions were looked at last
+	version   int        // of mu.partitions, when they were
+	slow      settling   // what waits for the disk
 }
 
-// pulling is one partition of a fetcher. What is beside partition and role is the fetcher goroutine's, and of one worker of takeAll while
-// that runs.
+// pulling is one partition of a fetcher. partition does not change, and mu guards role; the rest is the fetcher goroutine's, and of one
+// worker at a time: of takeAll while that runs, of settleLater while busy is set.
 type pulling struct {
 	partition *partition
 	role      *role
 	failures  int
 	retryAt   time.Time
-	asked     asked
-}
-
-// asked is what the last fetch that had a partition asked of it. It is kept with the partition, since a fetch asks for all of them: a broker
-// that follows a thousand would make a thousand of them for each record.
-type asked struct {
-	turn  int // of which fetch
-	role  *role
-	at    PullPartition
-	taken bool // the answer has it
+	askedAs   *role // the role in which the leader was asked last
+	taken     int   // the turn in which it was answered last
+	queued    bool  // it is in changed
+	busy      bool  // a worker of settleLater has it, and it is not asked for
 }
 
 // fetcherKey names a fetcher.
@@ -90,9 +91,11 @@ func (s *Set) startFetcher(key fetcherKey) *fetcher {
 		set: s, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1), synced: make(chan struct{}, 1), fsync: key.fsync,
 	}
 	f.mu.partitions = map[PartitionID]*pulling{}
+	f.slow.slots = make(chan struct{}, takeWorkers)
 	go func() {
 		defer close(f.done)
 		f.run(ctx)
+		f.slow.workers.Wait()
 	}()
 	return f
 }
@@ -104,11 +107,19 @@ func (f *fetcher) stop() {
 }
 
 // assign tells what there is to copy, and from whom. A partition that is new, or has a new leader epoch, is not left waiting for the
-// end of a fetch that does not have it.
+// end of a fetch that does not have it: the leader is told to answer. One that is another by now is waited for no more.
 func (f *fetcher) assign(leader metadata.Broker, self metadata.InSync, wanted map[PartitionID]*pulling) {
+	if f.replace(leader, self, wanted) {
+		f.hurry()
+	}
+}
+
+// replace is assign, but for telling the leader; it tells whether there is news.
+func (f *fetcher) replace(leader metadata.Broker, self metadata.InSync, wanted map[PartitionID]*pulling) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	news := f.mu.leader != leader || f.mu.self != self
+	other := f.mu.leader != leader || f.mu.self != self
+	news = other
 	for id, w := range wanted {
 		if old := f.mu.partitions[id]; old != nil && old.partition == w.partition && old.role.epoch == w.role.epoch {
 			old.role = w.role
@@ -118,14 +129,23 @@ func (f *fetcher) assign(leader metadata.Broker, self metadata.InSync, wanted ma
 		}
 	}
 	f.mu.leader, f.mu.self, f.mu.partitions = leader, self, wanted
+	f.mu.version++
 	f.mu.order = slices.SortedFunc(maps.Values(wanted), func(a, b *pulling) int { return comparePartitions(a.partition.id, b.partition.id) })
-	if !news {
-		return
-	}
-	if f.mu.interrupt != nil {
+	if other && f.mu.interrupt != nil {
 		f.mu.interrupt()
 	}
+	return news
+}
+
+// hurry has the next fetch made soon. The call is made without the lock: it may meet a fetch that came later, which then waits for nothing.
+func (f *fetcher) hurry() {
+	f.mu.Lock()
+	peer := f.mu.peer
+	f.mu.Unlock()
 	signal(f.wake)
+	if peer != nil {
+		peer.Hurry()
+	}
 }
 
 // signal leaves a token in a channel that holds one.
@@ -139,7 +159,7 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var connected, worked metadata.Broker // that the connection is to; that answered last, in the incarnation that this names
+	var worked metadata.Broker // that answered last, in the incarnation that this names
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
@@ -147,24 +167,29 @@ func (f *fetcher) run(ctx context.Context) {
 	}()
 	for failures := 0; ctx.Err() == nil; {
 		request, all, leader, retry := f.request(time.Now())
-		if len(request.Partitions) == 0 {
+		if len(request.Partitions) == 0 && len(f.saying.said) == 0 {
+			f.saying.failed()
 			f.pause(ctx, retry)
 			continue
 		}
-		if peer != nil && connected != leader {
+		if peer != nil && f.connected != leader {
 			_ = peer.Close()
 			peer = nil
 		}
 		err := error(nil)
 		if peer == nil {
 			peer, err = f.dial(ctx, leader)
-			connected = leader
+			f.connected = leader
 		}
 		if err == nil {
 			err = f.pull(ctx, peer, request, all)
 		}
 		if err == nil {
 			failures, worked = 0, leader
+			continue
+		}
+		f.saying.failed()
+		if !request.isNew() && (errors.Is(err, ErrSessionNotFound) || errors.Is(err, ErrSessionEpoch)) {
 			continue
 		}
 		if peer != nil {
@@ -233,162 +258,5 @@ func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	case <-f.wake:
 	case <-due:
 	case <-ctx.Done():
-	}
-}
-
-// request makes the next fetch, of all partitions but those that failed a moment ago; retry is when the first of these is due, if
-// there is nothing else. The order turns: an answer has whole batches of the first partition, however large, and of the others what
-// fits beside them. all are the fetcher's partitions, of which those are asked for whose asked has this turn.
-func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pulling, leader metadata.Broker, retry time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	request = &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax, Partitions: f.asking[:0]}
-	f.turn++
-	for n := range f.mu.order {
-		w := f.mu.order[(f.turn+n)%len(f.mu.order)]
-		if wait := w.retryAt.Sub(now); wait > 0 {
-			if retry == 0 || wait < retry {
-				retry = wait
-			}
-			request.Wait = min(request.Wait, wait)
-			continue
-		}
-		at, err := w.partition.pulls(w.role, pullPartitionBytesMax)
-		if err != nil {
-			f.fail(w, err, now)
-			retry = min(retryLast, max(retry, retryFirst))
-			continue
-		}
-		request.Partitions = append(request.Partitions, at)
-		w.asked = asked{turn: f.turn, role: w.role, at: at}
-	}
-	f.asking = request.Partitions
-	return request, f.mu.partitions, f.mu.leader, retry // assign replaces the map, and changes none that was shown
-}
-
-// pull makes one fetch and does what its answer says.
-func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[PartitionID]*pulling) error {
-	fetching, cancel := context.WithTimeout(ctx, request.Wait+pullTimeout)
-	defer cancel()
-	if !f.interruptible(cancel) {
-		return nil // there is news already
-	}
-	results, err := peer.Pull(fetching, request)
-	f.mu.Lock()
-	f.mu.interrupt = nil
-	f.mu.Unlock()
-	if err != nil {
-		if errors.Is(fetching.Err(), context.Canceled) && ctx.Err() == nil {
-			return errInterrupted
-		}
-		return err
-	}
-	f.noteAnswer()
-	f.takeAll(all, results, time.Now())
-	if f.fsync {
-		f.awaitSync(ctx, all)
-	}
-	return nil
-}
-
-// takeAll does what the leader answered, for many partitions at once. Most answers are a write to the page cache; but the first batch of
-// a leader epoch waits for the disk, twice, and after a failover hundreds of partitions have one, while producers of all the others wait
-// for the next fetch.
-func (f *fetcher) takeAll(all map[PartitionID]*pulling, results []Pulled, now time.Time) {
-	var workers errgroup.Group
-	workers.SetLimit(takeWorkers)
-	for i := range results {
-		w := all[results[i].ID]
-		if w == nil || w.asked.turn != f.turn || w.asked.taken {
-			continue // not asked for, or named twice: a pulling is one goroutine's
-		}
-		w.asked.taken = true
-		if len(results) == 1 {
-			f.take(w, &results[i], now)
-			continue
-		}
-		workers.Go(func() error {
-			f.take(w, &results[i], now)
-			return nil
-		})
-	}
-	_ = workers.Wait() // each failure is the partition's own
-}
-
-func (f *fetcher) leader() int32 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.leader.ID
-}
-
-// interruptible lets assign end the fetch that begins now; false if it has something new already.
-func (f *fetcher) interruptible(cancel context.CancelFunc) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	select {
-	case <-f.wake:
-		return false
-	default:
-	}
-	f.mu.interrupt = cancel
-	return true
-}
-
-// take does what the leader answered for one partition.
-func (f *fetcher) take(w *pulling, got *Pulled, now time.Time) {
-	p := w.partition
-	moved, err := p.follow(w.asked.role, &w.asked.at, got, now)
-	if moved {
-		f.set.fetches.Notify(p.id)
-	}
-	if err != nil {
-		f.fail(w, err, now)
-		return
-	}
-	w.failures = 0
-	p.stuck.Store(nil)
-}
-
-// fail has a partition wait before it is asked for again. A leader that does not know that it is, or knows more than we do, is the
-// everyday life of a failover; anything else is told.
-func (f *fetcher) fail(w *pulling, err error, now time.Time) {
-	w.retryAt = now.Add(backoff(w.failures))
-	w.failures++
-	if transient(err) {
-		return
-	}
-	p := w.partition
-	if told := p.stuck.Load(); told == nil || (*told).Error() != err.Error() {
-		f.set.logger.Warn("cannot follow the leader", "partition", p.id, "error", err)
-	}
-	p.stuck.Store(&err)
-}
-
-func transient(err error) bool {
-	for _, known := range []error{ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrUnknownPartition, ErrOtherTopic, ErrStaleReplica, logstore.ErrClosed} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
-}
-
-// awaitSync waits until what was appended is on the disk, or will not get there.
-func (f *fetcher) awaitSync(ctx context.Context, all map[PartitionID]*pulling) {
-	for _, w := range all {
-		if w.asked.turn != f.turn {
-			continue
-		}
-		log := w.partition.log
-		for log.SafeEnd() < log.LogEnd() && log.Fault() == nil {
-			select {
-			case <-f.synced:
-			case <-f.wake: // a role may have changed, and the log be closed
-				signal(f.wake)
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
 	}
 }

@@ -18,6 +18,7 @@ type isr struct {
 	// assignment is by which the leader is a replica, says the image.
 	assignment string
 	start      int64         // where this leader epoch begins in the log
+	end        int64         // where the leader's log ended when it was last told of
 	lagMax     time.Duration // a follower that has not had all of the log for so long is not in sync
 	members    map[int32]*follower
 	// committed is the set on record as well as we know, sorted. The leader is always in it.
@@ -53,6 +54,9 @@ type follower struct {
 	logStart  int64 // where its log begins, as it said; 0: unknown
 	// assignment is by which it is a replica, says the image; "": it has no name, and any will do.
 	assignment string
+	// asks tells when the follower last asked for anything, in a session that has this partition: nothing new was said of it then. nil:
+	// it names the partition each time.
+	asks *lastAsk
 	// ended is the incarnation whose process seems to have ended, and that has not fetched since; -1: none.
 	ended int64
 }
@@ -95,7 +99,7 @@ type replicaState struct {
 // newISR begins a leader epoch: whoever is in sync counts as caught up now, for it has everything acknowledged, and gets the time to
 // fetch; of the others nothing is known.
 func newISR(self int32, start int64, lagMax time.Duration) *isr {
-	return &isr{self: self, start: start, lagMax: lagMax, members: map[int32]*follower{}}
+	return &isr{self: self, start: start, end: start, lagMax: lagMax, members: map[int32]*follower{}}
 }
 
 // image takes in what an image of this leader epoch says: the replicas, and the set that was on record when it was made.
@@ -180,6 +184,36 @@ func (i *isr) fetched(from metadata.InSync, end, leaderEnd int64, now time.Time)
 	}
 	f.epoch, f.end, f.fetched, f.leaderEnd, f.ended = from.Epoch, end, now, leaderEnd, -1
 	return true
+}
+
+// grown takes in where the leader's log ends. Whoever had all of it until now, and had nothing to say of it, was caught up when it last
+// asked for anything. (The end grows a moment before that is told of, and a follower may ask in between; it is so much less behind.)
+func (i *isr) grown(leaderEnd int64) {
+	if leaderEnd == i.end {
+		return
+	}
+	for _, f := range i.members {
+		f.asked(i.end)
+	}
+	i.end = leaderEnd
+}
+
+// asked counts a follower that had everything up to end as caught up when it last asked.
+func (f *follower) asked(end int64) {
+	if f.asks == nil || f.end < end {
+		return
+	}
+	if at := f.asks.last(); at.After(f.caughtUp) {
+		f.caughtUp = at
+	}
+}
+
+// asksNoMore takes in that a follower's session has the partition no more: from now on it does not vouch by it.
+func (i *isr) asksNoMore(broker int32, asks *lastAsk) {
+	if f := i.members[broker]; f != nil && f.asks == asks {
+		f.asked(i.end)
+		f.asks = nil
+	}
 }
 
 // processEnded takes in a sign that a broker's process has ended, which no image tells yet. It is a hint like any other: the follower is

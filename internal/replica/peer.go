@@ -12,7 +12,11 @@ type Peer interface {
 	// Pull asks for what comes behind the offsets of the request, and waits for it at the other side, at most Wait. Results come in any
 	// order; a partition may be left out if there is nothing new of it. Records are valid until the next call. The end of ctx ends the
 	// call early. After an error the connection is of no use any more.
-	Pull(ctx context.Context, req *Pull) ([]Pulled, error)
+	//
+	// ErrSessionNotFound and ErrSessionEpoch are answers: the connection is as good as before.
+	Pull(ctx context.Context, req *Pull) (PullAnswer, error)
+	// Hurry has the other side answer the call under way now, if it waits. It may be called by another goroutine.
+	Hurry()
 	Close() error
 }
 
@@ -21,7 +25,15 @@ type Pull struct {
 	Replica    metadata.InSync // who asks, in which incarnation
 	Wait       time.Duration
 	BytesMax   int // of the answer; a first batch may exceed it
-	Partitions []PullPartition
+	Session    SessionID
+	Partitions []PullPartition // within a session: those of which there is something new to say
+	Forgotten  []PartitionKey  // of the session, which are not asked for any more
+}
+
+// PullAnswer is the answer to a follower's fetch.
+type PullAnswer struct {
+	Session    int32 // of which it is; 0: of none
+	Partitions []Pulled
 }
 
 // PullPartition is where a follower stands in one partition.

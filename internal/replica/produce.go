@@ -67,7 +67,7 @@ func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceRes
 		keys[i] = p.waits[i].result.ID
 	}
 	op := &delayedProduce{waits: p.waits, done: make(chan struct{})}
-	wait(ctx, p.set.produces.Wait(op, timeout, keys...), op.done)
+	wait(ctx, p.set.produces.Wait(op, timeout, keys...), nil, op.done)
 	return p.results
 }
 

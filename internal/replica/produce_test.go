@@ -66,7 +66,7 @@ func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		wait(ctx, b.produces.Wait(op, timeout, p.id), op.done)
+		wait(ctx, b.produces.Wait(op, timeout, p.id), nil, op.done)
 	}()
 	synctest.Wait()
 	return op, func() { <-done }

@@ -68,27 +68,38 @@ func (g *reign) advance(now time.Time) bool {
 }
 
 func (g *reign) advanceLocked(now time.Time) bool {
+	end := g.log.LogEnd() // before SafeEnd, which is at most the end of its moment: a follower cannot be behind for what comes meanwhile
+	g.mu.isr.grown(end)
 	if g.mu.over || len(g.mu.isr.committed) < g.mu.minISR {
 		return false
 	}
-	end := g.log.LogEnd() // before SafeEnd, which is at most the end of its moment: a follower cannot be behind for what comes meanwhile
 	return g.log.AdvanceHighWatermark(g.mu.isr.highWatermark(g.log.SafeEnd(), end, now))
 }
 
 // fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change, or may now:
 // a change waits for the first fetch of all who stay.
-func (g *reign) fetched(from metadata.InSync, end, start, lonely int64, now time.Time) (moved, review, ok bool) {
+func (g *reign) fetched(from asker, want *FetchPartition, now time.Time) (moved, review, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.mu.isr.members[from.Broker]
 	first := f != nil && f.epoch != from.Epoch
-	if g.mu.over || !g.mu.isr.fetched(from, end, g.log.LogEnd(), now) {
+	end, leaderEnd := min(want.Safe, want.Offset), g.log.LogEnd()
+	g.mu.isr.grown(leaderEnd)
+	if g.mu.over || !g.mu.isr.fetched(from.InSync, end, leaderEnd, now) {
 		return false, false, false
 	}
-	f.lonely, f.logStart = lonely, start
+	f.lonely, f.logStart, f.asks = want.Lonely, want.LogStart, from.asks
 	moved = g.advanceLocked(now)
 	member, has := slices.Contains(g.mu.isr.committed, from.Broker), end >= g.log.HighWatermark()
 	return moved, first || member && !has || !member && has && end >= g.start, true
+}
+
+// asksNoMore is told that a follower's session has this partition no more.
+func (g *reign) asksNoMore(follower int32, asks *lastAsk) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.isr.grown(g.log.LogEnd())
+	g.mu.isr.asksNoMore(follower, asks)
 }
 
 // processEnded takes in a sign that a broker's process has ended; it is false if that changes nothing.
@@ -105,7 +116,9 @@ func (g *reign) propose(now time.Time) (from []int32, to []metadata.InSync, ok b
 	if g.mu.over {
 		return nil, nil, false
 	}
-	return g.mu.isr.propose(g.mu.own, extent{g.log.LogStart(), g.log.HighWatermark(), g.log.LogEnd()}, now)
+	end := g.log.LogEnd()
+	g.mu.isr.grown(end)
+	return g.mu.isr.propose(g.mu.own, extent{g.log.LogStart(), g.log.HighWatermark(), end}, now)
 }
 
 // settled takes in how that came out. It returns the ISR before and after, and whether the high watermark moved.

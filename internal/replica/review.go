@@ -140,6 +140,11 @@ func (s *Set) processEnded(of metadata.InSync) {
 			s.reviews.want(id)
 		}
 	}
+	s.sessions.table.each(func(in *session) { // should it ask again, it lives, and all its partitions are to hear of it
+		if in.follower != nil && in.follower.Broker == of.Broker {
+			in.again.Store(true)
+		}
+	})
 }
 
 // proposed is whose in-sync replicas are to be changed, and in which of its roles.

@@ -58,6 +58,7 @@ type Set struct {
 	catchUp   *rate.Limiter        // bytes for replicas that are not in sync
 	fetchers  fetchers
 	reviews   reviews
+	sessions  sessions // of consumers and followers that fetch here
 }
 
 // view is what Apply made of an image. It is immutable; the partitions in it are not, they change their roles.
@@ -182,23 +183,36 @@ func (v *view) missing(id PartitionID) error {
 // notify lets the requests that wait for a partition look again.
 func (s *Set) notify(id PartitionID) {
 	s.produces.Notify(id)
+	s.notifyConsumers(id)
+}
+
+// notifyConsumers lets the consumers of a partition look again.
+func (s *Set) notifyConsumers(id PartitionID) {
 	s.fetches.Notify(id)
+	s.markConsumers(id)
 }
 
 // advanced is called after the high watermark of a partition moved that this broker leads.
 func (s *Set) advanced(p *partition, r *role) {
 	s.notify(p.id)
-	if r.brisk && len(r.replicas) > 1 {
+	switch {
+	case len(r.replicas) < 2:
+	case r.brisk:
 		s.notifyFollowers(p.id)
+	default:
+		s.markFollowers(p.id, false)
 	}
 }
 
 // notifyFollowers lets the followers of a partition look again: there is more to copy, or its leader has changed.
-func (s *Set) notifyFollowers(id PartitionID) { s.pulls.Notify(id) }
+func (s *Set) notifyFollowers(id PartitionID) {
+	s.pulls.Notify(id)
+	s.markFollowers(id, true)
+}
 
-// wait returns once an operation has ended; the end of ctx ends it early. It waits for done also then: the operation may be
-// completing at this moment, and writes results the caller is about to read.
-func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan struct{}) {
+// wait returns once an operation has ended; the end of ctx ends it early, and so does hurry, which may be nil. It waits for done also then:
+// the operation may be completing at this moment, and writes results the caller is about to read.
+func wait(ctx context.Context, waiting timer.Waiting[PartitionID], hurry, done <-chan struct{}) {
 	select {
 	case <-done:
 		return
@@ -206,6 +220,9 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], done <-chan s
 	}
 	select {
 	case <-done:
+	case <-hurry:
+		waiting.Cancel()
+		<-done
 	case <-ctx.Done():
 		waiting.Cancel()
 		<-done

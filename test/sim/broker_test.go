@@ -252,6 +252,8 @@ type link struct {
 	from, to *life
 	ctx      context.Context // the server sees its end
 	cancel   context.CancelFunc
+
+	hurries chan struct{} // holds one, once the server has heard of it
 }
 
 func (l *life) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
@@ -268,7 +270,7 @@ func (l *life) dial(ctx context.Context, to metadata.Broker) (replica.Peer, erro
 	if err := l.w.net.travel(ctx, to.ID, l.id); err != nil {
 		return nil, err
 	}
-	made := &link{from: l, to: other}
+	made := &link{from: l, to: other, hurries: make(chan struct{}, 1)}
 	made.ctx, made.cancel = context.WithCancel(other.ctx)
 	return made, nil
 }
@@ -278,16 +280,29 @@ func (k *link) Close() error {
 	return nil
 }
 
+// Hurry implements replica.Peer: it travels behind the fetch, or is lost with the connection.
+func (k *link) Hurry() {
+	k.from.w.spawn(func() {
+		if k.from.w.net.travel(k.ctx, k.from.id, k.to.id) != nil {
+			return
+		}
+		select {
+		case k.hurries <- struct{}{}:
+		default:
+		}
+	})
+}
+
 // answer is what comes back of a Pull.
 type answer struct {
-	pulled []replica.Pulled
+	pulled replica.PullAnswer
 	err    error
 }
 
 // Pull implements replica.Peer. A request that was sent arrives, also after its sender has given up.
-func (k *link) Pull(ctx context.Context, req *replica.Pull) ([]replica.Pulled, error) {
+func (k *link) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
 	sent := *req
-	sent.Partitions = slices.Clone(req.Partitions)
+	sent.Partitions, sent.Forgotten = slices.Clone(req.Partitions), slices.Clone(req.Forgotten)
 	done := make(chan answer, 1)
 	k.from.w.spawn(func() {
 		pulled, err := k.serve(&sent)
@@ -297,37 +312,50 @@ func (k *link) Pull(ctx context.Context, req *replica.Pull) ([]replica.Pulled, e
 	case a := <-done:
 		return a.pulled, a.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return replica.PullAnswer{}, ctx.Err()
 	}
 }
 
-func (k *link) serve(req *replica.Pull) ([]replica.Pulled, error) {
+func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 	w := k.from.w
 	if err := w.net.travel(w.ctx, k.from.id, k.to.id); err != nil {
-		return nil, err
+		return none, err
 	}
 	if k.to.dead.Load() || k.from.dead.Load() {
-		return nil, io.ErrUnexpectedEOF
+		return none, io.ErrUnexpectedEOF
 	}
-	request := replica.FetchRequest{BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica}
+	request := replica.FetchRequest{
+		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica, Session: req.Session, Forgotten: req.Forgotten, Hurry: k.hurries,
+	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, replica.FetchPartition{
 			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
 			HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely, Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
-	results := k.to.set.Fetch(k.ctx, request)
-	answers := make([]replica.Pulled, 0, len(results))
-	for i := range results {
-		answers = append(answers, pulled(&results[i]))
+	switch w.net.luck(k.from.id, k.to.id) % 64 {
+	case 0: // the request arrives twice, and what the first was answered is lost
+		once := request
+		once.Wait = 0
+		lost, _ := k.to.set.FetchInSession(k.ctx, once)
+		for i := range lost.Results {
+			_ = pulled(&lost.Results[i])
+		}
+	case 1: // the leader has given the session up
+		request.Session.ID++
+	}
+	fetched, refused := k.to.set.FetchInSession(k.ctx, request)
+	answers := make([]replica.Pulled, 0, len(fetched.Results))
+	for i := range fetched.Results {
+		answers = append(answers, pulled(&fetched.Results[i]))
 	}
 	if k.to.dead.Load() {
-		return nil, io.ErrUnexpectedEOF
+		return none, io.ErrUnexpectedEOF
 	}
 	if err := w.net.travel(w.ctx, k.to.id, k.from.id); err != nil {
-		return nil, err
+		return none, err
 	}
-	return answers, nil
+	return replica.PullAnswer{Session: fetched.Session, Partitions: answers}, refused
 }
 
 // pulled is a result as the follower gets it, and releases it.

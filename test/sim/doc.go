@@ -15,7 +15,8 @@
 //   - the history of each key is one of a register (porcupine).
 //
 // Clients write with acks=all and acks=1, read from the leader and from followers (KIP-392), and delete records. Not played are: changes of
-// the number of brokers, retention by time and size, transactions (brokers refuse them), the local store, and the wire with its handler.
+// the number of brokers, retention by time and size, transactions (brokers refuse them), the local store, and the wire with its handler; fetch sessions of
+// followers are, with leaders that forget them and requests that arrive twice.
 //
 // What a simulation is worth shows when the code is broken on purpose. Each of these was found, most within five seeds, the last of them at
 // seed 64: a high watermark that does not wait for the maximal ISR; members that came back uncleanly and stay; logs that are not cut where they

@@ -71,6 +71,13 @@ func (n *network) chance(from, to int32) uint64 {
 	return sum.Sum64() >> 16 & 0xffff
 }
 
+// luck is a number for a message that has arrived.
+func (n *network) luck(from, to int32) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.chance(from, to)
+}
+
 // state is how a message from one node to another fares now.
 func (n *network) state(from, to int32) (cut, held bool, delay time.Duration, news chan struct{}) {
 	n.mu.Lock()
