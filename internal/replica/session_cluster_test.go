@@ -152,4 +152,3 @@ func TestAPartitionThatIsForgottenDoesNotCountAsCaughtUp(t *testing.T) {
 		}
 	})
 }
-
