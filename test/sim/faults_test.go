@@ -34,9 +34,8 @@ func (w *world) some(low, high time.Duration) time.Duration {
 
 // breakSomething does one bad thing. What it breaks is mended after a while.
 func (w *world) breakSomething() {
-	b := w.brokers[w.random.IntN(len(w.brokers))]
-	other := w.brokers[w.random.IntN(len(w.brokers))]
-	switch w.random.IntN(19) {
+	b, other := w.somebody(), w.somebody()
+	switch w.random.IntN(21) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -53,7 +52,7 @@ func (w *world) breakSomething() {
 	case 10:
 		w.separate(b.id, other.id)
 	case 11:
-		for _, o := range w.brokers {
+		for _, o := range w.members() {
 			w.separate(b.id, o.id)
 		}
 	case 12, 13, 14:
@@ -69,6 +68,10 @@ func (w *world) breakSomething() {
 		w.operator()
 	case 18:
 		w.takeOffAndPutBack(b)
+	case 19:
+		w.rescale()
+	case 20:
+		w.loseForEver(b)
 	}
 }
 
@@ -103,21 +106,21 @@ func (w *world) operator() {
 
 // reassign puts a partition elsewhere.
 func (w *world) reassign() {
-	order := w.random.Perm(len(w.brokers))
-	t := w.someTopic()
-	var target []int32
-	for _, id := range order[:w.profile.replicas] {
-		target = append(target, int32(id))
-	}
-	w.move(t, target)
+	stay := w.staying()
+	w.random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
+	w.move(w.someTopic(), stay[:w.profile.replicas])
 }
 
 func (w *world) someTopic() *topic {
 	return w.meta.mu.topics[w.random.IntN(len(w.meta.mu.topics))]
 }
 
-// move has a partition's replicas moved, once it was led.
+// move has a partition's replicas moved, once it was led, if all of the brokers stay.
 func (w *world) move(t *topic, target []int32) {
+	stay := w.staying()
+	if slices.ContainsFunc(target, func(id int32) bool { return !slices.Contains(stay, id) }) {
+		return
+	}
 	w.meta.mu.Lock()
 	defer w.meta.mu.Unlock()
 	if next := t.partition; next.LeaderEpoch > 0 {
@@ -226,7 +229,7 @@ func (w *world) finish(l *life, e ending, downtime time.Duration) {
 func (w *world) downtime() time.Duration { return w.some(50*time.Millisecond, 10*time.Second) }
 
 func (w *world) start(b *broker) {
-	if b.life.Load() == nil {
+	if b.life.Load() == nil && w.isMember(b) {
 		w.note("broker %d starts", b.id)
 		b.start()
 	}

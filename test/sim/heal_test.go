@@ -50,7 +50,7 @@ func (w *world) heal() {
 // mendLater keeps of what is due only the starts: the network is whole already.
 func (w *world) mendLater() {
 	w.due = nil
-	for _, b := range w.brokers {
+	for _, b := range w.members() {
 		if b.life.Load() == nil {
 			w.later(time.Duration(b.id)*50*time.Millisecond, func() { w.start(b) })
 		}
@@ -73,7 +73,7 @@ func (w *world) well() bool { return w.ill() == "" }
 func (w *world) ill() string {
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		if p.Leader == metadata.NoBroker || p.Target != nil || len(p.ISR) < len(p.Replicas) {
+		if p.Leader == metadata.NoBroker || w.scale.wanted(p) || p.Target != nil || len(p.ISR) < len(p.Replicas) {
 			return t.name
 		}
 	}

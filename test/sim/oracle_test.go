@@ -54,6 +54,7 @@ type seenUntil struct {
 type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
 	deleted, gone, expired, fromFollowers, again                           int
+	added, drained, lost                                                   int // brokers
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -70,6 +71,9 @@ func (t *tally) add(o tally) {
 	t.deleted += o.deleted
 	t.gone += o.gone
 	t.again += o.again
+	t.added += o.added
+	t.drained += o.drained
+	t.lost += o.lost
 	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
 }

@@ -26,7 +26,7 @@ const (
 
 // profile is what a seed makes of the cluster.
 type profile struct {
-	brokers, replicas, minISR int
+	brokers, replicas, minISR int // brokers at the beginning
 	flushInterval, lagMax     time.Duration
 	wild                      bool // faults may take the last copy of a record
 	returns                   bool // first of all a broker is no replica for a while, and down meanwhile; nothing else happens then
@@ -52,7 +52,8 @@ type world struct {
 
 	net     *network
 	meta    *authority
-	brokers []*broker
+	brokers []*broker // that ever are
+	scale   scale
 	oracle  *oracle
 	history history
 	tails   []*client
@@ -111,6 +112,7 @@ func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 			t.Fatalf("seed %d: %s\nplay it again: go test ./test/sim -sim.seed=%d -v", seed, violation, seed)
 		}
 		reached = w.oracle.tally()
+		reached.add(w.scale.count)
 		played = w
 	})
 	if played != nil {
@@ -132,9 +134,10 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 	w.meta = newAuthority(w)
 	w.oracle = newOracle(w)
 	w.addTopics()
-	for id := range w.profile.brokers {
+	for id := range w.profile.brokers + spareBrokers {
 		w.brokers = append(w.brokers, newBroker(w, int32(id)))
 	}
+	w.scale.brokers = w.profile.brokers
 	w.note("profile %+v", w.profile)
 	return w
 }
@@ -167,14 +170,14 @@ func (w *world) addTopics() {
 // run plays faults for a while, heals everything, and looks at what is left.
 func (w *world) run() {
 	defer w.end()
-	for _, b := range w.brokers {
+	for _, b := range w.members() {
 		b.start()
 	}
 	w.pass(2 * time.Second) // everybody registers before anybody is elected
 	w.startClients()
 	if w.profile.returns {
 		w.pass(w.some(2*time.Second, 5*time.Second))
-		w.pass(w.takeOffAndPutBack(w.brokers[w.random.IntN(len(w.brokers))]) + 3*time.Second)
+		w.pass(w.takeOffAndPutBack(w.somebody()) + 3*time.Second)
 	}
 	for end := time.Now().Add(faultsTime); time.Now().Before(end) && !w.failed(); {
 		w.breakSomething()
@@ -190,6 +193,7 @@ func (w *world) pass(d time.Duration) {
 		progress.Add(1)
 		synctest.Wait()
 		w.doDue()
+		w.drained()
 		synctest.Wait()
 		if time.Since(w.began) > 2*time.Second {
 			w.meta.decide()
