@@ -73,6 +73,9 @@ func (w *world) startClients() {
 		w.tails = append(w.tails, c)
 		w.spawn(func() { c.tail() })
 	}
+	transactor, reader := newClient(w, writers+tailers), newClient(w, writers+tailers+1)
+	w.spawn(transactor.transact)
+	w.spawn(reader.tailCommitted)
 }
 
 // calm makes the writers stop.

@@ -102,6 +102,10 @@ func (w *world) compare() {
 				w.fail("%s: broker %d has not all below its high watermark, and nothing is written any more", t.name, id)
 				return
 			}
+			if stable := log.LastStable(); stable < log.LogEnd() && !w.oracle.tainted(t.name) && !w.oracle.isOpen(t.name) {
+				w.fail("%s: at broker %d a transaction that has ended holds the last stable offset at %d; the log ends at %d", t.name, id, stable, log.LogEnd())
+				return
+			}
 			content := content(w, log, start)
 			if i == 0 {
 				first, end = content, log.LogEnd()

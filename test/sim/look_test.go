@@ -117,9 +117,9 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 		return
 	}
 	// A key whose latest record is above may have none here: a replica that catches up gets the log as it is cleaned by now.
-	latest, want := latestOf(facts, hw), map[string]fact{}
+	latest, want := t.latestOf(facts, hw), map[string]fact{}
 	for offset, f := range t.settled {
-		if had, ok := want[f.key]; !ok || had.offset < offset {
+		if had, ok := want[f.key]; t.counts(f) && (!ok || had.offset < offset) {
 			want[f.key] = f
 		}
 	}
@@ -142,11 +142,11 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 	t.count.cleaned = max(t.count.cleaned, below-len(facts))
 }
 
-// latestOf is the newest record of each key below an offset.
-func latestOf(facts []fact, below int64) map[string]fact {
+// latestOf is the newest record of each key below an offset, but for those of transactions that were not committed.
+func (t *truth) latestOf(facts []fact, below int64) map[string]fact {
 	latest := map[string]fact{}
 	for _, f := range facts {
-		if f.offset < below {
+		if f.offset < below && t.counts(f) {
 			latest[f.key] = f
 		}
 	}
@@ -165,12 +165,15 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 	if l.set.EndKnown(t.partitionID()) != nil {
 		return
 	}
+	stable := state.Log.LastStable()
 	for epoch, told := range t.told {
-		if epoch < state.LeaderEpoch && told > hw {
-			o.w.fail("%s: broker %d tells in epoch %d that the log ends at %d; in epoch %d it was %d", t.name, l.id, state.LeaderEpoch, hw, epoch, told)
+		if epoch < state.LeaderEpoch && told.end > hw || epoch <= state.LeaderEpoch && told.stable > stable {
+			o.w.fail("%s: broker %d tells in epoch %d that the log ends at %d, and is decided up to %d; in epoch %d it was %+v",
+				t.name, l.id, state.LeaderEpoch, hw, stable, epoch, told)
 		}
 	}
-	t.told[state.LeaderEpoch] = max(t.told[state.LeaderEpoch], hw)
+	before := t.told[state.LeaderEpoch]
+	t.told[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
 
 // lookAtMembers fails when a living in-sync replica lacks something below a high watermark: it could be elected.

@@ -23,6 +23,7 @@ type fact struct {
 	sequence int32
 	// timestamp is the producer's, in ms.
 	timestamp int64
+	control   bool // the end of a transaction
 }
 
 // truth is what is known for sure of a partition.
@@ -34,15 +35,21 @@ type truth struct {
 	appended  map[[2]int64]bool    // of a producer's records: some log had it once
 	starts    map[int32]int64      // the lowest settled offset of each leader epoch
 	leaders   map[int32][2]int64   // of each leader epoch: broker and incarnation
-	told      map[int32]int64      // the end that clients were told in each leader epoch
+	told      map[int32]ends       // what clients were told in each leader epoch
 	seen      map[*life]*seenUntil // how far each log was looked at
 	excused   int32                // acknowledged records were lost with all that had them; what holds begins with this epoch
 	tainted   bool                 // that happened
 	deletedTo int64                // clients have asked to delete what lies below
 	expiredTo int64                // retention has taken what lies below, somewhere
 	goneTo    gone                 // clients were told that what lies below is deleted
-	count     tally
+	// transactions are those of a transaction's records, by producer and sequence.
+	transactions map[[2]int64]*transaction
+	open         bool // the end of one may never be written
+	count        tally
 }
+
+// ends are the high watermark and the last stable offset of a leader.
+type ends struct{ end, stable int64 }
 
 // seenUntil is how far a log is known to be what it should.
 type seenUntil struct {
@@ -55,6 +62,7 @@ type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
 	deleted, gone, expired, fromFollowers, again                           int
 	added, drained, lost                                                   int // brokers
+	committed, aborted, readCommitted                                      int // transactions, and records of them
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -74,6 +82,9 @@ func (t *tally) add(o tally) {
 	t.added += o.added
 	t.drained += o.drained
 	t.lost += o.lost
+	t.committed += o.committed
+	t.aborted += o.aborted
+	t.readCommitted += o.readCommitted
 	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
 }
@@ -90,7 +101,7 @@ type oracle struct {
 func newOracle(w *world) *oracle { return &oracle{w: w} }
 
 func (o *oracle) add(t *topic) {
-	fresh := &truth{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{}}
+	fresh := &truth{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{}, transactions: map[[2]int64]*transaction{}}
 	fresh.forget(0)
 	o.mu.truths = append(o.mu.truths, fresh)
 }
@@ -123,7 +134,7 @@ func (t *truth) forget(from int64) {
 		t.settled = map[int64]fact{}
 	}
 	t.written, t.sequences, t.starts = map[[2]int64]fact{}, map[[2]int64]int64{}, map[int32]int64{}
-	t.told, t.seen = map[int32]int64{}, map[*life]*seenUntil{}
+	t.told, t.seen = map[int32]ends{}, map[*life]*seenUntil{}
 }
 
 // elected looks at a decision of the operator.
@@ -199,7 +210,7 @@ func (o *oracle) settle(t *truth, f fact, by int32, how string) {
 	if start, ok := t.starts[f.epoch]; !ok || f.offset < start {
 		t.starts[f.epoch] = f.offset
 	}
-	if f.producer < 0 {
+	if f.sequence < 0 {
 		return
 	}
 	at := [2]int64{f.producer, int64(f.sequence)}
@@ -280,9 +291,9 @@ func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) 
 		err = first.Records(1<<20, func(r *record.Record) error {
 			f := fact{
 				offset: r.Offset, epoch: first.LeaderEpoch(), key: string(r.Key), value: string(r.Value), deleted: r.Value == nil,
-				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp,
+				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp, control: first.Control(),
 			}
-			if f.producer >= 0 {
+			if f.producer >= 0 && !f.control {
 				f.sequence = first.BaseSequence() + int32(r.Offset-first.BaseOffset())
 			}
 			facts = append(facts, f)

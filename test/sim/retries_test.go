@@ -37,6 +37,10 @@ func (c *client) sendAgain(t *topic) {
 	produced := l.set.Append(replica.AcksAll, []replica.ProducePartition{{ID: t.partitionID(), Topic: t.id, Batch: again.bytes}})
 	result := produced.Wait(ctx, 3*time.Second)[0]
 	first := again.facts[0]
+	if !(result.Err == nil && result.Appended.Duplicate) && c.w.oracle.isGone(t.name, first.offset) {
+		// A replica that was copied since knows nothing of the producer: then any sequence is as good, and this one may be the latest now.
+		defer c.renew()
+	}
 	switch {
 	case l.dead.Load():
 	case result.Err == nil:
@@ -47,6 +51,14 @@ func (c *client) sendAgain(t *topic) {
 		c.w.fail("%s: broker %d does not know batch %d of the last %d of producer %d, acknowledged at offset %d: %v",
 			t.name, l.id, at+1, len(recent), first.producer, first.offset, result.Err)
 	}
+}
+
+// isGone tells whether what was at an offset may have been deleted, or have expired.
+func (o *oracle) isGone(name string, offset int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.of(name)
+	return offset < max(t.deletedTo, t.expiredTo)
 }
 
 func (o *oracle) sentAgain(name string) {
