@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"errors"
+	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -89,6 +90,126 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 	if got := bases(log); len(got) != 1 || log.LogStart() != got[0] {
 		t.Errorf("segments %v, log start %d", got, log.LogStart())
 	}
+}
+
+// fewFiles is a process that may have max files open, directories among them. The store's background is idle, so no lock is needed.
+type fewFiles struct {
+	vfs.FS
+	open, max int
+}
+
+func (d *fewFiles) afford(name string) error {
+	if d.open >= d.max {
+		return &pathFault{name}
+	}
+	return nil
+}
+
+func (d *fewFiles) opened(name string, open func(string) (vfs.File, error)) (vfs.File, error) {
+	if err := d.afford(name); err != nil {
+		return nil, err
+	}
+	file, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	d.open++
+	return &fewFile{file, d}, nil
+}
+
+func (d *fewFiles) Open(name string) (vfs.File, error)   { return d.opened(name, d.FS.Open) }
+func (d *fewFiles) Create(name string) (vfs.File, error) { return d.opened(name, d.FS.Create) }
+func (d *fewFiles) OpenReadWrite(name string) (vfs.File, error) {
+	return d.opened(name, d.FS.OpenReadWrite)
+}
+
+func (d *fewFiles) SyncDir(name string) error {
+	if err := d.afford(name); err != nil {
+		return err
+	}
+	return d.FS.SyncDir(name)
+}
+
+func (d *fewFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := d.afford(name); err != nil {
+		return nil, err
+	}
+	return d.FS.ReadDir(name)
+}
+
+type fewFile struct {
+	vfs.File
+	of *fewFiles
+}
+
+func (f *fewFile) Close() error {
+	f.of.open--
+	return f.File.Close()
+}
+
+// A truncation has the files that it needs before it marks the first segment, and a log that begins anew takes its marks back: with however
+// few files left, it is done, or nothing is.
+func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
+	const spareMax = 40
+	for name, cut := range map[string]struct {
+		do  func(*Log) error
+		end int64
+	}{
+		"truncate":    {func(log *Log) error { return log.TruncateTo(15) }, 15},
+		"begin anew":  {func(log *Log) error { return log.StartAt(100) }, 100},
+		"begin lower": {func(log *Log) error { return log.StartAt(7) }, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := 0
+			for spare := range spareMax {
+				if cutWithFewFiles(t, spare, cut.do, cut.end) {
+					made++
+				}
+			}
+			if made == 0 || made == spareMax {
+				t.Errorf("made with %d of %d counts of files left", made, spareMax)
+			}
+		})
+	}
+}
+
+// cutWithFewFiles has a log cut when spare files are left to open, and once more when there are enough. It tells whether that was not needed.
+func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
+	t.Helper()
+	const filled = 45
+	disk := &fewFiles{FS: vfs.NewMem(), max: 1000}
+	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1}
+	store, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, createLog(t, store, settings(nil)), filled)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if store, err = Open(opts); err != nil { // none of the segments' files is open
+		t.Fatal(err)
+	}
+	log := createLog(t, store, settings(nil))
+	disk.max = disk.open + spare
+	err = cut(log)
+	disk.max = 1000
+	switch {
+	case log.Fault() != nil:
+		t.Errorf("with %d files left the log has stopped: %v", spare, log.Fault())
+		_ = store.Close()
+		return false
+	case err != nil && (!errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EMFILE) || log.LogEnd() != filled):
+		t.Errorf("with %d files left: %v, the log ends at %d", spare, err, log.LogEnd())
+	}
+	if again := cut(log); again != nil || log.LogEnd() != end {
+		t.Errorf("with %d files left before, and enough now: %v, the log ends at %d", spare, again, log.LogEnd())
+	}
+	appendBatch(t, log, keyed(t, "next"))
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	return err == nil
 }
 
 // A segment that could not be marked as deleted, as one of its files could not be opened, keeps none of the others open.

@@ -27,9 +27,14 @@ func (l *Log) restartAt(offset int64) error {
 // cutAll gives up every segment and begins a new one. The old ones are marked before it is made, for it may have the name of one. Without
 // room for it the marks are taken back, and nothing was cut.
 func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
+	afforded, err := l.affordCut(nil, handles)
+	if err != nil {
+		return fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset, err)
+	}
+	defer afforded.release()
 	active, err := l.markAll(pending, handles)
 	if err != nil && passes(err) {
-		return errors.Join(err, l.unmark(handles))
+		return errors.Join(fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset, err), l.unmark(handles))
 	}
 	if err != nil {
 		return l.stopCut(err)
@@ -37,7 +42,7 @@ func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 	// No snapshot is of the new log, and its epochs are none: without the file a start makes them of its batches.
 	err = l.env.fs.Remove(filepath.Join(l.dir, epochFile))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = l.dropSnapshots(-1)
+		err = l.dropSnapshots(afforded.files, -1)
 	}
 	if err != nil {
 		return l.stopCut(errors.Join(err, active.Close()))
@@ -46,6 +51,7 @@ func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 	l.epochs.Store(&epochCache{})
 	l.mu.leaderEpoch = epochCache{}.latest()
 	l.mu.Unlock()
+	afforded.release() // before any of them is closed
 	l.restartShown(pending.offset, handles, active)
 	return nil
 }
@@ -57,7 +63,7 @@ func (l *Log) markAll(pending pendingCut, handles []*handle) (*handle, error) {
 			return nil, err
 		}
 	}
-	if err := l.env.fs.SyncDir(l.dir); err != nil {
+	if err := l.afford(func() error { return l.env.fs.SyncDir(l.dir) }); err != nil {
 		return nil, err
 	}
 	active, err := l.newSegment(pending.offset)
@@ -77,7 +83,7 @@ func (l *Log) unmark(handles []*handle) error {
 			return l.stopCut(err)
 		}
 	}
-	if err := l.env.fs.SyncDir(l.dir); err != nil {
+	if err := l.afford(func() error { return l.env.fs.SyncDir(l.dir) }); err != nil {
 		return l.stopCut(err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -210,6 +211,11 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
+	afforded, err := l.affordCut(handles[at:at+1], handles[at+1:])
+	if err != nil {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+	}
+	defer afforded.release()
 	// Its key sidecar, and what a pass noted, tell of more than will be there. It would be found out, but need not be.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
 		name := l.keysPath(handles[at].Base(), extension, "")
@@ -217,12 +223,13 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 		}
 	}
-	if err := l.markCut(handles[at+1:], end); err != nil {
+	if err := l.markCut(handles[at+1:], afforded.files, end); err != nil {
 		return l.stopCut(err)
 	}
+	afforded.releaseGone() // before any of them is closed
 	fresh := handles[at].succeed()
 	l.showCut(end, state, handles, append(slices.Clone(handles[:at]), fresh))
-	if err := l.cutSegment(fresh, end); err != nil {
+	if err := l.cutSegment(fresh, end, afforded.release); err != nil {
 		return l.stopCut(err)
 	}
 	// All but this is done: should there be no room for the file, the caller tries again, as any cut at the log end does.
@@ -233,6 +240,48 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	}
 	return nil
 }
+
+// affordedCut is what a cut needs of the files that a process may have open. It has them before it does anything: one that finds none left
+// half-way stops its log.
+type affordedCut struct {
+	files       []segmentFile // of the directory
+	releaseGone func()        // gives up the files of the segments that go
+	release     func()        // gives up all
+}
+
+// affordCut is for a cut of some segments, one at most, behind which others go. The directory is opened once, as it will be to be synced.
+func (l *Log) affordCut(stay, gone []*handle) (a affordedCut, err error) {
+	releaseStay, err := pinAll(segmentsOf(stay))
+	if err != nil {
+		return affordedCut{}, err
+	}
+	releaseGone, err := pinAll(segmentsOf(gone))
+	if err != nil {
+		releaseStay()
+		return affordedCut{}, err
+	}
+	a.releaseGone = sync.OnceFunc(releaseGone)
+	a.release = sync.OnceFunc(func() { a.releaseGone(); releaseStay() })
+	err = l.afford(func() error {
+		a.files, err = listSegmentFiles(l.env.fs, l.dir)
+		return err
+	})
+	if err != nil {
+		a.release()
+	}
+	return a, err
+}
+
+func segmentsOf(handles []*handle) []*segment.Segment {
+	all := make([]*segment.Segment, len(handles))
+	for i, h := range handles {
+		all[i] = h.Segment
+	}
+	return all
+}
+
+// afford does what opens a directory, and has files closed for it if the process has none left.
+func (l *Log) afford(do func() error) error { return l.env.segments.Handles.Afford(do) }
 
 // endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off, at most where that
 // batch begins (gone), and the base of the segment it ends in.
@@ -264,27 +313,23 @@ func (l *Log) endBelow(offset int64) (end, gone, base int64, err error) {
 }
 
 // markCut marks segments as deleted, from the back, and removes producer snapshots above end, for good. A start that finds only a part
-// of it ends the log at the first segment that is missing: the recovery point on disk lies below.
-func (l *Log) markCut(handles []*handle, end int64) error {
+// of it ends the log at the first segment that is missing: the recovery point on disk lies below. files are those of the directory.
+func (l *Log) markCut(handles []*handle, files []segmentFile, end int64) error {
 	for _, h := range slices.Backward(handles) {
 		if err := h.Rename(deletedSuffix); err != nil {
 			return err
 		}
 	}
-	return l.dropSnapshots(end)
+	return l.dropSnapshots(files, end)
 }
 
 // dropSnapshots removes the producer snapshots above an offset, for good.
-func (l *Log) dropSnapshots(end int64) error {
-	files, err := listSegmentFiles(l.env.fs, l.dir)
+func (l *Log) dropSnapshots(files []segmentFile, end int64) error {
+	_, err := removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > end })
 	if err != nil {
 		return err
 	}
-	_, err = removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > end })
-	if err != nil {
-		return err
-	}
-	return l.env.fs.SyncDir(l.dir)
+	return l.afford(func() error { return l.env.fs.SyncDir(l.dir) })
 }
 
 // showCut makes memory the log that ends at end, with the producer state of there and the segments that stay. Offsets fall before the
@@ -341,12 +386,15 @@ func (s *stability) cut(state *producers, end int64) {
 //
 // The file is cut in place once nobody is left who reads it as it was. Who still does after truncateWait keeps the file, and the log
 // goes on with a copy of what stays: a slow consumer shall neither hold up the replica nor be sent other bytes than it was promised.
-func (l *Log) cutSegment(fresh *handle, offset int64) error {
+//
+// release gives up the file, which is pinned: one that is replaced may be closed at once.
+func (l *Log) cutSegment(fresh *handle, offset int64, release func()) error {
 	position, err := fresh.Position(offset)
 	if err != nil {
 		return err
 	}
 	if position < fresh.SizeBytes() && !fresh.alone(truncateWait) {
+		release()
 		return l.replaceByHead(fresh, offset)
 	}
 	if err := fresh.Truncate(offset); err != nil {

@@ -96,17 +96,27 @@ const (
 )
 
 // openFile opens a file, and closes others of the set when the process or the system has none left.
-func (s *Handles) openFile(name string, open func(string) (File, error)) (File, error) {
+func (s *Handles) openFile(name string, open func(string) (File, error)) (file File, err error) {
+	err = s.Afford(func() error {
+		file, err = open(name)
+		return err
+	})
+	return file, err
+}
+
+// Afford does what opens a file, or a directory, that is none of the set. When the process or the system has none left, others of the set are
+// closed, and it is done again: it must be something that can be.
+func (s *Handles) Afford(do func() error) error {
 	for try := 1; ; try++ {
-		file, err := open(name)
+		err := do()
 		if !noFileLeft(err) || try == openTries {
-			return file, err
+			return err
 		}
 		s.mu.Lock()
 		victims := s.shedLocked(len(s.mu.open)-shedFiles, 2*len(s.mu.open))
 		s.mu.Unlock()
 		if closeClean(victims); len(victims) == 0 {
-			return file, err
+			return err
 		}
 	}
 }

@@ -246,6 +246,38 @@ func TestOthersAreClosedWhenThereIsNoFileLeft(t *testing.T) {
 	}
 }
 
+// What is not of the set is afforded as well: as often as it takes, and not for ever.
+func TestOthersAreClosedForWhatIsNotOfTheSet(t *testing.T) {
+	disk := &fewFiles{FS: NewMem(), max: 50}
+	handles := NewHandles(disk, 100)
+	for _, h := range madeFiles(t, handles, 40) {
+		if err := h.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tries := 0
+	wants := func(open int) func() error {
+		return func() error {
+			if tries++; disk.open > open {
+				return pathError("open", "directory", syscall.EMFILE)
+			}
+			return nil
+		}
+	}
+	if err := handles.Afford(wants(10)); err != nil || tries != 3 || disk.open > 10 {
+		t.Errorf("%v after %d tries, %d files are open", err, tries, disk.open)
+	}
+	tries = 0
+	if err := handles.Afford(wants(-1)); !errors.Is(err, syscall.EMFILE) || tries > openTries {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+	tries = 0
+	full := errors.New("another fault")
+	if err := handles.Afford(func() error { tries++; return full }); !errors.Is(err, full) || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
 // overtaken syncs a file between the begin of a write and its end.
 type overtaken struct {
 	File
