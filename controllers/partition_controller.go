@@ -98,6 +98,7 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 	if !partition.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
+	partition = recalled(partition)
 	e := &electorate{partition: partition, brokers: map[int32]placement.Standing{}, assignment: metadata.NewID().String()}
 	if err := r.gatherTopic(ctx, e); err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 			settledAfter: cmp.Or(options.settled, settledAfter), settling: settling{}},
 		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: clusters},
 		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
-			placed: map[types.NamespacedName]placed{}, pace: pace{}},
+			placed: map[types.NamespacedName]placed{}, departed: &departed{}, pace: pace{}},
 		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, clusters: clusters,
 			told: map[types.NamespacedName]told{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,

@@ -33,7 +33,9 @@ type topicReconciler struct {
 	lastSuccess *lastSuccess
 	// placed is where the partitions of each Topic were last seen. Only Reconcile uses it, of which one runs at a time.
 	placed map[types.NamespacedName]placed
-	pace   pace
+	// departed are the last statuses of Partitions that were deleted.
+	departed *departed
+	pace     pace
 }
 
 // setup runs one worker: placing counts what each broker holds, and two Topics placed at once would both choose the
@@ -42,7 +44,7 @@ type topicReconciler struct {
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "topic", 1).
 		For(&v1alpha1.Topic{}).
-		Watches(&v1alpha1.Partition{}, gathered(gatherForTopic, ofPartition)).
+		Watches(&v1alpha1.Partition{}, r.departed.watched(gathered(gatherForTopic, ofPartition))).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
@@ -62,6 +64,7 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	if scope == nil {
 		r.lastSuccess.forget("topic", req.NamespacedName)
 		delete(r.placed, req.NamespacedName)
+		r.departed.keep(req.NamespacedName, func(types.UID) bool { return false })
 		delete(r.pace, req.NamespacedName)
 		return ctrl.Result{}, nil
 	}

@@ -52,7 +52,14 @@ func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	var made []*v1alpha1.Partition
 	for index := int32(0); index < s.topic.Spec.Partitions; {
 		if s.partitions[index] == nil && s.placed.replicas[index] != nil {
-			made = append(made, s.partition(index, s.placed.replicas[index]))
+			// One that is not known to have been deleted waits for that event, which calls us again.
+			if last, known := s.departed[index]; known {
+				again := s.partition(index, s.placed.replicas[index])
+				if err := remember(again, last); err != nil {
+					return nil, err
+				}
+				made = append(made, again)
+			}
 			index++
 			continue
 		}

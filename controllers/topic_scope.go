@@ -23,7 +23,9 @@ type topicScope struct {
 	load       map[int32]int    // replicas that each broker of the cluster holds, or is to; empty unless something is to be placed
 	racks      map[int32]string // of the cluster's brokers, as far as their Leases tell
 	placed     placed           // includes all of partitions
-	report     *clusterReport   // nil: the brokers were not asked yet
+	// departed are the last statuses of those that are to be made again, by index.
+	departed map[int32]v1alpha1.PartitionStatus
+	report   *clusterReport // nil: the brokers were not asked yet
 
 	refusal *metav1.Condition // why nothing is done; nil: it is done
 }
@@ -33,17 +35,18 @@ type topicScope struct {
 // only; a ValidatingAdmissionPolicy (config/admission) keeps hands off meanwhile.
 type placed struct {
 	topic    types.UID
-	replicas map[int32][]int32 // by index
+	replicas map[int32][]int32   // by index
+	uids     map[int32]types.UID // of the Partitions, by index
 }
 
 // see takes in the partitions that exist. A Topic made anew begins without a memory: a UID is never used twice, a name is.
 // The map is changed in place, which the one worker of the topic controller allows.
 func (p placed) see(scope *topicScope) placed {
 	if p.topic != scope.topic.UID {
-		p = placed{topic: scope.topic.UID, replicas: map[int32][]int32{}}
+		p = placed{topic: scope.topic.UID, replicas: map[int32][]int32{}, uids: map[int32]types.UID{}}
 	}
 	for index, partition := range scope.partitions {
-		p.replicas[index] = partition.Spec.Replicas
+		p.replicas[index], p.uids[index] = partition.Spec.Replicas, partition.UID
 	}
 	return p
 }
@@ -69,8 +72,23 @@ func (r *topicReconciler) gather(ctx context.Context, key types.NamespacedName) 
 	}
 	scope.placed = r.placed[key].see(scope)
 	r.placed[key] = scope.placed
+	r.recall(key, scope)
 	scope.report = r.reports.of(clusterKey)
 	return scope, nil
+}
+
+// recall takes what is known of partitions that were deleted and are to be made again, and forgets those that were. One that is there may
+// have been deleted since it was read.
+func (r *topicReconciler) recall(key types.NamespacedName, scope *topicScope) {
+	scope.departed = map[int32]v1alpha1.PartitionStatus{}
+	latest := map[types.UID]bool{}
+	for index, uid := range scope.placed.uids {
+		latest[uid] = true
+		if status, ok := r.departed.of(key, uid); ok && scope.partitions[index] == nil {
+			scope.departed[index] = status
+		}
+	}
+	r.departed.keep(key, func(uid types.UID) bool { return latest[uid] })
 }
 
 // gatherSameName finds the Topics that claim the topic's Kafka name in its cluster, but for itself.

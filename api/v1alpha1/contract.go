@@ -46,6 +46,10 @@ const (
 	// the dirty ratio: see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
 
+	// AnnotationRemembered, on a Partition that was deleted and made again, is the status that it had: who is in sync, and the leader epoch.
+	// It counts until the first election.
+	AnnotationRemembered = "heartwood.dev/remembered-status"
+
 	// AnnotationAllowDelete, on a Partition, lets it be deleted while its Topic lives; see config/admission.
 	AnnotationAllowDelete = "heartwood.dev/allow-delete"
 )
