@@ -91,7 +91,8 @@ func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
 	}
 }
 
-// BenchmarkAFetchOfAFollowerThatHasAll is the leader's part: it is made anew for each record that any of the partitions gets.
+// BenchmarkAFetchOfAFollowerThatHasAll is the leader's part of a fetch without a session, as a follower of an earlier version makes it for
+// each record that any of the partitions gets; and of one within a session, for a record, by a follower that has it, too, with the append.
 func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 	for _, partitions := range []int{1, 333} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
@@ -102,4 +103,31 @@ func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 			}
 		})
 	}
+	for _, partitions := range []int{1, 333, 3330} {
+		b.Run(fmt.Sprintf("in a session/partitions=%d", partitions), func(b *testing.B) {
+			s, req := caughtUp(b, partitions)
+			has := req.Partitions[0]
+			req = inSession(b, s, req)
+			one := batchOfOne(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Append(1, []ProducePartition{{ID: has.ID, Batch: one}})
+				has.Offset, has.Safe = has.Offset+1, has.Offset+1
+				req.Partitions = []FetchPartition{has}
+				next(b, s, &req)
+			}
+		})
+	}
+}
+
+// batchOfOne is a batch of one record, to be appended as often as one likes.
+func batchOfOne(t testing.TB) []byte {
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: -1})
+	builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Value: []byte("a record")})
+	one, err := builder.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one
 }

@@ -41,7 +41,7 @@ func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (Fetched, er
 	case SessionNew:
 		var evicted []*session
 		in, evicted = s.sessions.table.open(req.Replica, len(req.Partitions), now)
-		for _, out := range evicted {
+		for _, out := range append(evicted, s.sessions.table.takeBefore(req.Replica)...) {
 			s.ended(out)
 		}
 		if in != nil {

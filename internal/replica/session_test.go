@@ -222,6 +222,29 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestAnIncarnationEndsTheSessionsBeforeIt, and not those of its own: it may have two, and of nobody else.
+func TestAnIncarnationEndsTheSessionsBeforeIt(t *testing.T) {
+	s, req := caughtUp(t, 2)
+	inSession(t, s, req)
+	inSession(t, s, req)
+	other := metadata.InSync{Broker: 3, Epoch: 1}
+	of3 := req
+	of3.Replica = &other
+	inSession(t, s, of3)
+	consumer := req
+	consumer.Replica = nil
+	inSession(t, s, consumer)
+	if n := len(s.sessions.table.byID); n != 4 {
+		t.Fatalf("%d sessions, want 4", n)
+	}
+	next := metadata.InSync{Broker: 2, Epoch: 2}
+	req.Replica = &next
+	inSession(t, s, req)
+	if n := len(s.sessions.table.byID); n != 3 {
+		t.Errorf("%d sessions, want 3", n)
+	}
+}
+
 // TestASessionDoesNotGrowWithoutEnd: its client is sent away, and goes on without.
 func TestASessionDoesNotGrowWithoutEnd(t *testing.T) {
 	b := newBroker(t)

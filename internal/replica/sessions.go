@@ -63,6 +63,22 @@ func (t *sessionTable) open(follower *metadata.InSync, size int, now time.Time) 
 	return opened, evicted
 }
 
+// takeBefore takes out the sessions of a follower's earlier incarnations: nobody continues them. nil is a consumer.
+func (t *sessionTable) takeBefore(follower *metadata.InSync) (over []*session) {
+	if follower == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.byID {
+		if s.follower != nil && s.follower.Broker == follower.Broker && s.follower.Epoch < follower.Epoch {
+			t.removeLocked(s)
+			over = append(over, s)
+		}
+	}
+	return over
+}
+
 // leastLocked is the session that is to go for another one; nil: none is.
 func (t *sessionTable) leastLocked(privileged bool, size int, now time.Time) *session {
 	var stale, least *session
