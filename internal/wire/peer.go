@@ -19,6 +19,10 @@ const (
 	peerResponseMax = 128 << 20
 	// peerStall is how long a request or an answer that has begun may stand still.
 	peerStall = 30 * time.Second
+	// peerLinger is the same once nobody wants the answer any more: one that is coming is taken, and who hangs is not waited for.
+	peerLinger = time.Second
+	// peerNudge bounds the writing of a nudge, for which others wait.
+	peerNudge = 100 * time.Millisecond
 )
 
 // errBadResponse closes the connection to a peer that does not speak the protocol.
@@ -63,11 +67,11 @@ func DialPeer(ctx context.Context, address, clientID string) (*Peer, error) {
 func (p *Peer) Close() error { return p.socket.Close() }
 
 // Do sends a request and returns the body of its answer, which is valid until the next call. It waits for the answer until ctx ends; one
-// that has begun to come is read to its end.
+// that has begun to come is read to its end: whatever ctx says, as long as it moves.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
-	if err := p.write(p.out); err != nil {
+	if err := p.send(ctx, p.out); err != nil {
 		return nil, fmt.Errorf("send request: %w", err)
 	}
 	if err := p.sent(); err != nil {
@@ -78,7 +82,7 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("await answer: %w", err)
 		}
-		body, err := p.receive(size)
+		body, err := p.receive(ctx, size)
 		if err != nil {
 			return nil, fmt.Errorf("read answer: %w", err)
 		}
@@ -102,7 +106,7 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 
 // Nudge sends a request behind the one that Do waits for, by which the other side may see that it had better answer that; if Do does not
 // wait, it follows its next request. Its own answer is read and thrown away. It may be called by any goroutine. One that cannot be sent
-// leaves it to Do to fail.
+// ends the connection, so that Do fails.
 func (p *Peer) Nudge(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +122,14 @@ func (p *Peer) nudgeLocked(call Call) error {
 	p.mu.nudged = true
 	p.mu.correlation++
 	p.mu.strays = append(p.mu.strays, p.mu.correlation)
-	return p.write(p.frame(nil, p.mu.correlation, call))
+	err := p.socket.SetWriteDeadline(time.Now().Add(peerNudge))
+	if err == nil {
+		_, err = p.socket.Write(p.frame(nil, p.mu.correlation, call))
+	}
+	if err != nil { // half of it may have left
+		_ = p.socket.Close()
+	}
+	return err
 }
 
 // correlate returns the id of the next request.
@@ -178,12 +189,43 @@ func (p *Peer) frame(out []byte, correlation int32, call Call) []byte {
 	return out
 }
 
-func (p *Peer) write(frame []byte) error {
-	if err := p.socket.SetWriteDeadline(time.Now().Add(peerStall)); err != nil {
+func (p *Peer) send(ctx context.Context, frame []byte) error {
+	step, done := bound(ctx, p.socket.SetWriteDeadline)
+	defer done()
+	if err := step(); err != nil {
 		return err
 	}
 	_, err := p.socket.Write(frame)
 	return err
+}
+
+// bound bounds steps of a read or a write: step is called before each, and done behind the last. The deadline is set before ctx is looked at,
+// so that it is never later than what the end of ctx sets.
+//
+// Only a cancellation says that nobody wants the answer. That ctx ran out of time does not: a large answer over a slow line would never come.
+func bound(ctx context.Context, deadline func(time.Time) error) (step func() error, done func()) {
+	unwanted := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
+	linger := func() error { return deadline(time.Now().Add(peerLinger)) }
+	hooked := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(hooked)
+		if unwanted() {
+			_ = linger()
+		}
+	})
+	step = func() error {
+		err := deadline(time.Now().Add(peerStall))
+		if unwanted() {
+			err = linger()
+		}
+		return err
+	}
+	done = func() {
+		if !unhook() {
+			<-hooked // else it could set its deadline for what comes next
+		}
+	}
+	return step, done
 }
 
 // await waits for the size of the answer, or the end of ctx. The deadline is set before ctx is looked at, by AfterFunc: its end is never
@@ -210,7 +252,9 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 }
 
 // receive reads the rest of an answer, step by step: memory is taken as bytes come, not because a length says so.
-func (p *Peer) receive(size int) ([]byte, error) {
+func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
+	next, done := bound(ctx, p.socket.SetReadDeadline)
+	defer done()
 	if cap(p.in) > peerKeep && size <= peerKeep {
 		p.in = nil // one large answer is not to be paid for ever
 	}
@@ -222,7 +266,7 @@ func (p *Peer) receive(size int) ([]byte, error) {
 			copy(grown, in)
 			in = grown
 		}
-		if err := p.socket.SetReadDeadline(time.Now().Add(peerStall)); err != nil {
+		if err := next(); err != nil {
 			return nil, err
 		}
 		if _, err := io.ReadFull(p.socket, in[len(in):len(in)+step]); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -73,6 +74,80 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 	if _, err := p.Do(t.Context(), Call{Key: keyWait, Append: func(b []byte) []byte { return b }}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v, want that it was closed", err)
 	}
+}
+
+// TestPeerDoesNotWaitForWhoHangs once nobody wants its answer: a node that lost its power half-way through one must not hold up who follows
+// another leader by now. One that is slow, and whose answer is wanted, is waited for, also when its time was up long ago.
+func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
+	const size = 2 * stepBytes
+	for name, test := range map[string]struct {
+		cancels bool
+		moves   time.Duration // so often a tenth of the answer comes; 0: it stands still half-way
+		least   time.Duration
+		most    time.Duration
+		fails   bool
+	}{
+		"hangs, and nobody wants it": {cancels: true, least: peerLinger, most: 2 * peerLinger, fails: true},
+		"hangs":                      {least: peerStall, most: peerStall + peerLinger, fails: true},
+		"moves, and nobody wants it": {cancels: true, moves: peerLinger / 10, most: 2 * peerLinger},
+		"moves slowly":               {moves: peerStall / 10, least: 15 * time.Second, most: peerStall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				p := &Peer{socket: ours}
+				half := make(chan struct{})
+				answer := binary.BigEndian.AppendUint32(nil, size)
+				answer = append(answer, make([]byte, size)...)
+				answer[7] = 1 // the correlation id
+				go func() {
+					_, _ = theirs.Read(make([]byte, 1000))
+					_, _ = theirs.Write(answer[:size/2])
+					close(half)
+					for rest := answer[size/2:]; test.moves > 0 && len(rest) > 0; rest = rest[min(len(rest), size/10):] {
+						time.Sleep(test.moves)
+						_, _ = theirs.Write(rest[:min(len(rest), size/10)])
+					}
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				begin := time.Now()
+				if test.cancels {
+					go func() { <-half; cancel() }()
+				}
+				body, err := p.Do(ctx, Call{})
+				if took := time.Since(begin); took < test.least || took > test.most || (err != nil) != test.fails || !test.fails && len(body) != size-4 {
+					t.Errorf("%d bytes, %v after %v", len(body), err, took)
+				}
+				_ = ours.Close()
+				_ = theirs.Close()
+			})
+		})
+	}
+}
+
+// TestANudgeHoldsNobodyUp: who gives one holds what others wait for.
+func TestANudgeHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		p := &Peer{socket: ours}
+		failed := make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), Call{})
+			failed <- err
+		}()
+		_, _ = theirs.Read(make([]byte, 1000))
+		synctest.Wait()
+		begin := time.Now()
+		p.Nudge(Call{}) // the other side reads nothing
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("a nudge took %v", took)
+		}
+		if err := <-failed; err == nil {
+			t.Error("who waits does so still")
+		}
+		_ = theirs.Close()
+	})
 }
 
 // TestPeerRefusesWhatIsNoAnswer, without taking memory for it.
