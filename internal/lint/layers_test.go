@@ -57,7 +57,7 @@ var layers = map[string][]string{
 		"internal/coordinator/group", "internal/coordinator/consumer", "internal/replica", "internal/logstore", "internal/metadata", "internal/timer", "internal/record",
 		"internal/compress",
 	},
-	"internal/wire": {"internal/vfs"},
+	"internal/wire": {"internal/outage", "internal/vfs"},
 	"internal/handler": {
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/assignor",
 		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata", "internal/topicconfig", "internal/record",

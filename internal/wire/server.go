@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -122,6 +123,8 @@ type Server struct {
 	slots   chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
 	peers   peerCounts
 	conns   sync.WaitGroup
+
+	refusals outage.State // of connections, one too many; of Serve's goroutine
 }
 
 // NewServer returns a server; Serve runs it.
@@ -146,10 +149,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
-	for {
+	for accepts := (outage.State{}); ; {
 		socket, err := s.opts.Listener.Accept()
 		switch {
 		case err == nil:
+			if failed, ends := accepts.Succeed(); ends {
+				s.opts.Logger.Info("connections are accepted again", "listener", s.opts.Name, "failed", failed)
+			}
 			s.take(ctx, socket)
 		case ctx.Err() != nil:
 			return nil
@@ -157,7 +163,9 @@ func (s *Server) Serve(ctx context.Context) error {
 			return err
 		default:
 			// Most likely out of file descriptors: they come back when connections end.
-			s.opts.Logger.Warn("accept failed", "listener", s.opts.Name, "error", err)
+			if accepts.Fail(time.Now()) {
+				s.opts.Logger.Warn("accept failed", "listener", s.opts.Name, "error", err)
+			}
 			pause(ctx, acceptRetry)
 		}
 	}
@@ -176,24 +184,32 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// refuse closes a connection that is one too many. That is a warning once, and a metric each time: a client that is refused comes again at once.
+func (s *Server) refuse(socket net.Conn, reason string, limit int) {
+	s.metrics.rejected(reason)
+	if s.refusals.Fail(time.Now()) {
+		s.opts.Logger.Warn("connection refused: too many", "listener", s.opts.Name, "remote", socket.RemoteAddr(), "reason", reason, "limit", limit)
+	}
+	_ = socket.Close()
+}
+
 // take starts a connection's goroutines, or refuses it. It does not wait for a slot: a client whose connection is closed
 // tries another broker, one that is kept waiting takes this one for hung.
 func (s *Server) take(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		s.metrics.rejected(rejectConnections)
-		s.opts.Logger.Warn("connection refused: too many", "remote", socket.RemoteAddr(), "limit", s.opts.ConnectionsMax)
-		_ = socket.Close()
+		s.refuse(socket, rejectConnections, s.opts.ConnectionsMax)
 		return
 	}
 	peer := addressOf(socket)
 	if !s.peers.take(peer) {
 		<-s.slots
-		s.metrics.rejected(rejectAddress)
-		s.opts.Logger.Warn("connection refused: too many from its address", "remote", socket.RemoteAddr(), "limit", s.opts.ConnectionsPerAddressMax)
-		_ = socket.Close()
+		s.refuse(socket, rejectAddress, s.opts.ConnectionsPerAddressMax)
 		return
+	}
+	if failed, ends := s.refusals.Succeed(); ends {
+		s.opts.Logger.Info("connections are taken again", "listener", s.opts.Name, "refused", failed)
 	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {

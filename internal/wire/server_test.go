@@ -157,9 +157,15 @@ func TestConnectionLimit(t *testing.T) {
 		c.send(request(keyEcho, 0, 1, nil))
 		c.reply()
 	}
-	s.dial().wantClosed()
-	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectConnections)); n != 1 {
+	const refused = 20
+	for range refused {
+		s.dial().wantClosed()
+	}
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectConnections)); n != refused {
 		t.Errorf("%v connections counted as rejected", n)
+	}
+	if lines := strings.Count(s.log.String(), "connection refused"); lines != 1 {
+		t.Errorf("told %d times", lines)
 	}
 }
 
