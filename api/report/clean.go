@@ -1,11 +1,27 @@
 package report
 
+// Results of a Pass.
+const (
+	ResultSuccess     = "success"
+	ResultNothingToDo = "nothing_to_do"
+	ResultAborted     = "aborted"
+	ResultFailed      = "failed"
+)
+
+// Triggers of a Pass.
+const (
+	TriggerMaxLag     = "max_lag"
+	TriggerRequested  = "requested"
+	TriggerTombstones = "tombstones"
+	TriggerDirtyRatio = "dirty_ratio"
+)
+
 // Pass is one pass of the cleaner over a partition. Sizes are bytes.
 type Pass struct {
-	// Trigger is why it began: max_lag, requested, dirty_ratio or tombstones.
+	// Trigger is why it began: one of Trigger*.
 	Trigger string  `json:"trigger"`
 	Began   float64 `json:"beganTimestampSeconds"`
-	// Ended is absent while the pass runs, and so is Result: success, nothing_to_do, aborted or failed.
+	// Ended is absent while the pass runs, and so is Result: one of Result*.
 	Ended  *float64 `json:"endedTimestampSeconds,omitempty"`
 	Result string   `json:"result,omitempty"`
 	Error  string   `json:"error,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
@@ -187,7 +188,7 @@ func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
 	switch {
 	case status == nil || status.CleanNowAsked < w.ticket:
 		w.ticket, w.state = 0, report.CleanNowPending
-	case w.ticket == 0 && w.state == report.CleanNowFailed && status.Reason == reasonQuarantined:
+	case w.ticket == 0 && w.state == report.CleanNowFailed && status.Reason == v1alpha1.ReasonQuarantined:
 		// The back-off of the quarantine is that of the request, too.
 	case w.ticket == 0:
 		ticket, err := c.cleaner.ask(id)
@@ -198,10 +199,10 @@ func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
 		w.ticket, w.state = ticket, report.CleanNowPending
 		c.logger.Info("clean now asked", "partition", id, "value", w.wanted)
 	case status.CleanNowServed < w.ticket:
-		if status.RunningPass != nil && status.RunningPass.Trigger == triggerRequested {
+		if status.RunningPass != nil && status.RunningPass.Trigger == report.TriggerRequested {
 			w.state = report.CleanNowRunning
 		}
-	case status.LastPass != nil && status.LastPass.Result == resultFailed:
+	case status.LastPass != nil && status.LastPass.Result == report.ResultFailed:
 		w.ticket, w.state = 0, report.CleanNowFailed
 	default:
 		w.ticket, w.state, w.done, w.finished = 0, report.CleanNowDone, w.wanted, now
@@ -209,10 +210,3 @@ func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
 	}
 	return w
 }
-
-// Words of a report, as internal/logstore gives them.
-const (
-	reasonQuarantined = "Quarantined"
-	triggerRequested  = "requested"
-	resultFailed      = "failed"
-)

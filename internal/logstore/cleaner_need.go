@@ -3,6 +3,7 @@ package logstore
 import (
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -22,10 +23,10 @@ const (
 
 // What makes a pass due, as the log line of a pass names it.
 const (
-	triggerMaxLag     = "max_lag"
-	triggerRequested  = "requested"
-	triggerTombstones = "tombstones"
-	triggerDirtyRatio = "dirty_ratio"
+	triggerMaxLag     = report.TriggerMaxLag
+	triggerRequested  = report.TriggerRequested
+	triggerTombstones = report.TriggerTombstones
+	triggerDirtyRatio = report.TriggerDirtyRatio
 )
 
 // need is how much a log wants a pass. Urgencies of the triggers lie in bands: what somebody waits for and a broken promise about time

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -13,10 +14,10 @@ import (
 
 // How a pass ended: label values of heartwood_cleaner_runs_total.
 const (
-	runSuccess     = "success"
-	runNothingToDo = "nothing_to_do"
-	runAborted     = "aborted"
-	runFailed      = "failed"
+	runSuccess     = report.ResultSuccess
+	runNothingToDo = report.ResultNothingToDo
+	runAborted     = report.ResultAborted
+	runFailed      = report.ResultFailed
 )
 
 var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}

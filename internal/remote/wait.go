@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
 const (
@@ -94,12 +95,12 @@ func (r *Replica) look(row *report.Compaction) {
 		return
 	}
 	r.State, r.Pass = Done, row.LastPass
-	if r.Pass != nil && r.Pass.Result == "failed" {
+	if r.Pass != nil && r.Pass.Result == report.ResultFailed {
 		r.fail(errors.New(r.Pass.Error))
 		return
 	}
 	switch row.Reason {
-	case "MinLagNotReached", "BlockedByOpenTransaction":
+	case v1alpha1.ReasonMinLagNotReached, v1alpha1.ReasonBlockedByOpenTransaction:
 		r.Reason = row.Reason
 	}
 }
@@ -109,7 +110,7 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	switch {
 	case r.State == Failed:
 		return "failed: " + r.Error, ""
-	case r.State == Done && (r.Pass == nil || r.Pass.Result == "nothing_to_do"):
+	case r.State == Done && (r.Pass == nil || r.Pass.Result == report.ResultNothingToDo):
 		return "done: there was nothing to reclaim", left(r.Reason)
 	case r.State == Done:
 		return fmt.Sprintf("done in %s: %s and %d records reclaimed; %s read, %s written", seconds(r.Pass),
@@ -128,9 +129,9 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 // left says why something is left.
 func left(reason string) string {
 	switch reason {
-	case "MinLagNotReached":
+	case v1alpha1.ReasonMinLagNotReached:
 		return " (what is younger than compaction.minLag stays)"
-	case "BlockedByOpenTransaction":
+	case v1alpha1.ReasonBlockedByOpenTransaction:
 		return " (what lies above an open transaction stays)"
 	}
 	return ""
