@@ -60,8 +60,11 @@ func DialPeer(ctx context.Context, address, clientID string) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{socket: socket, clientID: clientID}, nil
+	return NewPeer(socket, clientID), nil
 }
+
+// NewPeer is DialPeer for who has a connection already, and gives it away.
+func NewPeer(socket net.Conn, clientID string) *Peer { return &Peer{socket: socket, clientID: clientID} }
 
 // Close ends the connection. It may be called while Do waits, which then fails.
 func (p *Peer) Close() error { return p.socket.Close() }

@@ -46,6 +46,7 @@ type life struct {
 	store   *logstore.Store
 	cleaner *logstore.Cleaner
 	set     *replica.Set
+	wire    *listener    // nil unless the brokers of this run speak Kafka's protocol
 	epoch   atomic.Int64 // 0: not registered yet
 	image   atomic.Pointer[metadata.Image]
 	dead    atomic.Bool // nothing of it reaches anybody any more
@@ -80,6 +81,9 @@ func (b *broker) start() {
 	l.set = replica.NewSet(replica.Options{
 		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial, ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,
 	})
+	if b.w.profile.wired {
+		l.wire = l.listen(logger)
+	}
 	b.life.Store(l)
 	b.w.spawn(l.follow)
 }
@@ -199,6 +203,7 @@ func (l *life) down() {
 func (l *life) shut() {
 	l.close.Do(func() {
 		l.cancel()
+		l.wire.wait()
 		l.set.Close()
 		l.cleaner.Close()
 		if err := l.store.Close(); err != nil && !l.dead.Load() {
@@ -269,6 +274,9 @@ func (l *life) dial(ctx context.Context, to metadata.Broker) (replica.Peer, erro
 	}
 	if err := l.w.net.travel(ctx, to.ID, l.id); err != nil {
 		return nil, err
+	}
+	if other.wire != nil {
+		return l.connect(ctx, other)
 	}
 	made := &link{from: l, to: other, hurries: make(chan struct{}, 1)}
 	made.ctx, made.cancel = context.WithCancel(other.ctx)

@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
 )
 
 const (
@@ -35,6 +36,7 @@ type client struct {
 	producer int64
 	next     map[string]int32 // sequence of the next record, by topic
 	recent   map[string][]*batch
+	peers    map[*life]*wire.Peer // connections to brokers
 	values   int
 	mu       struct {
 		sync.Mutex
@@ -44,7 +46,7 @@ type client struct {
 
 func newClient(w *world, id int) *client {
 	c := &client{
-		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))), known: map[string]int32{}, tails: map[string]*tail{},
+		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))), known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*life]*wire.Peer{},
 	}
 	for _, t := range w.meta.mu.topics {
 		c.tails[t.name] = newTail()

@@ -63,6 +63,7 @@ type tally struct {
 	deleted, gone, expired, fromFollowers, again                           int
 	added, drained, lost                                                   int // brokers
 	committed, aborted, readCommitted                                      int // transactions, and records of them
+	wired                                                                  int // runs
 	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
 }
 
@@ -82,11 +83,25 @@ func (t *tally) add(o tally) {
 	t.added += o.added
 	t.drained += o.drained
 	t.lost += o.lost
+	t.wired += o.wired
 	t.committed += o.committed
 	t.aborted += o.aborted
 	t.readCommitted += o.readCommitted
 	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
+}
+
+// reaches tells whether so many runs have reached what the simulation is for.
+func (t *tally) reaches(runs int) bool {
+	for _, count := range []int{
+		t.unproven, t.duplicates, t.cleaned, t.deleted, t.gone, t.expired, t.fromFollowers, t.again, t.added, t.drained, t.lost, t.committed, t.aborted,
+		t.readCommitted, t.wired,
+	} {
+		if count == 0 {
+			return false
+		}
+	}
+	return t.acknowledged >= 50*runs && t.elections >= 5*runs
 }
 
 // oracle knows what must hold.

@@ -59,12 +59,11 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
-	result := l.set.Fetch(ctx, replica.FetchRequest{
+	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
 		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true, Partitions: []replica.FetchPartition{{
 			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: c.w.profile.fetchBytes, LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
 		}},
-	})[0]
-	bytes, err := taken(&result)
+	})
 	dead := l.dead.Load()
 	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart && (t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
 		at.at, at.epoch, at.torn = result.LogStart, -1, true

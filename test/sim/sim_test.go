@@ -70,8 +70,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs: %+v", played, sum)
-	if played >= runsDefault && (sum.acknowledged < 50*played || sum.elections < 5*played || sum.unproven == 0 || sum.duplicates == 0 || sum.cleaned == 0 ||
-		sum.deleted == 0 || sum.fromFollowers == 0) {
+	if played >= runsDefault && !sum.reaches(played) {
 		t.Error("the simulation does not reach what it is for")
 	}
 }

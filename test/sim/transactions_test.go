@@ -172,18 +172,17 @@ func (c *client) tailCommitted() {
 // pollCommitted fetches once.
 func (c *client) pollCommitted(ctx context.Context, l *life, t *topic) error {
 	at := c.tails[t.name]
-	result := l.set.Fetch(ctx, replica.FetchRequest{
+	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
 		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, Committed: true, Partitions: []replica.FetchPartition{{
 			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: at.epoch,
 		}},
-	})[0]
+	})
 	var aborted []abortedTransaction
 	if result.Data != nil {
 		for _, a := range result.Data.Aborted {
 			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
 		}
 	}
-	bytes, err := taken(&result)
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) { // whether it may be, other readers tell
 		c.tails[t.name] = newTail()
 		c.tails[t.name].at = max(0, result.LogStart)

@@ -35,6 +35,7 @@ type profile struct {
 	fetchBytes                int  // of which each brings so much
 	faultEvery                time.Duration
 	expiry                    map[string]expiry // of topics whose records go with time
+	wired                     bool              // brokers, and consumers, speak Kafka's protocol over connections
 }
 
 // world is one run.
@@ -88,7 +89,7 @@ func newProfile(random *rand.Rand) profile {
 	if p.wild {
 		p.minISR = 1
 	}
-	p.expiry = newExpiry(random)
+	p.expiry, p.wired = newExpiry(random), random.IntN(5) == 0
 	p.staysFor, p.fetchBytes = 8, 1<<20
 	if p.lazy = random.IntN(2) == 0; p.lazy {
 		p.staysFor, p.fetchBytes = 2, 600
@@ -113,6 +114,9 @@ func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 		}
 		reached = w.oracle.tally()
 		reached.add(w.scale.count)
+		if w.profile.wired {
+			reached.wired++
+		}
 		played = w
 	})
 	if played != nil {

@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// In a part of the runs brokers copy from each other, and consumers read, as they do in earnest: through internal/wire and internal/handler,
+// over connections whose bytes travel the simulated network.
+
+// listener is where a life of a broker takes connections.
+type listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+	serves sync.WaitGroup
+}
+
+// listen has a life take connections until it ends.
+func (l *life) listen(logger *slog.Logger) *listener {
+	opened := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	image := func() *metadata.Image {
+		if image := l.image.Load(); image != nil {
+			return image
+		}
+		return metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)
+	}
+	server := wire.NewServer(wire.Options{
+		Listener: opened, Logger: logger,
+		Handler: handler.New(handler.Options{NodeID: l.id, Image: image, Replicas: l.set, Logger: logger}),
+	})
+	opened.serves.Go(func() { _ = server.Serve(l.ctx) })
+	return opened
+}
+
+// wait waits until nothing is served any more. The end of the life's context ends it.
+func (s *listener) wait() {
+	if s != nil {
+		s.serves.Wait()
+	}
+}
+
+// Accept implements net.Listener.
+func (s *listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.conns:
+		return conn, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (s *listener) Close() error {
+	s.close.Do(func() { close(s.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (s *listener) Addr() net.Addr { return &net.UnixAddr{Name: "simulated"} }
+
+// reach opens a connection from a node to a life of a broker. Its bytes take their time, and are lost where the network is cut, with the
+// connection. lives tells whether there is anybody at the near end.
+func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bool) (net.Conn, error) {
+	near, nearEnd := net.Pipe()
+	farEnd, far := net.Pipe()
+	select {
+	case to.wire.conns <- far:
+	case <-to.wire.closed:
+		return nil, errUnreachable
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	w.spawn(func() { w.carry(farEnd, nearEnd, from, to.id, func() bool { return lives() && !to.dead.Load() }) })
+	w.spawn(func() { w.carry(nearEnd, farEnd, to.id, from, func() bool { return lives() && !to.dead.Load() }) })
+	return near, nil
+}
+
+// carry carries bytes one way until the connection ends.
+func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bool) {
+	defer func() { _ = to.Close() }()
+	defer func() { _ = from.Close() }()
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := from.Read(buf)
+		if lost := w.net.travel(w.ctx, sender, receiver); err != nil || lost != nil || !lives() {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// wirePeer is a replica.Peer as internal/broker has it.
+type wirePeer struct {
+	*wire.Peer
+	topics map[metadata.ID]string
+}
+
+func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
+	conn, err := l.w.reach(ctx, l.id, to, func() bool { return !l.dead.Load() })
+	if err != nil {
+		return nil, err
+	}
+	return &wirePeer{wire.NewPeer(conn, fmt.Sprintf("broker-%d", l.id)), map[metadata.ID]string{}}, nil
+}
+
+// Pull implements replica.Peer.
+func (p *wirePeer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
+	if req.Session.Epoch == replica.SessionNew {
+		clear(p.topics)
+	}
+	for i := range req.Partitions {
+		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
+	}
+	body, err := p.Do(ctx, handler.PullCall(req))
+	if err != nil {
+		return replica.PullAnswer{}, err
+	}
+	return handler.DecodePull(body, p.topics)
+}
+
+// Hurry implements replica.Peer.
+func (p *wirePeer) Hurry() { p.Nudge(handler.NudgeCall()) }
+
+// fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the answer.
+func (c *client) fetch(ctx context.Context, l *life, request replica.FetchRequest) (result replica.FetchResult, records []byte, err error) {
+	if l.wire == nil {
+		result = l.set.Fetch(ctx, request)[0]
+		records, err = taken(&result)
+		return result, records, err
+	}
+	asked := fetchRequest(&request)
+	body, err := c.call(ctx, l, wire.Call{Key: asked.Key(), Version: asked.Version, Flexible: asked.IsFlexible(), Append: asked.AppendTo})
+	if err != nil {
+		return result, nil, err
+	}
+	answer := kmsg.NewPtrFetchResponse()
+	answer.Version = asked.Version
+	if err := answer.ReadFrom(body); err != nil || len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
+		c.w.fail("broker %d answers a consumer's fetch with error %d, %d topics: %v", l.id, answer.ErrorCode, len(answer.Topics), err)
+		return result, nil, errLost
+	}
+	part := &answer.Topics[0].Partitions[0]
+	result = replica.FetchResult{LogStart: part.LogStartOffset, HighWater: part.HighWatermark, Stable: part.LastStableOffset, LogEnd: -1}
+	if part.DivergingEpoch.EndOffset >= 0 {
+		result.Diverging = &replica.EpochEnd{Epoch: part.DivergingEpoch.Epoch, End: part.DivergingEpoch.EndOffset}
+	}
+	result.Data = &logstore.Slice{}
+	for _, a := range part.AbortedTransactions {
+		result.Data.Aborted = append(result.Data.Aborted, segment.AbortedTxn{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
+	}
+	switch part.ErrorCode {
+	case 0:
+	case 1:
+		err = logstore.ErrOffsetOutOfRange
+		if log := l.store.Log(request.Partitions[0].ID); log != nil { // the answer does not say, as Kafka's does not: consumers ask for it then
+			result.LogStart, result.LogEnd = log.LogStart(), log.LogEnd()
+		}
+	default:
+		err = fmt.Errorf("error %d", part.ErrorCode)
+	}
+	return result, part.RecordBatches, err
+}
+
+// call asks a broker over the connection that there is, or a new one.
+func (c *client) call(ctx context.Context, l *life, request wire.Call) ([]byte, error) {
+	peer := c.peers[l]
+	if peer == nil {
+		conn, err := c.w.reach(ctx, clients, l, func() bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		peer = wire.NewPeer(conn, fmt.Sprintf("client-%d", c.id))
+		c.peers[l] = peer
+	}
+	body, err := peer.Do(ctx, request)
+	if err != nil {
+		_ = peer.Close()
+		delete(c.peers, l)
+	}
+	return body, err
+}
+
+// fetchRequest is a consumer's request for one partition, as Kafka's client of today sends it.
+func fetchRequest(request *replica.FetchRequest) *kmsg.FetchRequest {
+	want := request.Partitions[0]
+	asked := kmsg.NewPtrFetchRequest()
+	asked.Version, asked.MaxWaitMillis = 17, int32(request.Wait.Milliseconds())
+	asked.MinBytes, asked.MaxBytes, asked.SessionEpoch = int32(request.BytesMin), int32(request.BytesMax), replica.SessionNone
+	if request.Committed {
+		asked.IsolationLevel = 1
+	}
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.Partition, part.CurrentLeaderEpoch, part.FetchOffset = want.ID.Index, want.LeaderEpoch, want.Offset
+	part.LastFetchedEpoch, part.PartitionMaxBytes = want.LastEpoch, int32(want.BytesMax)
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID, topic.Partitions = want.ID.Topic, want.Topic, []kmsg.FetchRequestTopicPartition{part}
+	asked.Topics = []kmsg.FetchRequestTopic{topic}
+	return asked
+}
