@@ -65,7 +65,10 @@ func (s *logClusterScope) scaled(d draining) metav1.Condition {
 		condition.Reason = v1alpha1.ReasonReplicasDoNotFit
 		condition.Message = fmt.Sprintf("with %d brokers there are too few for the replicas of %s: lower their spec.replicas, or raise spec.brokers; "+
 			"no broker goes meanwhile", s.cluster.Spec.Brokers, first(d.tooMany))
-	case d.replicas > 0 || running > s.cluster.Spec.Brokers:
+	case d.replicas == 0 && running > s.cluster.Spec.Brokers:
+		condition.Reason = v1alpha1.ReasonDraining
+		condition.Message = fmt.Sprintf("brokers from id %d on hold nothing any more, and go", s.cluster.Spec.Brokers)
+	case d.replicas > 0:
 		condition.Reason = v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf("brokers from id %d on go once they hold nothing; %d replicas move first, of partitions %s",
 			s.cluster.Spec.Brokers, d.replicas, first(d.partitions))

@@ -86,9 +86,10 @@ func brief(err error) string {
 	return strings.Join(words, "\n")
 }
 
-// joined takes apart what errors.Join put together, also where that was done again and again.
+// joined takes apart what errors.Join put together, also where that was done again and again. An error that says more than its parts stays
+// whole.
 func joined(err error) (faults []error) {
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this very error: one that says more than its parts stays whole
+	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(several.Unwrap()...).Error() != err.Error() {
 		return []error{err}
 	}
