@@ -101,7 +101,7 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 
 // forgetEmptyEpochs drops the leader epochs at the log's end in which nothing was appended, as the leader goes on with records of an earlier
 // one: this broker led in them for a moment, and whoever leads now did not hear of it. Where the logs part, truncate does the same; below the
-// high watermark of a compacted topic they do not (diverging), and the log would refuse what comes for ever. An epoch with records stays, and
+// high watermark of a compacted topic they do not (diverging), and the log would refuse what comes for ever (ADR 0206). An epoch with records stays, and
 // is what AppendReplicated fails for.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 

@@ -276,10 +276,11 @@ func (t *truth) transactionOf(f fact) *transaction {
 	return t.transactions[[2]int64{f.producer, int64(f.sequence)}]
 }
 
-// counts tells whether a record is its key's value: it is no marker, and of no transaction that was not committed.
+// counts tells whether a record is its key's value: it is no marker, and of no transaction that was not committed. Where records were lost,
+// markers may have been: an aborted transaction is then open again, and the producer's next marker ends it, perhaps otherwise.
 func (t *truth) counts(f fact) bool {
 	tx := t.transactionOf(f)
-	return !f.control && (tx == nil || tx.decided && tx.commit)
+	return !f.control && (tx == nil || tx.decided && tx.commit && !t.tainted)
 }
 
 // readCommitted is told what a reader of committed data was given between two offsets: of transactions all that were committed, and
