@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -169,4 +170,33 @@ func FuzzDecodePull(f *testing.F) {
 			t.Errorf("%d bytes of records out of %d", total, len(body))
 		}
 	})
+}
+
+// TestPeersOfEarlierVersionsTellNothingOfTombstones: in the place of the offset below which tombstones are lonely they have how far they
+// cleaned, garbage that they left not counted, and no tag that says otherwise.
+func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
+	numbers := func(of ...uint64) (value []byte) {
+		for _, n := range of {
+			value = binary.BigEndian.AppendUint64(value, n)
+		}
+		return value
+	}
+	for _, says := range []bool{false, true} {
+		request, answer, lonely := kmsg.NewFetchRequestTopicPartition(), kmsg.NewFetchResponseTopicPartition(), int64(0)
+		request.UnknownTags.Set(pullTag, numbers(9, 7, 5))
+		answer.UnknownTags.Set(pullTag, numbers(1, 9, 7))
+		if says {
+			request.UnknownTags.Set(lonelyTag, nil)
+			answer.UnknownTags.Set(lonelyTag, nil)
+			lonely = 7
+		}
+		want := replica.FetchPartition{Safe: -1}
+		readPullTag(&request.UnknownTags, &want)
+		if want.Lonely != lonely || want.Safe != 9 || want.Told != 5 {
+			t.Errorf("a follower that says what it means (%t): %+v", says, want)
+		}
+		if got := pulled("a", &answer); got.Lonely != lonely || got.LogEnd != 9 || got.LogStart != 1 {
+			t.Errorf("a leader that says what it means (%t): %+v", says, got)
+		}
+	}
 }
