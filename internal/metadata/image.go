@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -100,6 +101,26 @@ type Partition struct {
 	// nil. A replica that was taken off and put on again has another name (ADR 0185).
 	Assignments []string
 	ISREpochs   []int64 // of ISR, in its order: in which incarnation each is in sync; nil: nobody says
+	// Ended are on record as in sync, and left out of ISR: see placement.Member.Ended. Their leader may forget them at once.
+	Ended []InSync
+}
+
+// SetISR fills in who is in sync on record, given the brokers that are up.
+func (p *Partition) SetISR(leader int32, recorded []placement.Member, up map[int32]Broker) {
+	p.ISR, p.ISREpochs, p.Ended = nil, nil, nil
+	for _, m := range recorded {
+		b, lives := up[m.Broker]
+		if lives && m.Broker != leader && m.Ended(b.Standing()) {
+			p.Ended = append(p.Ended, InSync{Broker: m.Broker, Epoch: m.Epoch})
+			continue
+		}
+		p.ISR, p.ISREpochs = append(p.ISR, m.Broker), append(p.ISREpochs, m.Epoch)
+	}
+}
+
+// Standing is a broker that is up, as decisions look at it.
+func (b Broker) Standing() placement.Standing {
+	return placement.Standing{Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch, Directory: b.Directory, Leaving: b.Leaving}
 }
 
 // Assignment is the assignment of a replica, "" if it has none.

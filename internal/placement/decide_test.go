@@ -244,6 +244,54 @@ func TestChangeISRRefuses(t *testing.T) {
 	}
 }
 
+func TestAMemberHasEndedOnceItsBrokerIsBackUncleanly(t *testing.T) {
+	m := Member{Broker: 1, Epoch: 4, Directory: "d1"}
+	for name, c := range map[string]struct {
+		member Member
+		now    Standing
+		want   bool
+	}{
+		"the same incarnation":               {m, Standing{Epoch: 4, CleanEpoch: -1, Directory: "d1"}, false},
+		"a later one":                        {m, Standing{Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
+		"after an orderly stop":              {m, Standing{Epoch: 5, CleanEpoch: 4, Directory: "d1"}, false},
+		"after one of another incarnation":   {m, Standing{Epoch: 6, CleanEpoch: 5, Directory: "d1"}, true},
+		"and that it went again is the same": {m, Standing{Life: Gone, Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
+		"an image of before":                 {m, Standing{Epoch: 3, CleanEpoch: -1, Directory: "d1"}, false},
+		"on another disk":                    {m, Standing{Epoch: 5, CleanEpoch: -1, Directory: "d2"}, false},
+		"on a disk that nobody names":        {Member{Broker: 1, Epoch: 4}, Standing{Epoch: 5, CleanEpoch: -1}, false},
+		"nobody has seen it":                 {m, Standing{}, false},
+	} {
+		if got := c.member.Ended(c.now); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A leader may count those that have ended, or leave them out; others it may not, and itself never.
+func TestChangeISROverWhoHasEnded(t *testing.T) {
+	crashed := Standing{Life: Up, Epoch: 2, CleanEpoch: -1, Directory: "d1"}
+	brokers := map[int32]Standing{0: up(0), 1: crashed, 2: up(2)}
+	p := led("012", "012")
+	propose := func(from []int32, to ...Member) error {
+		_, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: from, To: to}, brokers)
+		return err
+	}
+	zero, one, two := Member{Broker: 0, Epoch: 1}, Member{Broker: 1, Epoch: 2}, Member{Broker: 2, Epoch: 1}
+	if err := propose([]int32{0, 2}, zero, one, two); err != nil {
+		t.Error(err)
+	}
+	if err := propose([]int32{0, 1, 2}, zero, two); err != nil {
+		t.Error(err)
+	}
+	if err := propose([]int32{0}, zero); err == nil {
+		t.Error("a member that lives was left out")
+	}
+	brokers[1], brokers[0] = up(1), Standing{Life: Up, Epoch: 2, CleanEpoch: -1, Directory: "d0"}
+	if lasting := p.Lasting(brokers); len(lasting) != 3 {
+		t.Errorf("of a leader that is back %v are left", lasting)
+	}
+}
+
 // Whoever becomes a replica does so by the assignment of that decision; who stays one keeps its own.
 func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
 	brokers := map[int32]Standing{0: up(0), 1: up(1), 2: up(2), 3: up(3)}

@@ -44,6 +44,13 @@ type Member struct {
 	Directory string // of its disk; "" when not known, which proves nothing
 }
 
+// Ended tells whether a member's incarnation has ended for good, and without an orderly stop: its broker is there in a later one, on the same
+// disk. No two processes hold a disk at once, so it is not alive unseen; and no election takes it, or a later one in its place, for
+// intact. So its leader may go on without it before that is on record (ADR 0213). Of another disk nothing is proven.
+func (m Member) Ended(b Standing) bool {
+	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" && m.Directory == b.Directory
+}
+
 // Life is what is known of a broker's being up.
 type Life int
 
@@ -80,14 +87,14 @@ type Proposal struct {
 }
 
 // ChangeISR returns the partition with the ISR that its leader proposes. It fails, with ErrConflict, when leader epoch or ISR are
-// not those that the leader means, or a member is not the incarnation that lives, or is a replica by another assignment than the one
+// not those that the leader means, who may or may not count those that have ended, or a member is not the incarnation that lives, or is a replica by another assignment than the one
 // that the leader heard it in, or one that joins leaves the cluster: it would be out again at once, and must not hold the leadership
 // that it gives away. A member that leaves may stay, since what it has still counts.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Partition, error) {
 	switch {
 	case p.Leader == NoLeader || proposal.LeaderEpoch != p.LeaderEpoch:
 		return p, fmt.Errorf("%w: leader epoch is %d, the proposal is of %d", ErrConflict, p.LeaderEpoch, proposal.LeaderEpoch)
-	case !sameIDs(ids(p.ISR), proposal.From):
+	case !sameIDs(ids(p.ISR), proposal.From) && !sameIDs(ids(p.Lasting(brokers)), proposal.From):
 		return p, fmt.Errorf("%w: they are %v, the proposal is about %v", ErrConflict, ids(p.ISR), proposal.From)
 	}
 	next := make([]Member, 0, len(proposal.To))
@@ -112,6 +119,11 @@ func ChangeISR(p Partition, proposal Proposal, brokers map[int32]Standing) (Part
 	p = p.clone()
 	p.ISR = next
 	return p, nil
+}
+
+// Lasting are the in-sync replicas without those whose incarnation has ended for good. The leader leaves by an election only.
+func (p Partition) Lasting(brokers map[int32]Standing) []Member {
+	return slices.DeleteFunc(slices.Clone(p.ISR), func(m Member) bool { return m.Broker != p.Leader && m.Ended(brokers[m.Broker]) })
 }
 
 // clone copies the lists that decisions write into.

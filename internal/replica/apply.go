@@ -241,7 +241,10 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 	}
 	if r.reign != nil {
 		r.reign.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
-		r.reign.image(img, a.partition, time.Now())
+		if was, is := r.reign.image(img, a.partition, time.Now()); was != nil && len(is) < len(was) {
+			s.logger.Info("in-sync replicas changed, as one has ended", "partition", a.id, "from", was, "to", is, "leaderEpoch", r.epoch)
+			s.metrics.isrChanged(was, is)
+		}
 	}
 	err = errors.Join(err, p.becomeLocked(r))
 	p.changing.Unlock()

@@ -124,7 +124,9 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	now := time.Unix(1000, 0)
 	i := newISR(1, 0, 10*time.Second)
 	image := func(assignment string, isr ...int32) {
-		i.image([]replicaState{{1, 1, "one"}, {2, 1, "two"}, {3, 1, assignment}}, isr, now)
+		i.image([]replicaState{
+			{broker: 1, living: 1, assignment: "one"}, {broker: 2, living: 1, assignment: "two"}, {broker: 3, living: 1, assignment: assignment},
+		}, isr, now)
 	}
 	from := func(assignment string) metadata.InSync {
 		return metadata.InSync{Broker: 3, Epoch: 1, Assignment: assignment}

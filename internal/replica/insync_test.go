@@ -96,6 +96,34 @@ func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
+// TestNobodyWaitsForWhoHasEnded: a follower that is back after a crash, in another incarnation, is out of sync as soon as an image says so, and
+// no change is asked for.
+func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
+	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
+	for epoch, out := range map[int64]bool{1: true, 0: false} { // of the incarnation that has ended: the one on record, or one before
+		inCluster(t, 3, recorded, func(t *testing.T, n *nodes) {
+			n.mustProduce(1, "a")
+			n.settle(time.Second)
+			n.crash(3, false)
+			acked := make(chan ProduceResult, 1)
+			go func() { acked <- n.produce(1, "b") }()
+			synctest.Wait()
+			n.meta.mu.Lock()
+			n.meta.epochs[3] = 2
+			n.meta.mu.Unlock()
+			n.change(func(p *metadata.Partition) {
+				p.ISR, p.ISREpochs, p.Ended = []int32{1, 2}, []int64{1, 1}, []metadata.InSync{{Broker: 3, Epoch: epoch}}
+			})
+			n.apply(1, 2)
+			synctest.Wait()
+			if got := len(acked) == 1; got != out {
+				t.Fatalf("incarnation %d has ended: acknowledged %t", epoch, got)
+			}
+			<-acked
+		})
+	}
+}
+
 // TestARefusedConnectionIsHeardBeforeTheImage: a leader that copies from a broker finds its process gone before any image tells, and does
 // not have producers wait for it. Both lead: the one that is killed partition 1.
 func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {

@@ -21,8 +21,11 @@ type isr struct {
 	end        int64         // where the leader's log ended when it was last told of
 	lagMax     time.Duration // a follower that has not had all of the log for so long is not in sync
 	members    map[int32]*follower
-	// committed is the set on record as well as we know, sorted. The leader is always in it.
+	// committed is the set on record as well as we know, sorted, without those of whom we know that their incarnation on record has ended. The
+	// leader is always in it.
 	committed []int32
+	// recorded is in which incarnation each of committed is on record at the least; one that is missing may be in any.
+	recorded map[int32]int64
 	// seen is what the last image said. It is a hint and no more: images are of a while ago.
 	seen []int32
 	// trusted is until when an image that says something else than committed is taken for old.
@@ -59,6 +62,8 @@ type follower struct {
 	asks *lastAsk
 	// ended is the incarnation whose process seems to have ended, and that has not fetched since; -1: none.
 	ended int64
+	// over: incarnations below it have ended for good, where they are on record as in sync. Unlike ended it is no hint; see metadata.Ended.
+	over int64
 }
 
 // lives tells whether the follower's incarnation on record is alive and stays, as far as anybody knows.
@@ -72,7 +77,7 @@ type proposal struct {
 
 // doubt is a set that may be on record, or get there.
 type doubt struct {
-	ids   []int32
+	to    []metadata.InSync
 	since time.Time
 }
 
@@ -94,12 +99,14 @@ type replicaState struct {
 	broker     int32
 	living     int64  // see follower.living
 	assignment string // see follower.assignment
+	recorded   int64  // in which incarnation it is in sync on record; -1: in none, or nobody says
+	over       int64  // see follower.over
 }
 
 // newISR begins a leader epoch: whoever is in sync counts as caught up now, for it has everything acknowledged, and gets the time to
 // fetch; of the others nothing is known.
 func newISR(self int32, start int64, lagMax time.Duration) *isr {
-	return &isr{self: self, start: start, end: start, lagMax: lagMax, members: map[int32]*follower{}}
+	return &isr{self: self, start: start, end: start, lagMax: lagMax, members: map[int32]*follower{}, recorded: map[int32]int64{}}
 }
 
 // image takes in what an image of this leader epoch says: the replicas, and the set that was on record when it was made.
@@ -108,6 +115,7 @@ func newISR(self int32, start int64, lagMax time.Duration) *isr {
 // another has undone; if it keeps contradicting, a compare-and-swap finds out (propose). But images come in order, and one that has taken a
 // replica away has taken it from the set on record, too; so has one that shows it by another assignment, for it was taken away in between.
 // (A name that vanishes is none: a broker or an operator of an earlier version has written the resource.)
+// And an incarnation that has ended for good counts no more, whether it is on record or not: it cannot be elected.
 func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 	first := i.committed == nil
 	seen := sortedSet(append([]int32{i.self}, recorded...))
@@ -137,8 +145,15 @@ func (i *isr) image(replicas []replicaState, recorded []int32, now time.Time) {
 			news = true
 		}
 		news = news || f.living != r.living
-		f.living, f.assignment = r.living, r.assignment
+		f.living, f.assignment, f.over = r.living, r.assignment, max(f.over, r.over)
+		if first && r.recorded >= 0 {
+			i.recorded[r.broker] = r.recorded
+		}
 	}
+	i.committed = slices.DeleteFunc(slices.Clone(i.committed), func(id int32) bool {
+		epoch, known := i.recorded[id]
+		return known && i.isOver(metadata.InSync{Broker: id, Epoch: epoch})
+	})
 	if news {
 		i.heldUntil, i.refused = time.Time{}, 0
 	}
@@ -149,23 +164,34 @@ func (i *isr) forget(gone func(id int32) bool) {
 	maps.DeleteFunc(i.members, func(id int32, _ *follower) bool { return gone(id) })
 	i.committed = slices.DeleteFunc(slices.Clone(i.committed), gone)
 	for at := range i.doubts {
-		i.doubts[at].ids = slices.DeleteFunc(slices.Clone(i.doubts[at].ids), gone)
+		i.doubts[at].to = slices.DeleteFunc(slices.Clone(i.doubts[at].to), func(m metadata.InSync) bool { return gone(m.Broker) })
 	}
 }
 
-// maximal is every broker that is in a set which may be on record, or may get there.
+// isOver tells whether a member's incarnation has ended for good.
+func (i *isr) isOver(m metadata.InSync) bool {
+	f := i.members[m.Broker]
+	return f != nil && m.Epoch < f.over
+}
+
+// maximal is every broker that is in a set which may be on record, or may get there, in an incarnation that can be elected.
 func (i *isr) maximal() []int32 {
 	if i.proposal == nil && len(i.doubts) == 0 {
 		return i.committed
 	}
 	all := slices.Clone(i.committed)
 	for _, d := range i.doubts {
-		all = append(all, d.ids...)
+		all = append(all, i.electable(d.to)...)
 	}
 	if i.proposal != nil {
-		all = append(all, idsOf(i.proposal.to)...)
+		all = append(all, i.electable(i.proposal.to)...)
 	}
 	return sortedSet(all)
+}
+
+// electable are the sorted ids of members, without those whose incarnation has ended for good.
+func (i *isr) electable(members []metadata.InSync) []int32 {
+	return idsOf(slices.DeleteFunc(slices.Clone(members), i.isOver))
 }
 
 // fetched takes in that a follower asked for what comes behind end, and so has everything below; the leader's log ends at leaderEnd.
@@ -301,7 +327,7 @@ func (i *isr) propose(own int64, log extent, now time.Time) (from []int32, to []
 func (i *isr) assumed(contradicted bool) []int32 {
 	sets := [][]int32{i.committed}
 	for _, d := range i.doubts {
-		sets = append(sets, d.ids)
+		sets = append(sets, i.electable(d.to))
 	}
 	if contradicted {
 		sets = slices.Insert(sets, 0, i.seen)
@@ -332,7 +358,11 @@ func (i *isr) settled(o outcome, now time.Time) {
 	i.proposal = nil
 	switch ids := idsOf(p.to); o {
 	case outcomeDone:
-		i.committed, i.refused, i.trusted, i.surprised = ids, 0, now.Add(imageDelay), false
+		i.committed, i.refused, i.trusted, i.surprised = i.electable(p.to), 0, now.Add(imageDelay), false
+		clear(i.recorded)
+		for _, m := range p.to {
+			i.recorded[m.Broker] = m.Epoch
+		}
 		if !slices.Equal(p.from, ids) {
 			i.doubts = nil
 		}
@@ -341,8 +371,8 @@ func (i *isr) settled(o outcome, now time.Time) {
 			i.heldUntil = now.Add(retryHold)
 		}
 	case outcomeUnknown:
-		i.doubts = slices.DeleteFunc(i.doubts, func(d doubt) bool { return slices.Equal(d.ids, ids) })
-		i.doubts = append(i.doubts, doubt{ids, now})
+		i.doubts = slices.DeleteFunc(i.doubts, func(d doubt) bool { return slices.Equal(idsOf(d.to), ids) })
+		i.doubts = append(i.doubts, doubt{p.to, now})
 		i.heldUntil = now.Add(retryHold)
 	case outcomeConflict:
 		i.refused++

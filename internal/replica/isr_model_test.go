@@ -48,8 +48,15 @@ type modelImage struct {
 type modelNode struct {
 	up    bool
 	epoch int64
+	clean int64 // the incarnation that stopped in order before this one; -1: none did
 	end   int64
 }
+
+// holds tells whether what an incarnation had is there, in whichever lives: then it can be elected.
+func (n *modelNode) holds(epoch int64) bool { return n.up && (n.epoch == epoch || n.clean == epoch) }
+
+// ended tells whether an incarnation has ended for good, as placement.Member.Ended has it.
+func (n *modelNode) ended(epoch int64) bool { return n != nil && n.epoch > epoch && n.clean != epoch }
 
 const modelLeader = 1
 
@@ -59,7 +66,7 @@ func newISRModel(seed uint64) *isrModel {
 		entries: map[int32]int64{modelLeader: 1}, nodes: map[int32]*modelNode{},
 	}
 	for id := int32(2); id <= 4; id++ {
-		m.nodes[id] = &modelNode{up: true, epoch: 1}
+		m.nodes[id] = &modelNode{up: true, epoch: 1, clean: -1}
 		if m.random.IntN(2) == 0 {
 			m.entries[id] = 1
 		}
@@ -77,12 +84,23 @@ func (m *isrModel) note(format string, args ...any) {
 
 func (m *isrModel) recorded() []int32 { return slices.Sorted(maps.Keys(m.entries)) }
 
+// lasting is who is on record, without those whose end is known, as a store knows it: of a broker that is up.
+func (m *isrModel) lasting() []int32 {
+	return slices.DeleteFunc(m.recorded(), func(id int32) bool { n := m.nodes[id]; return n != nil && n.up && n.ended(m.entries[id]) })
+}
+
 func (m *isrModel) makeImage() {
-	image := modelImage{recorded: m.recorded()}
+	image := modelImage{recorded: m.lasting()}
 	for id, n := range m.nodes {
-		state := replicaState{broker: id, living: -1}
+		state := replicaState{broker: id, living: -1, recorded: -1}
 		if n.up {
 			state.living = n.epoch
+		}
+		switch epoch, in := m.entries[id]; {
+		case in && n.up && n.ended(epoch):
+			state.over = epoch + 1
+		case in:
+			state.recorded = epoch
 		}
 		image.replicas = append(image.replicas, state)
 	}
@@ -143,20 +161,32 @@ func (m *isrModel) step() {
 // crashOrStart ends a follower, or starts it again; some of its last records may be gone.
 func (m *isrModel) crashOrStart(id int32, n *modelNode) {
 	if n.up {
-		n.up = false
+		n.up, n.clean = false, -1
+		if m.random.IntN(3) == 0 {
+			n.clean = n.epoch
+			m.note("stop %d, end %d", id, n.end)
+			return
+		}
 		n.end = max(0, n.end-int64(m.random.IntN(4)))
 		m.note("crash %d, end %d", id, n.end)
 		return
 	}
 	n.up = true
 	n.epoch++
-	m.note("start %d in %d", id, n.epoch)
+	m.note("start %d in %d after a clean stop of %d", id, n.epoch, n.clean)
 }
 
-// operator drops a member that is dead or lives in another incarnation, never the leader.
+// operator drops a member that is dead or lives in another incarnation, never the leader, and raises one that stopped in order.
 func (m *isrModel) operator() {
 	for id, epoch := range m.entries {
-		if n := m.nodes[id]; n != nil && (!n.up || n.epoch != epoch) && m.random.IntN(2) == 0 {
+		n := m.nodes[id]
+		if n != nil && n.up && n.clean == epoch {
+			m.entries[id] = n.epoch
+			m.version++
+			m.note("operator raises %d to %d", id, n.epoch)
+			return
+		}
+		if n != nil && (!n.up || n.epoch != epoch) && m.random.IntN(2) == 0 {
 			delete(m.entries, id)
 			m.version++
 			m.note("operator drops %d", id)
@@ -200,7 +230,8 @@ func (m *isrModel) change() {
 		return
 	}
 	m.note("propose %v -> %v at hw %d", from, to, m.hw)
-	refused := !slices.Equal(slices.Sorted(slices.Values(from)), m.recorded())
+	assumed := slices.Sorted(slices.Values(from))
+	refused := !slices.Equal(assumed, m.recorded()) && !slices.Equal(assumed, m.lasting())
 	for _, member := range to {
 		if n := m.nodes[member.Broker]; n != nil && (!n.up || n.epoch != member.Epoch) {
 			refused = true
@@ -226,7 +257,7 @@ func (m *isrModel) change() {
 func (m *isrModel) check(t *testing.T, seed uint64) {
 	t.Helper()
 	for id, epoch := range m.entries {
-		if n := m.nodes[id]; n != nil && n.epoch == epoch && n.end < m.hw && n.up {
+		if n := m.nodes[id]; n != nil && n.holds(epoch) && n.end < m.hw {
 			t.Fatalf("seed %d: broker %d may be elected with %d records, the high watermark is %d\n%s",
 				seed, id, n.end, m.hw, strings.Join(m.trace, "\n"))
 		}
@@ -244,6 +275,7 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 				n.up = true
 				n.epoch++
 			}
+			n.clean = -1
 			n.end = m.end
 			m.isr.fetched(metadata.InSync{Broker: id, Epoch: n.epoch}, n.end, m.end, m.now)
 		}
@@ -257,7 +289,7 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 		m.makeImage()
 		m.deliver()
 		if from, to, ok := m.isr.propose(1, extent{hw: m.hw, end: m.end}, m.now); ok {
-			if slices.Equal(slices.Sorted(slices.Values(from)), m.recorded()) {
+			if assumed := slices.Sorted(slices.Values(from)); slices.Equal(assumed, m.recorded()) || slices.Equal(assumed, m.lasting()) {
 				m.write(to)
 				m.isr.settled(outcomeDone, m.now)
 			} else {

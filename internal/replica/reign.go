@@ -39,16 +39,32 @@ func (g *reign) configure(minISR int, lagMax time.Duration) {
 	g.mu.minISR, g.mu.isr.lagMax = minISR, lagMax
 }
 
-// image passes an image of this leader epoch on.
-func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time) {
+// image passes an image of this leader epoch on. It returns the ISR before and after: a member whose incarnation has ended is out of it
+// before that is on record.
+func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time) (before, after []int32) {
 	states := make([]replicaState, 0, len(p.Replicas))
 	for _, id := range p.Replicas {
-		states = append(states, replicaState{id, living(img, id), p.Assignment(id)})
+		states = append(states, replicaState{broker: id, living: living(img, id), assignment: p.Assignment(id), recorded: -1})
+	}
+	at := func(id int32) int {
+		return slices.IndexFunc(states, func(s replicaState) bool { return s.broker == id })
+	}
+	for i, id := range p.ISR {
+		if to := at(id); to >= 0 && i < len(p.ISREpochs) {
+			states[to].recorded = p.ISREpochs[i]
+		}
+	}
+	for _, m := range p.Ended {
+		if to := at(m.Broker); to >= 0 {
+			states[to].over = m.Epoch + 1
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.own = living(img, g.mu.isr.self)
+	before = g.mu.isr.committed
 	g.mu.isr.image(states, p.ISR, now)
+	return before, g.mu.isr.committed
 }
 
 // living is the incarnation of a broker that is up and stays, -1 if there is none.
@@ -119,6 +135,13 @@ func (g *reign) propose(now time.Time) (from []int32, to []metadata.InSync, ok b
 	end := g.log.LogEnd()
 	g.mu.isr.grown(end)
 	return g.mu.isr.propose(g.mu.own, extent{g.log.LogStart(), g.log.HighWatermark(), end}, now)
+}
+
+// withdraw takes back a proposal that was not asked for.
+func (g *reign) withdraw() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.isr.proposal = nil
 }
 
 // settled takes in how that came out. It returns the ISR before and after, and whether the high watermark moved.

@@ -11,28 +11,65 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// reviews is the goroutine that changes in-sync replicas, the only one that does.
+// reviews is the goroutine that decides on changes of in-sync replicas, the only one that does, and has them made. Those that only take
+// replicas in are made by another, one batch at a time: a broker that is back joins the sets of thousands of partitions, which may take
+// seconds, and one that dies meanwhile must be dropped at once, as producers wait for it.
 type reviews struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	wake   chan struct{} // holds one
+	joins  chan changeBatch // holds one, and never more than is asked for
+	wake   chan struct{}    // holds one
 	mu     struct {
 		sync.Mutex
 		due map[PartitionID]bool // to be looked at
 		all bool                 // every partition is
+		// joining: replicas are being taken in.
+		joining bool
 		// outage is of changes that end without an answer: without the API server each of a thousand partitions has one a second.
 		outage outage.State
 	}
 }
 
+// changeBatch is changes that are asked for together, and whose they are.
+type changeBatch struct {
+	changes []metadata.ISRChange
+	of      []proposed
+}
+
+func (b *changeBatch) add(change metadata.ISRChange, of proposed) {
+	b.changes, b.of = append(b.changes, change), append(b.of, of)
+}
+
 func (s *Set) startReviews() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.reviews.cancel, s.reviews.done, s.reviews.wake = cancel, make(chan struct{}), make(chan struct{}, 1)
+	s.reviews.joins = make(chan changeBatch, 1)
 	s.reviews.mu.due = map[PartitionID]bool{}
 	go func() {
 		defer close(s.reviews.done)
+		var joining sync.WaitGroup
+		joining.Go(func() { s.join(ctx) })
+		defer joining.Wait()
 		s.review(ctx)
 	}()
+}
+
+// join makes the changes that only take replicas in.
+func (s *Set) join(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case joins := <-s.reviews.joins:
+			s.ask(ctx, joins)
+			s.reviews.joined()
+		}
+	}
+}
+
+// ask has changes made.
+func (s *Set) ask(ctx context.Context, b changeBatch) {
+	s.changeISR(ctx, b.changes, func(i int, err error) { s.changed(b.of[i], b.changes[i], err) })
 }
 
 func (r *reviews) close() {
@@ -54,6 +91,25 @@ func (r *reviews) wantAll() {
 	r.mu.all = true
 	r.mu.Unlock()
 	signal(r.wake)
+}
+
+// beginJoins tells whether replicas may be taken in: none are being taken in.
+func (r *reviews) beginJoins() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.joining {
+		return false
+	}
+	r.mu.joining = true
+	return true
+}
+
+// joined takes in that they have been. There may be others, which had to wait.
+func (r *reviews) joined() {
+	r.mu.Lock()
+	r.mu.joining = false
+	r.mu.Unlock()
+	r.wantAll()
 }
 
 // take returns what is due.
@@ -100,8 +156,7 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 			due[id] = true
 		}
 	}
-	var changes []metadata.ISRChange
-	var asked []proposed // whose they are
+	var urgent, joins changeBatch
 	for id := range due {
 		p := view.partitions[id]
 		if p == nil {
@@ -124,12 +179,30 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 			continue
 		}
 		change := metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch, From: from, To: to}
-		changes, asked = append(changes, change), append(asked, proposed{p, r})
+		if len(to) > len(from) {
+			joins.add(change, proposed{p, r})
+		} else {
+			urgent.add(change, proposed{p, r})
+		}
 	}
-	if len(changes) > 0 {
-		s.changeISR(ctx, changes, func(i int, err error) { s.changed(asked[i], changes[i], err) })
+	if len(urgent.changes) > 0 {
+		s.ask(ctx, urgent)
+	}
+	if len(joins.changes) > 0 {
+		s.offerJoins(joins)
 	}
 	return again
+}
+
+// offerJoins has replicas taken in, if none are being taken in; else it takes the proposals back, to be made anew after that.
+func (s *Set) offerJoins(joins changeBatch) {
+	if s.reviews.beginJoins() {
+		s.reviews.joins <- joins
+		return
+	}
+	for _, of := range joins.of {
+		of.role.reign.withdraw()
+	}
 }
 
 // processEnded is told that a broker which had answered a moment ago refuses connections now: its process has ended, and producers of

@@ -41,7 +41,11 @@ type topic struct {
 	settings  topicconfig.Settings
 	partition placement.Partition
 	version   int
+	lagging   time.Time // since when the operator leaves a change of the in-sync replicas to the leader; zero: there is none
 }
+
+// othersAfter is how long it does so, as the real one.
+const othersAfter = 5 * time.Second
 
 // assignment is a name that no decision about the topic had before, unless nothing came of it.
 func (t *topic) assignment() string { return fmt.Sprintf("%s@%d", t.name, t.version) }
@@ -115,9 +119,29 @@ func (a *authority) decide() {
 			}
 		}
 		decision := placement.Decide(t.partition, brokers, wishes)
-		a.putLocked(t, decision.Partition, decision.Unproven)
+		if !t.leavesTo(decision.Partition, time.Now()) {
+			a.putLocked(t, decision.Partition, decision.Unproven)
+		}
 	}
 	a.mu.preferred = false
+}
+
+// leavesTo tells whether the operator leaves a change to the leader for now: one of the in-sync replicas alone.
+func (t *topic) leavesTo(next placement.Partition, now time.Time) bool {
+	alike := next
+	alike.ISR = t.partition.ISR
+	if fmt.Sprint(alike) != fmt.Sprint(t.partition) || fmt.Sprint(next) == fmt.Sprint(t.partition) {
+		t.lagging = time.Time{}
+		return false
+	}
+	if t.lagging.IsZero() {
+		t.lagging = now
+	}
+	if now.Sub(t.lagging) < othersAfter {
+		return true
+	}
+	t.lagging = time.Time{}
+	return false
 }
 
 // putLocked writes a partition if it is another one.
@@ -143,9 +167,11 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var brokers []metadata.Broker
+	up := map[int32]metadata.Broker{}
 	for _, r := range a.mu.brokers {
 		if r.life(time.Now()) != placement.Gone {
 			brokers = append(brokers, r.Broker)
+			up[r.ID] = r.Broker
 		}
 	}
 	var topics []*metadata.Topic
@@ -158,8 +184,8 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 		for _, id := range p.Replicas {
 			made.Assignments = append(made.Assignments, p.Assignments[id])
 		}
+		made.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {
-			made.ISR, made.ISREpochs = append(made.ISR, m.Broker), append(made.ISREpochs, m.Epoch)
 			// As both stores do it: who came back in another life is not who was elected.
 			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch && r.life(time.Now()) != placement.Gone {
 				made.Leader = p.Leader

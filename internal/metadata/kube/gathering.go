@@ -5,9 +5,9 @@ import "time"
 const (
 	// settle is how long changes are gathered before an image is made of them: a topic's partitions come one by one.
 	settle = 20 * time.Millisecond
-	// settleShare is how many times as long as the last image took they are gathered at least: a quarter of a processor's time goes into
-	// images at most, however many partitions there are.
-	settleShare = 3
+	// settleShare is how many times as long as the last image took they are gathered at least: a tenth of a processor's time goes into
+	// images at most, however many partitions there are, and about as much into what follows from each.
+	settleShare = 9
 )
 
 // gathering says when an image is made of changes. The time counts from the first one on. To wait until there is none for a while would

@@ -142,11 +142,12 @@ func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadat
 		}
 	}
 	to.LeaderEpoch, to.UnprovenEpoch = from.Status.LeaderEpoch, from.Status.UnprovenEpoch
-	for _, replica := range from.Status.ISR {
-		to.ISR, to.ISREpochs = append(to.ISR, replica.Broker), append(to.ISREpochs, replica.BrokerEpoch)
+	placed := metadata.PlacedPartition(from)
+	to.SetISR(from.Status.Leader, placed.ISR, up)
+	for _, member := range placed.ISR {
 		// See doc.go: only the incarnation that was elected leads.
-		if broker, ok := up[replica.Broker]; ok && replica.Broker == from.Status.Leader && replica.BrokerEpoch == broker.Epoch {
-			to.Leader = replica.Broker
+		if broker, ok := up[member.Broker]; ok && member.Broker == from.Status.Leader && member.Epoch == broker.Epoch {
+			to.Leader = member.Broker
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,8 +17,8 @@ import (
 // isrTries is how often an ISR is proposed while others change the same Partition otherwise: its condition, its spec.
 const isrTries = 4
 
-// isrChanges is how many Partitions are written at once.
-const isrChanges = 64
+// isrChanges is how many Partitions are written at once. Elections go first: the operator writes more of them.
+const isrChanges = 16
 
 // ChangeISR implements metadata.Store: one write for each Partition.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
@@ -29,19 +30,24 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange, set
 // incarnations the Leases tell as we know them; that may be a moment old. One that died in it is in the ISR until the operator, who
 // sees it die, takes it out again: till then the high watermark waits, and no record is acknowledged that only the dead had.
 func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	partition, err := s.partitionOf(ctx, change)
+	watched, err := s.partitionOf(ctx, change)
 	if err != nil {
 		return err
 	}
+	defer s.written.lock(watched.Name)()
+	partition := s.written.newest(watched)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	for try := range isrTries {
 		changed, refused := proposed(partition, change, s.standings())
+		if refused == nil && outOnly(partition, changed, s.standings()) {
+			return fmt.Errorf("%w: those who leave partition %s have ended, and count no more", metadata.ErrISRConflict, partition.Name)
+		}
 		if refused != nil && try > 0 {
 			return refused
 		}
 		if refused == nil {
-			err := s.client.Status().Update(ctx, changed)
+			err := s.written.update(ctx, s.client, changed)
 			switch {
 			case err == nil:
 				return nil
@@ -85,7 +91,18 @@ func proposed(p *v1alpha1.Partition, change metadata.ISRChange, brokers map[int3
 	after := p.DeepCopy()
 	metadata.RecordPlaced(&after.Status, placed)
 	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments // the operator's to say
+	if len(change.To) > len(change.From) {
+		metadata.RecordServing(after, change.LeaderEpoch) // whom a follower has fetched from serves
+	}
 	return after, nil
+}
+
+// outOnly tells whether a change only drops members that have ended. That need not be written: they count no more, and whoever writes next
+// leaves them out. When a broker is back a moment after it was killed, that saves a write for each partition that it follows.
+func outOnly(before, after *v1alpha1.Partition, brokers map[int32]placement.Standing) bool {
+	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)
+	lasting := placed.Lasting(brokers)
+	return len(lasting) < len(placed.ISR) && slices.Equal(lasting, next.ISR)
 }
 
 // standings are the brokers that are up in the last image, for decisions.
@@ -96,9 +113,7 @@ func (s *Store) standings() map[int32]placement.Standing {
 		return all
 	}
 	for id, broker := range *up {
-		all[id] = placement.Standing{
-			Life: placement.Up, Epoch: broker.Epoch, CleanEpoch: broker.CleanEpoch, Directory: broker.Directory, Leaving: broker.Leaving,
-		}
+		all[id] = broker.Standing()
 	}
 	return all
 }

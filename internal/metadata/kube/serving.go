@@ -155,14 +155,15 @@ func (r resources) stopped(served []metadata.Served, self metadata.Broker) []ser
 // serve writes one Partition's status, by compare-and-swap. When another was faster, it reads again: the watch may tell later
 // than the caller should wait.
 func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
-	current := partition.resource.DeepCopy()
+	defer s.written.lock(partition.resource.Name)()
+	current := s.written.newest(partition.resource).DeepCopy()
 	for range servingTries {
 		if partition.settled(current.Status, self) {
 			return nil
 		}
 		partition.others = inSyncBeside(current.Status, self, s.standings())
 		partition.write(current, self)
-		err := s.client.Status().Update(ctx, current)
+		err := s.written.update(ctx, s.client, current)
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}

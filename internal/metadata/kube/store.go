@@ -47,13 +47,14 @@ type Options struct {
 // Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases, keeps its own Lease, and writes
 // servingEpoch and isr of the partitions that it leads.
 type Store struct {
-	opts   Options
-	client client.Client                             // to the API server itself
-	cache  cache.Cache                               // what the watches know
-	self   atomic.Pointer[metadata.Broker]           // as registered
-	keeper atomic.Pointer[keeper]                    // of its Lease
-	up     atomic.Pointer[map[int32]metadata.Broker] // who is, in the last image
-	names  atomic.Pointer[map[metadata.ID]string]    // of the resources of the last image's topics
+	opts    Options
+	client  client.Client                             // to the API server itself
+	cache   cache.Cache                               // what the watches know
+	self    atomic.Pointer[metadata.Broker]           // as registered
+	keeper  atomic.Pointer[keeper]                    // of its Lease
+	up      atomic.Pointer[map[int32]metadata.Broker] // who is, in the last image
+	written *written
+	names   atomic.Pointer[map[metadata.ID]string] // of the resources of the last image's topics
 
 	changed chan struct{} // holds one: a LogCluster, Topic or Partition changed
 	leases  chan struct{} // holds one: a Lease changed
@@ -75,7 +76,7 @@ func New(opts Options) (*Store, error) {
 	config := rest.CopyConfig(opts.Config)
 	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return onceOnly{next} })
-	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
+	s := &Store{opts: opts, written: newWritten(), changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
 	var err error
 	mapper := newMapper()
 	if s.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
@@ -281,6 +282,7 @@ func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 		}
 	}
 	v.up, v.changed = up, false
+	s.written.settle(all.partitions)
 	names := all.names()
 	s.up.Store(&up) // before the image, and so are names: who acts on that must find them
 	s.names.Store(&names)

@@ -45,9 +45,7 @@ func (d *document) unclean(t topic) bool {
 func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
 	all := make(map[int32]placement.Standing, len(up))
 	for id, b := range up {
-		all[id] = placement.Standing{
-			Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch, Directory: b.Directory, Leaving: b.Leaving,
-		}
+		all[id] = b.Standing()
 	}
 	return all
 }

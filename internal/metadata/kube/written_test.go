@@ -1,0 +1,56 @@
+package kube
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Our own write counts until the watch has brought it, or something later; not that of a Partition of before under the name.
+func TestOwnWritesAreKnownBeforeTheWatchTells(t *testing.T) {
+	at := func(uid, version string) *v1alpha1.Partition {
+		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", UID: types.UID(uid), ResourceVersion: version}}
+	}
+	w := newWritten()
+	if p := at("a", "5"); w.newest(p) != p {
+		t.Error("nothing was written")
+	}
+	ours := at("a", "6")
+	w.mu.last["orders-0"] = write{over: "5", result: ours}
+	if w.newest(at("a", "5")) != ours {
+		t.Error("the watch is behind our write")
+	}
+	w.settle([]*v1alpha1.Partition{at("a", "5")})
+	if w.newest(at("a", "5")) != ours {
+		t.Error("the watch is behind our write still")
+	}
+	w.settle([]*v1alpha1.Partition{at("a", "7")})
+	if p := at("a", "7"); w.newest(p) != p || len(w.mu.last) != 0 {
+		t.Error("the watch has passed our write")
+	}
+}
+
+// What only drops members that have ended need not be written; what drops others must, and what takes one in.
+func TestWhoHasEndedIsNotWrittenOff(t *testing.T) {
+	before := replicated() // broker 0 leads, 1 is in sync, in incarnation 1
+	after := replicated()
+	metadata.RecordISR(&after.Status, after.Status.ISR[:1])
+	crashed := placement.Standing{Life: placement.Up, Epoch: 2, CleanEpoch: -1, Directory: "disk-1"}
+	stopped := placement.Standing{Life: placement.Up, Epoch: 2, CleanEpoch: 1, Directory: "disk-1"}
+	for name, c := range map[string]struct {
+		now  placement.Standing
+		want bool
+	}{"it has ended": {crashed, true}, "it stopped in order": {stopped, false}, "it is away": {placement.Standing{}, false}} {
+		if got := outOnly(before, after, map[int32]placement.Standing{1: c.now}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if outOnly(before, before, map[int32]placement.Standing{1: crashed}) {
+		t.Error("a change that keeps it")
+	}
+}
