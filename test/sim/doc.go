@@ -29,8 +29,9 @@
 // high watermark that does not wait for the maximal ISR; members that came back uncleanly and stay; logs that are not cut where they part;
 // acks=all that does not wait; a follower that tells a consumer who is further than itself that their logs part; one that deletes a record more
 // than its leader; a replica that was taken off and put back, and keeps its log; one that comes into sync with what its leader has deleted;
-// producer snapshots with the last batch alone; a last stable offset that does not wait until a marker is replicated.
-// Faults of ours that it found, and that no other test had: docs/adr/0185, 0186, 0206 and 0207.
+// producer snapshots with the last batch alone; a last stable offset that does not wait until a marker is replicated; a replica that tells how
+// far it has cleaned, garbage that it left not counted, in the place of how far its tombstones are lonely.
+// Faults of ours that it found, and that no other test had: docs/adr/0185, 0186, 0200, 0206 and 0207.
 //
 // A seed says which faults come when, until the next kind of fault is added: so what one has found is kept as a test of the package that was
 // at fault, and not as a seed. `go test ./test/sim -sim.seed=N -v` plays one again. Which of several goroutines runs first at one

@@ -88,17 +88,39 @@ func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bo
 	return near, nil
 }
 
+// kernelChunks is how much of what was sent a connection holds until it has arrived: as good as anything. A broker may write a few bytes under a
+// lock, as a kernel takes them at once; were it to wait for them to travel, whoever waits for that lock would stop the bubble's time.
+const kernelChunks = 4096
+
 // carry carries bytes one way until the connection ends.
 func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bool) {
 	defer func() { _ = to.Close() }()
 	defer func() { _ = from.Close() }()
-	buf := make([]byte, 8<<10)
-	for {
-		n, err := from.Read(buf)
-		if lost := w.net.travel(w.ctx, sender, receiver); err != nil || lost != nil || !lives() {
+	sent, ended := make(chan []byte, kernelChunks), make(chan struct{})
+	defer close(ended)
+	w.spawn(func() { hold(from, sent, ended) })
+	for bytes := range sent {
+		if w.net.travel(w.ctx, sender, receiver) != nil || !lives() {
 			return
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
+		if _, err := to.Write(bytes); err != nil {
+			return
+		}
+	}
+}
+
+// hold takes what is sent over a connection until that or its carrier ends.
+func hold(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
+	defer close(sent)
+	for {
+		buf := make([]byte, 8<<10)
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case sent <- buf[:n]:
+		case <-ended:
 			return
 		}
 	}
