@@ -145,7 +145,7 @@ func (r *brokerReconciler) brokerOf(ctx context.Context, key types.NamespacedNam
 // full, until ctx ends.
 func (r *brokerReconciler) tell(ctx context.Context, namespace, broker string, which func(p *v1alpha1.Partition, broker string) bool) error {
 	held := &v1alpha1.PartitionList{}
-	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: broker})
+	err := r.List(ctx, held, client.InNamespace(namespace), client.MatchingFields{byBroker: broker}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the partitions of broker %s: %w", broker, err)
 	}

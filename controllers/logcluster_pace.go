@@ -37,7 +37,7 @@ func (r *logClusterReconciler) whileBusy(ctx context.Context, partition client.O
 func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCluster) (settings render.Settings, again time.Duration, err error) {
 	settings = r.settings
 	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
-	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}}
+	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy} // nothing is written into them
 	if err := r.List(ctx, topics, of...); err != nil {
 		return settings, 0, fmt.Errorf("list topics: %w", err)
 	}

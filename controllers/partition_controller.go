@@ -10,9 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -45,7 +47,8 @@ type partitionReconciler struct {
 func (r *partitionReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "partition", electionsAtOnce).
 		For(&v1alpha1.Partition{}).
-		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic)).
+		// Not at each count in a Topic's status: there are dozens while a broker goes, and a partition looks at its spec alone.
+		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(r.told, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
@@ -156,7 +159,8 @@ func (r *partitionReconciler) announce(before, after *v1alpha1.Partition, unprov
 // nobody to tell; a cache that has its indexes does not fail.
 func (r *partitionReconciler) ofTopic(ctx context.Context, topic client.Object) []reconcile.Request {
 	partitions := &v1alpha1.PartitionList{}
-	err := r.List(ctx, partitions, client.InNamespace(topic.GetNamespace()), client.MatchingFields{byTopic: topic.GetName()})
+	err := r.List(ctx, partitions, client.InNamespace(topic.GetNamespace()), client.MatchingFields{byTopic: topic.GetName()},
+		client.UnsafeDisableDeepCopy) // their names are read alone
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list the partitions of a topic", "topic", topic.GetName())
 	}

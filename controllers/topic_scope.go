@@ -122,7 +122,7 @@ func (r *topicReconciler) gatherPartitions(ctx context.Context, scope *topicScop
 	if err := r.gatherRacks(ctx, scope); err != nil {
 		return err
 	}
-	if err := r.List(ctx, all, namespace, client.MatchingFields{byCluster: scope.topic.Spec.Cluster}); err != nil {
+	if err := r.List(ctx, all, namespace, client.MatchingFields{byCluster: scope.topic.Spec.Cluster}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the cluster's partitions: %w", err)
 	}
 	for _, partition := range all.Items {
