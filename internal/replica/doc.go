@@ -23,8 +23,8 @@
 //   - What could give a partition something to say marks it in its sessions afterwards; one that is not marked has nothing to say to what was
 //     said last.
 //
-// Locks, in this order: fetchers.mu; partition.changing (a role changes, or a leader's answer is carried out: over I/O of the log);
-// a session's turn (one fetch of it at a time, also while it waits); fetcher.mu, reviews.mu, sessions.table.mu, sessions.watch.mu and behind
+// Locks, in this order: fetchers.changing; partition.changing (a role changes, or a leader's answer is carried out: over I/O of the log);
+// a session's turn (one fetch of it at a time, also while it waits); fetchers.mu, fetcher.mu, reviews.mu, sessions.table.mu, sessions.watch.mu and behind
 // it session.mu; reign.mu, a leaf. The view of all partitions and each partition's role are immutable values behind atomic
 // pointers; Apply, called from one goroutine, is their only writer.
 //

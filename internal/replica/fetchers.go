@@ -11,9 +11,33 @@ import (
 
 // fetchers are the goroutines that copy what other brokers lead.
 type fetchers struct {
-	mu      sync.Mutex // of running and closed; held while fetchers are started and stopped, not while they fetch
-	running map[fetcherKey]*fetcher
-	closed  bool
+	changing sync.Mutex // held while fetchers are started and stopped, which may take as long as a leader's answer is carried out
+	closed   bool       // changing guards it
+	mu       sync.Mutex // of running; a leaf
+	running  map[fetcherKey]*fetcher
+}
+
+// take returns those that go, and lists them no more.
+func (s *fetchers) take(goes func(fetcherKey) bool) (gone []*fetcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, f := range s.running {
+		if goes(key) {
+			gone = append(gone, f)
+			delete(s.running, key)
+		}
+	}
+	return gone
+}
+
+// of returns the fetcher of a key, which is started if there is none. changing is held.
+func (s *fetchers) of(key fetcherKey, start func() *fetcher) *fetcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[key] == nil {
+		s.running[key] = start()
+	}
+	return s.running[key]
 }
 
 // follow has every partition copied from the broker that leads it, and none from one that does not any more. It is Apply's.
@@ -34,29 +58,22 @@ func (s *Set) follow(img *metadata.Image, partitions map[PartitionID]*partition)
 		}
 		wanted[key][id] = &pulling{partition: p, role: r}
 	}
-	s.fetchers.mu.Lock()
-	defer s.fetchers.mu.Unlock()
+	s.fetchers.changing.Lock()
+	defer s.fetchers.changing.Unlock()
 	if s.fetchers.closed {
 		return
 	}
-	for key, f := range s.fetchers.running {
-		if wanted[key] == nil {
-			f.stop()
-			delete(s.fetchers.running, key)
-		}
+	for _, f := range s.fetchers.take(func(key fetcherKey) bool { return wanted[key] == nil }) {
+		f.stop()
 	}
 	for key, of := range wanted {
-		f := s.fetchers.running[key]
-		if f == nil {
-			f = s.startFetcher(key)
-			s.fetchers.running[key] = f
-		}
+		f := s.fetchers.of(key, func() *fetcher { return s.startFetcher(key) })
 		leader, _ := img.Broker(key.leader)
 		f.assign(leader, metadata.InSync{Broker: s.node, Epoch: self.Epoch}, of)
 	}
 }
 
-// synced is told that a log that follows a leader was synced.
+// synced is told that a log that follows a leader was synced. It is called by who syncs all logs, and waits for no fetcher.
 func (s *fetchers) synced(leader int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,12 +84,11 @@ func (s *fetchers) synced(leader int32) {
 
 // close stops all, for good.
 func (s *fetchers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.closed = true
-	for key, f := range s.running {
+	for _, f := range s.take(func(fetcherKey) bool { return true }) {
 		f.stop()
-		delete(s.running, key)
 	}
 }
 
