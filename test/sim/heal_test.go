@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -85,6 +86,7 @@ func (w *world) compare() {
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
 		var first []byte
+		var values map[string]fact
 		var end, start int64
 		for _, id := range p.Replicas { // what was deleted at one, and not yet at its successor as leader
 			if l := w.brokers[id].life.Load(); l != nil && l.store.Log(t.partitionID()) != nil {
@@ -107,8 +109,13 @@ func (w *world) compare() {
 				return
 			}
 			content := content(w, log, start)
+			has := w.values(t, log, start)
 			if i == 0 {
-				first, end = content, log.LogEnd()
+				first, end, values = content, log.LogEnd(), has
+			}
+			if !maps.Equal(values, has) {
+				w.fail("%s: the values of keys at broker %d are %+v, at broker %d %+v", t.name, p.Replicas[0], values, id, has)
+				return
 			}
 			if log.LogEnd() != end || !t.settings.Compact && !bytes.Equal(first, content) {
 				w.fail("%s: broker %d ends at %d with %d bytes, broker %d at %d with %d", t.name, p.Replicas[0], end, len(first), id, log.LogEnd(), len(content))
@@ -124,6 +131,21 @@ func (w *world) compare() {
 			}
 		}
 	}
+}
+
+// values are the latest records of keys that have a value, as a log has them from an offset on: those that every replica of a compacted topic
+// has, however far it is cleaned.
+func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]fact {
+	facts, err := read(log, log.LogStart(), log.LogEnd())
+	if err != nil {
+		w.fail("%s: read [%d, %d): %v", t.name, log.LogStart(), log.LogEnd(), err)
+		return nil
+	}
+	w.oracle.mu.Lock()
+	defer w.oracle.mu.Unlock()
+	values := w.oracle.of(t.name).latestOf(facts, log.LogEnd())
+	maps.DeleteFunc(values, func(_ string, f fact) bool { return f.deleted || f.offset < start })
+	return values
 }
 
 // content is a log from an offset on, as it lies in its files.

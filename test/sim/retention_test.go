@@ -135,7 +135,8 @@ func (t *truth) tooLarge(sizeBytes int64) bool {
 	return t.settings.RetentionBytes >= 0 && (t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
-// keptBelow finds a record below an offset that retention by time has to keep. A superseded one may be gone for that reason.
+// keptBelow finds a record below an offset that retention by time has to keep. The cleaner may have removed one that is superseded, a tombstone,
+// a marker, or of a transaction that was not committed.
 func (t *truth) keptBelow(start int64, now time.Time) (f fact, kept bool) {
 	latest := map[string]int64{}
 	for offset, f := range t.settled {
@@ -145,8 +146,8 @@ func (t *truth) keptBelow(start int64, now time.Time) (f fact, kept bool) {
 	}
 	for offset, f := range t.settled {
 		young := t.settings.RetentionTime < 0 || now.Sub(time.UnixMilli(f.timestamp)) <= t.settings.RetentionTime
-		superseded := t.settings.Compact && latest[f.key] > offset
-		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && young && !superseded && !(t.settings.Compact && f.deleted) {
+		cleaned := t.settings.Compact && (latest[f.key] > offset || f.deleted || !t.counts(f))
+		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && young && !cleaned {
 			return f, true
 		}
 	}

@@ -107,6 +107,7 @@ func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bo
 			return
 		}
 	}
+	_ = w.net.travel(w.ctx, sender, receiver) // its end travels, too
 }
 
 // hold takes what is sent over a connection until that or its carrier ends.
