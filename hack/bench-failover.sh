@@ -5,7 +5,9 @@
 # It starts one `heartwood dev --processes`, and ends it by its pid; the brokers end with it. Everything is bounded: it ends after
 # LIMIT seconds at the latest.
 #
-# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 KILLS=3 LOG_LEVEL=warn HEARTWOOD=
+# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 KILLS=3 LOG_LEVEL=warn HEARTWOOD= ALONE=
+#
+# ALONE=1 gives each loaded partition a client of its own. Else they share one, and the answer to its request waits for the slowest partition.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-failover}; partitions=${PARTITIONS:-1000}; port=${PORT:-31092}
@@ -41,5 +43,5 @@ done
 grep -q '^ready' "$dir/out" || { echo "not ready within 60 s" >&2; exit 1; }
 
 timeout "${LIMIT:-420}" "$dir/benchfailover" -brokers "127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))" -output "$dir/out" \
-  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}" -kills "${KILLS:-3}"
+  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}" -kills "${KILLS:-3}" ${ALONE:+-alone}
 uptime

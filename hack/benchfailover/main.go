@@ -36,6 +36,7 @@ type bench struct {
 	address, topic, output string // output: the file that has what `heartwood dev` printed
 	partitions, loaded     int
 	kills                  int
+	alone                  bool // each loaded partition has a client of its own
 	client                 *kgo.Client
 	mu                     sync.Mutex
 	gaps                   []gap // of this fault; under mu
@@ -57,6 +58,7 @@ func main() {
 	flag.IntVar(&b.loaded, "loaded", 30, "partitions, from 0 on, that have a steady load")
 	faults := flag.String("faults", "kill,term", "what to do, in this order: kill, term, turns (kills, 10 s apart), or steady (nothing, for 10 s)")
 	flag.IntVar(&b.kills, "kills", 3, "how many kills turns are")
+	flag.BoolVar(&b.alone, "alone", false, "give each loaded partition a client of its own: an answer waits for the slowest partition of its request")
 	flag.Parse()
 	if err := b.run(strings.Split(*faults, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "benchfailover:", err)
@@ -66,11 +68,7 @@ func main() {
 
 // run does one fault after the other, each on a cluster that is whole.
 func (b *bench) run(faults []string) (err error) {
-	b.client, err = kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(b.address, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RecordDeliveryTimeout(probeTimeout),
-	)
+	b.client, err = b.connect()
 	if err != nil {
 		return err
 	}
@@ -80,11 +78,21 @@ func (b *bench) run(faults []string) (err error) {
 	if _, err := b.probe(ctx, nil); err != nil { // every partition has a record, and the client knows all leaders
 		return fmt.Errorf("write before any fault: %w", err)
 	}
+	clients := make([]*kgo.Client, b.loaded)
+	for i := range clients {
+		clients[i] = b.client
+		if b.alone {
+			if clients[i], err = b.connect(); err != nil {
+				return err
+			}
+			defer clients[i].Close()
+		}
+	}
 	var load sync.WaitGroup
 	defer load.Wait()
 	defer cancel()
-	for i := range b.loaded {
-		load.Go(func() { b.load(ctx, int32(i)) })
+	for i, client := range clients {
+		load.Go(func() { b.load(ctx, client, int32(i)) })
 	}
 	for turn, fault := range faults {
 		if err := b.fault(ctx, fault, int32(turn%3)); err != nil {
@@ -94,12 +102,20 @@ func (b *bench) run(faults []string) (err error) {
 	return nil
 }
 
+func (b *bench) connect() (*kgo.Client, error) {
+	return kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(b.address, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RecordDeliveryTimeout(probeTimeout),
+	)
+}
+
 // load writes to a partition until ctx ends.
-func (b *bench) load(ctx context.Context, partition int32) {
+func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	last := time.Now()
 	for ctx.Err() == nil {
 		record := &kgo.Record{Topic: b.topic, Partition: partition, Value: []byte("a record of the load")}
-		if err := b.client.ProduceSync(ctx, record).FirstErr(); err != nil {
+		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "benchfailover: a record was given up:", partition, err)
 			}
