@@ -138,13 +138,22 @@ func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now t
 		release(seen.results)
 		s.await(ctx, in, req)
 		if in.isOver() {
-			return Fetched{}, ErrSessionNotFound
+			return in.closed()
 		}
 		s.glance(in, time.Now())
 		seen = s.look(in, req)
 	}
 	seen.handOver()
 	return Fetched{in.id, seen.results}, nil
+}
+
+// closed answers a fetch whose session was given up while it waited. A follower is told that there is none any more, and asks anew; what it
+// said may be of before another session of its own, and counts no more. A consumer may have to be told of all its partitions, and is refused.
+func (s *session) closed() (Fetched, error) {
+	if s.follower != nil {
+		return Fetched{}, nil
+	}
+	return Fetched{}, ErrSessionNotFound
 }
 
 func release(results []FetchResult) {

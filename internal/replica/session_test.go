@@ -104,10 +104,13 @@ func TestAFollowerHurriesItsFetch(t *testing.T) {
 			waiting := req
 			waiting.Wait, waiting.Hurry = time.Minute, hurry
 			waiting.Session = req.Session
-			done := make(chan error, 1)
+			done := make(chan int32, 1)
 			go func() {
-				_, err := s.FetchInSession(t.Context(), waiting)
-				done <- err
+				got, err := s.FetchInSession(t.Context(), waiting)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- got.Session
 			}()
 			time.Sleep(time.Second)
 			switch way {
@@ -123,9 +126,9 @@ func TestAFollowerHurriesItsFetch(t *testing.T) {
 			}
 			synctest.Wait()
 			select {
-			case err := <-done:
-				if ends := way == "end of the session"; ends != errors.Is(err, ErrSessionNotFound) {
-					t.Errorf("%s: %v", way, err)
+			case session := <-done:
+				if over := way == "end of the session"; over != (session == 0) {
+					t.Errorf("%s: session %d", way, session)
 				}
 			default:
 				t.Errorf("%s: it waits", way)
