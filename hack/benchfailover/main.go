@@ -78,16 +78,17 @@ func (b *bench) run(faults []string) (err error) {
 	if _, err := b.probe(ctx, nil); err != nil { // every partition has a record, and the client knows all leaders
 		return fmt.Errorf("write before any fault: %w", err)
 	}
-	clients := make([]*kgo.Client, b.loaded)
-	for i := range clients {
-		clients[i] = b.client
-		if b.alone {
-			if clients[i], err = b.connect(); err != nil {
-				return err
-			}
-			defer clients[i].Close()
-		}
+	clients, err := b.loaders()
+	if err != nil {
+		return err
 	}
+	defer func() {
+		for _, client := range clients {
+			if client != b.client {
+				client.Close()
+			}
+		}
+	}()
 	var load sync.WaitGroup
 	defer load.Wait()
 	defer cancel()
@@ -108,6 +109,22 @@ func (b *bench) connect() (*kgo.Client, error) {
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RecordDeliveryTimeout(probeTimeout),
 	)
+}
+
+// loaders are the clients of the loaded partitions.
+func (b *bench) loaders() ([]*kgo.Client, error) {
+	clients := make([]*kgo.Client, b.loaded)
+	for i := range clients {
+		clients[i] = b.client
+		if !b.alone {
+			continue
+		}
+		var err error
+		if clients[i], err = b.connect(); err != nil {
+			return nil, err
+		}
+	}
+	return clients, nil
 }
 
 // load writes to a partition until ctx ends.

@@ -64,7 +64,9 @@ func DialPeer(ctx context.Context, address, clientID string) (*Peer, error) {
 }
 
 // NewPeer is DialPeer for who has a connection already, and gives it away.
-func NewPeer(socket net.Conn, clientID string) *Peer { return &Peer{socket: socket, clientID: clientID} }
+func NewPeer(socket net.Conn, clientID string) *Peer {
+	return &Peer{socket: socket, clientID: clientID}
+}
 
 // Close ends the connection. It may be called while Do waits, which then fails.
 func (p *Peer) Close() error { return p.socket.Close() }
