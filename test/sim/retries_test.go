@@ -15,7 +15,7 @@ const recentMax = 5
 
 // remember keeps the last batches that were acknowledged.
 func (c *client) remember(t *topic, batches []*batch) {
-	recent := append(c.recent[t.name], batches...)
+	recent := slices.Concat(c.recent[t.name], batches)
 	c.recent[t.name] = recent[max(0, len(recent)-recentMax):]
 }
 

@@ -36,12 +36,11 @@ func (c *client) transaction(t *topic) {
 	if c.w.oracle.tainted(t.name) {
 		c.renew() // the end of the one before may be lost
 	}
-	tx, commit := &transaction{}, c.random.IntN(3) > 0
+	tx, commit, whole := &transaction{}, c.random.IntN(3) > 0, true
 	for range 1 + c.random.IntN(3) {
 		b := c.newTransactional(t, tx)
 		if !c.insist(t, time.Now().Add(writeTimeout), func(ctx context.Context, l *life) error { return c.appendTransactional(ctx, l, t, b) }) {
-			commit = false
-			defer c.renew()
+			commit, whole = false, false
 			break
 		}
 		_ = sleep(c.w.ctx, time.Duration(c.random.IntN(500))*time.Millisecond) // much may happen while it is open
@@ -49,6 +48,9 @@ func (c *client) transaction(t *topic) {
 	c.w.oracle.decide(t.name, tx, commit)
 	if !c.insist(t, time.Now().Add(time.Hour), func(ctx context.Context, l *life) error { return c.end(ctx, l, t, commit) }) {
 		c.w.oracle.leaveOpen(t.name)
+	}
+	if !whole {
+		c.renew() // nobody knows which sequence is next
 	}
 }
 
