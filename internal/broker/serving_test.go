@@ -27,19 +27,31 @@ func (s *slowToHear) Serving(ctx context.Context, _ int32, served []metadata.Ser
 	}
 }
 
+// runWith runs a broker on other metadata until the test ends, a minute at most.
+func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
+	c.t.Helper()
+	opts := c.options()
+	opts.Metadata = store
+	b, err := New(opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	running := start(func() error { return b.Run(ctx) })
+	c.t.Cleanup(func() {
+		stop()
+		if <-running.done; running.err != nil {
+			c.t.Error(running.err)
+		}
+	})
+	return ctx, b
+}
+
 // TestImagesAreAppliedWhileTheClusterIsTold what is served; it then hears the newest, and need not hear all.
 func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
 	c := newCluster(t)
-	opts := c.options()
 	slow := &slowToHear{c.metadata, make(chan []metadata.Served)}
-	opts.Metadata = slow
-	b, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	running := start(func() error { return b.Run(ctx) })
+	ctx, b := c.runWith(slow)
 	for i := range 3 {
 		name := fmt.Sprint("more-", i)
 		if _, err := c.metadata.CreateTopic(ctx, metadata.NewTopic{Name: name, Partitions: 1, Replicas: 1}); err != nil {
@@ -62,10 +74,6 @@ func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
 			break
 		}
 	}
-	stop()
-	if <-running.done; running.err != nil {
-		t.Error(running.err)
-	}
 }
 
 // failsToHear fails for the first calls.
@@ -85,16 +93,8 @@ func (f *failsToHear) Serving(ctx context.Context, broker int32, served []metada
 // TestTheClusterIsToldAgain what it could not be told.
 func TestTheClusterIsToldAgain(t *testing.T) {
 	c := newCluster(t)
-	opts := c.options()
 	store := &failsToHear{slowToHear{c.metadata, make(chan []metadata.Served)}, 1}
-	opts.Metadata = store
-	b, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	running := start(func() error { return b.Run(ctx) })
+	ctx, _ := c.runWith(store)
 	select {
 	case served := <-store.heard:
 		if len(served) != 2 {
@@ -102,10 +102,6 @@ func TestTheClusterIsToldAgain(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Error("told once, and not again")
-	}
-	stop()
-	if <-running.done; running.err != nil {
-		t.Error(running.err)
 	}
 }
 
