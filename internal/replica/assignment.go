@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errUnsettled refuses to follow while the image has this broker in sync in an earlier incarnation, by an assignment that its log was not
-// made for: whether it stays in sync is about to be decided, and then what becomes of the log.
+// errUnsettled refuses to follow while the image has this broker in sync in an earlier incarnation, with a log that was made for another
+// assignment, or that is to begin anew: whether it stays in sync is about to be decided, and then what becomes of the log.
 var errUnsettled = fmt.Errorf("%w, and whether this broker is in sync is not decided yet", ErrNotLeader)
 
 // settleAssignment holds the log against the assignment by which this broker is a replica. One that was made for another is given up: the

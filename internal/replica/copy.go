@@ -12,7 +12,8 @@ import (
 // another that has removed the value and its tombstone long ago (ADR 0155).
 //
 // It is called with changing held, before the first fetch in role r: a leader that has heard of the old end may take this replica into the
-// in-sync replicas, and nothing may be given up then.
+// in-sync replicas, and nothing may be given up then. So while the image has this broker in sync in an earlier incarnation, nothing is fetched: the
+// note of a copy that has long been whole may have come back with a power cut, or the broker was killed before it was removed.
 func (p *partition) oneSource(r *role) error {
 	if p.log == nil {
 		return nil
@@ -24,7 +25,11 @@ func (p *partition) oneSource(r *role) error {
 	}
 	follows := r.refusal == ErrNotLeader && r.leader != metadata.NoBroker //nolint:errorlint // see follows
 	other := p.source != metadata.NoBroker && r.leader != p.source
-	if !follows || r.member || !p.log.Settings().Compact || !other && !(p.gapEpoch >= 0 && r.lostSince(p.gapEpoch)) {
+	if !follows || !p.log.Settings().Compact || !other && !(p.gapEpoch >= 0 && r.lostSince(p.gapEpoch)) {
+		return nil
+	}
+	if r.member { // by an earlier incarnation: were its leader to hear of this log now, it could not be given up once that is decided
+		r.refusal = errUnsettled
 		return nil
 	}
 	p.logger.Info("begin copy anew: another broker leads, whose log may have been cleaned further, or has lost records", "partition", p.id,

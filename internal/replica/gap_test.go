@@ -104,3 +104,25 @@ func TestAGapThatCannotBeNotedIsNotPassed(t *testing.T) {
 		}
 	}
 }
+
+// TestALogThatBeginsAnewIsNotToldOfBefore: a note of a copy came back with a power cut. As long as an earlier incarnation is in sync on record,
+// the leader hears nothing of the log: it could take the broker into the in-sync replicas, and the log would be given up then.
+func TestALogThatBeginsAnewIsNotToldOfBefore(t *testing.T) {
+	b := newBroker(t)
+	p := b.follower(t)
+	if err := p.log.AppendReplicated(placed(t, 0), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	p.source = 3 // not the leader, which is broker 2
+	member, out := *p.role.Load(), *p.role.Load()
+	member.inSync, out.inSync = false, false
+	member.member, out.member = true, false
+	if err := p.oneSource(&member); err != nil || member.follows(self) || p.log.LogEnd() != 1 {
+		t.Errorf("a member fetches: %t (%v), its log ends at %d", member.follows(self), err, p.log.LogEnd())
+	}
+	if err := p.oneSource(&out); err != nil || !out.follows(self) || p.log.LogEnd() != 0 || p.source != metadata.NoBroker {
+		t.Errorf("out of sync it fetches: %t (%v), its log ends at %d, a copy of %d", out.follows(self), err, p.log.LogEnd(), p.source)
+	}
+}
