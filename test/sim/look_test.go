@@ -172,6 +172,9 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 				t.name, l.id, state.LeaderEpoch, hw, stable, epoch, told)
 		}
 	}
+	if stable == state.Log.LogStart() {
+		stable = 0 // where a log begins is no decision about what lay below: another one may still have it
+	}
 	before := t.told[state.LeaderEpoch]
 	t.told[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
