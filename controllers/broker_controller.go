@@ -110,7 +110,10 @@ func (r *brokerReconciler) tellNews(
 		if err := cmp.Or(r.tell(ctx, key.Namespace, broker, needsLeader), r.tellCluster(ctx, key.Namespace, cluster)); err != nil {
 			return 0, err
 		}
-		known = told{standing: state, others: now.Add(othersAfter)}
+		known.standing = state
+		if known.others.IsZero() { // else they are told in time of a broker that comes and goes, too
+			known.others = now.Add(othersAfter)
+		}
 	case !known.others.IsZero() && !now.Before(known.others):
 		if err := r.tell(ctx, key.Namespace, broker, hasLeader); err != nil {
 			return 0, err

@@ -32,6 +32,9 @@ import (
 // broker goes all of its partitions wait.
 const electionsAtOnce = 32
 
+// electionTimeout bounds a write: an API server that takes requests and answers none must not hold up the partitions that are behind.
+const electionTimeout = 10 * time.Second
+
 // partitionReconciler elects leaders.
 type partitionReconciler struct {
 	client.Client
@@ -78,7 +81,9 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	after := before.DeepCopy()
 	after.Status = status
-	if err := r.Status().Update(ctx, after); err != nil {
+	writing, cancel := context.WithTimeout(ctx, electionTimeout)
+	defer cancel()
+	if err := r.Status().Update(writing, after); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return result, nil // somebody was faster; the event of what they did brings us here again
 		}

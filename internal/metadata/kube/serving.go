@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,8 @@ const (
 	servingWorkers = 8
 	// servingTries is how often one write is tried when others (the operator) change the Partition meanwhile.
 	servingTries = 5
+	// servingTimeout bounds them together: an API server that takes requests and answers none must not hold up the others.
+	servingTimeout = 10 * time.Second
 )
 
 // Serving implements metadata.Store: it writes servingEpoch of the partitions that do not say so yet, and takes it back from those
@@ -157,6 +160,8 @@ func (r resources) stopped(served []metadata.Served, self metadata.Broker) []ser
 func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
 	defer s.written.lock(partition.resource.Name)()
 	current := s.written.newest(partition.resource).DeepCopy()
+	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
+	defer cancel()
 	for range servingTries {
 		if partition.settled(current.Status, self) {
 			return nil
