@@ -51,6 +51,7 @@ type life struct {
 	image   atomic.Pointer[metadata.Image]
 	dead    atomic.Bool // nothing of it reaches anybody any more
 	close   sync.Once
+	follows sync.WaitGroup // of who applies images
 }
 
 func newBroker(w *world, id int32) *broker {
@@ -85,7 +86,11 @@ func (b *broker) start() {
 		l.wire = l.listen(logger)
 	}
 	b.life.Store(l)
-	b.w.spawn(l.follow)
+	l.follows.Add(1)
+	b.w.spawn(func() {
+		defer l.follows.Done()
+		l.follow()
+	})
 }
 
 // ask sends a request to the API server and awaits the answer.
@@ -203,6 +208,7 @@ func (l *life) down() {
 func (l *life) shut() {
 	l.close.Do(func() {
 		l.cancel()
+		l.follows.Wait() // as a broker does; to wait for it at a lock would stop the bubble's time
 		l.wire.wait()
 		l.set.Close()
 		l.cleaner.Close()
