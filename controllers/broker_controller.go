@@ -23,10 +23,14 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
-// othersAfter is how long the leaders of partitions that a broker follows have to see for themselves that it went, or came back as another
-// incarnation. They do so at once, as their producers wait; were they helped, both would write, and when a broker of a
-// thousand partitions goes, those without a leader would wait for that. Later they are helped.
-const othersAfter = 5 * time.Second
+// The leaders of partitions that a broker follows see for themselves that it went, or came back as another incarnation. They do so at once, as
+// their producers wait; were they helped at once, both would write, and when a broker of a thousand partitions goes, those without a leader
+// would wait for that. So they are helped when they had goneAfter to do it; and when the broker is back, after backAfter: what it was counts no
+// more, and they write that as they take it in again.
+const (
+	goneAfter = 5 * time.Second
+	backAfter = 30 * time.Second
+)
 
 // brokerReconciler watches the Leases and pods of brokers, and tells the partitions of a broker when it came, went, or came back as
 // another incarnation. Partitions could watch Leases themselves; each of thousands would then look at every renewal, and
@@ -49,7 +53,19 @@ type brokerReconciler struct {
 // told is what a broker's partitions know of it.
 type told struct {
 	standing placement.Standing
-	others   time.Time // when those that it does not lead are told; zero: they were
+	since    time.Time // since when there is news for those that it does not lead; zero: they were told
+}
+
+// othersIn is in how long those that the broker does not lead are to be told; ok is false if they were. One that comes and goes puts nothing off.
+func (t told) othersIn(now time.Time) (in time.Duration, ok bool) {
+	if t.since.IsZero() {
+		return 0, false
+	}
+	after := goneAfter
+	if t.standing.Life == placement.Up {
+		after = backAfter
+	}
+	return max(t.since.Add(after).Sub(now), 0), true
 }
 
 // setup runs one worker: told needs no lock then, and a cluster has few brokers. A broker's pod has the name of its Lease.
@@ -105,30 +121,30 @@ func (r *brokerReconciler) tellNews(
 ) (time.Duration, error) {
 	state.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
 	known, now := r.told[key], time.Now()
-	switch {
-	case known.standing != state:
+	if known.standing != state {
 		if err := cmp.Or(r.tell(ctx, key.Namespace, broker, needsLeader), r.tellCluster(ctx, key.Namespace, cluster)); err != nil {
 			return 0, err
 		}
 		known.standing = state
-		if known.others.IsZero() { // else they are told in time of a broker that comes and goes, too
-			known.others = now.Add(othersAfter)
+		if known.since.IsZero() {
+			known.since = now
 		}
-	case !known.others.IsZero() && !now.Before(known.others):
+	} else if in, ok := known.othersIn(now); ok && in == 0 {
 		if err := r.tell(ctx, key.Namespace, broker, hasLeader); err != nil {
 			return 0, err
 		}
-		known.others = time.Time{}
+		known.since = time.Time{}
 	}
 	if known == (told{}) {
 		delete(r.told, key) // the Lease is gone, or nobody ever held it
 		return 0, nil
 	}
 	r.told[key] = known
-	if known.others.IsZero() {
+	others, ok := known.othersIn(now)
+	if !ok {
 		return 0, nil
 	}
-	return max(known.others.Sub(now), time.Millisecond), nil
+	return max(others, time.Millisecond), nil
 }
 
 // brokerOf tells whose Lease it is, and where the broker listens ("": it does not say). A Lease that is gone has no label any more, so its name must do. ok is false for a Lease

@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -86,6 +88,30 @@ var _ = Describe("a Partition", func() {
 			partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "new-disk"}
 		})
 		expectLeader(0, 3)
+	})
+
+	It("has no managed fields once it is in order, unless somebody has applied it", func() {
+		w.topic("applied", nil)
+		w.renew(0, "a", 1, "disk", aliveForLong)
+		fields := func(g Gomega, name string) int {
+			return len(get(g, w, name, &v1alpha1.Partition{}).ManagedFields)
+		}
+		w.serve("orders-0")
+		Eventually(fields).WithArguments("orders-0").Should(BeZero())
+		w.serve("orders-0")
+		change(w, "orders-0", &v1alpha1.Partition{}, func(partition *v1alpha1.Partition) {
+			partition.Annotations = map[string]string{"some": "note"}
+		})
+		Expect(fields(Default, "orders-0")).To(BeZero())
+
+		By("those of one that somebody applies stay")
+		Eventually(func(g Gomega) { get(g, w, "applied-0", &v1alpha1.Partition{}) }).Should(Succeed())
+		theirs := client.RawPatch(types.ApplyPatchType, []byte(
+			`{"apiVersion":"heartwood.dev/v1alpha1","kind":"Partition","metadata":{"name":"applied-0","annotations":{"some":"note"}}}`))
+		applied := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "applied-0", Namespace: w.namespace}}
+		Expect(api.Patch(context.Background(), applied, theirs, client.FieldOwner("somebody"))).To(Succeed())
+		w.serve("applied-0")
+		Consistently(fields, "500ms").WithArguments("applied-0").Should(BeNumerically(">", 1))
 	})
 
 	It("is no matter of a Lease that only looks like its broker's", func() {

@@ -45,7 +45,7 @@ type topic struct {
 }
 
 // othersAfter is how long it does so, as the real one.
-const othersAfter = 5 * time.Second
+const othersAfter = 30 * time.Second
 
 // assignment is a name that no decision about the topic had before, unless nothing came of it.
 func (t *topic) assignment() string { return fmt.Sprintf("%s@%d", t.name, t.version) }

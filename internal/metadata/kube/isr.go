@@ -18,7 +18,7 @@ import (
 const isrTries = 4
 
 // isrChanges is how many Partitions are written at once. Elections go first: the operator writes more of them.
-const isrChanges = 16
+const isrChanges = 4
 
 // ChangeISR implements metadata.Store: one write for each Partition.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
