@@ -6,7 +6,6 @@
 //	topic              Topic -> Partitions, placed by internal/placement; brokers' reports -> Topic.status
 //	broker             Leases -> which brokers are up; tells partition about each change
 //	partition          brokers that are up -> leader and leaderEpoch, elected by internal/placement
-//	untrack            Partitions -> no managed fields, so that writes of them are cheap
 //
 // Each reconciler gathers all it looks at, decides by pure functions, and writes at the end; nothing depends on which event
 // came, or on none having been missed. Nothing is written when nothing changed. A Partition's status has two writers, the

@@ -4,61 +4,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// untrackEvery is how long after one Partition the next is untracked. There is no hurry, and each is news to every broker.
-const untrackEvery = 50 * time.Millisecond
-
-// noManagedFields has the API server forget which manager wrote which field, and track nothing of the object from then on.
+// untrack has the API server keep no managed fields of a Partition from now on, if this is its first election, and changes its resourceVersion
+// accordingly. They are more than half of such an object, and a third of what each write of one costs; when a broker goes, its partitions
+// wait for hundreds of writes. Nobody applies Partitions, so nobody needs to know (docs/adr/0214).
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
-var noManagedFields = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`))
-
-// untrackReconciler has the API server keep no managed fields of Partitions. They are more than half of such an object, and a third of what
-// each write of one costs; when a broker goes, its partitions wait for hundreds of writes. Nobody applies Partitions, so nobody
-// needs to know (docs/adr/0214).
-type untrackReconciler struct {
-	client.Client
+func untrack(ctx context.Context, c client.Client, partition *v1alpha1.Partition) error {
+	if len(partition.ManagedFields) == 0 || partition.Status.LeaderEpoch != 0 {
+		return nil
+	}
+	untracked := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Namespace: partition.Namespace, Name: partition.Name}}
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"managedFields":[{}]}}`, partition.ResourceVersion)
+	if err := c.Patch(ctx, untracked, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("clear the partition's managed fields: %w", err)
+	}
+	partition.ResourceVersion, partition.ManagedFields = untracked.ResourceVersion, nil
+	return nil
 }
-
-// setup runs one worker, which sleeps between two Partitions.
-func (r *untrackReconciler) setup(mgr ctrl.Manager) error {
-	return newController(mgr, "untrack", 1).
-		For(&v1alpha1.Partition{}).
-		WithEventFilter(predicate.NewPredicateFuncs(isTracked)).
-		Complete(r)
-}
-
-// Reconcile leaves a Partition alone that is not in order: others write it now, and the event of their last write brings us here again.
-func (r *untrackReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	partition := &v1alpha1.Partition{}
-	if err := r.Get(ctx, req.NamespacedName, partition); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	inOrder := serves(partition.Status) && len(partition.Status.ISR) == len(partition.Spec.Replicas)
-	if !isTracked(partition) || !inOrder || !partition.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
-	}
-	if err := r.Patch(ctx, partition, noManagedFields); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("clear the managed fields of partition %s: %w", req, err)
-	}
-	select {
-	case <-time.After(untrackEvery):
-	case <-ctx.Done():
-	}
-	return ctrl.Result{}, nil
-}
-
-// isTracked tells whether the API server keeps managed fields of an object, as markTracked has left it.
-func isTracked(object client.Object) bool { return len(object.GetManagedFields()) > 0 }
 
 // markTracked drops a Partition's managed fields before the cache keeps it, but for a mark that there are some. Where somebody applied on the
 // server's side, they stay on the server, and are not marked.

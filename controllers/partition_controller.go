@@ -79,15 +79,12 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.outages.changed(req.NamespacedName, before.Status, status, time.Now()) // the leader may have written that it serves
 		return result, nil
 	}
-	after := before.DeepCopy()
-	after.Status = status
-	writing, cancel := context.WithTimeout(ctx, electionTimeout)
-	defer cancel()
-	if err := r.Status().Update(writing, after); err != nil {
+	after, err := r.write(ctx, before, status)
+	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return result, nil // somebody was faster; the event of what they did brings us here again
 		}
-		return ctrl.Result{}, fmt.Errorf("update the partition's status: %w", err)
+		return ctrl.Result{}, err
 	}
 	r.outages.changed(req.NamespacedName, before.Status, status, time.Now())
 	if before.Status.LeaderEpoch != status.LeaderEpoch {
@@ -95,6 +92,21 @@ func (r *partitionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	r.announce(before, after, elected.unproven)
 	return result, nil
+}
+
+// write puts a status over the Partition as it was before, by compare-and-swap, and returns what became of it.
+func (r *partitionReconciler) write(ctx context.Context, before *v1alpha1.Partition, status v1alpha1.PartitionStatus) (*v1alpha1.Partition, error) {
+	ctx, cancel := context.WithTimeout(ctx, electionTimeout)
+	defer cancel()
+	after := before.DeepCopy()
+	if err := untrack(ctx, r.Client, after); err != nil {
+		return nil, err
+	}
+	after.Status = status
+	if err := r.Status().Update(ctx, after); err != nil {
+		return nil, fmt.Errorf("update the partition's status: %w", err)
+	}
+	return after, nil
 }
 
 // gather reads all that the election looks at; nil if there is nothing to elect.

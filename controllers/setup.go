@@ -34,8 +34,8 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 }
 
 // CacheByObject bounds what a manager's cache holds: of the Leases only those of brokers, as every node has one, too, and
-// renews it every few seconds; of the pods only those of brokers, and of these what tells of their end. untrackReconciler needs what it
-// leaves of Partitions.
+// renews it every few seconds; of the pods only those of brokers, and of these what tells of their end. untrack needs what it leaves of
+// Partitions.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -114,7 +114,6 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 			told: map[types.NamespacedName]told{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
 		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
-		&untrackReconciler{Client: mgr.GetClient()},
 	} {
 		if err := controller.setup(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)

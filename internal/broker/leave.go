@@ -7,16 +7,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// leaveTimeout bounds how long a stop waits for others to take over: a third of what a pod has to stop (internal/operator/render); the rest is for
-// closing the logs.
+// leaveTimeout bounds how long a stop waits for others to do without this broker: a third of what a pod has to stop (internal/operator/render);
+// the rest is for closing the logs.
 const leaveTimeout = 20 * time.Second
 
-// leave hands leadership over before the broker stops: it records that it goes, and serves on until no partition that others could lead
-// is led here. What nobody else has, nobody can take over; nor can the metadata store be away for longer than leaveTimeout: then it stops
-// all the same, and its clients wait as they would after a crash.
+// leave takes the broker out before it stops: it records that it goes, and serves and follows on until others lead what they could lead, and count
+// on it no more in what they lead. Were it in sync still when it stops, producers would wait until each leader has dropped it. What
+// nobody else has, nobody can take over; nor can the metadata store be away for longer than leaveTimeout: then it stops all the same, and its
+// clients wait as they would after a crash.
 func (b *Broker) leave(ctx context.Context) {
 	leaver, ok := b.opts.Metadata.(metadata.Leaver)
-	if !ok || !b.leadsForOthers(b.image()) {
+	if !ok || !b.image().CountsOn(b.opts.NodeID) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
@@ -26,27 +27,10 @@ func (b *Broker) leave(ctx context.Context) {
 		b.logger.Warn("stop without handing leadership over", "error", err)
 		return
 	}
-	b.await(ctx, func(img *metadata.Image) bool { return !b.leadsForOthers(img) })
-	if b.leadsForOthers(b.image()) {
-		b.logger.Warn("stop although some partitions are still led here", "waited", time.Since(began))
+	b.await(ctx, func(img *metadata.Image) bool { return !img.CountsOn(b.opts.NodeID) })
+	if b.image().CountsOn(b.opts.NodeID) {
+		b.logger.Warn("stop although some partitions are still led here, or have this broker in sync", "waited", time.Since(began))
 		return
 	}
-	b.logger.Info("leadership handed over", "took", time.Since(began))
-}
-
-// leadsForOthers tells whether this broker leads a partition that another broker could lead: one in sync, alive, and not leaving itself.
-func (b *Broker) leadsForOthers(img *metadata.Image) bool {
-	for _, topic := range img.Topics {
-		for _, p := range topic.Partitions {
-			if p.Leader != b.opts.NodeID {
-				continue
-			}
-			for _, id := range p.ISR {
-				if other, up := img.Broker(id); up && id != b.opts.NodeID && !other.Leaving {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	b.logger.Info("leadership handed over, and in sync no more", "took", time.Since(began))
 }

@@ -105,6 +105,23 @@ type Partition struct {
 	Ended []InSync
 }
 
+// CountsOn tells whether a partition that could do without a broker counts on it: the broker leads it, and another that is in sync could; or another
+// leads it, and the broker is in sync. Others are brokers that live and do not leave.
+func (i *Image) CountsOn(broker int32) bool {
+	stays := func(id int32) bool {
+		other, up := i.Broker(id)
+		return up && id != broker && !other.Leaving
+	}
+	for _, topic := range i.Topics {
+		for _, p := range topic.Partitions {
+			if p.Leader == broker && slices.ContainsFunc(p.ISR, stays) || stays(p.Leader) && slices.Contains(p.ISR, broker) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // SetISR fills in who is in sync on record, given the brokers that are up.
 func (p *Partition) SetISR(leader int32, recorded []placement.Member, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Ended = nil, nil, nil

@@ -30,3 +30,28 @@ func TestEmptyImage(t *testing.T) {
 		t.Error("an empty image holds something")
 	}
 }
+
+// TestWhoIsCountedOn: broker 0 stops in order as soon as nothing counts on it any more. Broker 1 stays, 2 leaves, 3 is away.
+func TestWhoIsCountedOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader  int32
+		isr     []int32
+		counted bool
+	}{
+		"it leads, and another could":              {0, []int32{0, 1}, true},
+		"it leads, and another could that leaves":  {0, []int32{0, 2}, false},
+		"it leads, and another could that is away": {0, []int32{0, 3}, false},
+		"it leads alone":                           {0, []int32{0}, false},
+		"it is in sync with one that stays":        {1, []int32{0, 1}, true},
+		"it is in sync with one that leaves":       {2, []int32{0, 1, 2}, false},
+		"it is in sync, and nobody leads":          {NoBroker, []int32{0, 1}, false},
+		"it is not in sync":                        {1, []int32{1, 2}, false},
+	} {
+		partitions := []*Partition{{Leader: 1, ISR: []int32{1}}, {Leader: test.leader, ISR: test.isr}}
+		image := NewImage("cluster", CleanerBudget{}, []Broker{{ID: 0, Leaving: true}, {ID: 1}, {ID: 2, Leaving: true}},
+			[]*Topic{{Name: "orders", Partitions: partitions}})
+		if got := image.CountsOn(0); got != test.counted {
+			t.Errorf("%s: counted on: %t", name, got)
+		}
+	}
+}

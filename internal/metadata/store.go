@@ -60,8 +60,9 @@ type ISRChange struct {
 
 // Leaver is a Store that can say beforehand that this broker goes.
 type Leaver interface {
-	// Leave records that the broker that Run registered must lead nothing any more; images will show it Leaving, and its
-	// partitions led by others where there are others. An error means that it may not have been recorded. A new Run begins anew.
+	// Leave records that the broker that Run registered must lead nothing any more; images will show it Leaving, its partitions led by
+	// others where there are others, and it in sync no more with these. An error means that it may not have been recorded. A new Run begins
+	// anew.
 	Leave(ctx context.Context) error
 }
 

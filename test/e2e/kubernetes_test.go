@@ -3,12 +3,15 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,9 +123,20 @@ type stats struct {
 	Acknowledged, Keys, Held int
 	Gap                      int64           // ms
 	Gaps                     map[int32]int64 // ms
+	Began                    map[int32]int64 // when these began, in ms after the mark
 	Taken                    map[int32]int64 // ms
 	Moving, Consumed, Again  int
 	Sources                  map[int32]int
+}
+
+// longest tells the five longest gaps, and when they began.
+func (s stats) longest() string {
+	partitions := slices.SortedFunc(maps.Keys(s.Gaps), func(a, b int32) int { return cmp.Compare(s.Gaps[b], s.Gaps[a]) })
+	var words []string
+	for _, p := range partitions[:min(len(partitions), 5)] {
+		words = append(words, fmt.Sprintf("partition %d stood for %d ms from %d ms on", p, s.Gaps[p], s.Began[p]))
+	}
+	return strings.Join(words, ", ")
 }
 
 // ask calls the client pod by way of the API server. An error carries the client's own words.

@@ -56,10 +56,10 @@ func (w *world) thousand(t *testing.T) {
 			w.probe(t, before, broker)
 			w.waitHome(t)
 			w.waitAcknowledged(t, many, 500)
-			gaps := w.mustAsk(t, "POST", "stop", "topic", many).Gaps
-			led, others := before.split(gaps, broker)
-			t.Logf("MEASURED all in sync and led at home after %s; worst gap under load %d ms, of partitions led elsewhere %d ms",
-				time.Since(at).Round(100*time.Millisecond), led, others)
+			stopped := w.mustAsk(t, "POST", "stop", "topic", many)
+			led, others := before.split(stopped.Gaps, broker)
+			t.Logf("MEASURED all in sync and led at home after %s; worst gap under load %d ms, of partitions led elsewhere %d ms: %s",
+				time.Since(at).Round(100*time.Millisecond), led, others, stopped.longest())
 		})
 	}
 	w.checkWhole(t, many)

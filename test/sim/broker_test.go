@@ -223,7 +223,7 @@ func (l *life) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
 	if l.ask(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
-		for l.leadsForOthers() {
+		for image := l.image.Load(); image != nil && image.CountsOn(l.id); image = l.image.Load() {
 			if sleep(ctx, 50*time.Millisecond) != nil {
 				break
 			}
@@ -236,26 +236,6 @@ func (l *life) stop() {
 	if !l.dead.Swap(true) {
 		l.w.stopped <- l
 	}
-}
-
-func (l *life) leadsForOthers() bool {
-	image := l.image.Load()
-	if image == nil {
-		return false
-	}
-	for _, topic := range image.Topics {
-		p := topic.Partitions[0]
-		if p.Leader != l.id {
-			continue
-		}
-		if slices.ContainsFunc(p.ISR, func(id int32) bool {
-			other, up := image.Broker(id)
-			return up && id != l.id && !other.Leaving
-		}) {
-			return true
-		}
-	}
-	return false
 }
 
 // link is a connection between two brokers.

@@ -12,12 +12,21 @@ import (
 type gaps struct {
 	mu     sync.Mutex
 	topics map[string]map[int32]*gap // by topic and partition
+	marked map[string]time.Time      // by topic
 }
 
 // gap is what is known of one partition.
 type gap struct {
 	last    time.Time // when a record was acknowledged
 	longest time.Duration
+	began   time.Time // when the longest did
+}
+
+// lasts counts the gap since the last record, which ends now or goes on.
+func (g *gap) lasts(now time.Time) {
+	if since := now.Sub(g.last); since > g.longest {
+		g.longest, g.began = since, g.last
+	}
 }
 
 // OnProduceRecordUnbuffered implements kgo.HookProduceRecordUnbuffered.
@@ -33,7 +42,8 @@ func (g *gaps) OnProduceRecordUnbuffered(record *kgo.Record, err error) {
 		return
 	}
 	if known := partitions[record.Partition]; known != nil {
-		known.longest, known.last = max(known.longest, now.Sub(known.last)), now
+		known.lasts(now)
+		known.last = now
 		return
 	}
 	partitions[record.Partition] = &gap{last: now}
@@ -43,29 +53,30 @@ func (g *gaps) OnProduceRecordUnbuffered(record *kgo.Record, err error) {
 func (g *gaps) begin(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.topics[topic] = map[int32]*gap{}
+	g.topics[topic], g.marked[topic] = map[int32]*gap{}, time.Now()
 }
 
 // mark forgets how long the gaps were; one that lasts goes on.
 func (g *gaps) mark(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.marked[topic] = time.Now()
 	for _, known := range g.topics[topic] {
 		known.longest = 0
 	}
 }
 
-// longest is that of each partition that took a write, in milliseconds, counted until now where it stands still.
-func (g *gaps) longest(topic string, streams bool) map[int32]int64 {
+// longest is that of each partition that took a write, counted until now where it stands still, and how long after the last mark it began, all in
+// milliseconds.
+func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := map[int32]int64{}
+	all, began = map[int32]int64{}, map[int32]int64{}
 	for partition, known := range g.topics[topic] {
-		longest := known.longest
 		if streams {
-			longest = max(longest, time.Since(known.last))
+			known.lasts(time.Now())
 		}
-		all[partition] = longest.Milliseconds()
+		all[partition], began[partition] = known.longest.Milliseconds(), known.began.Sub(g.marked[topic]).Milliseconds()
 	}
-	return all
+	return all, began
 }

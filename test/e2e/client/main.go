@@ -53,7 +53,7 @@ func main() {
 func run(bootstrap []string, listen string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	gaps := &gaps{topics: map[string]map[int32]*gap{}}
+	gaps := &gaps{topics: map[string]map[int32]*gap{}, marked: map[string]time.Time{}}
 	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps, accounts: map[string]*account{}}
 	if err := handler.open(); err != nil {
 		return err

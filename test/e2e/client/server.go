@@ -42,9 +42,11 @@ type Stats struct {
 	Acknowledged int `json:"acknowledged"` // records, since the pod began
 	Keys         int `json:"keys"`         // distinct keys among them
 	Held         int `json:"held"`         // records that the topic holds; of /check only
-	// Gap is the longest time that a partition took no writes since the stream began or was marked, in milliseconds; Gaps has it for each.
-	Gap  int64           `json:"gap"`
-	Gaps map[int32]int64 `json:"gaps"`
+	// Gap is the longest time that a partition took no writes since the stream began or was marked, in milliseconds; Gaps has it for each, and
+	// Began how long after the mark that was.
+	Gap   int64           `json:"gap"`
+	Gaps  map[int32]int64 `json:"gaps"`
+	Began map[int32]int64 `json:"began"`
 
 	Taken    map[int32]int64 `json:"taken"`    // by partition: after how many milliseconds it took a record; of /probe only
 	Moving   int             `json:"moving"`   // partitions whose replicas move; of /moving only
@@ -84,7 +86,7 @@ func (s *server) serve(call call) http.HandlerFunc {
 		streams := account.stop != nil
 		s.mu.Unlock()
 		answer.Acknowledged, answer.Keys = account.book.Count(), account.book.Keys()
-		answer.Gaps = s.gaps.longest(topic, streams)
+		answer.Gaps, answer.Began = s.gaps.longest(topic, streams)
 		for _, gap := range answer.Gaps {
 			answer.Gap = max(answer.Gap, gap)
 		}
