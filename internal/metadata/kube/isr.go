@@ -17,12 +17,17 @@ import (
 // isrTries is how often an ISR is proposed while others change the same Partition otherwise: its condition, its spec.
 const isrTries = 4
 
-// isrChanges is how many Partitions are written at once. Elections go first: the operator writes more of them.
-const isrChanges = 4
+// isrChanges is how many Partitions are written at once.
+const isrChanges = 8
 
 // ChangeISR implements metadata.Store: one write for each Partition.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
-	metadata.ChangeISREach(isrChanges, s.changeISR)(ctx, changes, settled)
+	metadata.ChangeISREach(isrChanges, s.changeISR)(ctx, changes, func(change int, err error) {
+		settled(change, err)
+		if len(changes) > isrChanges {
+			s.written.giveWay(ctx)
+		}
+	})
 }
 
 // changeISR is a compare-and-swap on the Partition's resourceVersion. What is checked first is checked of the

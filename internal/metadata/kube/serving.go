@@ -19,7 +19,7 @@ import (
 
 const (
 	// servingWorkers write at once: a broker that comes back may have thousands of partitions to report.
-	servingWorkers = 2
+	servingWorkers = 4
 	// servingTries is how often one write is tried when others (the operator) change the Partition meanwhile.
 	servingTries = 5
 	// servingTimeout bounds them together: an API server that takes requests and answers none must not hold up the others.
@@ -54,6 +54,7 @@ func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Ser
 				defer faults.Unlock()
 				faults.all = append(faults.all, err)
 			}
+			s.written.giveWay(ctx)
 			return nil
 		})
 	}

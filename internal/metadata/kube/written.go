@@ -4,6 +4,8 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +18,7 @@ import (
 type written struct {
 	locks [64]sync.Mutex // of Partitions, by their names
 	seed  maphash.Seed
+	took  atomic.Int64 // nanoseconds of the last write, until somebody has given way for it
 	mu    struct {
 		sync.Mutex
 		last map[string]write // by name; until the watch has brought it, or something later
@@ -73,10 +76,32 @@ func (w *written) settle(watched []*v1alpha1.Partition) {
 	w.mu.last = still
 }
 
+// An API server that takes more than quickWrite for a write has more to do than it can, most likely the elections of hundreds of partitions. Who
+// has many Partitions to write then waits after each for waitShare as long as it took, and for giveWayMax at most.
+const (
+	quickWrite = 25 * time.Millisecond
+	waitShare  = 7
+	giveWayMax = time.Second
+)
+
+// giveWay lets others write while the API server is slow: of partitions that are to be elected producers wait for longer than for us.
+func (w *written) giveWay(ctx context.Context) {
+	took := time.Duration(w.took.Swap(0)) // who has written nothing waits for nothing
+	if took <= quickWrite {
+		return
+	}
+	select {
+	case <-time.After(min(waitShare*took, giveWayMax)):
+	case <-ctx.Done():
+	}
+}
+
 // update writes a Partition's status by compare-and-swap. changed becomes what the API server has then.
 func (w *written) update(ctx context.Context, c client.Client, changed *v1alpha1.Partition) error {
-	over := changed.ResourceVersion
-	if err := c.Status().Update(ctx, changed); err != nil {
+	over, began := changed.ResourceVersion, time.Now()
+	err := c.Status().Update(ctx, changed)
+	w.took.Store(int64(time.Since(began)))
+	if err != nil {
 		return err
 	}
 	w.mu.Lock()

@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +36,34 @@ func TestOwnWritesAreKnownBeforeTheWatchTells(t *testing.T) {
 	if p := at("a", "7"); w.newest(p) != p || len(w.mu.last) != 0 {
 		t.Error("the watch has passed our write")
 	}
+}
+
+// TestWhoHasMuchToWriteGivesWay: after each slow write once, however many goroutines write, and not where nothing was written.
+func TestWhoHasMuchToWriteGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten()
+		waits := func(took time.Duration) time.Duration {
+			w.took.Store(int64(took))
+			began := time.Now()
+			w.giveWay(t.Context())
+			w.giveWay(t.Context())
+			return time.Since(began)
+		}
+		for took, want := range map[time.Duration]time.Duration{
+			0: 0, quickWrite: 0, 30 * time.Millisecond: waitShare * 30 * time.Millisecond, time.Minute: giveWayMax,
+		} {
+			if waited := waits(took); waited != want {
+				t.Errorf("after a write of %v it waits for %v, want %v", took, waited, want)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.took.Store(int64(time.Minute))
+		began := time.Now()
+		if w.giveWay(ended); time.Since(began) > 0 {
+			t.Error("it waits although it is to end")
+		}
+	})
 }
 
 // What only drops members that have ended need not be written; what drops others must, and what takes one in.
