@@ -46,7 +46,7 @@ func (w *world) brokersGo(t *testing.T) {
 			w.waitAcknowledged(t, failover, 5000)
 			w.waitInSync(t)
 			stopped := w.mustAsk(t, "POST", "stop", "topic", failover)
-			t.Logf("%s: a partition took no writes for %d ms at most", way.name, stopped.Gap)
+			t.Logf("%s: a partition took no writes for %d ms at most: %s", way.name, stopped.Gap, stopped.longest())
 			if gap := time.Duration(stopped.Gap) * time.Millisecond; gap > gapMax {
 				t.Errorf("writes stood still for %s", gap)
 			}

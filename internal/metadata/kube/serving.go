@@ -44,17 +44,20 @@ func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Ser
 	}
 	var writers errgroup.Group
 	writers.SetLimit(servingWorkers)
-	for _, partition := range slices.Concat(all.served(served), all.stopped(served, self)) {
-		if partition.settled(partition.resource.Status, self) {
-			continue
-		}
+	news := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)), func(p servedPartition) bool {
+		return p.settled(p.resource.Status, self)
+	})
+	for _, partition := range news {
 		writers.Go(func() error {
-			if err := s.serve(ctx, self, partition); err != nil {
+			err := s.serve(ctx, self, partition)
+			if len(news) > servingWorkers {
+				s.written.giveWay(ctx)
+			}
+			if err != nil {
 				faults.Lock()
 				defer faults.Unlock()
 				faults.all = append(faults.all, err)
 			}
-			s.written.giveWay(ctx)
 			return nil
 		})
 	}
