@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // heal mends everything, and fails unless everything is well again after a while: each partition led, all replicas in sync and alike, and
@@ -70,11 +71,15 @@ func (w *world) acceptLoss() {
 
 func (w *world) well() bool { return w.ill() == "" }
 
-// ill names a partition that is not well.
+// ill names a partition that is not well: nobody leads it, a replica is not in sync, or is on record in an incarnation that lives no more.
 func (w *world) ill() string {
+	ended := func(m placement.Member) bool {
+		l := w.brokers[m.Broker].life.Load()
+		return l == nil || l.epoch.Load() != m.Epoch
+	}
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		if p.Leader == metadata.NoBroker || w.scale.wanted(p) || p.Target != nil || len(p.ISR) < len(p.Replicas) {
+		if p.Leader == metadata.NoBroker || w.scale.wanted(p) || p.Target != nil || len(p.ISR) < len(p.Replicas) || slices.ContainsFunc(p.ISR, ended) {
 			return t.name
 		}
 	}
