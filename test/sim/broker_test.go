@@ -50,7 +50,8 @@ type life struct {
 	epoch   atomic.Int64 // 0: not registered yet
 	image   atomic.Pointer[metadata.Image]
 	dead    atomic.Bool // nothing of it reaches anybody any more
-	close   sync.Once
+	closes  atomic.Bool // shut was called
+	closed  chan struct{}
 	follows sync.WaitGroup // of who applies images
 }
 
@@ -76,7 +77,7 @@ func (b *broker) start() {
 		b.w.fail("broker %d does not start: %v", b.id, err)
 		return
 	}
-	l := &life{broker: b, store: store, witness: witness}
+	l := &life{broker: b, store: store, witness: witness, closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
 	l.cleaner = logstore.NewCleaner(store, logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
@@ -204,18 +205,22 @@ func (l *life) down() {
 	l.w.spawn(l.shut)
 }
 
-// shut closes everything in order. Of a life that was ended by a fault it is the wreck that is closed.
+// shut closes everything in order, once; who comes second waits. Of a life that was ended by a fault it is the wreck that is closed. Nobody waits
+// at a lock here, as at that of a sync.Once: that would stop the bubble's time.
 func (l *life) shut() {
-	l.close.Do(func() {
-		l.cancel()
-		l.follows.Wait() // as a broker does; to wait for it at a lock would stop the bubble's time
-		l.wire.wait()
-		l.set.Close()
-		l.cleaner.Close()
-		if err := l.store.Close(); err != nil && !l.dead.Load() {
-			l.w.fail("broker %d does not close: %v", l.id, err)
-		}
-	})
+	if l.closes.Swap(true) {
+		<-l.closed
+		return
+	}
+	defer close(l.closed)
+	l.cancel()
+	l.follows.Wait()
+	l.wire.wait()
+	l.set.Close()
+	l.cleaner.Close()
+	if err := l.store.Close(); err != nil && !l.dead.Load() {
+		l.w.fail("broker %d does not close: %v", l.id, err)
+	}
 }
 
 // stop stops a broker in order, as internal/broker does.
