@@ -14,8 +14,8 @@ import (
 
 // untrack has the API server keep no managed fields of a Partition from now on, if this is its first election, and changes its resourceVersion
 // accordingly. They are more than half of such an object, and a third of what each write of one costs; when a broker goes, its partitions
-// wait for hundreds of writes. Nobody applies Partitions, so nobody needs to know (docs/adr/0214).
-// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+// wait for hundreds of writes. Nobody applies Partitions, so nobody needs to know (docs/adr/0214). Kubernetes documents how: Server-Side Apply,
+// "Clearing managedFields".
 func untrack(ctx context.Context, c client.Client, partition *v1alpha1.Partition) error {
 	if len(partition.ManagedFields) == 0 || partition.Status.LeaderEpoch != 0 {
 		return nil
