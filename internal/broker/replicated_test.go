@@ -258,6 +258,9 @@ func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
 		if slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id))) {
 			t.Errorf("broker %d stopped, and leads: %s", id, c.describe())
 		}
+		if c.metadata.Image().CountsOn(int32(id)) {
+			t.Errorf("broker %d stopped, and is counted on: %s", id, c.describe())
+		}
 		c.more(20)
 		c.start(id, true)
 		c.await("in sync again", c.inSync(3))

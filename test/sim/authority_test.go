@@ -44,7 +44,7 @@ type topic struct {
 	lagging   time.Time // since when the operator leaves a change of the in-sync replicas to the leader; zero: there is none
 }
 
-// othersAfter is how long it does so, as the real one.
+// othersAfter is how long it does so: as long as the real one does at most.
 const othersAfter = 30 * time.Second
 
 // assignment is a name that no decision about the topic had before, unless nothing came of it.
