@@ -14,14 +14,16 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// confirmTimeout bounds the question to the API server whether a broker is gone. No answer in time is taken as no word
-// against the broker (see confirm), so a slow API server delays elections and starts none.
+// confirmTimeout bounds the question to the API server whether a broker is gone. No answer in time
+// is taken as no word against the broker (see confirm), so a slow API server delays elections and
+// starts none.
 const confirmTimeout = 2 * time.Second
 
-// brokers remembers when each broker's Lease was last seen to be renewed. It is the shell of observe.
+// brokers remembers when each broker's Lease was last seen to be renewed. It is the shell of
+// observe.
 //
-// A watch that is cut off looks like brokers that renew no more. So before a broker is gone, its Lease is read from the API
-// server itself; while that cannot be reached, nobody's time runs out.
+// A watch that is cut off looks like brokers that renew no more. So before a broker is gone, its
+// Lease is read from the API server itself; while that cannot be reached, nobody's time runs out.
 type brokers struct {
 	cached, live client.Reader // from the watch, and from the API server itself
 	mu           struct {
@@ -37,17 +39,21 @@ func newBrokers(cached, live client.Reader) *brokers {
 	return b
 }
 
-// look returns what is to be thought of the broker of a Lease, and until when (by our clock), if nothing is seen until then. A Lease
-// that runs still does not help a broker whose pod says that it is gone; nor does a pod that runs help one whose Lease has run out.
-// It fails only if the cache does. Any goroutine may call it; the lock is not held while the API server is asked, so several
+// look returns what is to be thought of the broker of a Lease, and until when (by our clock), if
+// nothing is seen until then. A Lease that runs still does not help a broker whose pod says that it
+// is gone; nor does a pod that runs help one whose Lease has run out. It fails only if the cache
+// does. Any goroutine may call it; the lock is not held while the API server is asked, so several
 // may ask at once.
-func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement.Standing, time.Time, error) {
+func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement.Standing,
+	time.Time, error) {
 	lease, err := getLease(ctx, b.cached, key)
 	if err != nil {
 		return placement.Standing{}, time.Time{}, err
 	}
-	seen := b.update(key, lease, func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
-	// Asked here, by whoever looks first after the end, not by a timer: nobody needs to know before somebody decides by it.
+	seen := b.update(key, lease,
+		func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
+	// Asked here, by whoever looks first after the end, not by a timer: nobody needs to know before
+	// somebody decides by it.
 	if lease != nil && seen.unsure(time.Now()) {
 		asking, cancel := context.WithTimeout(ctx, confirmTimeout)
 		defer cancel()
@@ -56,7 +62,8 @@ func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement
 		if err == nil && live == nil {
 			lease = nil
 		}
-		seen = b.update(key, lease, func(before sighting, now time.Time) sighting { return confirm(before, live, now) })
+		seen = b.update(key, lease,
+			func(before sighting, now time.Time) sighting { return confirm(before, live, now) })
 	}
 	state := seen.state(time.Now())
 	if state.Life == placement.Gone {
@@ -85,10 +92,11 @@ func (b *brokers) end(key types.NamespacedName, epoch int64) {
 	}
 }
 
-// update changes what is remembered of a Lease; a Lease that is not there is forgotten. change gets what is remembered now,
-// not what the caller saw before it asked the API server: another goroutine may have seen a renewal meanwhile. It must not
-// block, as it runs under the lock.
-func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease, change func(sighting, time.Time) sighting) sighting {
+// update changes what is remembered of a Lease; a Lease that is not there is forgotten. change gets
+// what is remembered now, not what the caller saw before it asked the API server: another goroutine
+// may have seen a renewal meanwhile. It must not block, as it runs under the lock.
+func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease,
+	change func(sighting, time.Time) sighting) sighting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if lease == nil {
@@ -102,7 +110,8 @@ func (b *brokers) update(key types.NamespacedName, lease *coordinationv1.Lease, 
 }
 
 // getLease reads a Lease; nil if there is none.
-func getLease(ctx context.Context, reader client.Reader, key types.NamespacedName) (*coordinationv1.Lease, error) {
+func getLease(ctx context.Context, reader client.Reader,
+	key types.NamespacedName) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	if err := reader.Get(ctx, key, lease); err != nil {
 		if apierrors.IsNotFound(err) {

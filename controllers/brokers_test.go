@@ -21,7 +21,8 @@ type reading struct {
 	err   error
 }
 
-func (r *reading) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (r *reading) Get(_ context.Context, _ client.ObjectKey, into client.Object,
+	_ ...client.GetOption) error {
 	if r.err == nil {
 		*into.(*coordinationv1.Lease) = *r.lease
 	}
@@ -35,7 +36,8 @@ func TestBrokersOutliveAnOutageOfTheAPIServer(t *testing.T) {
 		brokers := newBrokers(cached, live)
 		look := func(want placement.Life) (until time.Time) {
 			t.Helper()
-			state, until, err := brokers.look(t.Context(), types.NamespacedName{Name: "main-broker-0"})
+			state, until, err := brokers.look(t.Context(),
+				types.NamespacedName{Name: "main-broker-0"})
 			if err != nil || state.Life != want {
 				t.Fatalf("life %d, error %v, want life %d", state.Life, err, want)
 			}

@@ -12,24 +12,29 @@ import (
 )
 
 const (
-	// connectTimeout bounds a connection to a broker's listener. One that is not answered proves nothing.
+	// connectTimeout bounds a connection to a broker's listener. One that is not answered proves
+	// nothing.
 	connectTimeout = time.Second
-	// A connection that was closed is made anew after reconnectFirst, twice as long after each further time in a row, up to reconnectLast. The
-	// first is short: while a process ends its listener may live for a moment longer than its connections.
+	// A connection that was closed is made anew after reconnectFirst, twice as long after each
+	// further time in a row, up to reconnectLast. The first is short: while a process ends its
+	// listener may live for a moment longer than its connections.
 	reconnectFirst = 10 * time.Millisecond
 	reconnectLast  = time.Second
 )
 
-// connections tells at once when a broker's process ends. It holds a connection to each broker's listener, on which nothing is ever sent.
-// When a process ends, however it does, its kernel closes that connection, and refuses another one: nobody listens any more. The kubelet
-// looks about once a second, and its word comes by way of the API server.
+// connections tells at once when a broker's process ends. It holds a connection to each broker's
+// listener, on which nothing is ever sent. When a process ends, however it does, its kernel closes
+// that connection, and refuses another one: nobody listens any more. The kubelet looks about once a
+// second, and its word comes by way of the API server.
 //
-// Only a refusal counts, and only after there was a connection: a node that is gone, a network that is cut or a policy that was there
-// from the begin refuse nothing, or always did.
+// Only a refusal counts, and only after there was a connection: a node that is gone, a network that
+// is cut or a policy that was there from the begin refuse nothing, or always did.
 //
-// Goroutines: one a broker, each ended by another incarnation, by drop, or with Start's ctx. The lock is a leaf.
+// Goroutines: one a broker, each ended by another incarnation, by drop, or with Start's ctx. The
+// lock is a leaf.
 type connections struct {
-	ended func(ctx context.Context, key types.NamespacedName, epoch int64) // may block until ctx ends
+	// may block until ctx ends
+	ended func(ctx context.Context, key types.NamespacedName, epoch int64)
 
 	mu struct {
 		sync.Mutex
@@ -65,13 +70,14 @@ func (c *connections) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch sees to it that there is a connection to a broker. It is asked again with each renewal, which is when one that could not be made is
-// tried anew.
+// watch sees to it that there is a connection to a broker. It is asked again with each renewal,
+// which is when one that could not be made is tried anew.
 func (c *connections) watch(key types.NamespacedName, epoch int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, ok := c.mu.watched[key]
-	if c.mu.ctx == nil || address == "" || ok && before.epoch == epoch && before.address == address {
+	if c.mu.ctx == nil || address == "" || ok && before.epoch == epoch &&
+		before.address == address {
 		return
 	}
 	if ok {
@@ -99,7 +105,8 @@ func (c *connections) drop(key types.NamespacedName) {
 	}
 }
 
-// forget takes in that a goroutine ends; it may be that another one holds a connection to the same incarnation since.
+// forget takes in that a goroutine ends; it may be that another one holds a connection to the same
+// incarnation since.
 func (c *connections) forget(key types.NamespacedName, of *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +115,8 @@ func (c *connections) forget(key types.NamespacedName, of *watched) {
 	}
 }
 
-// hold keeps a connection until ctx ends or it cannot be made any more. It tells whether that proves the end of the process: there was a
-// connection, and then one was refused.
+// hold keeps a connection until ctx ends or it cannot be made any more. It tells whether that
+// proves the end of the process: there was a connection, and then one was refused.
 func hold(ctx context.Context, address string) (ended bool) {
 	connection, err := connect(ctx, address)
 	if err != nil {

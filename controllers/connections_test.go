@@ -57,7 +57,10 @@ func (d *door) take(t *testing.T) net.Conn {
 func startConnections(t *testing.T) (*connections, <-chan int64) {
 	t.Helper()
 	ended := make(chan int64, 10)
-	c := newConnections(func(_ context.Context, _ types.NamespacedName, epoch int64) { ended <- epoch })
+	c := newConnections(func(_ context.Context, _ types.NamespacedName,
+		epoch int64) {
+		ended <- epoch
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Start(ctx) }()
@@ -104,12 +107,14 @@ func TestTheEndOfAProcessIsSeen(t *testing.T) {
 	}
 }
 
-// Nothing is proved by a listener that never took a connection, and of an incarnation that nobody asks about any more.
+// Nothing is proved by a listener that never took a connection, and of an incarnation that nobody
+// asks about any more.
 func TestOnlyARefusalAfterAConnectionCounts(t *testing.T) {
 	c, ended := startConnections(t)
 	closedDoor, d := openDoor(t), openDoor(t)
 	_ = closedDoor.Close()
-	c.watch(types.NamespacedName{Namespace: "logs", Name: "demo-broker-1"}, 1, closedDoor.Addr().String())
+	c.watch(types.NamespacedName{Namespace: "logs", Name: "demo-broker-1"}, 1,
+		closedDoor.Addr().String())
 	c.watch(brokerZero, 7, d.Addr().String())
 	first := d.take(t)
 	c.watch(brokerZero, 8, d.Addr().String())
@@ -125,7 +130,8 @@ func TestOnlyARefusalAfterAConnectionCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that ends late does not take the connection with it that another one holds to the same incarnation: nobody could end that.
+// A goroutine that ends late does not take the connection with it that another one holds to the
+// same incarnation: nobody could end that.
 func TestAnEndIsForgottenOfItsOwnConnection(t *testing.T) {
 	c, _ := startConnections(t)
 	d := openDoor(t)
@@ -145,13 +151,15 @@ func TestAnEndIsForgottenOfItsOwnConnection(t *testing.T) {
 	}
 }
 
-// A connection's word counts until the Lease is renewed, and never again for an incarnation of which it was wrong.
+// A connection's word counts until the Lease is renewed, and never again for an incarnation of
+// which it was wrong.
 func TestAConnectionsWordIsNotAgainstARenewal(t *testing.T) {
 	b := newBrokers(nil, nil)
 	renewed := func(at time.Duration, epoch int32) {
-		b.update(brokerZero, leaseAt("a", noon.Add(at), epoch), func(before sighting, _ time.Time) sighting {
-			return observe(before, leaseAt("a", noon.Add(at), epoch), noon.Add(at))
-		})
+		b.update(brokerZero, leaseAt("a", noon.Add(at), epoch),
+			func(before sighting, _ time.Time) sighting {
+				return observe(before, leaseAt("a", noon.Add(at), epoch), noon.Add(at))
+			})
 	}
 	life := func() placement.Life { return b.mu.seen[brokerZero].state(noon.Add(time.Second)).Life }
 	renewed(0, 3)

@@ -19,9 +19,10 @@ type draining struct {
 	tooMany    []string // Topics with more replicas than would be left
 }
 
-// drain looks at the partitions of a LogCluster's Topics. Those that outlived their Topic keep nobody: what they remember lies on a
-// volume that stays, and who holds nothing else may go.
-func drain(cluster *v1alpha1.LogCluster, topics []v1alpha1.Topic, partitions []v1alpha1.Partition) draining {
+// drain looks at the partitions of a LogCluster's Topics. Those that outlived their Topic keep
+// nobody: what they remember lies on a volume that stays, and who holds nothing else may go.
+func drain(cluster *v1alpha1.LogCluster, topics []v1alpha1.Topic,
+	partitions []v1alpha1.Partition) draining {
 	d := draining{brokers: cluster.Spec.Brokers}
 	sizes := map[string]int32{}
 	for i := range topics {
@@ -63,18 +64,28 @@ func (s *logClusterScope) scaled(d draining) metav1.Condition {
 	switch {
 	case d.replicas > 0 && len(d.tooMany) > 0:
 		condition.Reason = v1alpha1.ReasonReplicasDoNotFit
-		condition.Message = fmt.Sprintf("with %d brokers there are too few for the replicas of %s: lower their spec.replicas, or raise spec.brokers; "+
-			"no broker goes meanwhile", s.cluster.Spec.Brokers, first(d.tooMany))
+		condition.Message = fmt.Sprintf(
+			"with %d brokers there are too few for the replicas of %s: lower their spec.replicas, or raise spec.brokers; "+
+				"no broker goes meanwhile",
+			s.cluster.Spec.Brokers,
+			first(d.tooMany),
+		)
 	case d.replicas == 0 && running > s.cluster.Spec.Brokers:
 		condition.Reason = v1alpha1.ReasonDraining
-		condition.Message = fmt.Sprintf("brokers from id %d on hold nothing any more, and go", s.cluster.Spec.Brokers)
+		condition.Message = fmt.Sprintf("brokers from id %d on hold nothing any more, and go",
+			s.cluster.Spec.Brokers)
 	case d.replicas > 0:
 		condition.Reason = v1alpha1.ReasonDraining
-		condition.Message = fmt.Sprintf("brokers from id %d on go once they hold nothing; %d replicas move first, of partitions %s",
-			s.cluster.Spec.Brokers, d.replicas, first(d.partitions))
+		condition.Message = fmt.Sprintf(
+			"brokers from id %d on go once they hold nothing; %d replicas move first, of partitions %s",
+			s.cluster.Spec.Brokers,
+			d.replicas,
+			first(d.partitions),
+		)
 	case running < s.cluster.Spec.Brokers:
 		condition.Reason = v1alpha1.ReasonBrokersNotReady
-		condition.Message = fmt.Sprintf("%d of %d brokers are asked for", running, s.cluster.Spec.Brokers)
+		condition.Message = fmt.Sprintf("%d of %d brokers are asked for", running,
+			s.cluster.Spec.Brokers)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonScaled
 		condition.Message = fmt.Sprintf("there are %d brokers", running)

@@ -15,7 +15,8 @@ import (
 )
 
 func living(epoch int64, directory string) placement.Standing {
-	return placement.Standing{Life: placement.Up, Epoch: epoch, Directory: directory, CleanEpoch: -1}
+	return placement.Standing{Life: placement.Up, Epoch: epoch, Directory: directory,
+		CleanEpoch: -1}
 }
 
 // history is a partition of broker 0 and what was elected so far.
@@ -24,14 +25,17 @@ type history struct{ partition v1alpha1.Partition }
 func newHistory() *history {
 	h := &history{}
 	h.partition.Name, h.partition.Namespace = "orders-0", "logs"
-	h.partition.Spec = v1alpha1.PartitionSpec{Cluster: "main", Topic: "orders", Replicas: []int32{0}}
+	h.partition.Spec = v1alpha1.PartitionSpec{Cluster: "main", Topic: "orders",
+		Replicas: []int32{0}}
 	h.partition.Status.Leader = -1
 	return h
 }
 
-// elect elects with broker 0 in a state, as long as the Topic has so many partitions, and returns the reason of condition Ready.
+// elect elects with broker 0 in a state, as long as the Topic has so many partitions, and returns
+// the reason of condition Ready.
 func (h *history) elect(state placement.Standing, topicPartitions int32) string {
-	e := electorate{partition: &h.partition, brokers: map[int32]placement.Standing{0: state}, topicPartitions: topicPartitions}
+	e := electorate{partition: &h.partition, brokers: map[int32]placement.Standing{0: state},
+		topicPartitions: topicPartitions}
 	h.partition.Status = e.elect().status
 	return h.partition.Status.Conditions[0].Reason
 }
@@ -55,9 +59,11 @@ func (h *history) expect(t *testing.T, leader, epoch int32, incarnation int64) {
 	t.Helper()
 	status := h.partition.Status
 	if status.Leader != leader || status.LeaderEpoch != epoch {
-		t.Errorf("leader %d epoch %d, want %d and %d", status.Leader, status.LeaderEpoch, leader, epoch)
+		t.Errorf("leader %d epoch %d, want %d and %d", status.Leader, status.LeaderEpoch, leader,
+			epoch)
 	}
-	if len(status.ISR) != 1 || status.ISR[0].Broker != 0 || status.ISR[0].BrokerEpoch != incarnation {
+	if len(status.ISR) != 1 || status.ISR[0].Broker != 0 ||
+		status.ISR[0].BrokerEpoch != incarnation {
 		t.Errorf("isr %+v, want broker 0 in incarnation %d", status.ISR, incarnation)
 	}
 }
@@ -115,7 +121,8 @@ func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
 	h.serve()
 	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
-	reason(t, h.elect(doubt(2, "disk"), 1), v1alpha1.ReasonLeaderOffline) // another incarnation than the one that leads
+	// another incarnation than the one that leads
+	reason(t, h.elect(doubt(2, "disk"), 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 	reason(t, h.elect(doubt(1, "disk"), 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
@@ -135,7 +142,8 @@ func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	// It says nothing of its disk for once; what was known is not forgotten.
 	h.elect(living(3, ""), 1)
 
-	// Lost again, also without having been seen down; a consent to another disk does not count, one to this does.
+	// Lost again, also without having been seen down; a consent to another disk does not count, one
+	// to this does.
 	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}
 	reason(t, h.elect(living(4, "new"), 1), v1alpha1.ReasonReplicaLost)
@@ -144,8 +152,9 @@ func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	h.expect(t, 0, 5, 4)
 }
 
-// TestElectionsKeepTheirPromises plays random lives: the epoch never goes back and grows with each change of who leads in which
-// incarnation; who leads is up and has the records; deciding again changes nothing.
+// TestElectionsKeepTheirPromises plays random lives: the epoch never goes back and grows with each
+// change of who leads in which incarnation; who leads is up and has the records; deciding again
+// changes nothing.
 func TestElectionsKeepTheirPromises(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 200 {
@@ -170,7 +179,8 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 			again := *h.partition.Status.DeepCopy()
 			h.elect(state, 1)
 			if !equality.Semantic.DeepEqual(again, h.partition.Status) {
-				t.Fatalf("deciding again changes the status: %s", cmp.Diff(again, h.partition.Status))
+				t.Fatalf("deciding again changes the status: %s",
+					cmp.Diff(again, h.partition.Status))
 			}
 			if random.IntN(2) == 0 {
 				h.serve()
@@ -181,7 +191,8 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 
 func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state placement.Standing) {
 	t.Helper()
-	sameLeader := before.Leader == after.Leader && equality.Semantic.DeepEqual(before.ISR, after.ISR)
+	sameLeader := before.Leader == after.Leader &&
+		equality.Semantic.DeepEqual(before.ISR, after.ISR)
 	switch {
 	case sameLeader && before.LeaderEpoch != after.LeaderEpoch:
 		t.Fatalf("a new epoch for nothing: %+v to %+v", before, after)
@@ -198,8 +209,8 @@ func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state p
 	}
 }
 
-// A leader whose disk fails takes its word back: nobody is elected in its place, for nobody else has the records, and the Partition,
-// and with it the Topic, is not Ready until it serves again.
+// A leader whose disk fails takes its word back: nobody is elected in its place, for nobody else
+// has the records, and the Partition, and with it the Topic, is not Ready until it serves again.
 func TestALeaderWhoseLogFailed(t *testing.T) {
 	h := newHistory()
 	h.elect(living(1, "disk"), 1)
@@ -216,7 +227,8 @@ func TestALeaderWhoseLogFailed(t *testing.T) {
 	h.expect(t, 0, 1, 1)
 }
 
-// TestWhoBecomesAReplicaIsAssigned: also who was one before; who stays one keeps its assignment, and the next look changes nothing.
+// TestWhoBecomesAReplicaIsAssigned: also who was one before; who stays one keeps its assignment,
+// and the next look changes nothing.
 func TestWhoBecomesAReplicaIsAssigned(t *testing.T) {
 	h := newHistory()
 	elections := 0
@@ -229,7 +241,8 @@ func TestWhoBecomesAReplicaIsAssigned(t *testing.T) {
 		}
 		for range 2 {
 			elections++
-			e := electorate{partition: &h.partition, brokers: brokers, topicPartitions: 1, assignment: strconv.Itoa(elections)}
+			e := electorate{partition: &h.partition, brokers: brokers, topicPartitions: 1,
+				assignment: strconv.Itoa(elections)}
 			h.partition.Status = e.elect().status
 		}
 		text := ""

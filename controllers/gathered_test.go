@@ -15,13 +15,17 @@ import (
 
 func TestAStreamOfEventsIsOneLookAndDoesNotPutItOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		queue := workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](),
+		)
 		defer queue.ShutDown()
 		handler := gathered(gatherForTopic, ofPartition)
-		partition := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Namespace: "logs"}, Spec: v1alpha1.PartitionSpec{Topic: "orders"}}
+		partition := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Namespace: "logs"},
+			Spec: v1alpha1.PartitionSpec{Topic: "orders"}}
 		for range 3 * time.Second / (10 * time.Millisecond) {
 			handler.Create(t.Context(), event.CreateEvent{Object: partition}, queue)
-			handler.Update(t.Context(), event.UpdateEvent{ObjectOld: partition, ObjectNew: partition}, queue)
+			handler.Update(t.Context(),
+				event.UpdateEvent{ObjectOld: partition, ObjectNew: partition}, queue)
 			handler.Delete(t.Context(), event.DeleteEvent{Object: partition}, queue)
 			handler.Generic(t.Context(), event.GenericEvent{Object: partition}, queue)
 			time.Sleep(10 * time.Millisecond)

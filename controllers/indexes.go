@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Fields that the cache finds objects by, always within a namespace. Without them each look at a topic would go through all
-// partitions of all clusters. They are names of indexes, not paths: the API server does not know them, so only cached reads
-// may use them.
+// Fields that the cache finds objects by, always within a namespace. Without them each look at a
+// topic would go through all partitions of all clusters. They are names of indexes, not paths: the
+// API server does not know them, so only cached reads may use them.
 const (
 	byCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
 	byKafkaName = "cluster/kafkaName"  // Topics that claim the same name
@@ -27,13 +27,19 @@ func addIndexes(mgr ctrl.Manager) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&v1alpha1.Topic{}, byCluster, func(o client.Object) []string { return []string{o.(*v1alpha1.Topic).Spec.Cluster} }},
-		{&v1alpha1.Topic{}, byKafkaName, func(o client.Object) []string { return []string{kafkaNameKey(o.(*v1alpha1.Topic))} }},
-		{&v1alpha1.Partition{}, byCluster, func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Cluster} }},
-		{&v1alpha1.Partition{}, byTopic, func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Topic} }},
-		{&v1alpha1.Partition{}, byBroker, func(o client.Object) []string { return brokerKeys(o.(*v1alpha1.Partition)) }},
+		{&v1alpha1.Topic{}, byCluster,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Topic).Spec.Cluster} }},
+		{&v1alpha1.Topic{}, byKafkaName,
+			func(o client.Object) []string { return []string{kafkaNameKey(o.(*v1alpha1.Topic))} }},
+		{&v1alpha1.Partition{}, byCluster,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Cluster} }},
+		{&v1alpha1.Partition{}, byTopic,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Topic} }},
+		{&v1alpha1.Partition{}, byBroker,
+			func(o client.Object) []string { return brokerKeys(o.(*v1alpha1.Partition)) }},
 	} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field, index.values); err != nil {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field,
+			index.values); err != nil {
 			return err
 		}
 	}
@@ -41,11 +47,18 @@ func addIndexes(mgr ctrl.Manager) error {
 }
 
 // A slash is in no name of ours, so no two clusters share a key.
-func kafkaNameKey(topic *v1alpha1.Topic) string { return topic.Spec.Cluster + "/" + topic.KafkaName() }
+func kafkaNameKey(topic *v1alpha1.Topic) string {
+	return topic.Spec.Cluster + "/" +
+		topic.KafkaName()
+}
 
-func brokerKey(cluster string, broker int32) string { return cluster + "/" + strconv.Itoa(int(broker)) }
+func brokerKey(cluster string,
+	broker int32) string {
+	return cluster + "/" + strconv.Itoa(int(broker))
+}
 
-// brokerKeys has a key for each broker that a partition names, so one is found by any that holds it, or is to.
+// brokerKeys has a key for each broker that a partition names, so one is found by any that holds
+// it, or is to.
 func brokerKeys(partition *v1alpha1.Partition) []string {
 	var keys []string
 	for _, broker := range named(partition) {

@@ -8,11 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// lastSuccess tells when each LogCluster and Topic was last brought to what it asks for: an old value is one that fails
-// again and again. Partitions have none, as they may be many; controller-runtime's counters cover them.
+// lastSuccess tells when each LogCluster and Topic was last brought to what it asks for: an old
+// value is one that fails again and again. Partitions have none, as they may be many;
+// controller-runtime's counters cover them.
 type lastSuccess struct{ gauge *prometheus.GaugeVec }
 
-// newLastSuccess registers the metric with controller-runtime's registry, which is one a process; a second time fails.
+// newLastSuccess registers the metric with controller-runtime's registry, which is one a process; a
+// second time fails.
 func newLastSuccess() (*lastSuccess, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_operator_reconcile_last_success_timestamp_seconds",
@@ -29,7 +31,8 @@ func (l *lastSuccess) now(controller string, key types.NamespacedName) {
 	l.gauge.WithLabelValues(controller, key.Namespace, key.Name).SetToCurrentTime()
 }
 
-// forget takes the series of a resource that is gone away: it would look like one that fails for ever.
+// forget takes the series of a resource that is gone away: it would look like one that fails for
+// ever.
 func (l *lastSuccess) forget(controller string, key types.NamespacedName) {
 	l.gauge.DeleteLabelValues(controller, key.Namespace, key.Name)
 }

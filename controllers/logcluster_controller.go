@@ -29,24 +29,26 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
 
-// logClusterReconciler applies the objects that make a LogCluster run. They are owned by it, so deleting it deletes them;
-// what becomes of the volumes is the StatefulSet's to know (see render).
+// logClusterReconciler applies the objects that make a LogCluster run. They are owned by it, so
+// deleting it deletes them; what becomes of the volumes is the StatefulSet's to know (see render).
 //
-// The status has a reconciler of its own: it changes with every partition, and applying has nothing to do with that.
+// The status has a reconciler of its own: it changes with every partition, and applying has nothing
+// to do with that.
 type logClusterReconciler struct {
 	client.Client
 	settings    render.Settings
 	events      announcer
 	lastSuccess *lastSuccess
-	// settledAfter is for how long a broker is back before the next one is restarted; see the constant.
+	// settledAfter is for how long a broker is back before the next one is restarted; see the
+	// constant.
 	settledAfter time.Duration
 	// settling is since when pods are ready. Only Reconcile uses it, of which one runs at a time.
 	settling settling
 }
 
-// setup watches what is owned, so that what others change or delete is put back. Services, ServiceAccounts, Roles and
-// RoleBindings come without the predicate: not every API server counts a generation for them, and without one it would pass
-// every change over.
+// setup watches what is owned, so that what others change or delete is put back. Services,
+// ServiceAccounts, Roles and RoleBindings come without the predicate: not every API server counts a
+// generation for them, and without one it would pass every change over.
 func (r *logClusterReconciler) setup(mgr ctrl.Manager) error {
 	// A change of status is no reason to apply.
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
@@ -62,9 +64,11 @@ func (r *logClusterReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile applies all objects, in render's order, and stops at the first that is refused: what comes later may need it
-// (the pods their account). The event tells the user; the returned error makes the queue try again, later and later.
-func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// Reconcile applies all objects, in render's order, and stops at the first that is refused: what
+// comes later may need it (the pods their account). The event tells the user; the returned error
+// makes the queue try again, later and later.
+func (r *logClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
+	error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.lastSuccess.forget("logcluster", req.NamespacedName)

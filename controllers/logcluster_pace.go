@@ -16,12 +16,15 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// whileBusy finds the LogCluster of a Partition while something goes on that may wait for it: brokers that are to go run still, or pods
-// wait for a new template. At other times a Partition is no reason to apply anything.
-func (r *logClusterReconciler) whileBusy(ctx context.Context, partition client.Object) []reconcile.Request {
+// whileBusy finds the LogCluster of a Partition while something goes on that may wait for it:
+// brokers that are to go run still, or pods wait for a new template. At other times a Partition is
+// no reason to apply anything.
+func (r *logClusterReconciler) whileBusy(ctx context.Context,
+	partition client.Object) []reconcile.Request {
 	found := clusterOf(ctx, partition)
 	cluster, brokers := &v1alpha1.LogCluster{}, &appsv1.StatefulSet{}
-	key := types.NamespacedName{Namespace: partition.GetNamespace(), Name: render.BrokersName(found[0].Name)}
+	key := types.NamespacedName{Namespace: partition.GetNamespace(),
+		Name: render.BrokersName(found[0].Name)}
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
 		return nil // its own event comes
 	}
@@ -32,12 +35,16 @@ func (r *logClusterReconciler) whileBusy(ctx context.Context, partition client.O
 	return found
 }
 
-// pace returns the settings to render with: how many brokers run now, and which of them keep their template for now; and when to look
-// again, if a rollout waits for that moment (0: for something else).
-func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCluster) (settings render.Settings, again time.Duration, err error) {
+// pace returns the settings to render with: how many brokers run now, and which of them keep their
+// template for now; and when to look again, if a rollout waits for that moment (0: for something
+// else).
+func (r *logClusterReconciler) pace(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (settings render.Settings, again time.Duration, err error) {
 	settings = r.settings
 	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
-	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy} // nothing is written into them
+	// nothing is written into them
+	of := []client.ListOption{client.InNamespace(cluster.Namespace),
+		client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
 	if err := r.List(ctx, topics, of...); err != nil {
 		return settings, 0, fmt.Errorf("list topics: %w", err)
 	}
@@ -45,8 +52,10 @@ func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCl
 		return settings, 0, fmt.Errorf("list partitions: %w", err)
 	}
 	settings.Brokers = drain(cluster, topics.Items, partitions.Items).brokers
-	scope := logClusterScope{cluster: cluster, brokers: &appsv1.StatefulSet{}, topics: topics.Items, partitions: partitions.Items}
-	key := types.NamespacedName{Namespace: cluster.Namespace, Name: render.BrokersName(cluster.Name)}
+	scope := logClusterScope{cluster: cluster, brokers: &appsv1.StatefulSet{}, topics: topics.Items,
+		partitions: partitions.Items}
+	key := types.NamespacedName{Namespace: cluster.Namespace,
+		Name: render.BrokersName(cluster.Name)}
 	if err := r.Get(ctx, key, scope.brokers); client.IgnoreNotFound(err) != nil {
 		return settings, 0, fmt.Errorf("get the brokers: %w", err)
 	}
@@ -70,19 +79,23 @@ func (r *logClusterReconciler) pace(ctx context.Context, cluster *v1alpha1.LogCl
 	return settings, again, nil
 }
 
-// rollout is how the pods are, for so many brokers. Before there is a StatefulSet there is nothing to roll: all are held, and made of
-// the only template there is.
+// rollout is how the pods are, for so many brokers. Before there is a StatefulSet there is nothing
+// to roll: all are held, and made of the only template there is.
 func (s *logClusterScope) rollout(brokers int32, pods []corev1.Pod) rollout.State {
 	_, under := s.count()
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, brokers), UnderReplicated: under, Partition: brokers,
-		Settled: s.brokers.UID != "" && s.brokers.Status.ObservedGeneration == s.brokers.Generation && s.brokers.Status.UpdateRevision != "",
+		Settled: s.brokers.UID != "" &&
+			s.brokers.Status.ObservedGeneration == s.brokers.Generation &&
+			s.brokers.Status.UpdateRevision != "",
 	}
-	if rolling := s.brokers.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil {
+	if rolling := s.brokers.Spec.UpdateStrategy.RollingUpdate; rolling != nil &&
+		rolling.Partition != nil {
 		state.Partition = *rolling.Partition
 	}
 	for i := range pods {
-		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name) // pods and Leases have the same names
+		// pods and Leases have the same names
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)
 		if !ok || id >= brokers {
 			continue
 		}
@@ -99,9 +112,10 @@ func (s *logClusterScope) rollout(brokers int32, pods []corev1.Pod) rollout.Stat
 	return state
 }
 
-// settling remembers, by LogCluster and broker, since when each pod is ready. It is by our clock: a pod's conditions have times of its node's
-// clock, and one that is ahead by some minutes would hold up every rollout for as long. What it knows is lost with the operator, at the price
-// of waiting once more.
+// settling remembers, by LogCluster and broker, since when each pod is ready. It is by our clock: a
+// pod's conditions have times of its node's clock, and one that is ahead by some minutes would hold
+// up every rollout for as long. What it knows is lost with the operator, at the price of waiting
+// once more.
 type settling map[types.NamespacedName]map[int32]readyPod
 
 // readyPod is a pod as it became ready.
@@ -111,8 +125,10 @@ type readyPod struct {
 	since time.Time // when we saw it, by ours
 }
 
-// look takes in the pods of a cluster at the time now, and returns since when those are ready that are.
-func (s settling) look(cluster types.NamespacedName, pods []corev1.Pod, now time.Time) map[int32]time.Time {
+// look takes in the pods of a cluster at the time now, and returns since when those are ready that
+// are.
+func (s settling) look(cluster types.NamespacedName, pods []corev1.Pod,
+	now time.Time) map[int32]time.Time {
 	known, since := map[int32]readyPod{}, map[int32]time.Time{}
 	for i := range pods {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)

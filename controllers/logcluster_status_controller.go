@@ -44,7 +44,8 @@ func (r *logClusterStatusReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// clusterOf finds the LogCluster of a Topic, a Partition or a broker's pod; spec.cluster cannot change, so there is no former one to tell.
+// clusterOf finds the LogCluster of a Topic, a Partition or a broker's pod; spec.cluster cannot
+// change, so there is no former one to tell.
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	var name string
 	switch object := object.(type) {
@@ -55,7 +56,9 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	case *corev1.Pod:
 		name = object.Labels[v1alpha1.LabelCluster]
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+	return []reconcile.Request{
+		{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}},
+	}
 }
 
 // logClusterScope is all that a LogCluster's status speaks of.
@@ -68,9 +71,11 @@ type logClusterScope struct {
 	silent     []int32 // those whose pods are said to be ready, and that do not, sorted
 }
 
-// Reconcile writes the status when it is another than before. It is the only writer of it, so a patch without
-// compare-and-swap will do, and what is in the cache but late is mended by the event that makes it current.
-func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// Reconcile writes the status when it is another than before. It is the only writer of it, so a
+// patch without compare-and-swap will do, and what is in the cache but late is mended by the event
+// that makes it current.
+func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
+	error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil || scope == nil {
 		return ctrl.Result{}, err
@@ -89,17 +94,21 @@ func (r *logClusterStatusReconciler) Reconcile(ctx context.Context, req ctrl.Req
 }
 
 // gather reads all from the cache; nil if there is no such LogCluster.
-func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.NamespacedName) (*logClusterScope, error) {
+func (r *logClusterStatusReconciler) gather(ctx context.Context,
+	key types.NamespacedName) (*logClusterScope, error) {
 	scope := &logClusterScope{cluster: &v1alpha1.LogCluster{}, brokers: &appsv1.StatefulSet{}}
 	if err := r.Get(ctx, key, scope.cluster); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	statefulSet := types.NamespacedName{Namespace: key.Namespace, Name: render.BrokersName(key.Name)}
+	statefulSet := types.NamespacedName{Namespace: key.Namespace,
+		Name: render.BrokersName(key.Name)}
 	if err := r.Get(ctx, statefulSet, scope.brokers); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get the brokers: %w", err)
 	}
 	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
-	of := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{byCluster: key.Name}, client.UnsafeDisableDeepCopy} // nothing is written into them
+	// nothing is written into them
+	of := []client.ListOption{client.InNamespace(key.Namespace),
+		client.MatchingFields{byCluster: key.Name}, client.UnsafeDisableDeepCopy}
 	if err := r.List(ctx, topics, of...); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
@@ -110,16 +119,20 @@ func (r *logClusterStatusReconciler) gather(ctx context.Context, key types.Names
 	return scope, r.gatherBrokers(ctx, key, scope)
 }
 
-// gatherBrokers counts the brokers that are up. A pod alone does not tell: when a node loses its power, Kubernetes shows its pods as ready for
-// most of a minute, while their brokers' Leases ran out after seconds and others lead.
-func (r *logClusterStatusReconciler) gatherBrokers(ctx context.Context, key types.NamespacedName, scope *logClusterScope) error {
+// gatherBrokers counts the brokers that are up. A pod alone does not tell: when a node loses its
+// power, Kubernetes shows its pods as ready for most of a minute, while their brokers' Leases ran
+// out after seconds and others lead.
+func (r *logClusterStatusReconciler) gatherBrokers(ctx context.Context, key types.NamespacedName,
+	scope *logClusterScope) error {
 	pods := &corev1.PodList{}
-	if err := r.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: key.Name}); err != nil {
+	if err := r.List(ctx, pods, client.InNamespace(key.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: key.Name}); err != nil {
 		return fmt.Errorf("list the brokers' pods: %w", err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		cluster, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name) // pods and Leases have the same names
+		// pods and Leases have the same names
+		cluster, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
 		if !ok || cluster != key.Name || !podReady(pod) {
 			continue
 		}
@@ -173,19 +186,31 @@ func (s *logClusterScope) count() (all, under int32) {
 	return all, under
 }
 
-// readiness is condition Ready. A StatefulSet whose controller has not seen the latest spec (observedGeneration) counts pods
-// of the one before: they make no cluster ready that was not. One that was stays so for that moment, as each step of a rollout has one.
+// readiness is condition Ready. A StatefulSet whose controller has not seen the latest spec
+// (observedGeneration) counts pods of the one before: they make no cluster ready that was not. One
+// that was stays so for that moment, as each step of a rollout has one.
 func (s *logClusterScope) readiness(status v1alpha1.LogClusterStatus) metav1.Condition {
 	switch {
 	case !s.cluster.DeletionTimestamp.IsZero():
-		return notReady(v1alpha1.ReasonDeleting, fmt.Sprintf("the LogCluster is being deleted; its finalizers are %v", s.cluster.Finalizers))
+		return notReady(v1alpha1.ReasonDeleting,
+			fmt.Sprintf("the LogCluster is being deleted; its finalizers are %v",
+				s.cluster.Finalizers))
 	case status.ReadyBrokers >= s.cluster.Spec.Brokers && s.brokers.Status.ObservedGeneration < s.brokers.Generation &&
 		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady):
 	case status.ReadyBrokers < s.cluster.Spec.Brokers || s.brokers.Status.ObservedGeneration < s.brokers.Generation:
-		message := fmt.Sprintf("%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
-			status.ReadyBrokers, s.cluster.Spec.Brokers, s.cluster.Namespace, v1alpha1.LabelCluster, s.cluster.Name)
+		message := fmt.Sprintf(
+			"%d of %d brokers are ready: kubectl get pods -n %s -l %s=%s tells more",
+			status.ReadyBrokers,
+			s.cluster.Spec.Brokers,
+			s.cluster.Namespace,
+			v1alpha1.LabelCluster,
+			s.cluster.Name,
+		)
 		if len(s.silent) > 0 {
-			message += fmt.Sprintf("; brokers %v do not renew their Leases, whatever Kubernetes says of their pods", s.silent)
+			message += fmt.Sprintf(
+				"; brokers %v do not renew their Leases, whatever Kubernetes says of their pods",
+				s.silent,
+			)
 		}
 		return notReady(v1alpha1.ReasonBrokersNotReady, message)
 	}

@@ -15,9 +15,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Mapper knows the resources of the kinds that controllers use, for a manager's MapperProvider. By default a manager asks the API server
-// for that, so it cannot be made while that is away: an operator that starts then would end again and again, and Kubernetes would wait
-// longer and longer before it starts it once more, also when the API server is back.
+// Mapper knows the resources of the kinds that controllers use, for a manager's MapperProvider. By
+// default a manager asks the API server for that, so it cannot be made while that is away: an
+// operator that starts then would end again and again, and Kubernetes would wait longer and longer
+// before it starts it once more, also when the API server is back.
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, of := range []struct {
@@ -25,8 +26,10 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		kinds []string
 		scope meta.RESTScope
 	}{
-		{v1alpha1.GroupVersion, []string{"LogCluster", "Topic", "Partition"}, meta.RESTScopeNamespace},
-		{corev1.SchemeGroupVersion, []string{"Service", "ServiceAccount", "Pod"}, meta.RESTScopeNamespace},
+		{v1alpha1.GroupVersion, []string{"LogCluster", "Topic", "Partition"},
+			meta.RESTScopeNamespace},
+		{corev1.SchemeGroupVersion, []string{"Service", "ServiceAccount", "Pod"},
+			meta.RESTScopeNamespace},
 		{corev1.SchemeGroupVersion, []string{"Node"}, meta.RESTScopeRoot},
 		{appsv1.SchemeGroupVersion, []string{"StatefulSet"}, meta.RESTScopeNamespace},
 		{coordinationv1.SchemeGroupVersion, []string{"Lease"}, meta.RESTScopeNamespace},
@@ -35,7 +38,8 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	} {
 		for _, kind := range of.kinds {
 			mapper.Add(of.group.WithKind(kind), of.scope)
-			mapper.Add(of.group.WithKind(kind+"List"), of.scope) // by which caches of single namespaces ask
+			// by which caches of single namespaces ask
+			mapper.Add(of.group.WithKind(kind+"List"), of.scope)
 		}
 	}
 	return mapper, nil

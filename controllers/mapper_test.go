@@ -30,8 +30,9 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 // An operator may start while the API server is away: it must wait for it, and not end.
 func TestAManagerIsMadeWithoutTheAPIServer(t *testing.T) {
 	_, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
-		Scheme: schemeOf(t), MapperProvider: Mapper, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{ByObject: CacheByObject()},
+		Scheme: schemeOf(t), MapperProvider: Mapper,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{ByObject: CacheByObject()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestTheMapperKnowsWhatIsRendered(t *testing.T) {
 	scheme := schemeOf(t)
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Name, cluster.Namespace = "demo", "logs"
-	for _, object := range render.Cluster(cluster, render.Settings{Image: "registry.example/heartwood:test"}) {
+	for _, object := range render.Cluster(cluster,
+		render.Settings{Image: "registry.example/heartwood:test"}) {
 		kind, err := apiutil.GVKForObject(object, scheme)
 		if err != nil {
 			t.Fatal(err)

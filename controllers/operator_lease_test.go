@@ -26,8 +26,12 @@ func startOperator(namespace, identity string, lasts time.Duration) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: lasts, RenewDeadline: lasts / 2, RetryPeriod: 100 * time.Millisecond,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(o.works) }, OnStoppedLeading: func() {}},
+		Lock: lock, LeaseDuration: lasts, RenewDeadline: lasts / 2,
+		RetryPeriod: 100 * time.Millisecond,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(o.works) },
+			OnStoppedLeading: func() {},
+		},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	go func() {
@@ -46,7 +50,8 @@ var _ = Describe("the Lease of operators", func() {
 	lease := func(w *world) *coordinationv1.Lease {
 		GinkgoHelper()
 		found := &coordinationv1.Lease{}
-		Expect(api.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: OperatorLease}, found)).To(Succeed())
+		Expect(api.Get(context.Background(),
+			types.NamespacedName{Namespace: w.namespace, Name: OperatorLease}, found)).To(Succeed())
 		return found
 	}
 
@@ -62,7 +67,8 @@ var _ = Describe("the Lease of operators", func() {
 		other := startOperator(w.namespace, "pod-b", time.Hour)
 		again := startOperator(w.namespace, "pod-a", time.Hour)
 		Eventually(again.works).Should(BeClosed())
-		Expect(lease(w).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions), "it is the same Lease")
+		Expect(lease(w).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions),
+			"it is the same Lease")
 		Consistently(other.works, time.Second).ShouldNot(BeClosed())
 
 		By("another takes it once it is over")

@@ -14,14 +14,15 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// outages measures how long partitions are without a leader that serves: from when the operator saw that one could not go on
-// until its successor said that it serves. A new partition's first leader does not count, and nor does what began before
-// this operator.
+// outages measures how long partitions are without a leader that serves: from when the operator saw
+// that one could not go on until its successor said that it serves. A new partition's first leader
+// does not count, and nor does what began before this operator.
 type outages struct {
 	seconds prometheus.Histogram
 	mu      struct {
 		sync.Mutex
-		// began is when a partition served no more; it has an entry until it serves again, or nobody waits for it.
+		// began is when a partition served no more; it has an entry until it serves again, or
+		// nobody waits for it.
 		began map[types.NamespacedName]time.Time
 	}
 }
@@ -33,7 +34,8 @@ func measureOutages(seconds prometheus.Histogram) *outages {
 	return o
 }
 
-// newOutages registers the histogram with controller-runtime's registry, which is one a process; a second time fails.
+// newOutages registers the histogram with controller-runtime's registry, which is one a process; a
+// second time fails.
 func newOutages() (*outages, error) {
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "heartwood_operator_election_seconds",
@@ -46,12 +48,14 @@ func newOutages() (*outages, error) {
 	return measureOutages(seconds), nil
 }
 
-// changed takes in that a partition's status was written, or found to be as it should, at the time now. A decision that
-// lost the compare-and-swap does not count: it is made again from what won. An outage that goes through several elections is one, from its
-// first moment.
+// changed takes in that a partition's status was written, or found to be as it should, at the time
+// now. A decision that lost the compare-and-swap does not count: it is made again from what won. An
+// outage that goes through several elections is one, from its first moment.
 //
-// Elections of several partitions run at once, of one partition never: the queue sees to it, so its calls come in order.
-func (o *outages) changed(key types.NamespacedName, before, after v1alpha1.PartitionStatus, now time.Time) {
+// Elections of several partitions run at once, of one partition never: the queue sees to it, so its
+// calls come in order.
+func (o *outages) changed(key types.NamespacedName, before, after v1alpha1.PartitionStatus,
+	now time.Time) {
 	served := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
 	o.mu.Lock()

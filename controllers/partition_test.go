@@ -27,30 +27,39 @@ var _ = Describe("a Partition", func() {
 		w = newWorld()
 		w.cluster(1)
 		w.topic("orders", nil)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonLeaderOffline, "[0]")
+		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonLeaderOffline, "[0]")
 	})
 
-	It("has a leader as soon as its broker is up, is Ready when that serves, and loses it when the Lease runs out", func() {
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		expectLeader(0, 1)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonLeaderStarting, "leader epoch 1")
-		w.serve("orders-0")
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	It(
+		"has a leader as soon as its broker is up, is Ready when that serves, and loses it when the Lease runs out",
+		func() {
+			w.renew(0, "a", 1, "disk", aliveForLong)
+			expectLeader(0, 1)
+			expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonLeaderStarting, "leader epoch 1")
+			w.serve("orders-0")
+			expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonReady)
 
-		w.renew(0, "a", 1, "disk", time.Second) // the last one
-		expectLeader(-1, 2)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonLeaderOffline, "serves again when")
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonPartitionsNotReady)
+			w.renew(0, "a", 1, "disk", time.Second) // the last one
+			expectLeader(-1, 2)
+			expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonLeaderOffline, "serves again when")
+			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonPartitionsNotReady)
 
-		w.renew(0, "b", 2, "disk", aliveForLong)
-		expectLeader(0, 3)
-		isr := get(Default, w, "orders-0", &v1alpha1.Partition{}).Status.ISR
-		Expect(isr).To(Equal([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 2, Directory: "disk"}}))
+			w.renew(0, "b", 2, "disk", aliveForLong)
+			expectLeader(0, 3)
+			isr := get(Default, w, "orders-0", &v1alpha1.Partition{}).Status.ISR
+			Expect(isr).To(Equal([]v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 2,
+				Directory: "disk"}}))
 
-		By("the time without a leader is measured")
-		w.serve("orders-0")
-		Eventually(outagesSeen).Should(BeNumerically(">", 0))
-	})
+			By("the time without a leader is measured")
+			w.serve("orders-0")
+			Eventually(outagesSeen).Should(BeNumerically(">", 0))
+		},
+	)
 
 	It("loses its leader at once when that stops in order", func() {
 		w.renew(0, "a", 1, "disk", aliveForLong)
@@ -67,22 +76,26 @@ var _ = Describe("a Partition", func() {
 		expectLeader(-1, 2)
 	})
 
-	It("gets a new leader epoch with each incarnation, also when nobody saw the broker down", func() {
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		expectLeader(0, 1)
-		w.serve("orders-0")
-		w.renew(0, "b", 2, "disk", aliveForLong)
-		expectLeader(0, 2)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonLeaderStarting)
-	})
+	It("gets a new leader epoch with each incarnation, also when nobody saw the broker down",
+		func() {
+			w.renew(0, "a", 1, "disk", aliveForLong)
+			expectLeader(0, 1)
+			w.serve("orders-0")
+			w.renew(0, "b", 2, "disk", aliveForLong)
+			expectLeader(0, 2)
+			expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonLeaderStarting)
+		})
 
 	It("is not led by a broker whose disk is new, until somebody accepts the loss", func() {
 		w.renew(0, "a", 1, "old-disk", aliveForLong)
 		expectLeader(0, 1)
 		w.renew(0, "b", 2, "new-disk", aliveForLong)
 		expectLeader(-1, 2)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady, v1alpha1.ReasonReplicaLost,
-			"kubectl annotate partition orders-0 -n "+w.namespace+" "+v1alpha1.AnnotationAcceptDataLoss+"=new-disk")
+		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonReplicaLost,
+			"kubectl annotate partition orders-0 -n "+w.namespace+" "+
+				v1alpha1.AnnotationAcceptDataLoss+"=new-disk")
 		w.expectEvent("orders-0", "Warning", v1alpha1.ReasonReplicaLost)
 		change(w, "orders-0", &v1alpha1.Partition{}, func(partition *v1alpha1.Partition) {
 			partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "new-disk"}
@@ -105,9 +118,12 @@ var _ = Describe("a Partition", func() {
 
 		By("those of one that somebody applies are kept")
 		theirs := client.RawPatch(types.ApplyPatchType, []byte(
-			`{"apiVersion":"heartwood.dev/v1alpha1","kind":"Partition","metadata":{"name":"orders-0","labels":{"some":"label"}}}`))
-		applied := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", Namespace: w.namespace}}
-		Expect(api.Patch(context.Background(), applied, theirs, client.FieldOwner("somebody"))).To(Succeed())
+			`{"apiVersion":"heartwood.dev/v1alpha1","kind":"Partition","metadata":{"name":"orders-0","labels":{"some":"label"}}}`,
+		))
+		applied := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0",
+			Namespace: w.namespace}}
+		Expect(api.Patch(context.Background(), applied, theirs,
+			client.FieldOwner("somebody"))).To(Succeed())
 		w.renew(0, "b", 2, "disk", aliveForLong)
 		expectLeader(0, 2)
 		Expect(fields(Default, "orders-0")).To(BeNumerically(">", 0))

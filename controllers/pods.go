@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A broker's Lease ends seconds after the broker. Its pod tells at once, where the kubelet saw the container exit, or the pod is
-// deleted: word that only ever comes sooner than the Lease's end, and never stands against a later incarnation.
+// A broker's Lease ends seconds after the broker. Its pod tells at once, where the kubelet saw the
+// container exit, or the pod is deleted: word that only ever comes sooner than the Lease's end, and
+// never stands against a later incarnation.
 
-// brokerContainer is the container of a broker's pod that runs the broker; see internal/operator/render.
+// brokerContainer is the container of a broker's pod that runs the broker; see
+// internal/operator/render.
 const brokerContainer = "broker"
 
 // podWord is what a pod says of an incarnation.
@@ -26,18 +28,21 @@ const (
 	podEnded                  // the process is gone
 )
 
-// podSays reads what the pod of an incarnation says of it. acquired is when the incarnation took its Lease.
+// podSays reads what the pod of an incarnation says of it. acquired is when the incarnation took
+// its Lease.
 //
-// The container's times come from the node's clock, which is the one that acquired was read from, so they may be compared. They are
-// whole seconds, cut off: an exit at or after acquired is this incarnation's own, since a later one acquires after the exit, thus
-// after what it is cut off to. One that lived less than a second may go unseen, until its Lease ends.
+// The container's times come from the node's clock, which is the one that acquired was read from,
+// so they may be compared. They are whole seconds, cut off: an exit at or after acquired is this
+// incarnation's own, since a later one acquires after the exit, thus after what it is cut off to.
+// One that lived less than a second may go unseen, until its Lease ends.
 func podSays(pod *corev1.Pod, acquired time.Time) podWord {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name != brokerContainer || acquired.IsZero() {
 			continue
 		}
 		for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
-			if ended := state.Terminated; ended != nil && !ended.FinishedAt.IsZero() && !ended.FinishedAt.Time.Before(acquired) {
+			if ended := state.Terminated; ended != nil && !ended.FinishedAt.IsZero() &&
+				!ended.FinishedAt.Time.Before(acquired) {
 				return podEnded
 			}
 		}
@@ -61,12 +66,14 @@ type podMemory struct {
 // podAskInterval bounds how often the API server is asked for one pod that the watch does not know.
 const podAskInterval = time.Second
 
-// askPod returns what is known of the incarnation of a Lease by its pod. The pod has the name of the Lease.
+// askPod returns what is known of the incarnation of a Lease by its pod. The pod has the name of
+// the Lease.
 //
-// The watch of pods may be behind that of Leases: a pod that it has not brought, or brings under the uid of an earlier one, proves
-// nothing. Then the API server itself is asked. If it has no pod of that uid, that pod was deleted: the Lease, which names it, was
-// written when it was there.
-func (b *brokers) askPod(ctx context.Context, key types.NamespacedName, seen sighting) (podWord, error) {
+// The watch of pods may be behind that of Leases: a pod that it has not brought, or brings under
+// the uid of an earlier one, proves nothing. Then the API server itself is asked. If it has no pod
+// of that uid, that pod was deleted: the Lease, which names it, was written when it was there.
+func (b *brokers) askPod(ctx context.Context, key types.NamespacedName, seen sighting) (podWord,
+	error) {
 	if seen.pod == "" {
 		return podSilent, nil
 	}
@@ -93,8 +100,10 @@ func (b *brokers) askPod(ctx context.Context, key types.NamespacedName, seen sig
 	return podSays(pod, seen.acquired), nil
 }
 
-// podKnown returns what is remembered of a pod, or that it is time to ask; whoever is told so is the one who asks.
-func (b *brokers) podKnown(key types.NamespacedName, uid string, now time.Time) (word podWord, ask bool) {
+// podKnown returns what is remembered of a pod, or that it is time to ask; whoever is told so is
+// the one who asks.
+func (b *brokers) podKnown(key types.NamespacedName, uid string, now time.Time) (word podWord,
+	ask bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	memory := b.mu.pods[key]
@@ -115,7 +124,8 @@ func (b *brokers) podGone(key types.NamespacedName, uid string) {
 }
 
 // getPod reads a pod; nil if there is none.
-func getPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod, error) {
+func getPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod,
+	error) {
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, key, pod); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -25,32 +25,47 @@ func ranFrom(at time.Time) corev1.ContainerState {
 }
 
 func endedAt(at time.Time) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: whole(at)}}
+	return corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{FinishedAt: whole(at)},
+	}
 }
 
 // TestAPodSpeaksOfItsOwnIncarnationOnly: the incarnation took its Lease at noon and 200 ms.
 func TestAPodSpeaksOfItsOwnIncarnationOnly(t *testing.T) {
 	acquired := noon.Add(200 * time.Millisecond)
-	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	waiting := corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+	}
 	for name, c := range map[string]struct {
 		now, last corev1.ContainerState
 		deleting  bool
 		want      podWord
 	}{
-		"it runs":                               {now: ranFrom(noon.Add(-time.Second)), want: podSilent},
-		"it ended":                              {now: endedAt(noon.Add(3 * time.Second)), want: podEnded},
-		"it ended, and waits to be started":     {now: waiting, last: endedAt(noon.Add(3 * time.Second)), want: podEnded},
-		"another runs in its place":             {now: ranFrom(noon.Add(5 * time.Second)), want: podEnded},
-		"the one before ended, and it runs":     {now: ranFrom(noon), last: endedAt(noon.Add(-time.Second)), want: podSilent},
-		"the one before ended in its second":    {now: ranFrom(noon), last: endedAt(noon.Add(100 * time.Millisecond)), want: podSilent},
-		"the one before ended, nothing newer":   {now: endedAt(noon.Add(-time.Second)), want: podSilent},
-		"it ended within its first second":      {now: endedAt(noon.Add(900 * time.Millisecond)), want: podSilent},
-		"the pod is being deleted":              {now: ranFrom(noon.Add(-time.Second)), deleting: true, want: podLeaving},
-		"the pod is being deleted and it ended": {now: endedAt(noon.Add(3 * time.Second)), deleting: true, want: podEnded},
-		"nothing is known of the container":     {want: podSilent},
+		"it runs": {now: ranFrom(noon.Add(-time.Second)),
+			want: podSilent},
+		"it ended": {now: endedAt(noon.Add(3 * time.Second)),
+			want: podEnded},
+		"it ended, and waits to be started": {now: waiting,
+			last: endedAt(noon.Add(3 * time.Second)), want: podEnded},
+		"another runs in its place": {now: ranFrom(noon.Add(5 * time.Second)),
+			want: podEnded},
+		"the one before ended, and it runs": {now: ranFrom(noon),
+			last: endedAt(noon.Add(-time.Second)), want: podSilent},
+		"the one before ended in its second": {now: ranFrom(noon),
+			last: endedAt(noon.Add(100 * time.Millisecond)), want: podSilent},
+		"the one before ended, nothing newer": {now: endedAt(noon.Add(-time.Second)),
+			want: podSilent},
+		"it ended within its first second": {now: endedAt(noon.Add(900 * time.Millisecond)),
+			want: podSilent},
+		"the pod is being deleted": {now: ranFrom(noon.Add(-time.Second)),
+			deleting: true, want: podLeaving},
+		"the pod is being deleted and it ended": {now: endedAt(noon.Add(3 * time.Second)),
+			deleting: true, want: podEnded},
+		"nothing is known of the container": {want: podSilent},
 	} {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "sidecar", State: endedAt(noon.Add(time.Hour))}, {Name: brokerContainer, State: c.now, LastTerminationState: c.last},
+			{Name: "sidecar", State: endedAt(noon.Add(time.Hour))},
+			{Name: brokerContainer, State: c.now, LastTerminationState: c.last},
 		}}}
 		if c.deleting {
 			pod.DeletionTimestamp = new(metav1.NewTime(noon))
@@ -64,7 +79,8 @@ func TestAPodSpeaksOfItsOwnIncarnationOnly(t *testing.T) {
 	}
 }
 
-// TestALaterIncarnationIsNeverTakenForEnded tries many moments of an exit and a start after it, as the kubelet and the Lease tell them.
+// TestALaterIncarnationIsNeverTakenForEnded tries many moments of an exit and a start after it, as
+// the kubelet and the Lease tell them.
 func TestALaterIncarnationIsNeverTakenForEnded(t *testing.T) {
 	for exit := range 40 {
 		for start := range 40 {
@@ -72,17 +88,20 @@ func TestALaterIncarnationIsNeverTakenForEnded(t *testing.T) {
 			started := exited.Add(time.Duration(start) * 31 * time.Millisecond)
 			acquired := started.Add(time.Millisecond)
 			pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-				{Name: brokerContainer, State: ranFrom(started), LastTerminationState: endedAt(exited)},
+				{Name: brokerContainer, State: ranFrom(started),
+					LastTerminationState: endedAt(exited)},
 			}}}
 			if podSays(pod, acquired) != podSilent {
-				t.Fatalf("exit %s, start %s, lease %s after noon: taken for ended", exited.Sub(noon), started.Sub(noon), acquired.Sub(noon))
+				t.Fatalf("exit %s, start %s, lease %s after noon: taken for ended",
+					exited.Sub(noon), started.Sub(noon), acquired.Sub(noon))
 			}
 		}
 	}
 }
 
 func TestThePodHasTheNameOfTheLease(t *testing.T) {
-	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "logs"}, Spec: v1alpha1.LogClusterSpec{Brokers: 1}}
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "logs"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 1}}
 	for _, object := range render.Cluster(cluster, render.Settings{Image: "image"}) {
 		if object.GetObjectKind().GroupVersionKind().Kind != "StatefulSet" {
 			continue
@@ -107,7 +126,8 @@ type podReading struct {
 	pod *corev1.Pod
 }
 
-func (r *podReading) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (r *podReading) Get(ctx context.Context, key client.ObjectKey, into client.Object,
+	options ...client.GetOption) error {
 	pod, isPod := into.(*corev1.Pod)
 	switch {
 	case !isPod:
@@ -121,7 +141,8 @@ func (r *podReading) Get(ctx context.Context, key client.ObjectKey, into client.
 	return nil
 }
 
-// TestAPodThatTheWatchDoesNotKnowIsAskedFor: a watch that is behind must not end a broker, and a pod that is gone must.
+// TestAPodThatTheWatchDoesNotKnowIsAskedFor: a watch that is behind must not end a broker, and a
+// pod that is gone must.
 func TestAPodThatTheWatchDoesNotKnowIsAskedFor(t *testing.T) {
 	lease := leaseAt("a", time.Now(), 3)
 	lease.Annotations[v1alpha1.AnnotationPod] = "new"
@@ -138,21 +159,30 @@ func TestAPodThatTheWatchDoesNotKnowIsAskedFor(t *testing.T) {
 		life         placement.Life
 		leaving      bool
 	}{
-		"the watch knows it":                               {cached: pod("new", false), life: placement.Up},
-		"it is being deleted":                              {cached: pod("new", true), life: placement.Up, leaving: true},
-		"the watch has the one before, which goes":         {cached: pod("old", true), live: pod("new", false), life: placement.Up},
-		"the watch has none yet":                           {live: pod("new", false), life: placement.Up},
-		"it is gone":                                       {life: placement.Gone},
-		"another is in its place":                          {cached: pod("newest", false), live: pod("newest", false), life: placement.Gone},
-		"nobody can be asked":                              {cached: pod("old", true), liveErr: errAway, life: placement.Up},
-		"the watch has the one before, and it goes itself": {cached: pod("old", false), live: pod("new", true), life: placement.Up, leaving: true},
+		"the watch knows it": {cached: pod("new", false),
+			life: placement.Up},
+		"it is being deleted": {cached: pod("new", true),
+			life: placement.Up, leaving: true},
+		"the watch has the one before, which goes": {cached: pod("old", true),
+			live: pod("new", false), life: placement.Up},
+		"the watch has none yet": {live: pod("new", false),
+			life: placement.Up},
+		"it is gone": {life: placement.Gone},
+		"another is in its place": {cached: pod("newest", false),
+			live: pod("newest", false), life: placement.Gone},
+		"nobody can be asked": {cached: pod("old", true),
+			liveErr: errAway, life: placement.Up},
+		"the watch has the one before, and it goes itself": {cached: pod("old", false),
+			live: pod("new", true), life: placement.Up, leaving: true},
 	} {
 		live := &podReading{reading{lease: lease, err: c.liveErr}, c.live}
 		brokers := newBrokers(&podReading{reading{lease: lease}, c.cached}, live)
-		for again := range 2 { // the second time what was found out is remembered, or not asked for so soon
+		// the second time what was found out is remembered, or not asked for so soon
+		for again := range 2 {
 			state, _, err := brokers.look(t.Context(), types.NamespacedName{Name: "main-broker-0"})
 			if err != nil || state.Life != c.life || (again == 0 && state.Leaving != c.leaving) {
-				t.Errorf("%s: %+v, %v; want life %d, leaving %v", name, state, err, c.life, c.leaving)
+				t.Errorf("%s: %+v, %v; want life %d, leaving %v", name, state, err, c.life,
+					c.leaving)
 			}
 		}
 	}

@@ -17,11 +17,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// departed keeps the last status of Partitions that were deleted while their Topic lives: who is in sync, and under which leader epochs the
-// records are. Made again without it a partition would be a new one, of which any living replica may lead, also one that lacks records.
+// departed keeps the last status of Partitions that were deleted while their Topic lives: who is in
+// sync, and under which leader epochs the records are. Made again without it a partition would be a
+// new one, of which any living replica may lead, also one that lacks records.
 //
-// It is what the API server sends with the event, so it is the last there was. Where the operator was not connected when that happened, it is
-// the last it had seen.
+// It is what the API server sends with the event, so it is the last there was. Where the operator
+// was not connected when that happened, it is the last it had seen.
 type departed struct {
 	mu struct {
 		sync.Mutex
@@ -30,11 +31,13 @@ type departed struct {
 	}
 }
 
-// watched calls a handler of Partitions, and notes before what is deleted: who is called for that finds it.
+// watched calls a handler of Partitions, and notes before what is deleted: who is called for that
+// finds it.
 func (d *departed) watched(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update, GenericFunc: next.Generic,
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
+			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if partition, ok := e.Object.(*v1alpha1.Partition); ok {
 				d.note(partition)
 			}
@@ -56,8 +59,10 @@ func (d *departed) note(partition *v1alpha1.Partition) {
 	d.mu.statuses[topic][partition.UID] = *partition.Status.DeepCopy()
 }
 
-// of returns the last status of a Topic's Partition; ok is false if it is not known to have been deleted.
-func (d *departed) of(topic types.NamespacedName, partition types.UID) (status v1alpha1.PartitionStatus, ok bool) {
+// of returns the last status of a Topic's Partition; ok is false if it is not known to have been
+// deleted.
+func (d *departed) of(topic types.NamespacedName,
+	partition types.UID) (status v1alpha1.PartitionStatus, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	status, ok = d.mu.statuses[topic][partition]
@@ -78,8 +83,8 @@ func (d *departed) keep(topic types.NamespacedName, wanted func(types.UID) bool)
 	}
 }
 
-// remember has a Partition that is made again say what its status was: a status cannot be made with the object. It stays there, and counts as
-// long as the partition had no election.
+// remember has a Partition that is made again say what its status was: a status cannot be made with
+// the object. It stays there, and counts as long as the partition had no election.
 func remember(partition *v1alpha1.Partition, last v1alpha1.PartitionStatus) error {
 	if last.LeaderEpoch == 0 {
 		return nil // nobody ever led
@@ -93,8 +98,9 @@ func remember(partition *v1alpha1.Partition, last v1alpha1.PartitionStatus) erro
 	return nil
 }
 
-// recalled is a Partition as it was before it was deleted and made again, without a leader, if it had no election since and says so; else
-// itself. What does not make sense counts as nothing: then it is a new one.
+// recalled is a Partition as it was before it was deleted and made again, without a leader, if it
+// had no election since and says so; else itself. What does not make sense counts as nothing: then
+// it is a new one.
 func recalled(partition *v1alpha1.Partition) *v1alpha1.Partition {
 	text := partition.Annotations[v1alpha1.AnnotationRemembered]
 	if text == "" || partition.Status.LeaderEpoch != 0 || len(partition.Status.ISR) > 0 {
@@ -102,7 +108,8 @@ func recalled(partition *v1alpha1.Partition) *v1alpha1.Partition {
 	}
 	before := partition.DeepCopy()
 	before.Status = v1alpha1.PartitionStatus{}
-	if err := json.Unmarshal([]byte(text), &before.Status); err != nil || before.Status.LeaderEpoch <= 0 || len(before.Status.ISR) == 0 {
+	if err := json.Unmarshal([]byte(text), &before.Status); err != nil ||
+		before.Status.LeaderEpoch <= 0 || len(before.Status.ISR) == 0 {
 		return partition
 	}
 	before.Status.Conditions, before.Status.ServingEpoch = nil, nil

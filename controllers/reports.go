@@ -23,21 +23,23 @@ import (
 )
 
 const (
-	// reportInterval is from the start of one round to that of the next. A round that takes longer is followed by the next
-	// at once.
+	// reportInterval is from the start of one round to that of the next. A round that takes longer
+	// is followed by the next at once.
 	reportInterval = 15 * time.Second
-	// topicInterval is how many Topics a second are told of a report, at most: each may be a write to the API server. With more
-	// than 750 compacted topics it stretches the rounds.
+	// topicInterval is how many Topics a second are told of a report, at most: each may be a write
+	// to the API server. With more than 750 compacted topics it stretches the rounds.
 	topicInterval = 20 * time.Millisecond
 	// reportTimeout bounds one broker's answer, its body included.
 	reportTimeout = 3 * time.Second
 	// reportsAtOnce bounds how many brokers are asked at the same time.
 	reportsAtOnce = 8
-	// reportBytesMax bounds what is read of one broker: about 1.5 KB a partition, so some 40,000 partitions.
+	// reportBytesMax bounds what is read of one broker: about 1.5 KB a partition, so some 40,000
+	// partitions.
 	reportBytesMax = 64 << 20
 )
 
-// clusterReport is what the brokers of a cluster said in one round. It is never changed once it is to be seen.
+// clusterReport is what the brokers of a cluster said in one round. It is never changed once it is
+// to be seen.
 type clusterReport struct {
 	round           int64                         // counts up from 1 as long as the operator runs
 	at              time.Time                     // when the brokers had answered
@@ -53,8 +55,8 @@ func (c *clusterReport) number() int64 {
 	return c.round
 }
 
-// reporter asks the brokers how cleaning goes, as these numbers change too often to travel through the API server. It asks
-// only clusters that have compacted topics.
+// reporter asks the brokers how cleaning goes, as these numbers change too often to travel through
+// the API server. It asks only clusters that have compacted topics.
 type reporter struct {
 	reader   client.Reader
 	http     *http.Client
@@ -64,11 +66,13 @@ type reporter struct {
 	rounds int64 // only Start's goroutine counts
 	mu     struct {
 		sync.Mutex
-		latest map[types.NamespacedName]*clusterReport // by LogCluster; replaced as a whole, so what is gone falls out
+		// by LogCluster; replaced as a whole, so what is gone falls out
+		latest map[types.NamespacedName]*clusterReport
 	}
 }
 
-// newReporter makes a reporter that reads clusters and topics with reader. It does nothing before Start.
+// newReporter makes a reporter that reads clusters and topics with reader. It does nothing before
+// Start.
 func newReporter(reader client.Reader, options reportOptions) *reporter {
 	return &reporter{
 		reader:   reader,
@@ -78,7 +82,8 @@ func newReporter(reader client.Reader, options reportOptions) *reporter {
 	}
 }
 
-// Start asks again and again until ctx ends. The manager runs it where the controllers run: on the elected operator only.
+// Start asks again and again until ctx ends. The manager runs it where the controllers run: on the
+// elected operator only.
 func (r *reporter) Start(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -104,8 +109,9 @@ func (r *reporter) of(cluster types.NamespacedName) *clusterReport {
 	return r.mu.latest[cluster]
 }
 
-// round asks all brokers once, then tells the Topics, and returns how many. In this order: a Topic that looks earlier would find
-// the report before. It waits while the topic controller's queue is full, until ctx ends; the lock is held for the swap alone.
+// round asks all brokers once, then tells the Topics, and returns how many. In this order: a Topic
+// that looks earlier would find the report before. It waits while the topic controller's queue is
+// full, until ctx ends; the lock is held for the swap alone.
 func (r *reporter) round(ctx context.Context) (told int, err error) {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
 	if err := r.reader.List(ctx, clusters); err != nil {
@@ -140,7 +146,8 @@ func (r *reporter) round(ctx context.Context) (told int, err error) {
 }
 
 // compactedTopics returns the topics that the cleaner works on, by cluster.
-func compactedTopics(clusters []v1alpha1.LogCluster, topics []v1alpha1.Topic) map[types.NamespacedName][]*v1alpha1.Topic {
+func compactedTopics(clusters []v1alpha1.LogCluster,
+	topics []v1alpha1.Topic) map[types.NamespacedName][]*v1alpha1.Topic {
 	byKey := map[types.NamespacedName]*v1alpha1.LogCluster{}
 	for i := range clusters {
 		byKey[client.ObjectKeyFromObject(&clusters[i])] = &clusters[i]
@@ -155,13 +162,15 @@ func compactedTopics(clusters []v1alpha1.LogCluster, topics []v1alpha1.Topic) ma
 	return found
 }
 
-// compacts tells whether the cleaner works on a topic. Settings that contradict each other are no settings.
+// compacts tells whether the cleaner works on a topic. Settings that contradict each other are no
+// settings.
 func compacts(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
 	settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
 	return err == nil && settings.Compact
 }
 
-// ask asks all brokers of a cluster. Who does not answer is left out: it may be down, which other conditions tell.
+// ask asks all brokers of a cluster. Who does not answer is left out: it may be down, which other
+// conditions tell.
 func (r *reporter) ask(ctx context.Context, cluster *v1alpha1.LogCluster) *clusterReport {
 	answers := make([]*report.Partitions, cluster.Spec.Brokers)
 	var group errgroup.Group
@@ -170,7 +179,8 @@ func (r *reporter) ask(ctx context.Context, cluster *v1alpha1.LogCluster) *clust
 		group.Go(func() error {
 			answer, err := r.askBroker(ctx, render.HTTPAddress(cluster.Name, cluster.Namespace, id))
 			if err != nil {
-				ctrl.LoggerFrom(ctx).V(1).Info("a broker gave no report", "cluster", cluster.Name, "broker", id, "error", err.Error())
+				ctrl.LoggerFrom(ctx).V(1).Info("a broker gave no report", "cluster", cluster.Name,
+					"broker", id, "error", err.Error())
 				return nil
 			}
 			answers[id] = answer
@@ -183,8 +193,8 @@ func (r *reporter) ask(ctx context.Context, cluster *v1alpha1.LogCluster) *clust
 	return merged
 }
 
-// merge sorts the answers by topic. Brokers answer at different moments, so while leadership moves two may report a partition as
-// its leader, or none; the next round puts that right.
+// merge sorts the answers by topic. Brokers answer at different moments, so while leadership moves
+// two may report a partition as its leader, or none; the next round puts that right.
 func merge(answers []*report.Partitions) *clusterReport {
 	merged := &clusterReport{asked: len(answers), rows: map[string][]report.Partition{}}
 	for _, answer := range answers {
@@ -199,10 +209,12 @@ func merge(answers []*report.Partitions) *clusterReport {
 	return merged
 }
 
-// askBroker reads one broker's report. An answer longer than reportBytesMax is cut off there and fails to decode; fields
-// that this operator does not know are passed over, so brokers may be newer.
+// askBroker reads one broker's report. An answer longer than reportBytesMax is cut off there and
+// fails to decode; fields that this operator does not know are passed over, so brokers may be
+// newer.
 func (r *reporter) askBroker(ctx context.Context, address string) (*report.Partitions, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/api/v1/partitions", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+address+"/api/v1/partitions", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +227,8 @@ func (r *reporter) askBroker(ctx context.Context, address string) (*report.Parti
 		return nil, fmt.Errorf("ask %s: %s", address, response.Status)
 	}
 	answer := &report.Partitions{}
-	if err := json.NewDecoder(io.LimitReader(response.Body, reportBytesMax)).Decode(answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body,
+		reportBytesMax)).Decode(answer); err != nil {
 		return nil, fmt.Errorf("read the report of %s: %w", address, err)
 	}
 	return answer, nil

@@ -26,16 +26,16 @@ import (
 // fieldOwner is who the operator is to server-side apply, and its name in events.
 const fieldOwner = "heartwood-operator"
 
-// Setup adds all controllers to a manager. The manager should be made with CacheByObject, and must not have started yet. It
-// works once a process: metrics go to controller-runtime's registry, which takes each only once. After an error the manager
-// is not to be used.
+// Setup adds all controllers to a manager. The manager should be made with CacheByObject, and must
+// not have started yet. It works once a process: metrics go to controller-runtime's registry, which
+// takes each only once. After an error the manager is not to be used.
 func Setup(mgr ctrl.Manager, settings render.Settings) error {
 	return setup(mgr, settings, reportOptions{})
 }
 
-// CacheByObject bounds what a manager's cache holds: of the Leases only those of brokers, as every node has one, too, and
-// renews it every few seconds; of the pods only those of brokers, and of these what tells of their end. untrack needs what it leaves of
-// Partitions.
+// CacheByObject bounds what a manager's cache holds: of the Leases only those of brokers, as every
+// node has one, too, and renews it every few seconds; of the pods only those of brokers, and of
+// these what tells of their end. untrack needs what it leaves of Partitions.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -48,8 +48,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// newController begins a controller that reconciles so many resources at once. It logs less than controller-runtime would:
-// nothing of its start, unless debugging, and of a resource its name once.
+// newController begins a controller that reconciles so many resources at once. It logs less than
+// controller-runtime would: nothing of its start, unless debugging, and of a resource its name
+// once.
 func newController(mgr ctrl.Manager, name string, atOnce int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
@@ -63,7 +64,8 @@ func newController(mgr ctrl.Manager, name string, atOnce int) *ctrl.Builder {
 	})
 }
 
-// reportOptions say how brokers are asked for their reports, and how long the rest takes; the zero value works.
+// reportOptions say how brokers are asked for their reports, and how long the rest takes; the zero
+// value works.
 type reportOptions struct {
 	interval  time.Duration     // between two rounds; default 15 s
 	transport http.RoundTripper // default: Go's own
@@ -71,8 +73,8 @@ type reportOptions struct {
 	settled   time.Duration     // of rollouts; see settledAfter, the default
 }
 
-// setup is Setup with what tests replace. All that controllers share is made here: brokers, partitions (broker to
-// partition, to LogCluster), reports.
+// setup is Setup with what tests replace. All that controllers share is made here: brokers,
+// partitions (broker to partition, to LogCluster), reports.
 func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) error {
 	if err := addIndexes(mgr); err != nil {
 		return fmt.Errorf("add indexes: %w", err)
@@ -105,14 +107,21 @@ func setup(mgr ctrl.Manager, settings render.Settings, options reportOptions) er
 		return fmt.Errorf("add the reporter: %w", err)
 	}
 	for _, controller := range []interface{ setup(ctrl.Manager) error }{
-		&logClusterReconciler{Client: mgr.GetClient(), settings: settings, events: newAnnouncer(mgr), lastSuccess: lastSuccess,
+		&logClusterReconciler{Client: mgr.GetClient(), settings: settings,
+			events: newAnnouncer(mgr), lastSuccess: lastSuccess,
 			settledAfter: cmp.Or(options.settled, settledAfter), settling: settling{}},
-		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: clusters},
-		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports, lastSuccess: lastSuccess,
-			placed: map[types.NamespacedName]placed{}, departed: &departed{}, pace: pace{}},
-		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions, clusters: clusters,
-			told: map[types.NamespacedName]told{}, racks: newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections, ended: ended},
-		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers, told: partitions, outages: outages,
+		&logClusterStatusReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr),
+			brokers: brokers, told: clusters},
+		&topicReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), reports: reports,
+			lastSuccess: lastSuccess,
+			placed:      map[types.NamespacedName]placed{}, departed: &departed{}, pace: pace{}},
+		&brokerReconciler{Client: mgr.GetClient(), brokers: brokers, partitions: partitions,
+			clusters: clusters,
+			told:     map[types.NamespacedName]told{},
+			racks:    newRacks(mgr.GetClient(), mgr.GetAPIReader()), connections: connections,
+			ended: ended},
+		&partitionReconciler{Client: mgr.GetClient(), events: newAnnouncer(mgr), brokers: brokers,
+			told: partitions, outages: outages,
 			homes: newHomes(cmp.Or(options.homeAfter, homeAfter))},
 	} {
 		if err := controller.setup(mgr); err != nil {

@@ -29,7 +29,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// operatorUser is who the controllers are in these tests: somebody who may do what config/rbac says, and no more.
+// operatorUser is who the controllers are in these tests: somebody who may do what config/rbac
+// says, and no more.
 const operatorUser = "heartwood-operator-under-test"
 
 var (
@@ -45,7 +46,8 @@ func TestControllers(t *testing.T) {
 	ctrl.SetLogger(GinkgoLogr)
 	config = envtest.Start(t)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
+		v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +78,11 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := reportOptions{interval: 100 * time.Millisecond, transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond, settled: time.Millisecond}
-	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"}, options); err != nil {
+	options := reportOptions{interval: 100 * time.Millisecond,
+		transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond,
+		settled: time.Millisecond}
+	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
+		options); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -103,8 +108,10 @@ func bindOperator(t *testing.T) {
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind,
+			Name: operatorUser}},
 	}
 	for _, object := range []client.Object{role, binding} {
 		if err := api.Create(t.Context(), object); err != nil {
@@ -119,7 +126,8 @@ type countWrites struct{ next http.RoundTripper }
 func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	path := strings.Split(request.URL.Path, "/")
 	at := slices.Index(path, "namespaces")
-	if request.Method != http.MethodGet && at >= 0 && at+1 < len(path) && !slices.Contains(path, "events.k8s.io") {
+	if request.Method != http.MethodGet && at >= 0 && at+1 < len(path) &&
+		!slices.Contains(path, "events.k8s.io") {
 		writes.add(path[at+1])
 	}
 	return c.next.RoundTrip(request)

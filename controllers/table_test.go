@@ -11,12 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// printed is what kubectl get prints of the world's resources of a kind, the first row: by the column's name, with -o wide.
+// printed is what kubectl get prints of the world's resources of a kind, the first row: by the
+// column's name, with -o wide.
 func (w *world) printed(g Gomega, resources string) map[string]any {
 	client, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())
-	address := strings.TrimSuffix(config.Host, "/") + "/apis/heartwood.dev/v1alpha1/namespaces/" + w.namespace + "/" + resources
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, address, http.NoBody)
+	address := strings.TrimSuffix(config.Host, "/") + "/apis/heartwood.dev/v1alpha1/namespaces/" +
+		w.namespace + "/" + resources
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, address,
+		http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	response, err := client.Do(request)

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestWhenTheOthersAreTold: those that a broker does not lead hear of it later, and later still when it is back; one that comes and goes puts
-// nothing off.
+// TestWhenTheOthersAreTold: those that a broker does not lead hear of it later, and later still
+// when it is back; one that comes and goes puts nothing off.
 func TestWhenTheOthersAreTold(t *testing.T) {
 	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	gone, back := placement.Standing{Life: placement.Gone}, placement.Standing{Life: placement.Up}

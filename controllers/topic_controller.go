@@ -24,23 +24,25 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/finalizers,verbs=update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch;create;patch
 
-// topicReconciler makes the Partitions of Topics, and says in their status how they are. It needs no finalizer: Partitions
-// of a Topic that takes its records with it are owned by it, and the brokers see the Topic go and know its reclaimPolicy.
+// topicReconciler makes the Partitions of Topics, and says in their status how they are. It needs
+// no finalizer: Partitions of a Topic that takes its records with it are owned by it, and the
+// brokers see the Topic go and know its reclaimPolicy.
 type topicReconciler struct {
 	client.Client
 	events      announcer
 	reports     *reporter
 	lastSuccess *lastSuccess
-	// placed is where the partitions of each Topic were last seen. Only Reconcile uses it, of which one runs at a time.
+	// placed is where the partitions of each Topic were last seen. Only Reconcile uses it, of which
+	// one runs at a time.
 	placed map[types.NamespacedName]placed
 	// departed are the last statuses of Partitions that were deleted.
 	departed *departed
 	pace     pace
 }
 
-// setup runs one worker: placing counts what each broker holds, and two Topics placed at once would both choose the
-// emptiest. Changes of status are no reason to look at other Topics, or at all Topics of a cluster; Partitions come
-// gathered.
+// setup runs one worker: placing counts what each broker holds, and two Topics placed at once would
+// both choose the emptiest. Changes of status are no reason to look at other Topics, or at all
+// Topics of a cluster; Partitions come gathered.
 func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 	return newController(mgr, "topic", 1).
 		For(&v1alpha1.Topic{}).
@@ -53,10 +55,11 @@ func (r *topicReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the status in any case, refused or failed: that is where a user looks. The named results let the deferred
-// write add its error. Partitions are owned before more are made, so that a change of reclaimPolicy does not hang on one
-// that cannot be made.
-func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
+// Reconcile writes the status in any case, refused or failed: that is where a user looks. The named
+// results let the deferred write add its error. Partitions are owned before more are made, so that
+// a change of reclaimPolicy does not hang on one that cannot be made.
+func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result,
+	err error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -86,14 +89,16 @@ func (r *topicReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	return ctrl.Result{}, r.fit(ctx, scope)
 }
 
-// patchStatus writes the status when it is another than before, and not only in numbers that were written a moment ago. Nobody else writes it, so it needs no compare-and-swap; the
-// event goes out after the write, or a write that fails would tell the same change twice.
+// patchStatus writes the status when it is another than before, and not only in numbers that were
+// written a moment ago. Nobody else writes it, so it needs no compare-and-swap; the event goes out
+// after the write, or a write that fails would tell the same change twice.
 func (r *topicReconciler) patchStatus(ctx context.Context, scope *topicScope) error {
 	before := scope.topic
 	after := before.DeepCopy()
 	after.Status = scope.status()
 	key, round := client.ObjectKeyFromObject(before), scope.report.number()
-	if equality.Semantic.DeepEqual(before.Status, after.Status) || r.pace.holds(key, before.Status, after.Status, round) {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) ||
+		r.pace.holds(key, before.Status, after.Status, round) {
 		return nil
 	}
 	r.pace[key] = round
@@ -110,21 +115,27 @@ func (r *topicReconciler) patchStatus(ctx context.Context, scope *topicScope) er
 // ofPartition finds the Topic that a Partition is named after, be it there or not.
 func ofPartition(_ context.Context, object client.Object) []reconcile.Request {
 	partition := object.(*v1alpha1.Partition)
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: partition.Namespace, Name: partition.Spec.Topic}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: partition.Namespace,
+		Name: partition.Spec.Topic}}}
 }
 
 // ofSameName finds the Topics that claim a Topic's name: when it goes, one of them gets it.
-func (r *topicReconciler) ofSameName(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.list(ctx, object.GetNamespace(), client.MatchingFields{byKafkaName: kafkaNameKey(object.(*v1alpha1.Topic))})
+func (r *topicReconciler) ofSameName(ctx context.Context,
+	object client.Object) []reconcile.Request {
+	return r.list(ctx, object.GetNamespace(),
+		client.MatchingFields{byKafkaName: kafkaNameKey(object.(*v1alpha1.Topic))})
 }
 
-// ofCluster finds all Topics of a LogCluster: its defaults and its number of brokers are theirs, too.
-func (r *topicReconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+// ofCluster finds all Topics of a LogCluster: its defaults and its number of brokers are theirs,
+// too.
+func (r *topicReconciler) ofCluster(ctx context.Context,
+	cluster client.Object) []reconcile.Request {
 	return r.list(ctx, cluster.GetNamespace(), client.MatchingFields{byCluster: cluster.GetName()})
 }
 
 // list returns requests for Topics. An error is only logged, as a watch has nobody to tell.
-func (r *topicReconciler) list(ctx context.Context, namespace string, fields client.MatchingFields) []reconcile.Request {
+func (r *topicReconciler) list(ctx context.Context, namespace string,
+	fields client.MatchingFields) []reconcile.Request {
 	topics := &v1alpha1.TopicList{}
 	if err := r.List(ctx, topics, client.InNamespace(namespace), fields); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list topics", "namespace", namespace)

@@ -16,12 +16,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// writesAtOnce is how many Partitions of a Topic are written at the same time: each write waits for the API server's disk.
+// writesAtOnce is how many Partitions of a Topic are written at the same time: each write waits for
+// the API server's disk.
 const writesAtOnce = 16
 
 // makePartitions makes those that are missing. Those that exist stay where they are: see fit.
 //
-// It creates, and does not apply: our cache may be late, and an apply would then move a partition that exists.
+// It creates, and does not apply: our cache may be late, and an apply would then move a partition
+// that exists.
 func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope) error {
 	missing, err := scope.missing()
 	if err != nil {
@@ -43,16 +45,19 @@ func (r *topicReconciler) makePartitions(ctx context.Context, scope *topicScope)
 	return group.Wait()
 }
 
-// missing returns the partitions that are to be made: those that were there before where they were, of the others each run
-// of neighbours placed together. They come by index. What is placed counts at once in s.load, so the next run sees it.
+// missing returns the partitions that are to be made: those that were there before where they were,
+// of the others each run of neighbours placed together. They come by index. What is placed counts
+// at once in s.load, so the next run sees it.
 //
-// Every broker of the spec is a candidate, up or not: a place is for long, and must not hang on who was up at the moment.
+// Every broker of the spec is a candidate, up or not: a place is for long, and must not hang on who
+// was up at the moment.
 func (s *topicScope) missing() ([]*v1alpha1.Partition, error) {
 	brokers := s.brokers()
 	var made []*v1alpha1.Partition
 	for index := int32(0); index < s.topic.Spec.Partitions; {
 		if s.partitions[index] == nil && s.placed.replicas[index] != nil {
-			// One that is not known to have been deleted waits for that event, which calls us again.
+			// One that is not known to have been deleted waits for that event, which calls us
+			// again.
 			if last, known := s.departed[index]; known {
 				again := s.partition(index, s.placed.replicas[index])
 				if err := remember(again, last); err != nil {
@@ -92,15 +97,17 @@ func (s *topicScope) brokers() []placement.Broker {
 	return brokers
 }
 
-// fits tells whether a partition has as many replicas as the topic asks for, all on brokers that stay. Which brokers those are is of
-// no matter here: somebody may have moved it.
+// fits tells whether a partition has as many replicas as the topic asks for, all on brokers that
+// stay. Which brokers those are is of no matter here: somebody may have moved it.
 func (s *topicScope) fits(partition *v1alpha1.Partition) bool {
-	return len(partition.Spec.Replicas) == s.replicas() && slices.Max(partition.Spec.Replicas) < s.cluster.Spec.Brokers
+	return len(partition.Spec.Replicas) == s.replicas() &&
+		slices.Max(partition.Spec.Replicas) < s.cluster.Spec.Brokers
 }
 
-// fit moves the partitions that do not fit: the topic has another number of replicas now, or brokers are to go. As little as can be
-// is moved, and brokers do it: spec.replicas only says where to (see placement.Decide). The cache may be late, hence the lock; who
-// loses looks again by the winner's event.
+// fit moves the partitions that do not fit: the topic has another number of replicas now, or
+// brokers are to go. As little as can be is moved, and brokers do it: spec.replicas only says where
+// to (see placement.Decide). The cache may be late, hence the lock; who loses looks again by the
+// winner's event.
 func (r *topicReconciler) fit(ctx context.Context, scope *topicScope) error {
 	var unfit []*v1alpha1.Partition
 	var placed [][]int32
@@ -122,7 +129,8 @@ func (r *topicReconciler) fit(ctx context.Context, scope *topicScope) error {
 		group.Go(func() error {
 			moved := partition.DeepCopy()
 			moved.Spec.Replicas = fitted[i]
-			err := r.Patch(ctx, moved, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
+			err := r.Patch(ctx, moved,
+				client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
 			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("move partition %s: %w", partition.Name, err)
 			}
@@ -134,7 +142,8 @@ func (r *topicReconciler) fit(ctx context.Context, scope *topicScope) error {
 
 // gap is how many partitions are to be placed from index on, without a break.
 func (s *topicScope) gap(index int32) (count int32) {
-	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil && s.placed.replicas[at] == nil; at++ {
+	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil &&
+		s.placed.replicas[at] == nil; at++ {
 		count++
 	}
 	return count
@@ -147,12 +156,14 @@ func (s *topicScope) partition(index int32, replicas []int32) *v1alpha1.Partitio
 			Namespace: s.topic.Namespace,
 			Labels:    map[string]string{v1alpha1.LabelCluster: s.topic.Spec.Cluster},
 		},
-		Spec: v1alpha1.PartitionSpec{Cluster: s.topic.Spec.Cluster, Topic: s.topic.Name, Index: index, Replicas: replicas},
+		Spec: v1alpha1.PartitionSpec{Cluster: s.topic.Spec.Cluster, Topic: s.topic.Name,
+			Index: index, Replicas: replicas},
 	}
 }
 
-// own brings the owners of the partitions that exist to what the reclaim policy asks for. setOwner adds one reference or
-// takes all away, so a change shows in their number. The patch replaces the list as a whole, hence the optimistic lock.
+// own brings the owners of the partitions that exist to what the reclaim policy asks for. setOwner
+// adds one reference or takes all away, so a change shows in their number. The patch replaces the
+// list as a whole, hence the optimistic lock.
 func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
 	for _, partition := range scope.partitions {
 		owned := partition.DeepCopy()
@@ -162,7 +173,9 @@ func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
 		if len(owned.OwnerReferences) == len(partition.OwnerReferences) {
 			continue
 		}
-		if err := r.Patch(ctx, owned, client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := r.Patch(ctx, owned,
+			client.MergeFromWithOptions(partition,
+				client.MergeFromWithOptimisticLock{})); err != nil {
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 				continue // the event of that change brings us here again
 			}
@@ -172,8 +185,9 @@ func (r *topicReconciler) own(ctx context.Context, scope *topicScope) error {
 	return nil
 }
 
-// setOwner lets a partition go with its Topic, or outlive it. Where the records stay, so must the memory of who holds them
-// and of the leader epochs they carry: a Topic of the same name made later goes on from there.
+// setOwner lets a partition go with its Topic, or outlive it. Where the records stay, so must the
+// memory of who holds them and of the leader epochs they carry: a Topic of the same name made later
+// goes on from there.
 func (s *topicScope) setOwner(partition *v1alpha1.Partition, scheme *runtime.Scheme) error {
 	if s.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
 		if err := controllerutil.SetControllerReference(s.topic, partition, scheme); err != nil {

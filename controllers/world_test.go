@@ -38,7 +38,8 @@ func (w *world) make(object client.Object) {
 // cluster makes a LogCluster named main.
 func (w *world) cluster(brokers int32) *v1alpha1.LogCluster {
 	GinkgoHelper()
-	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}, Spec: v1alpha1.LogClusterSpec{Brokers: brokers}}
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: brokers}}
 	w.make(cluster)
 	return cluster
 }
@@ -46,7 +47,8 @@ func (w *world) cluster(brokers int32) *v1alpha1.LogCluster {
 // topic makes a Topic of cluster main, as change wants it.
 func (w *world) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
 	GinkgoHelper()
-	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TopicSpec{Cluster: "main"}}
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.TopicSpec{Cluster: "main"}}
 	if change != nil {
 		change(&topic.Spec)
 	}
@@ -65,7 +67,8 @@ func get[T client.Object](g Gomega, w *world, name string, object T) T {
 func change[T client.Object](w *world, name string, object T, how func(T)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := api.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: name}, object); err != nil {
+		if err := api.Get(context.Background(),
+			client.ObjectKey{Namespace: w.namespace, Name: name}, object); err != nil {
 			return err
 		}
 		how(object)
@@ -75,7 +78,8 @@ func change[T client.Object](w *world, name string, object T, how func(T)) {
 
 func (w *world) partitions(g Gomega) []v1alpha1.Partition {
 	partitions := &v1alpha1.PartitionList{}
-	g.Expect(api.List(context.Background(), partitions, client.InNamespace(w.namespace))).To(Succeed())
+	g.Expect(api.List(context.Background(), partitions,
+		client.InNamespace(w.namespace))).To(Succeed())
 	return partitions.Items
 }
 
@@ -91,7 +95,8 @@ func (w *world) serve(name string) {
 }
 
 // expectReason waits for a condition's reason.
-func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string, message ...string) {
+func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string,
+	message ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		condition := meta.FindStatusCondition(conditions(g), kind)
@@ -104,22 +109,33 @@ func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason strin
 }
 
 func (w *world) topicConditions(name string) func(Gomega) []metav1.Condition {
-	return func(g Gomega) []metav1.Condition { return get(g, w, name, &v1alpha1.Topic{}).Status.Conditions }
+	return func(g Gomega) []metav1.Condition {
+		return get(g, w, name,
+			&v1alpha1.Topic{}).Status.Conditions
+	}
 }
 
 func (w *world) partitionConditions(name string) func(Gomega) []metav1.Condition {
-	return func(g Gomega) []metav1.Condition { return get(g, w, name, &v1alpha1.Partition{}).Status.Conditions }
+	return func(g Gomega) []metav1.Condition {
+		return get(g, w, name,
+			&v1alpha1.Partition{}).Status.Conditions
+	}
 }
 
 func (w *world) clusterConditions() func(Gomega) []metav1.Condition {
-	return func(g Gomega) []metav1.Condition { return get(g, w, "main", &v1alpha1.LogCluster{}).Status.Conditions }
+	return func(g Gomega) []metav1.Condition {
+		return get(g, w, "main",
+			&v1alpha1.LogCluster{}).Status.Conditions
+	}
 }
 
 // aliveForLong outlasts every spec.
 const aliveForLong = time.Hour
 
-// renew does a broker's part: it keeps its Lease, for a duration, as an incarnation with a disk. An empty holder has stopped.
-func (w *world) renew(broker int32, holder string, incarnation int32, disk string, duration time.Duration) {
+// renew does a broker's part: it keeps its Lease, for a duration, as an incarnation with a disk. An
+// empty holder has stopped.
+func (w *world) renew(broker int32, holder string, incarnation int32, disk string,
+	duration time.Duration) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: w.namespace,
@@ -145,7 +161,8 @@ func (w *world) expectEvent(name, kind, reason string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		events := &eventsv1.EventList{}
-		g.Expect(api.List(context.Background(), events, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(api.List(context.Background(), events,
+			client.InNamespace(w.namespace))).To(Succeed())
 		var seen []string
 		for _, event := range events.Items {
 			seen = append(seen, event.Regarding.Name+" "+event.Type+" "+event.Reason)
@@ -156,7 +173,8 @@ func (w *world) expectEvent(name, kind, reason string) {
 
 // reconciled is how often a controller went through.
 func reconciled(g Gomega, controller string) (sum float64) {
-	for _, value := range series(g, "controller_runtime_reconcile_total", "controller", controller) {
+	for _, value := range series(g, "controller_runtime_reconcile_total", "controller",
+		controller) {
 		sum += value
 	}
 	return sum
@@ -185,7 +203,8 @@ func series(g Gomega, name, label, value string) (values []float64) {
 		for _, metric := range family.GetMetric() {
 			for _, pair := range metric.GetLabel() {
 				if pair.GetName() == label && pair.GetValue() == value {
-					values = append(values, metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
+					values = append(values,
+						metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
 				}
 			}
 		}

@@ -41,7 +41,8 @@ type Pass struct {
 // CleanNow is what became of the annotation heartwood.dev/clean-now of the topic on one replica.
 type CleanNow struct {
 	Value string `json:"value"`
-	// State is pending (no pass has begun for it yet), running, failed (it is tried again with back-off) or done.
+	// State is pending (no pass has begun for it yet), running, failed (it is tried again with
+	// back-off) or done.
 	State string `json:"state"`
 	// Finished is when it was done; absent before.
 	Finished *float64 `json:"finishedTimestampSeconds,omitempty"`
@@ -59,7 +60,8 @@ const (
 type CleanRequests struct {
 	Topic    string         `json:"topic"`
 	Requests []CleanRequest `json:"requests"`
-	// Elsewhere are replicas on brokers that were not asked: each broker takes requests for its own.
+	// Elsewhere are replicas on brokers that were not asked: each broker takes requests for its
+	// own.
 	Elsewhere []CleanElsewhere `json:"elsewhere,omitempty"`
 }
 
@@ -67,12 +69,13 @@ type CleanRequests struct {
 type CleanRequest struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// Ticket is served once the partition's cleanNowServed is as high. While its cleanNowAsked is lower, the broker was restarted
-	// and has forgotten the request.
+	// Ticket is served once the partition's cleanNowServed is as high. While its cleanNowAsked is
+	// lower, the broker was restarted and has forgotten the request.
 	Ticket int64 `json:"ticket"`
 }
 
-// CleanElsewhere is one replica that another broker must be asked for; Host is where clients reach that broker, "" if it is down.
+// CleanElsewhere is one replica that another broker must be asked for; Host is where clients reach
+// that broker, "" if it is down.
 type CleanElsewhere struct {
 	Broker    int32  `json:"broker"`
 	Partition int32  `json:"partition"`
@@ -82,6 +85,7 @@ type CleanElsewhere struct {
 // Failure is the answer to a request that was not done.
 type Failure struct {
 	Error string `json:"error"`
-	// Reason is for programs: UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled, NotReady, BadRequest, NotFound, Misdirected.
+	// Reason is for programs: UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled,
+	// NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
 }

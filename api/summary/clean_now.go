@@ -7,9 +7,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CleanNow is what became of a value of the annotation heartwood.dev/clean-now, of so many replicas; nil without a value. One that
-// is done stays done, whatever happens to its replicas later: before, which may be nil, is what was known.
-func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows, replicas int) *v1alpha1.CleanNowStatus {
+// CleanNow is what became of a value of the annotation heartwood.dev/clean-now, of so many
+// replicas; nil without a value. One that is done stays done, whatever happens to its replicas
+// later: before, which may be nil, is what was known.
+func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows,
+	replicas int) *v1alpha1.CleanNowStatus {
 	switch {
 	case value == "":
 		return nil
@@ -19,18 +21,21 @@ func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows, replicas
 	count := map[string]int{}
 	var last *float64
 	for _, row := range rows.Replicas {
-		if row.Compaction == nil || row.Compaction.CleanNow == nil || row.Compaction.CleanNow.Value != value {
+		if row.Compaction == nil || row.Compaction.CleanNow == nil ||
+			row.Compaction.CleanNow.Value != value {
 			continue
 		}
 		now := row.Compaction.CleanNow
 		count[now.State]++
-		if now.State == report.CleanNowDone && now.Finished != nil && (last == nil || *now.Finished > *last) {
+		if now.State == report.CleanNowDone && now.Finished != nil &&
+			(last == nil || *now.Finished > *last) {
 			last = now.Finished
 		}
 	}
 	done := count[report.CleanNowDone]
 	status := &v1alpha1.CleanNowStatus{
-		Value: value, State: v1alpha1.CleanNowPending, Replicas: fmt.Sprintf("%d/%d", done, max(done, replicas)),
+		Value: value, State: v1alpha1.CleanNowPending,
+		Replicas: fmt.Sprintf("%d/%d", done, max(done, replicas)),
 	}
 	switch {
 	case count[report.CleanNowRunning] > 0:

@@ -23,20 +23,30 @@ func TestCleanNowIsOfAllReplicas(t *testing.T) {
 		state    v1alpha1.CleanNowState
 		replicas string
 	}{
-		"nobody has heard of it":     {[]*report.Compaction{{}, now("done", "sunday", 1)}, v1alpha1.CleanNowPending, "0/3"},
-		"one works on it":            {[]*report.Compaction{now("running", "monday", 0), now("failed", "monday", 0), now("pending", "monday", 0)}, v1alpha1.CleanNowRunning, "0/3"},
-		"one has failed":             {[]*report.Compaction{now("done", "monday", 5), now("failed", "monday", 0)}, v1alpha1.CleanNowFailed, "1/3"},
-		"one does not answer":        {[]*report.Compaction{now("done", "monday", 5), now("done", "monday", 7)}, v1alpha1.CleanNowPending, "2/3"},
-		"all are done":               {[]*report.Compaction{now("done", "monday", 5), now("done", "monday", 7), now("done", "monday", 6)}, v1alpha1.CleanNowDone, "3/3"},
-		"one more than there should": {[]*report.Compaction{now("done", "monday", 5), now("done", "monday", 7), now("done", "monday", 6), now("done", "monday", 6)}, v1alpha1.CleanNowDone, "4/4"},
+		"nobody has heard of it": {[]*report.Compaction{{}, now("done", "sunday", 1)},
+			v1alpha1.CleanNowPending, "0/3"},
+		"one works on it": {[]*report.Compaction{now("running", "monday", 0),
+			now("failed", "monday", 0), now("pending", "monday", 0)}, v1alpha1.CleanNowRunning,
+			"0/3"},
+		"one has failed": {[]*report.Compaction{now("done", "monday", 5),
+			now("failed", "monday", 0)}, v1alpha1.CleanNowFailed, "1/3"},
+		"one does not answer": {[]*report.Compaction{now("done", "monday", 5),
+			now("done", "monday", 7)}, v1alpha1.CleanNowPending, "2/3"},
+		"all are done": {[]*report.Compaction{now("done", "monday", 5),
+			now("done", "monday", 7), now("done", "monday", 6)}, v1alpha1.CleanNowDone, "3/3"},
+		"one more than there should": {[]*report.Compaction{now("done", "monday", 5),
+			now("done", "monday", 7), now("done", "monday", 6), now("done", "monday", 6)},
+			v1alpha1.CleanNowDone, "4/4"},
 	} {
 		rows := leadersOf(test.rows...)
 		rows.Replicas[0].Leader = false
-		got := CleanNow("monday", &v1alpha1.CleanNowStatus{Value: "sunday", State: v1alpha1.CleanNowDone}, rows, 3)
+		got := CleanNow("monday",
+			&v1alpha1.CleanNowStatus{Value: "sunday", State: v1alpha1.CleanNowDone}, rows, 3)
 		if got.State != test.state || got.Replicas != test.replicas || got.Value != "monday" {
 			t.Errorf("%s: %+v, want %s %s", name, got, test.state, test.replicas)
 		}
-		if (got.Finished != nil) != (got.State == v1alpha1.CleanNowDone) || got.Finished != nil && got.Finished.Unix() != 7 {
+		if (got.Finished != nil) != (got.State == v1alpha1.CleanNowDone) || got.Finished != nil &&
+			got.Finished.Unix() != 7 {
 			t.Errorf("%s: finished %s", name, got.Finished)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// phases a partition may be in, the busiest last: api/report names them. One that is not here, as a newer broker may give,
-// counts as idle.
+// phases a partition may be in, the busiest last: api/report names them. One that is not here, as a
+// newer broker may give, counts as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
 // phaseRunning is the first phase in which a pass runs.
@@ -28,7 +28,8 @@ type Rows struct {
 	At       time.Time
 }
 
-// leaders leaves out partitions whose broker does not know yet that the topic is compacted, and copies.
+// leaders leaves out partitions whose broker does not know yet that the topic is compacted, and
+// copies.
 func (r Rows) leaders() []*report.Compaction {
 	var leaders []*report.Compaction
 	for _, row := range r.Replicas {
@@ -39,11 +40,11 @@ func (r Rows) leaders() []*report.Compaction {
 	return leaders
 }
 
-// Compaction is the status without CleanNow; nil if no leader reported. Dirty is the largest share, not the mean: one partition
-// that is never cleaned would vanish among clean ones.
+// Compaction is the status without CleanNow; nil if no leader reported. Dirty is the largest share,
+// not the mean: one partition that is never cleaned would vanish among clean ones.
 //
-// All is rounded to what the API keeps (whole percents, whole seconds) or coarser: a finer value would differ from the one that was
-// read back, and be written anew in every round.
+// All is rounded to what the API keeps (whole percents, whole seconds) or coarser: a finer value
+// would differ from the one that was read back, and be written anew in every round.
 func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	leaders := rows.leaders()
 	if len(leaders) == 0 {
@@ -68,8 +69,8 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	return status
 }
 
-// running is how far the passes that run are, each weighed alike, and when the last of them ends; nil while none runs. The end is
-// unknown while that of any is.
+// running is how far the passes that run are, each weighed alike, and when the last of them ends;
+// nil while none runs. The end is unknown while that of any is.
 func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *metav1.Time) {
 	count, sum, longest := 0, 0.0, 0.0
 	for _, leader := range leaders {
@@ -96,8 +97,8 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 // etaMax is beyond what anybody waits for: a pass that has hardly begun, or nonsense.
 const etaMax = 10000 * time.Hour
 
-// roundEnd is at + left, rounded up by what does not matter yet: the sooner the end, the finer. A pass that keeps its pace has the
-// same end in each report.
+// roundEnd is at + left, rounded up by what does not matter yet: the sooner the end, the finer. A
+// pass that keeps its pace has the same end in each report.
 func roundEnd(at time.Time, left time.Duration) *metav1.Time {
 	step := 10 * time.Second
 	switch {
@@ -122,8 +123,8 @@ func timeOf(seconds *float64) *metav1.Time {
 	return &metav1.Time{Time: time.Unix(int64(*seconds), 0).UTC()}
 }
 
-// percent is a ratio as a person reads it. A broker's nonsense stays within 0 to 100; NaN is 0, as what it converts to is
-// the machine's choice.
+// percent is a ratio as a person reads it. A broker's nonsense stays within 0 to 100; NaN is 0, as
+// what it converts to is the machine's choice.
 func percent(ratio float64) int32 {
 	if math.IsNaN(ratio) {
 		return 0
@@ -131,8 +132,8 @@ func percent(ratio float64) int32 {
 	return int32(math.Round(100 * min(max(ratio, 0), 1)))
 }
 
-// reclaimable adds up what a clean would free; nil while any partition does not know, as the sum of the
-// others would look like the whole. In bytes.
+// reclaimable adds up what a clean would free; nil while any partition does not know, as the sum of
+// the others would look like the whole. In bytes.
 func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	var sum int64
 	for _, leader := range leaders {
@@ -144,7 +145,8 @@ func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	return resource.NewQuantity(roundBytes(sum), resource.BinarySI)
 }
 
-// roundBits is to how many binary digits sizes are rounded: at most 1.6 percent off, and a power of two stays one.
+// roundBits is to how many binary digits sizes are rounded: at most 1.6 percent off, and a power of
+// two stays one.
 const roundBits = 5
 
 func roundBytes(n int64) int64 {

@@ -18,22 +18,32 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func leadersOf(all ...*report.Compaction) Rows {
 	rows := Rows{At: noon}
 	for i, compaction := range all {
-		rows.Replicas = append(rows.Replicas, report.Partition{Topic: "tickets", Partition: int32(i), Leader: true, Compaction: compaction})
+		rows.Replicas = append(rows.Replicas,
+			report.Partition{Topic: "tickets", Partition: int32(i), Leader: true,
+				Compaction: compaction})
 	}
 	return rows
 }
 
 func TestCompactionOfPartitions(t *testing.T) {
 	rows := leadersOf(
-		&report.Compaction{DirtyRatio: 0.364, Phase: "idle", ReclaimableBytes: new(int64(1 << 20)), LastSuccess: new(1767268800.9)},
-		&report.Compaction{DirtyRatio: 0.2, Phase: "rewriting", ProgressRatio: 0.5, EtaSeconds: new(7.0), ReclaimableBytes: new(int64(1 << 20)), LastSuccess: new(1767268900.0)},
-		&report.Compaction{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1, EtaSeconds: new(61.2), ReclaimableBytes: new(int64(0))},
+		&report.Compaction{DirtyRatio: 0.364, Phase: "idle", ReclaimableBytes: new(int64(1 << 20)),
+			LastSuccess: new(1767268800.9)},
+		&report.Compaction{DirtyRatio: 0.2, Phase: "rewriting", ProgressRatio: 0.5,
+			EtaSeconds: new(7.0), ReclaimableBytes: new(int64(1 << 20)),
+			LastSuccess: new(1767268900.0)},
+		&report.Compaction{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1,
+			EtaSeconds: new(61.2), ReclaimableBytes: new(int64(0))},
 	)
 	// What a copy reports counts for nothing here.
-	rows.Replicas = append(rows.Replicas, report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing", LastSuccess: new(1.0)}})
+	rows.Replicas = append(rows.Replicas,
+		report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing",
+			LastSuccess: new(1.0)}})
 	got := Compaction(rows)
-	if got.Dirty != "36%" || got.Phase != "Rewriting" || got.Reclaimable.String() != "2Mi" || *got.ProgressPercent != 30 {
-		t.Errorf("dirty %s, phase %s, reclaimable %s, progress %d", got.Dirty, got.Phase, got.Reclaimable, *got.ProgressPercent)
+	if got.Dirty != "36%" || got.Phase != "Rewriting" || got.Reclaimable.String() != "2Mi" ||
+		*got.ProgressPercent != 30 {
+		t.Errorf("dirty %s, phase %s, reclaimable %s, progress %d", got.Dirty, got.Phase,
+			got.Reclaimable, *got.ProgressPercent)
 	}
 	if want := time.Unix(1767268800, 0); !got.LastCleaned.Time.Equal(want) {
 		t.Errorf("last cleaned %s, want the oldest, %s", got.LastCleaned, want)
@@ -50,36 +60,42 @@ func TestCompactionWithoutKnowledgeIsAbsent(t *testing.T) {
 	if got := Compaction(leadersOf(nil)); got != nil {
 		t.Errorf("%+v of a leader that does not know that the topic is compacted", got)
 	}
-	got := Compaction(leadersOf(&report.Compaction{Phase: "idle", ReclaimableBytes: new(int64(5))}, &report.Compaction{Phase: "idle"}))
+	got := Compaction(leadersOf(&report.Compaction{Phase: "idle", ReclaimableBytes: new(int64(5))},
+		&report.Compaction{Phase: "idle"}))
 	if diff := cmp.Diff(&v1alpha1.CompactionStatus{Dirty: "0%", Phase: "Idle"}, got); diff != "" {
 		t.Errorf("one partition does not know what is reclaimable (-want +got): %s", diff)
 	}
-	got = Compaction(leadersOf(&report.Compaction{Phase: "indexing", EtaSeconds: new(5.0)}, &report.Compaction{Phase: "indexing"}))
+	got = Compaction(leadersOf(&report.Compaction{Phase: "indexing", EtaSeconds: new(5.0)},
+		&report.Compaction{Phase: "indexing"}))
 	if got.ETA != nil || *got.ProgressPercent != 0 {
 		t.Errorf("one pass has no pace yet: %+v", got)
 	}
 }
 
 func TestNonsenseOfABrokerStaysReadable(t *testing.T) {
-	for ratio, want := range map[float64]int32{math.NaN(): 0, math.Inf(1): 100, -3: 0, 7: 100, 0.005: 1} {
+	for ratio, want := range map[float64]int32{math.NaN(): 0, math.Inf(1): 100, -3: 0, 7: 100,
+		0.005: 1} {
 		if got := percent(ratio); got != want {
 			t.Errorf("percent(%v) = %d, want %d", ratio, got, want)
 		}
 	}
 	for _, seconds := range []float64{math.NaN(), math.Inf(1), 1e300} {
 		got := Compaction(leadersOf(&report.Compaction{
-			Phase: "indexing", EtaSeconds: &seconds, ReclaimableBytes: new(int64(-7)), LastSuccess: new(math.Inf(-1)),
+			Phase: "indexing", EtaSeconds: &seconds, ReclaimableBytes: new(int64(-7)),
+			LastSuccess: new(math.Inf(-1)),
 		}))
 		if got.ETA != nil || got.Reclaimable.Value() != 0 || got.LastCleaned != nil {
 			t.Errorf("%v seconds: %+v", seconds, got)
 		}
 	}
-	if got := Compaction(leadersOf(&report.Compaction{Phase: "dancing", DirtyRatio: math.NaN()})); got.Phase != "Idle" || got.Dirty != "0%" {
+	if got := Compaction(leadersOf(&report.Compaction{Phase: "dancing",
+		DirtyRatio: math.NaN()})); got.Phase != "Idle" || got.Dirty != "0%" {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestTheEndMovesOnlyWhenThePaceDoes: it is a time and not a duration, which would be another with each report.
+// TestTheEndMovesOnlyWhenThePaceDoes: it is a time and not a duration, which would be another with
+// each report.
 func TestTheEndMovesOnlyWhenThePaceDoes(t *testing.T) {
 	end := noon.Add(3*time.Hour + 7*time.Second)
 	seen := map[time.Time]bool{}
@@ -100,7 +116,8 @@ func TestTheEndMovesOnlyWhenThePaceDoes(t *testing.T) {
 }
 
 func TestSizesAreRoundedALittle(t *testing.T) {
-	for n, want := range map[int64]int64{0: 0, 1: 1, 31: 31, 33: 34, 1 << 20: 1 << 20, 1234567: 19 << 16, math.MaxInt64: math.MaxInt64} {
+	for n, want := range map[int64]int64{0: 0, 1: 1, 31: 31, 33: 34, 1 << 20: 1 << 20,
+		1234567: 19 << 16, math.MaxInt64: math.MaxInt64} {
 		if got := roundBytes(n); got != want {
 			t.Errorf("%d is rounded to %d, want %d", n, got, want)
 		}

@@ -11,7 +11,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-func row(reason string) *report.Compaction { return &report.Compaction{Reason: reason, Phase: "idle"} }
+func row(reason string) *report.Compaction {
+	return &report.Compaction{Reason: reason,
+		Phase: "idle"}
+}
 
 func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
 	for _, test := range []struct {
@@ -20,29 +23,39 @@ func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
 		reason  string
 		message string
 	}{
-		{nil, metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "no leader of this topic reported; 1 of 2 brokers answered"},
-		{[]*report.Compaction{row("UpToDate")}, metav1.ConditionFalse, v1alpha1.ReasonUpToDate, "nothing is dirty (1 of 3 partitions; 2 did not report)"},
+		{nil, metav1.ConditionUnknown, v1alpha1.ReasonUnknown,
+			"no leader of this topic reported; 1 of 2 brokers answered"},
+		{[]*report.Compaction{row("UpToDate")}, metav1.ConditionFalse, v1alpha1.ReasonUpToDate,
+			"nothing is dirty (1 of 3 partitions; 2 did not report)"},
 		{
-			[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")}, metav1.ConditionTrue, v1alpha1.ReasonCleaning,
+			[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")},
+			metav1.ConditionTrue, v1alpha1.ReasonCleaning,
 			"a pass runs (2 of 3 partitions; 1 UpToDate)",
 		},
 		{
-			[]*report.Compaction{row("Cleaning"), {Reason: "Quarantined", LastError: "read 00.log: input/output error"}},
+			[]*report.Compaction{row("Cleaning"),
+				{Reason: "Quarantined", LastError: "read 00.log: input/output error"}},
 			metav1.ConditionFalse, v1alpha1.ReasonQuarantined,
 			"the last pass failed, and is tried again with back-off (1 of 3 partitions; 1 Cleaning; 1 did not report): " +
 				"partition 1 on broker 0: read 00.log: input/output error",
 		},
 		{
-			[]*report.Compaction{row("ActiveSegmentOnly"), row("BelowDirtyRatio"), row("OfAFutureBroker")}, metav1.ConditionFalse,
-			v1alpha1.ReasonBelowDirtyRatio, "less is dirty than compaction.minDirtyPercent asks for (1 of 3 partitions; 1 ActiveSegmentOnly)",
+			[]*report.Compaction{row("ActiveSegmentOnly"), row("BelowDirtyRatio"),
+				row("OfAFutureBroker")}, metav1.ConditionFalse,
+			v1alpha1.ReasonBelowDirtyRatio,
+			"less is dirty than compaction.minDirtyPercent asks for (1 of 3 partitions; 1 ActiveSegmentOnly)",
 		},
-		{[]*report.Compaction{row("OfAFutureBroker")}, metav1.ConditionUnknown, v1alpha1.ReasonUnknown, `"OfAFutureBroker"`},
+		{[]*report.Compaction{row("OfAFutureBroker")}, metav1.ConditionUnknown,
+			v1alpha1.ReasonUnknown, `"OfAFutureBroker"`},
 	} {
 		got := Condition(leadersOf(test.rows...), 3, Asked{Brokers: 2, Answered: 1})
-		if got.Status != test.status || got.Reason != test.reason || got.Type != v1alpha1.ConditionCompacting {
+		if got.Status != test.status || got.Reason != test.reason ||
+			got.Type != v1alpha1.ConditionCompacting {
 			t.Errorf("%d rows: %+v, want %s %s", len(test.rows), got, test.status, test.reason)
 		}
-		if got.Message != test.message && !(test.reason == v1alpha1.ReasonUnknown && strings.Contains(got.Message, test.message)) {
+		if got.Message != test.message &&
+			!(test.reason == v1alpha1.ReasonUnknown &&
+				strings.Contains(got.Message, test.message)) {
 			t.Errorf("%d rows: %q, want %q", len(test.rows), got.Message, test.message)
 		}
 	}
@@ -52,12 +65,14 @@ func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
 func TestACopyThatIsNotCleanedIsTold(t *testing.T) {
 	rows := leadersOf(row("UpToDate"), row("Cleaning"))
 	for _, broker := range []int32{7, 4} {
-		rows.Replicas = append(rows.Replicas, report.Partition{Broker: broker, Partition: 1, Compaction: &report.Compaction{
-			Reason: "Quarantined", LastError: strings.Repeat("x", 1000),
-		}})
+		rows.Replicas = append(rows.Replicas,
+			report.Partition{Broker: broker, Partition: 1, Compaction: &report.Compaction{
+				Reason: "Quarantined", LastError: strings.Repeat("x", 1000),
+			}})
 	}
 	got := Condition(rows, 2, Asked{3, 3})
-	if got.Reason != v1alpha1.ReasonQuarantined || got.Status != metav1.ConditionFalse || !strings.Contains(got.Message, "partition 1 on broker 4: xxx") {
+	if got.Reason != v1alpha1.ReasonQuarantined || got.Status != metav1.ConditionFalse ||
+		!strings.Contains(got.Message, "partition 1 on broker 4: xxx") {
 		t.Errorf("%+v", got)
 	}
 	if len(got.Message) > 500 {
@@ -74,9 +89,12 @@ func TestEveryReasonOfTheSetHasItsPlaceAndMeaning(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		v1alpha1.ReasonUpToDate, v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued, v1alpha1.ReasonBelowDirtyRatio,
-		v1alpha1.ReasonNothingToReclaim, v1alpha1.ReasonActiveSegmentOnly, v1alpha1.ReasonMinLagNotReached,
-		v1alpha1.ReasonBlockedByOpenTransaction, v1alpha1.ReasonQuarantined, v1alpha1.ReasonCleanerDisabled,
+		v1alpha1.ReasonUpToDate, v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued,
+		v1alpha1.ReasonBelowDirtyRatio,
+		v1alpha1.ReasonNothingToReclaim, v1alpha1.ReasonActiveSegmentOnly,
+		v1alpha1.ReasonMinLagNotReached,
+		v1alpha1.ReasonBlockedByOpenTransaction, v1alpha1.ReasonQuarantined,
+		v1alpha1.ReasonCleanerDisabled,
 	} {
 		if !slices.Contains(known, want) {
 			t.Errorf("reason %s is not weighed against the others", want)

@@ -2,14 +2,16 @@ package v1alpha1
 
 // Condition types.
 const (
-	// ConditionReady: a LogCluster is Ready when all its brokers are up, a Topic when every partition has a serving
-	// leader, a Partition when its leader serves its leaderEpoch.
+	// ConditionReady: a LogCluster is Ready when all its brokers are up, a Topic when every
+	// partition has a serving leader, a Partition when its leader serves its leaderEpoch.
 	ConditionReady = "Ready"
-	// ConditionReplicated: a Topic is Replicated when each of its partitions has all its replicas, where they are to be and in sync.
+	// ConditionReplicated: a Topic is Replicated when each of its partitions has all its replicas,
+	// where they are to be and in sync.
 	ConditionReplicated = "Replicated"
 	// ConditionScaled: a LogCluster is Scaled when it has as many brokers as it asks for.
 	ConditionScaled = "Scaled"
-	// ConditionCompacting tells whether the cleaner works on a compacted Topic, and if not, why not.
+	// ConditionCompacting tells whether the cleaner works on a compacted Topic, and if not, why
+	// not.
 	ConditionCompacting = "Compacting"
 )
 
@@ -27,9 +29,11 @@ const (
 	ReasonTopicNameTaken = "TopicNameTaken"
 	// ReasonInvalidSettings: the settings contradict those that the LogCluster gives by default.
 	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonPartitionNameTaken: Partitions of another LogCluster have the names that those of the Topic need.
+	// ReasonPartitionNameTaken: Partitions of another LogCluster have the names that those of the
+	// Topic need.
 	ReasonPartitionNameTaken = "PartitionNameTaken"
-	// ReasonRetained: the Topic is gone and the Partition remembers where its records are, for a Topic of the same name.
+	// ReasonRetained: the Topic is gone and the Partition remembers where its records are, for a
+	// Topic of the same name.
 	ReasonRetained = "Retained"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
@@ -37,7 +41,8 @@ const (
 	ReasonLeaderOffline = "LeaderOffline"
 	// ReasonReplicaLost: the replicas that may lead the Partition returned with empty disks.
 	ReasonReplicaLost = "ReplicaLost"
-	// ReasonLeaderStarting: the leader is elected but does not serve yet, or not any more since its disk failed.
+	// ReasonLeaderStarting: the leader is elected but does not serve yet, or not any more since its
+	// disk failed.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
@@ -59,7 +64,8 @@ const (
 	ReasonScaled = "Scaled"
 	// ReasonDraining: brokers are to go, and hold replicas still that move to the others first.
 	ReasonDraining = "Draining"
-	// ReasonReplicasDoNotFit: brokers are to go, and some Topic has more replicas than would be left: nothing moves, no broker goes.
+	// ReasonReplicasDoNotFit: brokers are to go, and some Topic has more replicas than would be
+	// left: nothing moves, no broker goes.
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
 )
 
@@ -93,6 +99,7 @@ const (
 const (
 	// EventUncleanElection: a leader was elected that may lack acknowledged records.
 	EventUncleanElection = "UncleanElection"
-	// EventApplyFailed: the API server refused an object of a LogCluster; the note says which, and why.
+	// EventApplyFailed: the API server refused an object of a LogCluster; the note says which, and
+	// why.
 	EventApplyFailed = "ApplyFailed"
 )

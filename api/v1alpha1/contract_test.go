@@ -16,7 +16,8 @@ func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1", "main-broker--1", "main-broker-01", "main-broker-99999999999"} {
+	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1",
+		"main-broker--1", "main-broker-01", "main-broker-99999999999"} {
 		if cluster, broker, ok := ParseBrokerLeaseName(name); ok {
 			t.Errorf("%q is no broker's, and was read as %s %d", name, cluster, broker)
 		}
@@ -24,7 +25,8 @@ func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
 }
 
 func TestWhatALeaseSaysOfItsIncarnation(t *testing.T) {
-	for text, want := range map[string]int64{"7": 7, "0": 0, "-1": -1, "-7": -1, "seven": -1, "99999999999999999999": -1} {
+	for text, want := range map[string]int64{"7": 7, "0": 0, "-1": -1, "-7": -1, "seven": -1,
+		"99999999999999999999": -1} {
 		if got := LeaseCleanEpoch(map[string]string{AnnotationCleanEpoch: text}); got != want {
 			t.Errorf("clean epoch %q is read as %d", text, got)
 		}
@@ -40,7 +42,8 @@ func TestWhatALeaseSaysOfItsIncarnation(t *testing.T) {
 
 func TestTheOldestTopicIsOne(t *testing.T) {
 	at := func(name string, second int64) *Topic {
-		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(second, 0))}}
+		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name,
+			CreationTimestamp: metav1.NewTime(time.Unix(second, 0))}}
 	}
 	for _, pair := range [][2]*Topic{{at("b", 1), at("a", 2)}, {at("a", 1), at("b", 1)}} {
 		if !pair[0].OlderThan(pair[1]) || pair[1].OlderThan(pair[0]) || pair[0].OlderThan(pair[0]) {

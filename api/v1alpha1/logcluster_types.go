@@ -33,8 +33,8 @@ type LogCluster struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.topicDefaults) || !has(self.topicDefaults.replicas) || self.topicDefaults.replicas <= self.brokers",fieldPath=".topicDefaults.replicas",message="topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.groups.offsetsTopic) || !has(self.groups.offsetsTopic.replicas) || self.groups.offsetsTopic.replicas <= self.brokers",fieldPath=".groups.offsetsTopic.replicas",message="groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"
 type LogClusterSpec struct {
-	// Brokers is their number; node ids are 0 to brokers-1. When it is lowered, the brokers with the highest ids go once they hold
-	// nothing any more; condition Scaled tells.
+	// Brokers is their number; node ids are 0 to brokers-1. When it is lowered, the brokers with
+	// the highest ids go once they hold nothing any more; condition Scaled tells.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
@@ -84,13 +84,14 @@ type LogClusterSpec struct {
 	// +optional
 	TopicDefaults *TopicSettings `json:"topicDefaults,omitempty"`
 
-	// AutoCreateTopics makes a Topic, with the topicDefaults, when a client asks for one that is not there and allows it. Default false:
-	// a name that was mistyped is an error.
+	// AutoCreateTopics makes a Topic, with the topicDefaults, when a client asks for one that is
+	// not there and allows it. Default false: a name that was mistyped is an error.
 	// +optional
 	AutoCreateTopics bool `json:"autoCreateTopics,omitempty"`
 
-	// AdminAPI is ReadWrite (Kafka's admin tools change Topic resources) or ReadOnly (they may look, and changes come by kubectl alone:
-	// admin requests that change anything are refused with POLICY_VIOLATION). Default ReadWrite.
+	// AdminAPI is ReadWrite (Kafka's admin tools change Topic resources) or ReadOnly (they may
+	// look, and changes come by kubectl alone: admin requests that change anything are refused with
+	// POLICY_VIOLATION). Default ReadWrite.
 	// +optional
 	AdminAPI AdminAPI `json:"adminApi,omitempty"`
 }
@@ -124,7 +125,8 @@ type Storage struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="className cannot be set, changed or removed later: make a new LogCluster"
 	ClassName *string `json:"className,omitempty"`
-	// ReclaimPolicy says what becomes of the volumes when the LogCluster is deleted. Default Retain.
+	// ReclaimPolicy says what becomes of the volumes when the LogCluster is deleted. Default
+	// Retain.
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
@@ -179,8 +181,9 @@ type Replication struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="write a duration of 1s to 1h, such as 10s"
 	LagMax *metav1.Duration `json:"lagMax,omitempty"`
-	// CatchUpRate bounds what each broker sends to replicas that are not in sync, new ones and those that were away, in bytes a second.
-	// Those in sync are never held back, as producers wait for them. Default: no limit.
+	// CatchUpRate bounds what each broker sends to replicas that are not in sync, new ones and
+	// those that were away, in bytes a second. Those in sync are never held back, as producers wait
+	// for them. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -194,78 +197,85 @@ type Replication struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatInterval) || !self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0 || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerHeartbeatInterval) < duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerHeartbeatInterval",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout: lower it, or raise consumerSessionTimeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeout) || has(self.consumerHeartbeatInterval) || !self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0 || duration(self.consumerSessionTimeout) > duration('5s')",fieldPath=".consumerSessionTimeout",message="consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval"
 type Groups struct {
-	// SessionTimeoutMin is the shortest session.timeout.ms that a member may ask for (group.min.session.timeout.ms). Default 6s.
+	// SessionTimeoutMin is the shortest session.timeout.ms that a member may ask for
+	// (group.min.session.timeout.ms). Default 6s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms') && duration(self) <= duration('30m')",message="write a duration of 1ms to 30m, such as 6s"
 	SessionTimeoutMin *metav1.Duration `json:"sessionTimeoutMin,omitempty"`
-	// SessionTimeoutMax is the longest (group.max.session.timeout.ms): as long may a group wait for a member that has died. Default 30m.
+	// SessionTimeoutMax is the longest (group.max.session.timeout.ms): as long may a group wait for
+	// a member that has died. Default 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('6s') && duration(self) <= duration('24h')",message="write a duration of 6s to 24h, such as 30m"
 	SessionTimeoutMax *metav1.Duration `json:"sessionTimeoutMax,omitempty"`
-	// InitialRebalanceDelay is how long an empty group's first member waits for others, so that a fleet that starts rebalances once
-	// (group.initial.rebalance.delay.ms); 0s: not at all. Default 3s.
+	// InitialRebalanceDelay is how long an empty group's first member waits for others, so that a
+	// fleet that starts rebalances once (group.initial.rebalance.delay.ms); 0s: not at all. Default
+	// 3s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('5m')",message="write a duration of 0s to 5m, such as 3s"
 	InitialRebalanceDelay *metav1.Duration `json:"initialRebalanceDelay,omitempty"`
-	// MembersMax is how many members a group may have (group.max.size). Default: no limit but that a group must fit a record of 1 MB.
+	// MembersMax is how many members a group may have (group.max.size). Default: no limit but that
+	// a group must fit a record of 1 MB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	MembersMax *int32 `json:"membersMax,omitempty"`
-	// OffsetsRetention is how long committed offsets stay once their group has no members, or none that asks for their topic
-	// (offsets.retention.minutes). Default 168h.
+	// OffsetsRetention is how long committed offsets stay once their group has no members, or none
+	// that asks for their topic (offsets.retention.minutes). Default 168h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1m') && duration(self) <= duration('999999h')",message="write a duration of 1m to 999999h, such as 168h"
 	OffsetsRetention *metav1.Duration `json:"offsetsRetention,omitempty"`
-	// OffsetsCheckInterval is how often offsets are looked through for those (offsets.retention.check.interval.ms). Default 10m.
+	// OffsetsCheckInterval is how often offsets are looked through for those
+	// (offsets.retention.check.interval.ms). Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 10m"
 	OffsetsCheckInterval *metav1.Duration `json:"offsetsCheckInterval,omitempty"`
-	// OffsetMetadataMax is the largest metadata of a committed offset (offset.metadata.max.bytes). Default 4Ki.
+	// OffsetMetadataMax is the largest metadata of a committed offset (offset.metadata.max.bytes).
+	// Default 4Ki.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('30Ki')) <= 0",message="write a size of 0 to 30Ki, such as 4Ki"
 	OffsetMetadataMax *resource.Quantity `json:"offsetMetadataMax,omitempty"`
-	// ConsumerSessionTimeout is after how long a member of the consumer protocol that is not heard of is out
-	// (group.consumer.session.timeout.ms). Default 45s.
+	// ConsumerSessionTimeout is after how long a member of the consumer protocol that is not heard
+	// of is out (group.consumer.session.timeout.ms). Default 45s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
 	ConsumerSessionTimeout *metav1.Duration `json:"consumerSessionTimeout,omitempty"`
-	// ConsumerHeartbeatInterval is how often members of the consumer protocol are told to be heard of, and so how soon they hear of changes
-	// (group.consumer.heartbeat.interval.ms). Default 5s.
+	// ConsumerHeartbeatInterval is how often members of the consumer protocol are told to be heard
+	// of, and so how soon they hear of changes (group.consumer.heartbeat.interval.ms). Default 5s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
-	// OffsetsTopic is how __consumer_offsets is made, by the first client that asks for a group. One that is there already stays as it is,
-	// and other settings of it are its Topic's.
+	// OffsetsTopic is how __consumer_offsets is made, by the first client that asks for a group.
+	// One that is there already stays as it is, and other settings of it are its Topic's.
 	// +optional
 	OffsetsTopic *OffsetsTopic `json:"offsetsTopic,omitempty"`
 }
 
 // OffsetsTopic is the topic that groups and their offsets are stored in.
 type OffsetsTopic struct {
-	// Partitions is their number (offsets.topic.num.partitions). A group is where its name's hash says, so it can never change. Default 50.
+	// Partitions is their number (offsets.topic.num.partitions). A group is where its name's hash
+	// says, so it can never change. Default 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Partitions *int32 `json:"partitions,omitempty"`
-	// Replicas is the number of brokers that hold each partition (offsets.topic.replication.factor). Default 3, or as many as there are
-	// brokers, if fewer.
+	// Replicas is the number of brokers that hold each partition
+	// (offsets.topic.replication.factor). Default 3, or as many as there are brokers, if fewer.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15
@@ -289,7 +299,8 @@ type LogClusterStatus struct {
 	// Partitions is how many partitions the cluster holds.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
-	// UnderReplicated is how many partitions have no leader, or fewer in-sync replicas than replicas.
+	// UnderReplicated is how many partitions have no leader, or fewer in-sync replicas than
+	// replicas.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 	// Draining is how many replicas are still on brokers that are to go.

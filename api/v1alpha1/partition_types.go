@@ -4,10 +4,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it, elects its leader, and takes brokers
-// that are gone out of isr; the leader adds to isr and takes from it who lags, and writes servingEpoch and foundEpoch. Every change of
-// the status is a compare-and-swap on resourceVersion. Who edits spec.replicas moves the partition: status.replicas tells how far it is.
-// It goes with a Topic whose reclaimPolicy is Delete; else it stays and remembers where the records are.
+// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it,
+// elects its leader, and takes brokers that are gone out of isr; the leader adds to isr and takes
+// from it who lags, and writes servingEpoch and foundEpoch. Every change of the status is a
+// compare-and-swap on resourceVersion. Who edits spec.replicas moves the partition: status.replicas
+// tells how far it is. It goes with a Topic whose reclaimPolicy is Delete; else it stays and
+// remembers where the records are.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -42,8 +44,9 @@ type PartitionSpec struct {
 	// Index is the partition's number, from 0.
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
-	// Replicas are the node ids of the brokers that are to hold the partition, the preferred leader first. When they are changed, the
-	// new ones copy it first, and the others go once all of these are in sync.
+	// Replicas are the node ids of the brokers that are to hold the partition, the preferred leader
+	// first. When they are changed, the new ones copy it first, and the others go once all of these
+	// are in sync.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:Minimum=0
@@ -62,21 +65,23 @@ type PartitionStatus struct {
 	// LeaderEpoch grows with each election.
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
-	// UnprovenEpoch is the latest leader epoch whose leader was elected without proof that it has every acknowledged record; absent if none
-	// was. Replicas that come back from before it trust nothing that the leader does not have. The operator writes it.
+	// UnprovenEpoch is the latest leader epoch whose leader was elected without proof that it has
+	// every acknowledged record; absent if none was. Replicas that come back from before it trust
+	// nothing that the leader does not have. The operator writes it.
 	// +optional
 	UnprovenEpoch int32 `json:"unprovenEpoch,omitempty"`
-	// LeaderDirectory is the directory id of the disk that the leader was elected with, also after it went down: who returns
-	// with another disk has lost the records. The operator writes it.
+	// LeaderDirectory is the directory id of the disk that the leader was elected with, also after
+	// it went down: who returns with another disk has lost the records. The operator writes it.
 	// +optional
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
-	// Replicas are the brokers that hold a log of the partition now: while it moves, those that did and those that are to.
-	// Absent before the first look at it. The operator writes it.
+	// Replicas are the brokers that hold a log of the partition now: while it moves, those that did
+	// and those that are to. Absent before the first look at it. The operator writes it.
 	// +optional
 	// +listType=atomic
 	Replicas []int32 `json:"replicas,omitempty"`
-	// Assignments names, of each of the replicas, the time that it is one. A broker that is taken off the partition and put on it again has
-	// another name, and gives up what it kept of the time before. A replica from before there were names has none. The operator writes it.
+	// Assignments names, of each of the replicas, the time that it is one. A broker that is taken
+	// off the partition and put on it again has another name, and gives up what it kept of the time
+	// before. A replica from before there were names has none. The operator writes it.
 	// +optional
 	// +listType=map
 	// +listMapKey=broker
@@ -85,15 +90,17 @@ type PartitionStatus struct {
 	// +optional
 	// +listType=atomic
 	ISR []InSyncReplica `json:"isr,omitempty"`
-	// InSync names the brokers in isr, as "0,1,2": for people, since a column of kubectl shows the first entry of a list only.
-	// Whoever writes isr writes it too; nothing is decided by it.
+	// InSync names the brokers in isr, as "0,1,2": for people, since a column of kubectl shows the
+	// first entry of a list only. Whoever writes isr writes it too; nothing is decided by it.
 	// +optional
 	InSync string `json:"inSync,omitempty"`
-	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when it equals leaderEpoch.
+	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when
+	// it equals leaderEpoch.
 	// +optional
 	ServingEpoch *int32 `json:"servingEpoch,omitempty"`
-	// FoundEpoch is the latest leader epoch that the leader found on its disk, when that is above leaderEpoch, as after the
-	// Partition was deleted and made again. The leader writes it; the operator elects anew above it.
+	// FoundEpoch is the latest leader epoch that the leader found on its disk, when that is above
+	// leaderEpoch, as after the Partition was deleted and made again. The leader writes it; the
+	// operator elects anew above it.
 	// +optional
 	FoundEpoch *int32 `json:"foundEpoch,omitempty"`
 	// Conditions: Ready.
@@ -103,7 +110,8 @@ type PartitionStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ReplicaAssignment is the time that a broker is a replica, from when it is put on a partition to when it is taken off.
+// ReplicaAssignment is the time that a broker is a replica, from when it is put on a partition to
+// when it is taken off.
 type ReplicaAssignment struct {
 	// Broker is the node id.
 	Broker int32 `json:"broker"`
@@ -117,7 +125,8 @@ type InSyncReplica struct {
 	Broker int32 `json:"broker"`
 	// BrokerEpoch is the incarnation: the broker's Lease.spec.leaseTransitions when it joined.
 	BrokerEpoch int64 `json:"brokerEpoch"`
-	// Directory is the directory id of the broker's disk when it joined; absent when it is not known.
+	// Directory is the directory id of the broker's disk when it joined; absent when it is not
+	// known.
 	// +optional
 	Directory string `json:"directory,omitempty"`
 }

@@ -96,7 +96,10 @@ func refusal(err error, field, message string) {
 
 var _ = Describe("every rule", Ordered, ContinueOnFailure, func() {
 	DescribeTable("refuses when it is made",
-		func(kind, change, field, message string) { refusal(create(manifest(kind, change)), field, message) },
+		func(kind, change, field,
+			message string) {
+			refusal(create(manifest(kind, change)), field, message)
+		},
 		creations(),
 	)
 	DescribeTable("refuses a change",
@@ -114,17 +117,21 @@ var _ = Describe("every rule", Ordered, ContinueOnFailure, func() {
 		object := manifest("Partition")
 		Expect(api.Create(context.Background(), object)).To(Succeed())
 		DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
-		Expect(object.Object["status"]).To(Equal(map[string]any{"leader": int64(-1), "leaderEpoch": int64(0)}),
+		Expect(object.Object["status"]).To(Equal(map[string]any{"leader": int64(-1),
+			"leaderEpoch": int64(0)}),
 			"a Partition begins without a leader, and not with broker 0")
 
-		merge(object.Object, map[string]any{"status": map[string]any{"leader": int64(0), "leaderEpoch": int64(3)}})
+		merge(object.Object, map[string]any{"status": map[string]any{"leader": int64(0),
+			"leaderEpoch": int64(3)}})
 		Expect(api.Status().Update(context.Background(), object)).To(Succeed())
 		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(2)}})
 		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
 			"status.leaderEpoch", "leaderEpoch must not go back: read the Partition again")
-		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(3), "servingEpoch": int64(4)}})
+		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(3),
+			"servingEpoch": int64(4)}})
 		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
-			"status.servingEpoch", "servingEpoch must not be ahead of leaderEpoch: read the Partition again")
+			"status.servingEpoch",
+			"servingEpoch must not be ahead of leaderEpoch: read the Partition again")
 	})
 	DescribeTable("takes what is right",
 		func(kind, change string) { Expect(create(manifest(kind, change))).To(Succeed()) },

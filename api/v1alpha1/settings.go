@@ -31,7 +31,8 @@ type TimestampType string
 type Durability string
 
 const (
-	// DurabilityReplicated acknowledges what the in-sync replicas hold in memory; disks are synced in the background.
+	// DurabilityReplicated acknowledges what the in-sync replicas hold in memory; disks are synced
+	// in the background.
 	DurabilityReplicated Durability = "Replicated"
 	// DurabilityFsync acknowledges what they hold on their disks.
 	DurabilityFsync Durability = "Fsync"
@@ -59,14 +60,16 @@ type TopicSettings struct {
 	// +kubebuilder:validation:Maximum=15
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// MinInSyncReplicas is how many replicas must hold a record before an acks=all write is acknowledged. Default 1.
+	// MinInSyncReplicas is how many replicas must hold a record before an acks=all write is
+	// acknowledged. Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15
 	MinInSyncReplicas *int32 `json:"minInSyncReplicas,omitempty"`
 
-	// UncleanLeaderElection lets a replica lead that lacks acknowledged records when none that has them is up: the partition serves
-	// again at once, and those records are lost. Default false: it waits for a replica that has them.
+	// UncleanLeaderElection lets a replica lead that lacks acknowledged records when none that has
+	// them is up: the partition serves again at once, and those records are lost. Default false: it
+	// waits for a replica that has them.
 	// +optional
 	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
 
@@ -78,7 +81,8 @@ type TopicSettings struct {
 	// +optional
 	Compaction *Compaction `json:"compaction,omitempty"`
 
-	// Compression of what is stored, for fresh batches and for those the cleaner rebuilds. Default type producer.
+	// Compression of what is stored, for fresh batches and for those the cleaner rebuilds. Default
+	// type producer.
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
 
@@ -90,33 +94,39 @@ type TopicSettings struct {
 	// +optional
 	Segment *Segment `json:"segment,omitempty"`
 
-	// MaxMessageSize is the largest record batch taken, as it comes in (compressed). Default 1048588 bytes.
+	// MaxMessageSize is the largest record batch taken, as it comes in (compressed). Default
+	// 1048588 bytes.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1 to 2147483647 bytes, such as 1Mi"
 	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
 
-	// TimestampType is CreateTime (the producer's clock) or LogAppendTime (the broker's). Default CreateTime.
+	// TimestampType is CreateTime (the producer's clock) or LogAppendTime (the broker's). Default
+	// CreateTime.
 	// +optional
 	TimestampType TimestampType `json:"timestampType,omitempty"`
 
-	// TimestampLimits say how far a producer's timestamp may lie from the broker's clock. Without effect with LogAppendTime.
+	// TimestampLimits say how far a producer's timestamp may lie from the broker's clock. Without
+	// effect with LogAppendTime.
 	// +optional
 	TimestampLimits *TimestampLimits `json:"timestampLimits,omitempty"`
 
-	// Durability is Replicated (a record counts on a replica once the operating system has it; disks are synced in the background,
-	// within about a second) or Fsync (it counts once it is on the disk: a power cut takes nothing that was acknowledged, nor
-	// anything that a consumer has seen). Default Replicated. Kafka's tools show and take it as flush.messages.
+	// Durability is Replicated (a record counts on a replica once the operating system has it;
+	// disks are synced in the background, within about a second) or Fsync (it counts once it is on
+	// the disk: a power cut takes nothing that was acknowledged, nor anything that a consumer has
+	// seen). Default Replicated. Kafka's tools show and take it as flush.messages.
 	// +optional
 	Durability Durability `json:"durability,omitempty"`
 
-	// WithoutEffect are settings of Kafka's that have nothing to act on here. They are kept so that Kafka's tools find what they set.
+	// WithoutEffect are settings of Kafka's that have nothing to act on here. They are kept so that
+	// Kafka's tools find what they set.
 	// +optional
 	WithoutEffect *WithoutEffect `json:"withoutEffect,omitempty"`
 }
 
-// TimestampLimits say how far a producer's timestamp may lie from the broker's clock; records beyond are refused.
+// TimestampLimits say how far a producer's timestamp may lie from the broker's clock; records
+// beyond are refused.
 type TimestampLimits struct {
 	// Past is Kafka's message.timestamp.before.max.ms. Default: no limit.
 	// +optional
@@ -135,15 +145,16 @@ type TimestampLimits struct {
 
 // WithoutEffect are settings of Kafka's that have nothing to act on here.
 type WithoutEffect struct {
-	// FlushInterval is flush.ms, at least 1s: disks are synced within about a second whatever it says. For more, set durability to Fsync.
-	// Default: no limit.
+	// FlushInterval is flush.ms, at least 1s: disks are synced within about a second whatever it
+	// says. For more, set durability to Fsync. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s'))",message="write a duration of at least 1s, such as 10s, or -1s for no limit: disks are synced within about a second anyhow; for more, set durability to Fsync"
 	FlushInterval *metav1.Duration `json:"flushInterval,omitempty"`
 
-	// FileDeleteDelay is file.delete.delay.ms: a deleted file goes with its last reader. Default 1m.
+	// FileDeleteDelay is file.delete.delay.ms: a deleted file goes with its last reader. Default
+	// 1m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -159,15 +170,17 @@ type WithoutEffect struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minLag) || !has(self.maxLag) || !self.minLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minLag.size() == 0 || !self.maxLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxLag.size() == 0 || duration(self.minLag) <= duration(self.maxLag)",fieldPath=".minLag",message="minLag must not be longer than maxLag: lower minLag, or raise maxLag"
 type Compaction struct {
-	// MinDirtyPercent is the share of the log that must be dirty before a clean, as Kafka's min.cleanable.dirty.ratio. Default 50.
+	// MinDirtyPercent is the share of the log that must be dirty before a clean, as Kafka's
+	// min.cleanable.dirty.ratio. Default 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MinDirtyPercent *int32 `json:"minDirtyPercent,omitempty"`
 
-	// MaxGarbagePercent is how much of the cleaned section may be superseded records still when a clean has ended: a clean rewrites
-	// the segments that free the most for what they cost, and leaves the others once no more garbage is left than this. With 0 every
-	// key stands once in the cleaned section, at about three times the I/O. Default 20.
+	// MaxGarbagePercent is how much of the cleaned section may be superseded records still when a
+	// clean has ended: a clean rewrites the segments that free the most for what they cost, and
+	// leaves the others once no more garbage is left than this. With 0 every key stands once in the
+	// cleaned section, at about three times the I/O. Default 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=99
@@ -180,14 +193,16 @@ type Compaction struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
 	MinLag *metav1.Duration `json:"minLag,omitempty"`
 
-	// MaxLag is how long a record may stay uncleaned, whatever the dirty percentage. Default: no limit.
+	// MaxLag is how long a record may stay uncleaned, whatever the dirty percentage. Default: no
+	// limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
 	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 
-	// TombstoneRetention is how long a tombstone stays after the values it deletes are gone. Default 24h.
+	// TombstoneRetention is how long a tombstone stays after the values it deletes are gone.
+	// Default 24h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -209,8 +224,9 @@ type Compression struct {
 	// +optional
 	Level *int32 `json:"level,omitempty"`
 
-	// Clean is a denser codec for the section of a compacted topic that the cleaner has rewritten: that is written once and read for
-	// long. Whatever the cleaner writes is compressed so; what it has no reason to rewrite stays as it is. Default: as fresh batches.
+	// Clean is a denser codec for the section of a compacted topic that the cleaner has rewritten:
+	// that is written once and read for long. Whatever the cleaner writes is compressed so; what it
+	// has no reason to rewrite stays as it is. Default: as fresh batches.
 	// +optional
 	Clean *CleanCompression `json:"clean,omitempty"`
 }
@@ -257,29 +273,32 @@ type Segment struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// MaxAge is how long a segment takes records at most, also when nothing is written. Default 168h.
+	// MaxAge is how long a segment takes records at most, also when nothing is written. Default
+	// 168h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 
-	// Jitter is how much earlier than maxAge a segment may end, each by another share of it, so that not all segments end at once.
-	// Default 0s.
+	// Jitter is how much earlier than maxAge a segment may end, each by another share of it, so
+	// that not all segments end at once. Default 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m"
 	Jitter *metav1.Duration `json:"jitter,omitempty"`
 
-	// IndexSize is the largest index file of a segment; a full one begins a new segment. Default 10Mi. It holds for segments begun later.
+	// IndexSize is the largest index file of a segment; a full one begins a new segment. Default
+	// 10Mi. It holds for segments begun later.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1Ki to 2147483647 bytes, such as 10Mi"
 	IndexSize *resource.Quantity `json:"indexSize,omitempty"`
 
-	// IndexInterval is how many bytes of records lie between two entries of an index. Default 4Ki. It holds for segments begun later.
+	// IndexInterval is how many bytes of records lie between two entries of an index. Default 4Ki.
+	// It holds for segments begun later.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Topic is a topic: the resource is the topic, there is no second record of it.
-// Its Kafka topic id is its metadata.uid. The annotation heartwood.dev/clean-now has each replica of a compacted topic cleaned once
-// for each value that it gets; status.compaction.cleanNow tells how far that is.
+// Topic is a topic: the resource is the topic, there is no second record of it. Its Kafka topic id
+// is its metadata.uid. The annotation heartwood.dev/clean-now has each replica of a compacted topic
+// cleaned once for each value that it gets; status.compaction.cleanNow tells how far that is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -39,13 +39,15 @@ type Topic struct {
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets"
 type TopicSpec struct {
-	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be changed.
+	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be
+	// changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot be changed: make a new Topic in the other cluster"
 	Cluster string `json:"cluster"`
 
-	// TopicName is the name clients use, when it is no DNS name. Default: metadata.name. Cannot be changed.
+	// TopicName is the name clients use, when it is no DNS name. Default: metadata.name. Cannot be
+	// changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=249
 	// +kubebuilder:validation:MinLength=1
@@ -53,7 +55,8 @@ type TopicSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
-	// Partitions is their number; it can grow, never shrink (of the brokers' own topics it cannot change at all). Default 1.
+	// Partitions is their number; it can grow, never shrink (of the brokers' own topics it cannot
+	// change at all). Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -92,11 +95,13 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 
-	// Compression is how batches are stored, with the cluster's defaults and the codec's own in their places.
+	// Compression is how batches are stored, with the cluster's defaults and the codec's own in
+	// their places.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
 
-	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not compacted.
+	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not
+	// compacted.
 	// +optional
 	Compaction *CompactionStatus `json:"compaction,omitempty"`
 
@@ -114,17 +119,19 @@ type CompressionStatus struct {
 	// Level is the level in force; absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
-	// Encoder is what the brokers compress with at this level, such as "zstd best (as levels 10 to 22)": the Go encoders have
-	// fewer settings than the codec has levels. Absent when the brokers do not compress.
+	// Encoder is what the brokers compress with at this level, such as "zstd best (as levels 10 to
+	// 22)": the Go encoders have fewer settings than the codec has levels. Absent when the brokers
+	// do not compress.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
-	// Clean is what the cleaner compresses what it writes with, when compression.clean asks for another codec; absent: the above,
-	// or each batch's own where the topic keeps the producer's.
+	// Clean is what the cleaner compresses what it writes with, when compression.clean asks for
+	// another codec; absent: the above, or each batch's own where the topic keeps the producer's.
 	// +optional
 	Clean *CleanCompressionStatus `json:"clean,omitempty"`
 }
 
-// CleanCompressionStatus is what the cleaner compresses with: type, level and encoder as in CompressionStatus.
+// CleanCompressionStatus is what the cleaner compresses with: type, level and encoder as in
+// CompressionStatus.
 type CleanCompressionStatus struct {
 	Type CompressionType `json:"type"`
 	// +optional
@@ -133,28 +140,35 @@ type CleanCompressionStatus struct {
 	Encoder string `json:"encoder,omitempty"`
 }
 
-// CompactionStatus sums up the cleaner's work on a topic. Each replica has a cleaner of its own: sizes, phase and progress are
-// those of the partitions' leaders, so that a copy is not counted twice; cleanNow is of all replicas.
+// CompactionStatus sums up the cleaner's work on a topic. Each replica has a cleaner of its own:
+// sizes, phase and progress are those of the partitions' leaders, so that a copy is not counted
+// twice; cleanNow is of all replicas.
 //
-// Numbers are rounded, and one that alone has changed is written once in a while, not whenever it changes. The brokers' metrics and
-// GET /api/v1/partitions have them as they are.
+// Numbers are rounded, and one that alone has changed is written once in a while, not whenever it
+// changes. The brokers' metrics and GET /api/v1/partitions have them as they are.
 type CompactionStatus struct {
-	// Dirty is the share of cleanable bytes that is dirty, such as "37%": the largest of any partition.
+	// Dirty is the share of cleanable bytes that is dirty, such as "37%": the largest of any
+	// partition.
 	// +optional
 	Dirty string `json:"dirty,omitempty"`
-	// Reclaimable is what a clean would free, over all partitions, to two digits; absent while unknown.
+	// Reclaimable is what a clean would free, over all partitions, to two digits; absent while
+	// unknown.
 	// +optional
 	Reclaimable *resource.Quantity `json:"reclaimable,omitempty"`
-	// Phase is the busiest phase of any partition: Idle, Queued, Indexing, Deduplicating, Rewriting or Committing.
+	// Phase is the busiest phase of any partition: Idle, Queued, Indexing, Deduplicating, Rewriting
+	// or Committing.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// ProgressPercent is how much of the running passes is done, each weighed alike; absent while none runs.
+	// ProgressPercent is how much of the running passes is done, each weighed alike; absent while
+	// none runs.
 	// +optional
 	ProgressPercent *int32 `json:"progressPercent,omitempty"`
-	// ETA is when the last of the running passes will end, at its pace so far; absent while none runs.
+	// ETA is when the last of the running passes will end, at its pace so far; absent while none
+	// runs.
 	// +optional
 	ETA *metav1.Time `json:"eta,omitempty"`
-	// LastCleaned is when a partition was last cleaned: the oldest of all partitions that ever were.
+	// LastCleaned is when a partition was last cleaned: the oldest of all partitions that ever
+	// were.
 	// +optional
 	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
 	// CleanNow is what became of the annotation heartwood.dev/clean-now; absent without one.
@@ -166,8 +180,9 @@ type CompactionStatus struct {
 type CleanNowStatus struct {
 	// Value is the annotation's, cut off as Topic.CleanNow does.
 	Value string `json:"value"`
-	// State is Pending until a replica works on it, Running while one does, Failed while no replica works on it and one of them
-	// has failed (it is tried again with back-off), and Done when each replica was cleaned.
+	// State is Pending until a replica works on it, Running while one does, Failed while no replica
+	// works on it and one of them has failed (it is tried again with back-off), and Done when each
+	// replica was cleaned.
 	State CleanNowState `json:"state"`
 	// Replicas is how many replicas were cleaned for this value, such as "2/3".
 	// +optional
@@ -207,8 +222,8 @@ func (t *Topic) KafkaName() string {
 	return t.Name
 }
 
-// OlderThan orders Topics by age, and those of the same second by name. Of several that claim one Kafka name the oldest has it: to the operator
-// and to brokers alike.
+// OlderThan orders Topics by age, and those of the same second by name. Of several that claim one
+// Kafka name the oldest has it: to the operator and to brokers alike.
 func (t *Topic) OlderThan(other *Topic) bool {
 	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
 		return t.CreationTimestamp.Before(&other.CreationTimestamp)
@@ -219,8 +234,9 @@ func (t *Topic) OlderThan(other *Topic) bool {
 // CleanNowBytesMax is how much of the annotation heartwood.dev/clean-now counts, in bytes.
 const CleanNowBytesMax = 128
 
-// CleanNow returns the value of the annotation heartwood.dev/clean-now, "" if there is none; of a longer one its first
-// CleanNowBytesMax bytes. Each replica is cleaned once for each value; one that comes back after another counts as new.
+// CleanNow returns the value of the annotation heartwood.dev/clean-now, "" if there is none; of a
+// longer one its first CleanNowBytesMax bytes. Each replica is cleaned once for each value; one
+// that comes back after another counts as new.
 func (t *Topic) CleanNow() string {
 	value := t.Annotations[AnnotationCleanNow]
 	if len(value) > CleanNowBytesMax {

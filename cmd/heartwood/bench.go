@@ -2,7 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// benchCommand holds the benchmarks of internal/bench: clusters measured from outside, and parts of the broker by themselves.
+// benchCommand holds the benchmarks of internal/bench: clusters measured from outside, and parts of
+// the broker by themselves.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -10,6 +11,7 @@ func benchCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchAppendCommand(), benchPurgatoryCommand())
+	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchAppendCommand(),
+		benchPurgatoryCommand())
 	return cmd
 }

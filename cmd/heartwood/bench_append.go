@@ -34,12 +34,15 @@ next to Apache Kafka's.`,
 	flags.StringVar(&codec, "codec", "none", "codec of the topic: none, gzip, snappy, lz4 or zstd")
 	level := flags.Int("level", 0, "compression level of --codec (default: the codec's own)")
 	flags.StringVar(&sent, "sent", "none", "codec that the batches come in")
-	flags.IntVar(&opts.BatchBytes, "batch-bytes", 64<<10, "bytes of records in a batch, uncompressed")
+	flags.IntVar(&opts.BatchBytes, "batch-bytes", 64<<10,
+		"bytes of records in a batch, uncompressed")
 	flags.IntVar(&opts.RecordBytes, "record-bytes", 1000, "bytes of a record's key and value")
 	flags.IntVar(&opts.Records, "records", 500_000, "how many records, rounded up to whole batches")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "of the records")
-	flags.BoolVar(&opts.Letters, "letters", false, "records are random capital letters without a key, as in Kafka's benchmarks, and not JSON")
-	flags.StringVar(&opts.Dir, "dir", "", "directory to make the log's own in (default: that for temporary files)")
+	flags.BoolVar(&opts.Letters, "letters", false,
+		"records are random capital letters without a key, as in Kafka's benchmarks, and not JSON")
+	flags.StringVar(&opts.Dir, "dir", "",
+		"directory to make the log's own in (default: that for temporary files)")
 	flags.DurationVar(&opts.Flush, "flush", time.Second, "how often the log is synced")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

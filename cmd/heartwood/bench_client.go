@@ -18,7 +18,8 @@ docs/bench/README.md says how to compare.`
 // targetFlags are those of both commands.
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"}, "`HOST:PORT` of brokers of the cluster, by commas")
+	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
+		"`HOST:PORT` of brokers of the cluster, by commas")
 	flags.StringVar(&to.Topic, "topic", "heartwood-bench", "topic that is measured")
 	return flags.Bool("json", false, "print one JSON object")
 }
@@ -45,15 +46,18 @@ turn comes, and latency is mostly the wait in the client's own buffer: give a ra
 	flags.Int64Var(&opts.Records, "records", 1_000_000, "records to send")
 	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which no more are sent")
 	flags.IntVar(&opts.RecordBytes, "record-bytes", 1000, "bytes of a record's key and value")
-	flags.IntVar(&opts.Rate, "rate", 0, "records a second, of all producers together; 0: as fast as possible")
+	flags.IntVar(&opts.Rate, "rate", 0,
+		"records a second, of all producers together; 0: as fast as possible")
 	flags.StringVar(&opts.Acks, "acks", "all", "acknowledgments: 0, 1 or all (idempotent)")
 	flags.StringVar(&opts.Codec, "codec", "none", "compression: none, gzip, snappy, lz4 or zstd")
 	flags.IntVar(&opts.BatchBytes, "batch-bytes", 256<<10, "bytes of a batch, at most")
-	flags.DurationVar(&opts.Linger, "linger", 5*time.Millisecond, "how long a batch waits for more records")
+	flags.DurationVar(&opts.Linger, "linger", 5*time.Millisecond,
+		"how long a batch waits for more records")
 	flags.IntVar(&opts.Producers, "producers", 1, "clients, each with its own connections")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "of the records")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return measured(cmd, *asJSON, opts.Validate(), func(ctx context.Context) (*client.Result, error) { return client.Produce(ctx, opts) })
+		return measured(cmd, *asJSON, opts.Validate(),
+			func(ctx context.Context) (*client.Result, error) { return client.Produce(ctx, opts) })
 	}
 	return cmd
 }
@@ -79,17 +83,21 @@ It is in no consumer group: partitions are dealt out among --consumers.` + "\n" 
 	flags.BoolVar(&opts.Latest, "latest", false, "read only what comes from now on")
 	flags.Int64Var(&opts.Records, "records", 0, "records to read; 0: no limit")
 	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which no more are read")
-	flags.IntVar(&opts.Consumers, "consumers", 1, "clients, each with its own connections; no more than partitions")
-	flags.DurationVar(&opts.MaxWait, "max-wait", 500*time.Millisecond, "how long a fetch may wait for records")
+	flags.IntVar(&opts.Consumers, "consumers", 1,
+		"clients, each with its own connections; no more than partitions")
+	flags.DurationVar(&opts.MaxWait, "max-wait", 500*time.Millisecond,
+		"how long a fetch may wait for records")
 	flags.IntVar(&opts.MaxBytes, "max-bytes", 50<<20, "bytes of a fetch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return measured(cmd, *asJSON, opts.Validate(), func(ctx context.Context) (*client.Result, error) { return client.Consume(ctx, opts) })
+		return measured(cmd, *asJSON, opts.Validate(),
+			func(ctx context.Context) (*client.Result, error) { return client.Consume(ctx, opts) })
 	}
 	return cmd
 }
 
 // measured runs a measurement and prints it, also where records failed; then the exit code says so.
-func measured(cmd *cobra.Command, asJSON bool, wrong error, run func(context.Context) (*client.Result, error)) error {
+func measured(cmd *cobra.Command, asJSON bool, wrong error,
+	run func(context.Context) (*client.Result, error)) error {
 	if wrong != nil {
 		return misused(cmd, wrong)
 	}

@@ -27,12 +27,15 @@ The times are those of the whole process, the load generator included: --kind ba
 		Args:    noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Kind, "kind", "purgatory", "what is measured: "+strings.Join(purgatory.Kinds(), ", "))
+	flags.StringVar(&opts.Kind, "kind", "purgatory",
+		"what is measured: "+strings.Join(purgatory.Kinds(), ", "))
 	flags.IntVar(&opts.Requests, "requests", 1_000_000, "how many requests")
 	flags.IntVar(&opts.Rate, "rate", 0, "requests a second on average; 0: as fast as possible")
 	flags.DurationVar(&opts.Timeout, "timeout", 200*time.Millisecond, "of each request")
-	flags.DurationVar(&opts.Median, "pct50", 20*time.Millisecond, "50th percentile of the times to completion")
-	flags.DurationVar(&opts.Quartile, "pct75", 60*time.Millisecond, "75th percentile of the times to completion")
+	flags.DurationVar(&opts.Median, "pct50", 20*time.Millisecond,
+		"50th percentile of the times to completion")
+	flags.DurationVar(&opts.Quartile, "pct75", 60*time.Millisecond,
+		"75th percentile of the times to completion")
 	flags.IntVar(&opts.Size, "size", 100, "bytes that each request carries")
 	flags.IntVar(&opts.Keys, "keys", 3, "keys that each request watches")
 	flags.IntVar(&opts.OfKeys, "of-keys", 100, "keys there are")

@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
 
-// brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are HOST:PORT.
+// brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are
+// HOST:PORT.
 type brokerFlags struct {
 	cluster, namespace         string
 	podName, podUID, podIP     string
@@ -30,7 +31,8 @@ type brokerFlags struct {
 	http                       string
 }
 
-// brokerCommand checks all flags before anything is opened, so that a wrong one ends with exit code 2.
+// brokerCommand checks all flags before anything is opened, so that a wrong one ends with exit code
+// 2.
 func brokerCommand() *cobra.Command {
 	var f brokerFlags
 	cmd := &cobra.Command{
@@ -46,12 +48,23 @@ the end of the pod's name.`,
 	flags.StringVar(&f.cluster, "cluster", "", "`NAME` of the LogCluster")
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
-	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod, so that the operator sees at once when it ends (default: by its Lease alone)")
-	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` at which other brokers reach this pod (default: by the name that clients are told)")
+	flags.StringVar(
+		&f.podUID,
+		"pod-uid",
+		"",
+		"`UID` of this pod, so that the operator sees at once when it ends (default: by its Lease alone)",
+	)
+	flags.StringVar(
+		&f.podIP,
+		"pod-ip",
+		"",
+		"`ADDRESS` at which other brokers reach this pod (default: by the name that clients are told)",
+	)
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise", "`HOST:PORT` that clients are told")
-	flags.Var(address(&f.http, ":9644"), "http", "`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.Var(address(&f.http, ":9644"), "http",
+		"`HOST:PORT` of metrics, health and /api/v1/partitions")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "cluster", "namespace", "pod-name", "advertise"); err != nil {
@@ -67,38 +80,46 @@ the end of the pod's name.`,
 	return cmd
 }
 
-// ordinal is the number a StatefulSet gave a pod: the broker's node id, 0 to 2^31-1. It fails if the name does not end in
-// one.
+// ordinal is the number a StatefulSet gave a pod: the broker's node id, 0 to 2^31-1. It fails if
+// the name does not end in one.
 func ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in a number, such as demo-broker-0", podName)
+		return 0, fmt.Errorf(
+			"invalid argument %q for --pod-name: give a name that ends in a number, such as demo-broker-0",
+			podName,
+		)
 	}
 	return int32(id), nil
 }
 
-// runBroker runs a broker and its HTTP server until ctx ends or either fails; the error is of the one that failed first. The
-// metrics registry is its own, not the global one, so it holds what this broker registers and no more.
+// runBroker runs a broker and its HTTP server until ctx ends or either fails; the error is of the
+// one that failed first. The metrics registry is its own, not the global one, so it holds what this
+// broker registers and no more.
 func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	store, err := kube.New(kube.Options{
-		Config: config, Namespace: f.namespace, Cluster: f.cluster, PodUID: f.podUID, Registry: registry, Logger: logger,
+		Config: config, Namespace: f.namespace, Cluster: f.cluster, PodUID: f.podUID,
+		Registry: registry, Logger: logger,
 	})
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	opts := broker.Options{
-		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise, PeerHost: f.podIP,
+		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
+		PeerHost: f.podIP,
 		Metadata: store, Registry: registry, Logger: logger,
 	}
 	var started atomic.Pointer[broker.Broker]
-	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks meanwhile.
+	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks
+	// meanwhile.
 	return runWithHTTP(ctx, func(ctx context.Context) error {
 		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail))
 	}, func(ctx context.Context) error {
@@ -111,8 +132,8 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	})
 }
 
-// runWithHTTP runs both until ctx ends or either fails. HTTP stays until the broker has ended: one that hands its partitions over is
-// observed too.
+// runWithHTTP runs both until ctx ends or either fails. HTTP stays until the broker has ended: one
+// that hands its partitions over is observed too.
 func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
@@ -127,9 +148,10 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 // errRecovering is why a broker is not ready before its logs are open.
 var errRecovering = errors.New("opens its logs")
 
-// brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then, and reports no partitions.
-// started is set once, by another goroutine, hence atomic.
-func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer, detail func() string) http.Handler {
+// brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then,
+// and reports no partitions. started is set once, by another goroutine, hence atomic.
+func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
+	detail func() string) http.Handler {
 	brokers := func() broker.Brokers {
 		if b := started.Load(); b != nil {
 			return broker.Brokers{b}
@@ -147,8 +169,8 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 	return broker.NewHTTP(options)
 }
 
-// serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for them: a scrape that is
-// cut off is asked again, and a stop in order has better use for its time.
+// serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for
+// them: a scrape that is cut off is asked again, and a stop in order has better use for its time.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)

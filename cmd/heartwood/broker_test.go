@@ -26,10 +26,11 @@ func TestHTTPStaysUntilTheBrokerHasEnded(t *testing.T) {
 
 func TestABrokerEndsWithItsHTTP(t *testing.T) {
 	failed := errors.New("no such port")
-	err := runWithHTTP(t.Context(), func(context.Context) error { return failed }, func(ctx context.Context) error {
-		<-ctx.Done()
-		return nil
-	})
+	err := runWithHTTP(t.Context(), func(context.Context) error { return failed },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
 	if !errors.Is(err, failed) {
 		t.Errorf("error %v, want %v", err, failed)
 	}

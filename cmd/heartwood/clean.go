@@ -43,7 +43,8 @@ func (a *brokerAddresses) orStandard() []string {
 }
 
 func (a *brokerAddresses) add(cmd *cobra.Command) {
-	cmd.Flags().Var(a, "address", "of a broker's HTTP port; may be given several times (default "+httpStandard+")")
+	cmd.Flags().Var(a, "address",
+		"of a broker's HTTP port; may be given several times (default "+httpStandard+")")
 }
 
 // addOne is add for a command that asks one broker; the first address counts.
@@ -78,7 +79,9 @@ To clean directories that no broker serves: heartwood log clean.`,
 			clean.Topic, clean.Addresses = args[0], addresses.orStandard()
 			for _, index := range clean.Partitions {
 				if index < 0 {
-					return misused(cmd, fmt.Errorf("invalid argument %d for --partition: partitions count from 0", index))
+					return misused(cmd,
+						fmt.Errorf("invalid argument %d for --partition: partitions count from 0",
+							index))
 				}
 			}
 			cleaning, err := cleanTopic(cmd.Context(), clean, wait, progressTo(cmd, asJSON))
@@ -91,7 +94,8 @@ To clean directories that no broker serves: heartwood log clean.`,
 			return errors.Join(printAsked(cmd.OutOrStdout(), cleaning, wait), err)
 		},
 	}
-	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil, "`NUMBER` of a partition; may be given several times (default: all)")
+	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
+		"`NUMBER` of a partition; may be given several times (default: all)")
 	cmd.Flags().Lookup("partition").DefValue = "" // or help would say [] besides
 	addresses.add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done, and show how far it is")
@@ -107,7 +111,8 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give one TOPIC"))
 }
 
-// progressTo writes lines for people as they come: to standard output, or to standard error when that is for a program.
+// progressTo writes lines for people as they come: to standard output, or to standard error when
+// that is for a program.
 func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -116,8 +121,10 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	return func(line string) { _, _ = fmt.Fprintln(out, line) }
 }
 
-// cleanTopic asks, and waits if that is wanted. It returns what was asked for also with an error, unless nothing was.
-func cleanTopic(ctx context.Context, clean remote.Clean, wait bool, tell func(string)) (*remote.Cleaning, error) {
+// cleanTopic asks, and waits if that is wanted. It returns what was asked for also with an error,
+// unless nothing was.
+func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
+	tell func(string)) (*remote.Cleaning, error) {
 	client := &remote.Client{}
 	cleaning, err := client.Start(ctx, clean)
 	if err != nil {
@@ -145,10 +152,16 @@ func printAsked(out io.Writer, cleaning *remote.Cleaning, waited bool) (err erro
 	}
 	switch {
 	case waited:
-		_, err = fmt.Fprintf(out, "%s: %d of %d replicas cleaned, %s reclaimed\n", cleaning.Topic, asked, len(cleaning.Replicas), remote.Bytes(freed))
+		_, err = fmt.Fprintf(out, "%s: %d of %d replicas cleaned, %s reclaimed\n", cleaning.Topic,
+			asked, len(cleaning.Replicas), remote.Bytes(freed))
 	default:
-		_, err = fmt.Fprintf(out, "%s: %d of %d replicas will be cleaned; --wait shows how far it is, and so does heartwood topics\n",
-			cleaning.Topic, asked, len(cleaning.Replicas))
+		_, err = fmt.Fprintf(
+			out,
+			"%s: %d of %d replicas will be cleaned; --wait shows how far it is, and so does heartwood topics\n",
+			cleaning.Topic,
+			asked,
+			len(cleaning.Replicas),
+		)
 	}
 	return err
 }

@@ -8,10 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// devBrokerCommand is what `heartwood dev --processes` starts for each broker; people have no use for it, so help does not show it.
+// devBrokerCommand is what `heartwood dev --processes` starts for each broker; people have no use
+// for it, so help does not show it.
 func devBrokerCommand() *cobra.Command {
 	var opts dev.ChildOptions
-	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes", Hidden: true, Args: noArgs}
+	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes",
+		Hidden: true, Args: noArgs}
 	flags := cmd.Flags()
 	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` of the broker")
 	flags.StringVar(&opts.Listen, "listen", "", "`HOST:PORT` to listen on for Kafka clients")

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// logCommand holds the offline tools. dump and verify (internal/logstore/inspect) only read, so a broker may be at work on the same
-// files; clean takes the data directory's lock.
+// logCommand holds the offline tools. dump and verify (internal/logstore/inspect) only read, so a
+// broker may be at work on the same files; clean takes the data directory's lock.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -46,12 +46,14 @@ when they are named. Bad batches are printed with what is wrong with them. With 
 	}
 	cmd.Flags().BoolVar(&opts.Records, "records", false, "print each record, too")
 	cmd.Flags().Int64Var(&opts.From, "from", 0, "first offset: batches that end below are left out")
-	cmd.Flags().Int64Var(&opts.To, "to", 0, "end: batches that begin at this offset or above are left out; 0: none are")
+	cmd.Flags().Int64Var(&opts.To, "to", 0,
+		"end: batches that begin at this offset or above are left out; 0: none are")
 	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object a line")
 	return cmd
 }
 
-// logVerifyCommand makes an error of problems found, for the exit code alone: they have been printed by then.
+// logVerifyCommand makes an error of problems found, for the exit code alone: they have been
+// printed by then.
 func logVerifyCommand() *cobra.Command {
 	var opts inspect.VerifyOptions
 	cmd := &cobra.Command{

@@ -29,9 +29,10 @@ type cleanFlags struct {
 
 // cleanReport is what log clean did, over all directories. Its names are fixed.
 type cleanReport struct {
-	DryRun              bool    `json:"dry_run"`
-	Passes              int     `json:"passes"`
-	SegmentsTotal       int     `json:"segments_total"` // below the active one, before the first pass
+	DryRun bool `json:"dry_run"`
+	Passes int  `json:"passes"`
+	// below the active one, before the first pass
+	SegmentsTotal       int     `json:"segments_total"`
 	SegmentsRewritten   int     `json:"segments_rewritten"`
 	SegmentsUntouched   int     `json:"segments_untouched"`
 	SidecarBytesRead    int64   `json:"sidecar_bytes_read"`
@@ -71,20 +72,27 @@ are missing, as any pass does, and mends what a crash cut off, as any start does
 	flags := cmd.Flags()
 	flags.Var(quantity(&f.memory, sizeKind, "128Mi"), "memory", "of tables and bitmaps, at most")
 	flags.IntVar(&f.Workers, "workers", 1, "slices of the keys worked on at once")
-	flags.Var(percentFlag{&f.dirty}, "min-dirty-percent", "clean only above this dirty ratio; 0: in any case")
+	flags.Var(percentFlag{&f.dirty}, "min-dirty-percent",
+		"clean only above this dirty ratio; 0: in any case")
 	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent", "garbage that may stay, to save I/O")
-	flags.DurationVar(&f.MinLag, "min-lag", 0, "leave segments alone that have records younger than this")
-	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour, "how long a tombstone stays once it is the last record of its key")
-	flags.StringVar(&f.now, "now", "", "`TIME` taken for now, RFC 3339 or milliseconds since 1970 (default: the clock's)")
-	flags.Var(quantity(&f.ioRate, rateKind, "0"), "io-rate", "bytes read and written a second; 0: no limit")
-	flags.Var(quantity(&f.segment, sizeKind, "0"), "segment-size", "of new segments; 0: as the largest there is")
+	flags.DurationVar(&f.MinLag, "min-lag", 0,
+		"leave segments alone that have records younger than this")
+	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour,
+		"how long a tombstone stays once it is the last record of its key")
+	flags.StringVar(&f.now, "now", "",
+		"`TIME` taken for now, RFC 3339 or milliseconds since 1970 (default: the clock's)")
+	flags.Var(quantity(&f.ioRate, rateKind, "0"), "io-rate",
+		"bytes read and written a second; 0: no limit")
+	flags.Var(quantity(&f.segment, sizeKind, "0"), "segment-size",
+		"of new segments; 0: as the largest there is")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "tell what a clean would do")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, dirs []string) error {
 		if err := f.settle(); err != nil {
 			return misused(cmd, err)
 		}
-		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
+			&slog.HandlerOptions{Level: slog.LevelWarn}))
 		report, err := cleanAll(cmd.Context(), dirs, f.ByHand, logger)
 		if printed := report.print(cmd.OutOrStdout(), f.asJSON); err == nil {
 			err = printed
@@ -103,18 +111,28 @@ func (f *cleanFlags) settle() error {
 		}
 	}
 	check(f.memory >= 1<<20 && f.memory <= 1<<46, "invalid argument for --memory: give 1Mi or more")
-	check(f.Workers >= 1 && f.Workers <= 1024, "invalid argument %d for --workers: give 1 to 1024", f.Workers)
+	check(f.Workers >= 1 && f.Workers <= 1024, "invalid argument %d for --workers: give 1 to 1024",
+		f.Workers)
 	check(f.garbage < 1, "invalid argument for --max-garbage-percent: give 0 to 99")
 	check(f.MinLag >= 0, "invalid argument %s for --min-lag: it cannot be negative", f.MinLag)
-	check(f.TombstoneRetention >= 0, "invalid argument %s for --tombstone-retention: it cannot be negative", f.TombstoneRetention)
-	check(f.ioRate == 0 || f.ioRate >= 1024 && f.ioRate < 1<<60, "invalid argument for --io-rate: give at least 1Ki a second, or 0")
-	check(f.segment == 0 || f.segment >= 1024 && f.segment < 1<<31, "invalid argument for --segment-size: give 1Ki to 2Gi-1")
+	check(f.TombstoneRetention >= 0,
+		"invalid argument %s for --tombstone-retention: it cannot be negative",
+		f.TombstoneRetention)
+	check(f.ioRate == 0 || f.ioRate >= 1024 && f.ioRate < 1<<60,
+		"invalid argument for --io-rate: give at least 1Ki a second, or 0")
+	check(f.segment == 0 || f.segment >= 1024 && f.segment < 1<<31,
+		"invalid argument for --segment-size: give 1Ki to 2Gi-1")
 	if f.now != "" {
 		now, err := parseTime(f.now)
-		check(err == nil, "invalid argument %q for --now: give a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970", f.now)
+		check(
+			err == nil,
+			"invalid argument %q for --now: give a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970",
+			f.now,
+		)
 		f.Now = now
 	}
-	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate), int64(f.segment)
+	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
+		int64(f.segment)
 	// Rounded up: "above 0.5 %" must not become "in any case".
 	f.MinDirtyPercent, f.MaxGarbagePercent = int(f.dirty*100+0.999), int(f.garbage*100)
 	return errors.Join(wrong...)
@@ -128,8 +146,10 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// cleanAll cleans one directory after the other. One that fails does not keep the others from their turn.
-func cleanAll(ctx context.Context, dirs []string, by logstore.ByHand, logger *slog.Logger) (cleanReport, error) {
+// cleanAll cleans one directory after the other. One that fails does not keep the others from their
+// turn.
+func cleanAll(ctx context.Context, dirs []string, by logstore.ByHand,
+	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()
 	report := cleanReport{DryRun: by.DryRun}
 	var failed []error
@@ -146,14 +166,18 @@ func cleanAll(ctx context.Context, dirs []string, by logstore.ByHand, logger *sl
 	return report, errors.Join(failed...)
 }
 
-func cleanOne(ctx context.Context, dir string, by logstore.ByHand, logger *slog.Logger) (cleaned logstore.Cleaned, err error) {
+func cleanOne(ctx context.Context, dir string, by logstore.ByHand,
+	logger *slog.Logger) (cleaned logstore.Cleaned, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return cleaned, err
 	}
 	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir)
 	if errors.Is(err, vfs.ErrLocked) {
-		return cleaned, fmt.Errorf("%w: a broker is at work there: stop it, or let its own cleaner do this", err)
+		return cleaned, fmt.Errorf(
+			"%w: a broker is at work there: stop it, or let its own cleaner do this",
+			err,
+		)
 	}
 	if err != nil {
 		return cleaned, err
@@ -198,11 +222,28 @@ func (r cleanReport) print(out io.Writer, asJSON bool) error {
 	if r.DryRun {
 		did = "would clean"
 	}
-	_, err := fmt.Fprintf(out, `%s: %d bytes freed, %d of %d records removed (%d tombstones), in %d passes
+	_, err := fmt.Fprintf(
+		out,
+		`%s: %d bytes freed, %d of %d records removed (%d tombstones), in %d passes
 segments: %d rewritten, %d untouched
 log: %d bytes read, %d written; sidecars: %d read, %d written
 memory: %d bytes at most; processor: %.2f s; time: %.2f s
-`, did, r.BytesReclaimed, r.RecordsRemoved, r.RecordsRead, r.TombstonesRemoved, r.Passes, r.SegmentsRewritten, r.SegmentsUntouched,
-		r.LogBytesRead, r.LogBytesWritten, r.SidecarBytesRead, r.SidecarBytesWritten, r.MemoryPeakBytes, r.CPUSeconds, r.WallSeconds)
+`,
+		did,
+		r.BytesReclaimed,
+		r.RecordsRemoved,
+		r.RecordsRead,
+		r.TombstonesRemoved,
+		r.Passes,
+		r.SegmentsRewritten,
+		r.SegmentsUntouched,
+		r.LogBytesRead,
+		r.LogBytesWritten,
+		r.SidecarBytesRead,
+		r.SidecarBytesWritten,
+		r.MemoryPeakBytes,
+		r.CPUSeconds,
+		r.WallSeconds,
+	)
 	return err
 }

@@ -46,7 +46,8 @@ var killedID = logstore.PartitionID{Topic: "tickets", Index: 0}
 // opened opens the data directory as a broker does.
 func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	t.Helper()
-	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	return store, log
 }
 
-// written makes a data directory with a log of three versions of each key, the last of which is its offset.
+// written makes a data directory with a log of three versions of each key, the last of which is its
+// offset.
 func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	t.Helper()
 	dir, latest = t.TempDir(), map[string]int64{}
@@ -83,9 +85,11 @@ func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	first := int(log.LogEnd())
 	for i := first; i < first+3*keys; i++ {
-		builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
+			BaseSequence: -1})
 		key := fmt.Sprintf("k%d", i%keys)
-		builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte(key), Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("v", 300))})
+		builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte(key),
+			Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("v", 300))})
 		batch, err := builder.Build(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +103,8 @@ func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// readBack checks that the latest record of each key is there, as it was, and returns how many records there are.
+// readBack checks that the latest record of each key is there, as it was, and returns how many
+// records there are.
 func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	t.Helper()
 	store, log := opened(t, dir)
@@ -149,8 +154,8 @@ func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	return records
 }
 
-// log clean is killed at any moment of its work, and while it works nobody else gets the directory. What a start finds is whole, and the
-// next run goes on.
+// log clean is killed at any moment of its work, and while it works nobody else gets the directory.
+// What a start finds is whole, and the next run goes on.
 func TestCleanIsKilledAndRunAgain(t *testing.T) {
 	const keys = 700
 	dir, latest := written(t, keys)
@@ -162,7 +167,8 @@ func TestCleanIsKilledAndRunAgain(t *testing.T) {
 		if try == 20 {
 			t.Fatalf("killed at work %d times in %d runs", killed, try)
 		}
-		command, said := heartwood(t, "log", "clean", "--io-rate", "256Ki", "--tombstone-retention", "0s", partition)
+		command, said := heartwood(t, "log", "clean", "--io-rate", "256Ki", "--tombstone-retention",
+			"0s", partition)
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +196,8 @@ func TestCleanIsKilledAndRunAgain(t *testing.T) {
 		if records > keys+200 {
 			t.Errorf("%d records are left, and it came to its end", records)
 		}
-		// Nothing is left to do: by kills at the end of the work, or this test did not run while it was done.
+		// Nothing is left to do: by kills at the end of the work, or this test did not run while it
+		// was done.
 		store, log := opened(t, dir)
 		log.Configure(killedSettings(), true)
 		write(t, log, keys, latest)
@@ -201,7 +208,8 @@ func TestCleanIsKilledAndRunAgain(t *testing.T) {
 	if command, said := heartwood(t, "log", "clean", partition); command.Run() != nil {
 		t.Fatalf("the last run: %s", said)
 	}
-	if records := readBack(t, dir, latest); records > keys+200 { // those of the active segment come on top
+	// those of the active segment come on top
+	if records := readBack(t, dir, latest); records > keys+200 {
 		t.Errorf("%d records are left of %d keys", records, keys)
 	}
 	left, err := filepath.Glob(filepath.Join(partition, "*.cleaned"))
@@ -232,7 +240,8 @@ func wantLocked(t *testing.T, partition string, first *os.Process) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"log", "clean", partition}, &out, &errOut)
-	if (code == 0 || !strings.Contains(errOut.String(), "lock")) && first.Signal(syscall.Signal(0)) == nil {
+	if (code == 0 || !strings.Contains(errOut.String(), "lock")) &&
+		first.Signal(syscall.Signal(0)) == nil {
 		t.Errorf("a second run beside the first: exit code %d, %s", code, errOut.String())
 	}
 }

@@ -13,7 +13,8 @@ import (
 // kafkaVectors are directories that Apache Kafka wrote.
 const kafkaVectors = "../../internal/logstore/segment/testdata/kafka-4.3.1"
 
-// copied returns a copy of a directory of kafkaVectors, as a user copies it: without the checkpoints above it.
+// copied returns a copy of a directory of kafkaVectors, as a user copies it: without the
+// checkpoints above it.
 func copied(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -27,7 +28,8 @@ func copied(t *testing.T, name string) string {
 func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	if code := run(context.Background(), append([]string{"log", "clean", "--json"}, args...), &out, &errOut); code != 0 {
+	if code := run(context.Background(), append([]string{"log", "clean", "--json"}, args...), &out,
+		&errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	if errOut.Len() > 0 {
@@ -54,15 +56,20 @@ func TestCleanWhatKafkaWrote(t *testing.T) {
 	const now = "2026-11-21T12:00:00Z"
 	dir := copied(t, "vectors-0")
 	if before := verified(t, dir); before != 1 {
-		t.Errorf("%d problems before: the files came without a transaction index, and nothing else is wrong", before)
+		t.Errorf(
+			"%d problems before: the files came without a transaction index, and nothing else is wrong",
+			before,
+		)
 	}
 	dry := cleanJSON(t, "--dry-run", "--now", now, dir)
-	if dry["records_removed"] != 46 || dry["segments_rewritten"] != 2 || dry["segments_untouched"] != 0 || dry["bytes_reclaimed"] < 2000 {
+	if dry["records_removed"] != 46 || dry["segments_rewritten"] != 2 ||
+		dry["segments_untouched"] != 0 || dry["bytes_reclaimed"] < 2000 {
 		t.Errorf("a dry run: %v", dry)
 	}
 	got := cleanJSON(t, "--now", now, dir)
 	for name, want := range map[string]float64{
-		"passes": 1, "segments_total": 2, "segments_rewritten": 2, "segments_untouched": 0, "records_read": 64, "records_removed": 46,
+		"passes": 1, "segments_total": 2, "segments_rewritten": 2, "segments_untouched": 0,
+		"records_read": 64, "records_removed": 46,
 		"bytes_reclaimed": 2580, "log_bytes_written": 2034, "tombstones_removed": 0,
 	} {
 		if got[name] != want {
@@ -87,7 +94,8 @@ func TestCleanWhatKafkaWrote(t *testing.T) {
 	}
 }
 
-// TestCleanLeavesWhatKafkaCleaned: its own cleaner was there, and several directories make one report.
+// TestCleanLeavesWhatKafkaCleaned: its own cleaner was there, and several directories make one
+// report.
 func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
 	dir, other := copied(t, "compacted-0"), copied(t, "compacted-0")
 	log := filepath.Join(dir, "00000000000000000000.log")
@@ -96,7 +104,8 @@ func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := cleanJSON(t, dir, other)
-	if got["records_removed"] != 0 || got["segments_untouched"] != 2 || got["log_bytes_written"] != 0 || got["records_read"] != 50 {
+	if got["records_removed"] != 0 || got["segments_untouched"] != 2 ||
+		got["log_bytes_written"] != 0 || got["records_read"] != 50 {
 		t.Errorf("%v", got)
 	}
 	after, err := os.ReadFile(log)

@@ -28,8 +28,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main with its surroundings as arguments. It returns the exit code; what went wrong is on errOut, once, as Cobra is
-// silenced.
+// run is main with its surroundings as arguments. It returns the exit code; what went wrong is on
+// errOut, once, as Cobra is silenced.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)
@@ -66,6 +66,7 @@ Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	}
 	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
+	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), cleanCommand(),
+		brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

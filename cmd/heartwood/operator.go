@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// operatorFlags are the flags of the operator command, as the chart sets them; addresses are HOST:PORT.
+// operatorFlags are the flags of the operator command, as the chart sets them; addresses are
+// HOST:PORT.
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
@@ -41,12 +42,20 @@ func operatorCommand() *cobra.Command {
 		Args:  noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.image, "image", "", "`IMAGE` of brokers whose LogCluster names none: this one's own")
+	flags.StringVar(&f.image, "image", "",
+		"`IMAGE` of brokers whose LogCluster names none: this one's own")
 	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's own metrics")
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
-	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` to look after (default: all)")
-	flags.BoolVar(&f.electLeader, "leader-elect", true, "let one of several operators work at a time, by a Lease")
-	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` under which the Lease is held: the pod's, the same after a restart and no other operator's (default: another at each start)")
+	flags.StringSliceVar(&f.namespaces, "namespaces", nil,
+		"`NAMESPACES` to look after (default: all)")
+	flags.BoolVar(&f.electLeader, "leader-elect", true,
+		"let one of several operators work at a time, by a Lease")
+	flags.StringVar(
+		&f.identity,
+		"identity",
+		"",
+		"`IDENTITY` under which the Lease is held: the pod's, the same after a restart and no other operator's (default: another at each start)",
+	)
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "image"); err != nil {
@@ -58,16 +67,17 @@ func operatorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		logger.Info("operator starts", "version", version.Version(), "commit", version.Commit(), "brokerImage", f.image,
+		logger.Info("operator starts", "version", version.Version(), "commit", version.Commit(),
+			"brokerImage", f.image,
 			"namespaces", f.namespaces)
 		return manager.Start(cmd.Context())
 	}
 	return cmd
 }
 
-// newManager makes a manager with all controllers, not yet started. The Lease of leader election is given back when ctx
-// ends, so the next operator need not wait for its end; that is safe only as the process ends right after the manager has
-// stopped.
+// newManager makes a manager with all controllers, not yet started. The Lease of leader election is
+// given back when ctx ends, so the next operator need not wait for its end; that is safe only as
+// the process ends right after the manager has stopped.
 func newManager(f operatorFlags) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -89,7 +99,8 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		MapperProvider: controllers.Mapper,
 		Cache: cache.Options{
 			ByObject: controllers.CacheByObject(), HTTPClient: watches,
-			// Half of each object. The API server goes on with what it has where an update leaves them out.
+			// Half of each object. The API server goes on with what it has where an update leaves
+			// them out.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
@@ -103,7 +114,9 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find the namespace of the operators' lease: %w", err)
 		}
-		if options.LeaderElectionResourceLockInterface, err = controllers.OperatorLock(config, strings.TrimSpace(string(namespace)), f.identity); err != nil {
+		if options.LeaderElectionResourceLockInterface,
+			err = controllers.OperatorLock(config, strings.TrimSpace(string(namespace)),
+			f.identity); err != nil {
 			return nil, err
 		}
 	}

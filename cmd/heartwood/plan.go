@@ -11,7 +11,8 @@ import (
 func planCommand() *cobra.Command {
 	standard := topicconfig.Default()
 	in := plan.Input{
-		HotShare: 1, DirtyRatio: float64(standard.MinDirtyPercent) / 100, GarbageShare: float64(standard.MaxGarbagePercent) / 100,
+		HotShare: 1, DirtyRatio: float64(standard.MinDirtyPercent) / 100,
+		GarbageShare: float64(standard.MaxGarbagePercent) / 100,
 	}
 	asJSON := false
 	cmd := &cobra.Command{
@@ -39,23 +40,32 @@ A COUNT or SIZE is written as in manifests: 300, 1.6G (decimal), 5Ki (binary). A
 	}
 	flags := cmd.Flags()
 	flags.Var(quantity(&in.Keys, countKind, ""), "keys", "keys that have a value")
-	flags.Var(quantity(&in.RecordBytes, sizeKind, ""), "record-size", "key and value of a record, before compression")
-	flags.Var(quantity(&in.CompressionRatio, countKind, "1"), "compression-ratio", "bytes before compression / bytes after")
+	flags.Var(quantity(&in.RecordBytes, sizeKind, ""), "record-size",
+		"key and value of a record, before compression")
+	flags.Var(quantity(&in.CompressionRatio, countKind, "1"), "compression-ratio",
+		"bytes before compression / bytes after")
 	flags.Var(quantity(&in.BatchRecords, countKind, "10"), "batch-records", "records in a batch")
-	flags.Var(quantity(&in.UpdateRate, rateKind, "0"), "update-rate", "records a second that replace others")
-	flags.Var(percentFlag{&in.HotShare}, "hot-keys", "share of the keys that get all updates; 100: all alike, the worst case")
+	flags.Var(quantity(&in.UpdateRate, rateKind, "0"), "update-rate",
+		"records a second that replace others")
+	flags.Var(percentFlag{&in.HotShare}, "hot-keys",
+		"share of the keys that get all updates; 100: all alike, the worst case")
 	flags.BoolVar(&in.Tombstones, "tombstones", false, "some of the updates are deletes")
 	flags.IntVar(&in.Partitions, "partitions", 1, "partitions of the topic")
 	flags.IntVar(&in.Replicas, "replicas", 1, "copies of each partition")
-	flags.IntVar(&in.Brokers, "brokers", 0, "brokers that share them (default: as many as replicas)")
+	flags.IntVar(&in.Brokers, "brokers", 0,
+		"brokers that share them (default: as many as replicas)")
 	flags.Var(percentFlag{&in.DirtyRatio}, "min-dirty-percent", "a pass is due above it")
-	flags.Var(percentFlag{&in.GarbageShare}, "max-garbage-percent", "garbage that a pass may leave, to save I/O")
+	flags.Var(percentFlag{&in.GarbageShare}, "max-garbage-percent",
+		"garbage that a pass may leave, to save I/O")
 	flags.Var(quantity(&in.SegmentBytes, sizeKind, "1Gi"), "segment-size", "of the topic")
 	flags.Var(quantity(&in.MemoryBytes, sizeKind, "128Mi"), "memory", "of a broker's cleaner")
 	flags.IntVar(&in.Workers, "workers", 1, "of a broker's cleaner")
-	flags.Var(quantity(&in.IORate, rateKind, "0"), "io-rate", "of a broker's cleaner, bytes read and written a second; 0: no limit")
-	flags.Var(quantity(&in.RepublishRate, rateKind, "0"), "republish-rate", "how fast producers write every key once more, records a second")
-	flags.Var(quantity(&in.KafkaBufferBytes, sizeKind, "0"), "kafka-buffer", "compare with Apache Kafka's cleaner, with a dedupe buffer of so many bytes a thread")
+	flags.Var(quantity(&in.IORate, rateKind, "0"), "io-rate",
+		"of a broker's cleaner, bytes read and written a second; 0: no limit")
+	flags.Var(quantity(&in.RepublishRate, rateKind, "0"), "republish-rate",
+		"how fast producers write every key once more, records a second")
+	flags.Var(quantity(&in.KafkaBufferBytes, sizeKind, "0"), "kafka-buffer",
+		"compare with Apache Kafka's cleaner, with a dedupe buffer of so many bytes a thread")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

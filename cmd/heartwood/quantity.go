@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantityFlag is a number as manifests write it: 5Ki, 128Mi, 1.6G, 300. As a rate it may end with /s.
+// quantityFlag is a number as manifests write it: 5Ki, 128Mi, 1.6G, 300. As a rate it may end with
+// /s.
 type quantityFlag struct {
 	value *float64
 	text  string
@@ -21,7 +22,8 @@ const (
 	rateKind  = "RATE"
 )
 
-// quantity is such a flag for the variable that to points at. standard, "" for none, is its default.
+// quantity is such a flag for the variable that to points at. standard, "" for none, is its
+// default.
 func quantity(to *float64, kind, standard string) *quantityFlag {
 	flag := &quantityFlag{value: to, kind: kind}
 	if standard != "" {
@@ -42,7 +44,9 @@ func (q *quantityFlag) Set(text string) error {
 	}
 	parsed, err := resource.ParseQuantity(number)
 	if err != nil || parsed.Sign() < 0 {
-		example := map[string]string{sizeKind: "a size, such as 5Ki, 128Mi or 1.25k", countKind: "a number, such as 200M or 1.6G", rateKind: "a rate, such as 300/s, 20Mi/s or 0.5"}
+		example := map[string]string{sizeKind: "a size, such as 5Ki, 128Mi or 1.25k",
+			countKind: "a number, such as 200M or 1.6G",
+			rateKind:  "a rate, such as 300/s, 20Mi/s or 0.5"}
 		return errors.New("want " + example[q.kind])
 	}
 	*q.value, q.text = parsed.AsApproximateFloat64(), text

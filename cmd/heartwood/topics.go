@@ -22,7 +22,8 @@ only its own. GET /api/v1/partitions tells of each partition.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			answer, err := (&remote.Client{}).Topics(cmd.Context(), addresses.orStandard()[0], names)
+			answer, err := (&remote.Client{}).Topics(cmd.Context(), addresses.orStandard()[0],
+				names)
 			if err != nil {
 				return err
 			}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmapExecutable takes the clean pages of the process's own file out of its address space. They stay in the page cache, and those that are
-// touched again are mapped again, sixteen at a time.
+// unmapExecutable takes the clean pages of the process's own file out of its address space. They
+// stay in the page cache, and those that are touched again are mapped again, sixteen at a time.
 func unmapExecutable() error {
 	executable, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -22,7 +22,8 @@ func unmapExecutable() error {
 		return err
 	}
 	for _, m := range cleanMappings(smaps, executable) {
-		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin, unix.MADV_DONTNEED); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin,
+			unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("unmap %x to %x: %w", m.begin, m.end, errno)
 		}
 	}
@@ -32,8 +33,9 @@ func unmapExecutable() error {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// cleanMappings are those of a file that the process can only read or execute, and whose pages are all the file's: none was written to
-// before it was protected, as relocations are, or by a debugger. smaps is in the format of proc_pid_smaps(5).
+// cleanMappings are those of a file that the process can only read or execute, and whose pages are
+// all the file's: none was written to before it was protected, as relocations are, or by a
+// debugger. smaps is in the format of proc_pid_smaps(5).
 func cleanMappings(smaps []byte, file string) []mapping {
 	var found []mapping
 	last := mapping{} // of the file, its pages not looked at yet
@@ -53,7 +55,8 @@ func cleanMappings(smaps []byte, file string) []mapping {
 	return found
 }
 
-// header parses a mapping's first line: "00400000-01ae6000 r-xp 00000000 fe:00 1234 /bin/heartwood".
+// header parses a mapping's first line: "00400000-01ae6000 r-xp 00000000 fe:00 1234
+// /bin/heartwood".
 func header(fields []string) (addresses mapping, perms string, ok bool) {
 	if len(fields) < 5 {
 		return mapping{}, "", false

@@ -37,8 +37,10 @@ func TestCleanMappingsAreTheFilesOwnAndUntouched(t *testing.T) {
 
 func TestCleanMappingsOfRubbish(t *testing.T) {
 	for _, smaps := range []string{
-		"", "\n\n", "Private_Dirty: 0 kB\n", "zz-yy r--p 0 0 0 /f\nPrivate_Dirty: 0 kB\n", "2000-1000 r--p 0 0 0 /f\nPrivate_Dirty: 0 kB\n",
-		"1000-2000 r--p 0 0 0 /f (deleted)\nPrivate_Dirty: 0 kB\n", "1000-2000 r--p\n", "1000-2000 r--p 0 0 0 /f\nPrivate_Dirty:\n",
+		"", "\n\n", "Private_Dirty: 0 kB\n", "zz-yy r--p 0 0 0 /f\nPrivate_Dirty: 0 kB\n",
+		"2000-1000 r--p 0 0 0 /f\nPrivate_Dirty: 0 kB\n",
+		"1000-2000 r--p 0 0 0 /f (deleted)\nPrivate_Dirty: 0 kB\n", "1000-2000 r--p\n",
+		"1000-2000 r--p 0 0 0 /f\nPrivate_Dirty:\n",
 	} {
 		if got := cleanMappings([]byte(smaps), "/f"); len(got) != 0 {
 			t.Errorf("%q: %x", smaps, got)
@@ -49,7 +51,8 @@ func TestCleanMappingsOfRubbish(t *testing.T) {
 // TestUnmapExecutable in a process of its own, which goes on and is smaller.
 func TestUnmapExecutable(t *testing.T) {
 	if os.Getenv("HEARTWOOD_TEST_UNMAP") == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestUnmapExecutable$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestUnmapExecutable$",
+			"-test.v")
 		cmd.Env = append(os.Environ(), "HEARTWOOD_TEST_UNMAP=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

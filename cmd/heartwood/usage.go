@@ -17,7 +17,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// misused says what is wrong with a command line and where its help is. The usageError it returns wraps err.
+// misused says what is wrong with a command line and where its help is. The usageError it returns
+// wraps err.
 func misused(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())}
 }
@@ -37,13 +38,16 @@ func someArgs(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give at least one PATH"))
 }
 
-// required refuses to go on without the flags named, and tells all that are missing. Cobra's own check would not end with
-// exit code 2. One that is given but empty is missing, too: --cluster=$NAME of a variable that is not set.
+// required refuses to go on without the flags named, and tells all that are missing. Cobra's own
+// check would not end with exit code 2. One that is given but empty is missing, too:
+// --cluster=$NAME of a variable that is not set.
 func required(cmd *cobra.Command, names ...string) error {
 	var missing []error
 	for _, name := range names {
 		if flag := cmd.Flag(name); flag.Value.String() == "" {
-			missing = append(missing, fmt.Errorf("flag --%s is required: %s", name, strings.ReplaceAll(flag.Usage, "`", "")))
+			missing = append(missing,
+				fmt.Errorf("flag --%s is required: %s", name,
+					strings.ReplaceAll(flag.Usage, "`", "")))
 		}
 	}
 	if len(missing) > 0 {
@@ -52,10 +56,12 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// addressFlag is a flag that takes HOST:PORT. A wrong one is refused here, with exit code 2, not later by a listener.
+// addressFlag is a flag that takes HOST:PORT. A wrong one is refused here, with exit code 2, not
+// later by a listener.
 type addressFlag struct{ text *string }
 
-// address is such a flag for the variable that to points at, which it sets to the default (not checked, "" for none).
+// address is such a flag for the variable that to points at, which it sets to the default (not
+// checked, "" for none).
 func address(to *string, standard string) addressFlag {
 	*to = standard
 	return addressFlag{to}
@@ -79,8 +85,10 @@ func (a addressFlag) Set(text string) error {
 // logLevel is the flag --log-level.
 type logLevel struct{ slog.Level }
 
-func (l *logLevel) Type() string   { return "LEVEL" }
-func (l *logLevel) String() string { return strings.ToLower(l.Level.String()) } // as help names the levels
+func (l *logLevel) Type() string { return "LEVEL" }
+
+// as help names the levels
+func (l *logLevel) String() string { return strings.ToLower(l.Level.String()) }
 
 func (l *logLevel) Set(text string) error {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
@@ -89,10 +97,12 @@ func (l *logLevel) Set(text string) error {
 	return nil
 }
 
-// addLogLevel adds the flag; its value is what the command line says only once that was parsed, so not before RunE.
+// addLogLevel adds the flag; its value is what the command line says only once that was parsed, so
+// not before RunE.
 func addLogLevel(cmd *cobra.Command, standard slog.Level) *logLevel {
 	level := &logLevel{standard}
-	cmd.Flags().Var(level, "log-level", "how much is logged to standard error: debug, info, warn or error")
+	cmd.Flags().Var(level, "log-level",
+		"how much is logged to standard error: debug, info, warn or error")
 	return level
 }
 

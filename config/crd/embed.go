@@ -1,5 +1,6 @@
-// Package crd carries the CustomResourceDefinitions inside the binary, so that `heartwood dev` checks manifests by the very same
-// rules as the API server. The YAML files are made from api/v1alpha1 by `make generate`.
+// Package crd carries the CustomResourceDefinitions inside the binary, so that `heartwood dev`
+// checks manifests by the very same rules as the API server. The YAML files are made from
+// api/v1alpha1 by `make generate`.
 package crd
 
 import "embed"

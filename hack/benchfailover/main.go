@@ -1,9 +1,11 @@
-// Command benchfailover says how long partitions take no acknowledged writes when a broker of `heartwood dev --processes` is killed or
-// stopped: docs/bench/failover.md. The cluster runs on this machine, and its topic exists.
+// Command benchfailover says how long partitions take no acknowledged writes when a broker of
+// `heartwood dev --processes` is killed or stopped: docs/bench/failover.md. The cluster runs on
+// this machine, and its topic exists.
 //
-// Some partitions have a steady load, one record after the other with acks=all, each sent once the last was acknowledged; a gap is the
-// time between two acknowledgements. At the moment of a fault one record is sent to every partition, so that the time of the last
-// acknowledgement is when the last new leader took a write.
+// Some partitions have a steady load, one record after the other with acks=all, each sent once the
+// last was acknowledged; a gap is the time between two acknowledgements. At the moment of a fault
+// one record is sent to every partition, so that the time of the last acknowledgement is when the
+// last new leader took a write.
 package main
 
 import (
@@ -24,11 +26,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// probeTimeout bounds the wait for the last leader after a fault; settleTimeout that for all to be in sync again.
+// probeTimeout bounds the wait for the last leader after a fault; settleTimeout that for all to be
+// in sync again.
 const (
 	probeTimeout  = 60 * time.Second
 	settleTimeout = 120 * time.Second
-	loadPause     = 20 * time.Millisecond // between an acknowledgement and the next record of a loaded partition
+	// between an acknowledgement and the next record of a loaded partition
+	loadPause = 20 * time.Millisecond
 )
 
 // bench is one run.
@@ -53,12 +57,22 @@ func main() {
 	b := bench{}
 	flag.StringVar(&b.address, "brokers", "127.0.0.1:9092", "addresses of the brokers, with commas")
 	flag.StringVar(&b.topic, "topic", "failover", "topic to write to")
-	flag.StringVar(&b.output, "output", "", "file with the standard output of heartwood dev --processes")
+	flag.StringVar(&b.output, "output", "",
+		"file with the standard output of heartwood dev --processes")
 	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
 	flag.IntVar(&b.loaded, "loaded", 30, "partitions, from 0 on, that have a steady load")
-	faults := flag.String("faults", "kill,term", "what to do, in this order: kill, term, turns (kills, 10 s apart), or steady (nothing, for 10 s)")
+	faults := flag.String(
+		"faults",
+		"kill,term",
+		"what to do, in this order: kill, term, turns (kills, 10 s apart), or steady (nothing, for 10 s)",
+	)
 	flag.IntVar(&b.kills, "kills", 3, "how many kills turns are")
-	flag.BoolVar(&b.alone, "alone", false, "give each loaded partition a client of its own: an answer waits for the slowest partition of its request")
+	flag.BoolVar(
+		&b.alone,
+		"alone",
+		false,
+		"give each loaded partition a client of its own: an answer waits for the slowest partition of its request",
+	)
 	flag.Parse()
 	if err := b.run(strings.Split(*faults, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "benchfailover:", err)
@@ -75,7 +89,8 @@ func (b *bench) run(faults []string) (err error) {
 	defer b.client.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := b.probe(ctx, nil); err != nil { // every partition has a record, and the client knows all leaders
+	// every partition has a record, and the client knows all leaders
+	if _, err := b.probe(ctx, nil); err != nil {
 		return fmt.Errorf("write before any fault: %w", err)
 	}
 	clients, err := b.loaders()
@@ -105,9 +120,12 @@ func (b *bench) run(faults []string) (err error) {
 
 func (b *bench) connect() (*kgo.Client, error) {
 	return kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(b.address, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RecordDeliveryTimeout(probeTimeout),
+		kgo.SeedBrokers(strings.Split(b.address, ",")...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
+		kgo.RecordDeliveryTimeout(probeTimeout),
 	)
 }
 
@@ -131,7 +149,8 @@ func (b *bench) loaders() ([]*kgo.Client, error) {
 func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	last := time.Now()
 	for ctx.Err() == nil {
-		record := &kgo.Record{Topic: b.topic, Partition: partition, Value: []byte("a record of the load")}
+		record := &kgo.Record{Topic: b.topic, Partition: partition,
+			Value: []byte("a record of the load")}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "benchfailover: a record was given up:", partition, err)
@@ -150,7 +169,8 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	}
 }
 
-// probe writes one record to every partition, and returns when the last was acknowledged of those for which counts is true (nil: of all).
+// probe writes one record to every partition, and returns when the last was acknowledged of those
+// for which counts is true (nil: of all).
 func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -158,7 +178,8 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 	var wait sync.WaitGroup
 	for i := range b.partitions {
 		wait.Add(1)
-		b.client.Produce(ctx, &kgo.Record{Topic: b.topic, Partition: int32(i), Value: []byte("a probe")}, func(r *kgo.Record, fault error) {
+		b.client.Produce(ctx, &kgo.Record{Topic: b.topic, Partition: int32(i),
+			Value: []byte("a probe")}, func(r *kgo.Record, fault error) {
 			defer wait.Done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -218,8 +239,16 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	case <-time.After(2 * time.Second):
 	}
 	touched, untouched := b.worst(led, at)
-	fmt.Printf("%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
-		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
+	fmt.Printf(
+		"%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
+		kind,
+		broker,
+		len(led),
+		b.partitions,
+		milli(all),
+		milli(touched),
+		milli(untouched),
+	)
 	b.forget()
 	if err := <-inSync; err != nil {
 		return err
@@ -228,11 +257,13 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	touched, untouched = b.worst(led, at)
-	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n", milli(whole.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
+	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n",
+		milli(whole.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
 	return nil
 }
 
-// turns kills the three brokers in turn, 10 s apart. A partition whose leader is killed stands; those led elsewhere must not.
+// turns kills the three brokers in turn, 10 s apart. A partition whose leader is killed stands;
+// those led elsewhere must not.
 func (b *bench) turns(ctx context.Context) error {
 	for turn := range int32(b.kills) {
 		broker := turn % 3
@@ -255,13 +286,20 @@ func (b *bench) turns(ctx context.Context) error {
 		case <-time.After(10 * time.Second):
 		}
 		touched, untouched := b.worst(led, at)
-		fmt.Printf("turn %d, kill of broker %d, which led %d: worst gap under load %s, of partitions led elsewhere %s\n",
-			turn+1, broker, len(led), milli(touched), milli(untouched))
+		fmt.Printf(
+			"turn %d, kill of broker %d, which led %d: worst gap under load %s, of partitions led elsewhere %s\n",
+			turn+1,
+			broker,
+			len(led),
+			milli(touched),
+			milli(untouched),
+		)
 	}
 	return nil
 }
 
-// steady says what the load costs: the processor time of each broker's process, and how many records that was.
+// steady says what the load costs: the processor time of each broker's process, and how many
+// records that was.
 func (b *bench) steady(ctx context.Context) error {
 	processor := func() (all time.Duration, err error) {
 		for broker := range int32(3) {
@@ -302,7 +340,8 @@ func (b *bench) steady(ctx context.Context) error {
 	return nil
 }
 
-// processorTime is how much of the processors a process has used, from /proc/PID/stat: fields 14 and 15, in hundredths of a second.
+// processorTime is how much of the processors a process has used, from /proc/PID/stat: fields 14
+// and 15, in hundredths of a second.
 func processorTime(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -379,8 +418,9 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// whole waits until some replica is not in sync, and then until all are, and returns when that was. Any broker answers, and may be an image
-// or two behind: what twenty answers in a row say, all brokers do.
+// whole waits until some replica is not in sync, and then until all are, and returns when that was.
+// Any broker answers, and may be an image or two behind: what twenty answers in a row say, all
+// brokers do.
 func (b *bench) whole(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -388,7 +428,10 @@ func (b *bench) whole(ctx context.Context) (time.Time, error) {
 	var since time.Time
 	for {
 		partitions, err := b.metadata(ctx)
-		out := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) })
+		out := slices.ContainsFunc(
+			partitions,
+			func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) },
+		)
 		lacking = lacking || out
 		if agree++; err != nil || out {
 			agree = 0
@@ -401,7 +444,8 @@ func (b *bench) whole(ctx context.Context) (time.Time, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("not all in sync, or never out of sync, within %s", settleTimeout)
+			return time.Time{},
+				fmt.Errorf("not all in sync, or never out of sync, within %s", settleTimeout)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -437,7 +481,8 @@ func (b *bench) pid(broker int32) (pid int, err error) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var id int32
 		var found int
-		if n, _ := fmt.Sscanf(lines.Text(), "broker %d started pid=%d", &id, &found); n == 2 && id == broker {
+		if n, _ := fmt.Sscanf(lines.Text(), "broker %d started pid=%d", &id, &found); n == 2 &&
+			id == broker {
 			pid = found
 		}
 	}

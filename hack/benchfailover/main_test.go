@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestTheProcessOfABrokerIsTheLastThatStarted, and without one there is an error, never a pid that is somebody else's.
+// TestTheProcessOfABrokerIsTheLastThatStarted, and without one there is an error, never a pid that
+// is somebody else's.
 func TestTheProcessOfABrokerIsTheLastThatStarted(t *testing.T) {
 	b := bench{output: filepath.Join(t.TempDir(), "out")}
 	if _, err := b.pid(0); err == nil {
@@ -44,7 +45,8 @@ func TestProcessorTimeIsUserAndSystem(t *testing.T) {
 func TestGapsCountFromTheFaultOn(t *testing.T) {
 	at := time.Unix(100, 0)
 	b := bench{gaps: []gap{
-		{0, at.Add(-time.Second), time.Hour}, {0, at.Add(time.Second), 3 * time.Second}, {0, at.Add(2 * time.Second), time.Second},
+		{0, at.Add(-time.Second), time.Hour}, {0, at.Add(time.Second), 3 * time.Second},
+		{0, at.Add(2 * time.Second), time.Second},
 		{1, at.Add(time.Second), 2 * time.Second},
 	}}
 	touched, untouched := b.worst(map[int32]bool{0: true}, at)

@@ -1,4 +1,5 @@
-// Command benchplot turns the results of hack/bench-purgatory.sh into the tables and the picture of docs/bench/purgatory.md.
+// Command benchplot turns the results of hack/bench-purgatory.sh into the tables and the picture of
+// docs/bench/purgatory.md.
 package main
 
 import (
@@ -16,7 +17,8 @@ import (
 	"strings"
 )
 
-// run is one line of results; the names are those of `heartwood bench purgatory --json`. Of Kafka's there are the first six.
+// run is one line of results; the names are those of `heartwood bench purgatory --json`. Of Kafka's
+// there are the first six.
 type run struct {
 	Case       string  `json:"case"`
 	Kind       string  `json:"kind"`
@@ -39,7 +41,8 @@ type cell struct {
 func main() {
 	log.SetFlags(0)
 	results := flag.String("results", "", "`FILE` with a JSON object a line")
-	kafka := flag.String("kafka", "", "`FILE` with Kafka's results, of the same form; none if empty")
+	kafka := flag.String("kafka", "",
+		"`FILE` with Kafka's results, of the same form; none if empty")
 	svg := flag.String("svg", "", "`FILE` to draw")
 	flag.Parse()
 	if err := plot(os.Stdout, *results, *kafka, *svg); err != nil {
@@ -120,12 +123,17 @@ func sorted(cells map[cell][]run) []cell {
 			}
 			return rate
 		}
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(order(a.rate), order(b.rate)), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(order(a.rate), order(b.rate)),
+			cmp.Compare(a.kind, b.kind))
 	})
 }
 
 func table(out io.Writer, cells map[cell][]run, name string) {
-	fmt.Fprintf(out, "\n| %s: rate | kind | CPU s a million (min to max) | achieved | peak MB | GC pauses ms | late p50 / p99 ms |\n|---|---|---|---|---|---|---|\n", name)
+	fmt.Fprintf(
+		out,
+		"\n| %s: rate | kind | CPU s a million (min to max) | achieved | peak MB | GC pauses ms | late p50 / p99 ms |\n|---|---|---|---|---|---|---|\n",
+		name,
+	)
 	for _, c := range sorted(cells) {
 		if c.name != name {
 			continue
@@ -135,14 +143,17 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 		for _, r := range runs {
 			least, most = min(least, perMillion(r)), max(most, perMillion(r))
 		}
-		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind, median(runs, perMillion), least, most,
+		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind,
+			median(runs, perMillion), least, most,
 			median(runs, func(r run) float64 { return r.Achieved }))
 		if runs[0].Memory == 0 { // Kafka's benchmark does not tell
 			fmt.Fprintf(out, " - | - | - |\n")
 			continue
 		}
-		fmt.Fprintf(out, " %.0f | %.1f | %.2f / %.2f |\n", median(runs, func(r run) float64 { return r.Memory / 1e6 }),
-			median(runs, func(r run) float64 { return r.GCPauses }), median(runs, func(r run) float64 { return r.LateP50 }),
+		fmt.Fprintf(out, " %.0f | %.1f | %.2f / %.2f |\n",
+			median(runs, func(r run) float64 { return r.Memory / 1e6 }),
+			median(runs, func(r run) float64 { return r.GCPauses }),
+			median(runs, func(r run) float64 { return r.LateP50 }),
 			median(runs, func(r run) float64 { return r.LateP99 }))
 	}
 }
@@ -155,10 +166,12 @@ const (
 
 // pictured are the kinds that are drawn, in the legend's order; the others are in the tables only.
 var pictured = []struct{ kind, colour string }{
-	{"kafka", "#e7298a"}, {"afterfunc", "#d95f02"}, {"heap", "#7570b3"}, {"purgatory", "#1b7837"}, {"baseline", "#999999"},
+	{"kafka", "#e7298a"}, {"afterfunc", "#d95f02"}, {"heap", "#7570b3"}, {"purgatory", "#1b7837"},
+	{"baseline", "#999999"},
 }
 
-// picture draws CPU against the target rate, which is logarithmic, for both cases side by side. Rate 0 has no place on it.
+// picture draws CPU against the target rate, which is logarithmic, for both cases side by side.
+// Rate 0 has no place on it.
 func picture(cells map[cell][]run) string {
 	highest := 0.0
 	for _, runs := range cells {
@@ -166,7 +179,12 @@ func picture(cells map[cell][]run) string {
 	}
 	highest = math.Ceil(highest)
 	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n", 2*width, height+40)
+	fmt.Fprintf(
+		&b,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n",
+		2*width,
+		height+40,
+	)
 	fmt.Fprintf(&b, "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n")
 	for i, name := range []string{"low", "high"} {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d,0)\">\n", i*width)
@@ -178,26 +196,63 @@ func picture(cells map[cell][]run) string {
 	}
 	for i, p := range pictured {
 		x := left + i*120
-		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", x, height+15, p.colour, x+20, height+21, p.kind)
+		fmt.Fprintf(
+			&b,
+			"<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
+			x,
+			height+15,
+			p.colour,
+			x+20,
+			height+21,
+			p.kind,
+		)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
 func axes(b *strings.Builder, name string, highest float64) {
-	fmt.Fprintf(b, "<text x=\"%d\" y=\"20\" font-size=\"13\">%s timeout rate: CPU seconds a million requests</text>\n", left, name)
+	fmt.Fprintf(
+		b,
+		"<text x=\"%d\" y=\"20\" font-size=\"13\">%s timeout rate: CPU seconds a million requests</text>\n",
+		left,
+		name,
+	)
 	for _, rate := range []int{25_000, 40_000, 105_000, 400_000, 1_000_000} {
 		x := across(rate)
-		fmt.Fprintf(b, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#eee\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d k</text>\n",
-			x, top, x, height-below, x, height-below+16, rate/1000)
+		fmt.Fprintf(
+			b,
+			"<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#eee\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d k</text>\n",
+			x,
+			top,
+			x,
+			height-below,
+			x,
+			height-below+16,
+			rate/1000,
+		)
 	}
 	for i := range 5 {
 		value := highest * float64(i) / 4
 		y := up(value, highest)
-		fmt.Fprintf(b, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ccc\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
-			left, y, width-right, y, left-6, y+4, value)
+		fmt.Fprintf(
+			b,
+			"<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ccc\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
+			left,
+			y,
+			width-right,
+			y,
+			left-6,
+			y+4,
+			value,
+		)
 	}
-	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">target rate, requests a second</text>\n", width/2, height-below+34)
+	fmt.Fprintf(
+		b,
+		"<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">target rate, requests a second</text>\n",
+		width/2,
+		height-below+34,
+	)
 }
 
 // curve draws the runs of one kind in one case, at all rates.
@@ -210,7 +265,8 @@ func curve(b *strings.Builder, cells map[cell][]run, of cell, colour string, hig
 			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, colour)
 		}
 	}
-	fmt.Fprintf(b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n", strings.Join(points, " "), colour)
+	fmt.Fprintf(b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n",
+		strings.Join(points, " "), colour)
 }
 
 // across is a rate's place, up a value's.

@@ -1,5 +1,6 @@
-// Command benchproduce sends one batch to a broker again and again, over one connection, and says what processor time that cost the
-// broker: docs/bench/append.md. The broker runs on this machine, and its topic exists.
+// Command benchproduce sends one batch to a broker again and again, over one connection, and says
+// what processor time that cost the broker: docs/bench/append.md. The broker runs on this machine,
+// and its topic exists.
 package main
 
 import (
@@ -40,11 +41,13 @@ func main() {
 	flag.StringVar(&l.address, "broker", "127.0.0.1:9092", "address of the broker")
 	flag.StringVar(&l.topic, "topic", "events", "topic to send to, partition 0")
 	flag.IntVar(&l.pid, "pid", 0, "process of the broker")
-	flag.IntVar(&l.recordBytes, "record-bytes", 1024, "bytes of a record's value: random capital letters")
+	flag.IntVar(&l.recordBytes, "record-bytes", 1024,
+		"bytes of a record's value: random capital letters")
 	flag.IntVar(&l.records, "records", 62, "records of a batch")
 	flag.IntVar(&l.batches, "batches", 5000, "batches to send")
 	flag.IntVar(&l.inFlight, "in-flight", 5, "requests that may be unanswered")
-	flag.BoolVar(&l.idempotent, "idempotent", false, "number the batches, as an idempotent producer does")
+	flag.BoolVar(&l.idempotent, "idempotent", false,
+		"number the batches, as an idempotent producer does")
 	flag.Parse()
 	if err := l.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchproduce:", err)
@@ -77,8 +80,15 @@ func (l *load) run() error {
 		return err
 	}
 	micros := (after - before).Seconds() * 1e6 / float64(l.batches)
-	fmt.Printf("%d x %d B, %d in flight: %.1f us of the broker's processors a batch, %.3f a record; %.0f batches/s\n",
-		l.records, l.recordBytes, l.inFlight, micros, micros/float64(l.records), float64(l.batches)/took.Seconds())
+	fmt.Printf(
+		"%d x %d B, %d in flight: %.1f us of the broker's processors a batch, %.3f a record; %.0f batches/s\n",
+		l.records,
+		l.recordBytes,
+		l.inFlight,
+		micros,
+		micros/float64(l.records),
+		float64(l.batches)/took.Seconds(),
+	)
 	return nil
 }
 
@@ -142,7 +152,8 @@ func readAnswer(socket io.Reader) error {
 // frames returns the requests: one that can be sent again, or, numbered, all of them.
 func (l *load) frames() ([][]byte, error) {
 	count := 1
-	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LastOffsetDelta: int32(l.records - 1), LeaderEpoch: -1}
+	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		LastOffsetDelta: int32(l.records - 1), LeaderEpoch: -1}
 	if l.idempotent {
 		count = l.batches
 		id.ProducerID, id.ProducerEpoch = time.Now().UnixNano(), 0
@@ -160,7 +171,8 @@ func (l *load) frames() ([][]byte, error) {
 			for at := range value {
 				value[at] = byte('A' + random.IntN(26))
 			}
-			builder.Add(&record.Record{Offset: int64(n), Timestamp: time.Now().UnixMilli(), Value: value})
+			builder.Add(&record.Record{Offset: int64(n), Timestamp: time.Now().UnixMilli(),
+				Value: value})
 		}
 		batch, err := builder.Build(nil)
 		if err != nil {
@@ -191,8 +203,9 @@ func (l *load) frame(batch []byte) []byte {
 	return frame
 }
 
-// processorTime is what a process's threads have used, by the scheduler's account: the one in /proc/PID/stat counts hundredths of seconds.
-// Threads that have ended are not in it; a broker's do not, while it works.
+// processorTime is what a process's threads have used, by the scheduler's account: the one in
+// /proc/PID/stat counts hundredths of seconds. Threads that have ended are not in it; a broker's do
+// not, while it works.
 func processorTime(pid int) (time.Duration, error) {
 	paths, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil || len(paths) == 0 {

@@ -32,10 +32,12 @@ func TestAnErrorInAnAnswerIsAnError(t *testing.T) {
 	if err := readAnswer(bytes.NewReader(answer(0))); err != nil {
 		t.Error(err)
 	}
-	if err := readAnswer(bytes.NewReader(answer(45))); err == nil || !strings.Contains(err.Error(), "error 45") {
+	if err := readAnswer(bytes.NewReader(answer(45))); err == nil ||
+		!strings.Contains(err.Error(), "error 45") {
 		t.Errorf("error %v", err)
 	}
-	for _, bad := range [][]byte{nil, {0, 0, 0, 3, 1, 2, 3}, {0xff, 0xff, 0xff, 0xff}, answer(0)[:20]} {
+	for _, bad := range [][]byte{nil, {0, 0, 0, 3, 1, 2, 3}, {0xff, 0xff, 0xff, 0xff},
+		answer(0)[:20]} {
 		if err := readAnswer(bytes.NewReader(bad)); err == nil {
 			t.Errorf("% x: no error", bad)
 		}

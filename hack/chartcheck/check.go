@@ -23,7 +23,8 @@ import (
 
 var strict = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
+		apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}
@@ -31,7 +32,8 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
-// decode takes each document strictly; kinds we have no types for (those of the Prometheus operator) are only parsed.
+// decode takes each document strictly; kinds we have no types for (those of the Prometheus
+// operator) are only parsed.
 func decode(in io.Reader) ([]runtime.Object, error) {
 	var objects []runtime.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
@@ -71,7 +73,8 @@ func decodeOne(document []byte) (runtime.Object, error) {
 	return object, nil
 }
 
-func check(objects []runtime.Object, made map[string]*apiextensionsv1.CustomResourceDefinition) error {
+func check(objects []runtime.Object,
+	made map[string]*apiextensionsv1.CustomResourceDefinition) error {
 	var faults []error
 	for _, object := range objects {
 		switch object := object.(type) {
@@ -88,36 +91,46 @@ func check(objects []runtime.Object, made map[string]*apiextensionsv1.CustomReso
 	return errors.Join(faults...)
 }
 
-// restricted checks what Kubernetes' restricted pod security profile asks of our pods, and a read-only root besides.
+// restricted checks what Kubernetes' restricted pod security profile asks of our pods, and a
+// read-only root besides.
 func restricted(name string, pod *corev1.PodSpec) error {
 	context := pod.SecurityContext
-	if context == nil || context.RunAsNonRoot == nil || !*context.RunAsNonRoot || context.SeccompProfile == nil {
+	if context == nil || context.RunAsNonRoot == nil || !*context.RunAsNonRoot ||
+		context.SeccompProfile == nil {
 		return fmt.Errorf("pod of %s may run as root or without a seccomp profile", name)
 	}
 	for i := range pod.Containers {
 		container := &pod.Containers[i]
 		security := container.SecurityContext
-		if security == nil || security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation ||
+		if security == nil || security.AllowPrivilegeEscalation == nil ||
+			*security.AllowPrivilegeEscalation ||
 			security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem ||
-			security.Capabilities == nil || len(security.Capabilities.Drop) != 1 || security.Capabilities.Drop[0] != "ALL" {
-			return fmt.Errorf("container %s of %s has more rights than it needs", container.Name, name)
+			security.Capabilities == nil || len(security.Capabilities.Drop) != 1 ||
+			security.Capabilities.Drop[0] != "ALL" {
+			return fmt.Errorf("container %s of %s has more rights than it needs", container.Name,
+				name)
 		}
-		if container.LivenessProbe == nil || container.ReadinessProbe == nil || container.Resources.Requests == nil {
-			return fmt.Errorf("container %s of %s lacks probes or resource requests", container.Name, name)
+		if container.LivenessProbe == nil || container.ReadinessProbe == nil ||
+			container.Resources.Requests == nil {
+			return fmt.Errorf("container %s of %s lacks probes or resource requests",
+				container.Name, name)
 		}
 	}
 	return nil
 }
 
-// sameCRD checks that templating changed nothing, numbers and CEL rules included, and that helm uninstall keeps the CRD.
+// sameCRD checks that templating changed nothing, numbers and CEL rules included, and that helm
+// uninstall keeps the CRD.
 func sameCRD(rendered, made *apiextensionsv1.CustomResourceDefinition) error {
 	switch {
 	case made == nil:
 		return fmt.Errorf("CRD %s is not made by the code", rendered.Name)
 	case rendered.Annotations["helm.sh/resource-policy"] != "keep":
-		return fmt.Errorf("CRD %s would be deleted with the chart, and all its resources with it", rendered.Name)
+		return fmt.Errorf("CRD %s would be deleted with the chart, and all its resources with it",
+			rendered.Name)
 	case !equality.Semantic.DeepEqual(rendered.Spec, made.Spec):
-		return fmt.Errorf("CRD %s in the chart is not the one in config/crd: run make generate", rendered.Name)
+		return fmt.Errorf("CRD %s in the chart is not the one in config/crd: run make generate",
+			rendered.Name)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Command chartcheck reads rendered manifests from stdin and checks them object by object: no unknown or doubled fields, pods
-// that keep to the restricted profile, CRDs equal to the ones the code makes, and the kinds that are expected, no others.
+// Command chartcheck reads rendered manifests from stdin and checks them object by object: no
+// unknown or doubled fields, pods that keep to the restricted profile, CRDs equal to the ones the
+// code makes, and the kinds that are expected, no others.
 package main
 
 import (
@@ -44,7 +45,8 @@ func run(in io.Reader, crdsFolder string, kinds []string) error {
 		delete(found, kind)
 	}
 	for kind := range found {
-		return fmt.Errorf("unexpected %s; expected are %v", kind, slices.Sorted(slices.Values(kinds)))
+		return fmt.Errorf("unexpected %s; expected are %v", kind,
+			slices.Sorted(slices.Values(kinds)))
 	}
 	fmt.Printf("%d objects are right\n", len(objects))
 	return nil

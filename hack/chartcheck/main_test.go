@@ -40,22 +40,36 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 		kinds string
 		want  string // part of the fault; empty: none
 	}{
-		"right":                    {deployment + "---\n# empty\n---\n" + monitor, "Deployment,PodMonitor", ""},
-		"a kind is missing":        {deployment, "Deployment,Service", "no Service"},
-		"a kind too many":          {deployment + "---\n" + monitor, "Deployment", "unexpected PodMonitor"},
-		"not YAML":                 {"a: [", "", "parse a manifest"},
-		"unknown field":            {strings.Replace(deployment, "image:", "imag:", 1), "Deployment", "imag"},
-		"doubled field":            {deployment + "      enableServiceLinks: false\n      enableServiceLinks: true\n", "Deployment", "enableServiceLinks"},
-		"may run as root":          {strings.Replace(deployment, "runAsNonRoot: true", "runAsNonRoot: false", 1), "Deployment", "root"},
-		"may write its root":       {strings.Replace(deployment, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", 1), "Deployment", "more rights"},
-		"keeps capabilities":       {strings.Replace(deployment, "drop: [ALL]", "drop: [CHOWN]", 1), "Deployment", "more rights"},
-		"no probe":                 {strings.Replace(deployment, "        livenessProbe: {httpGet: {port: 1}}\n", "", 1), "Deployment", "lacks probes"},
-		"role that allows nothing": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", "ClusterRole", "allows nothing"},
+		"right": {deployment + "---\n# empty\n---\n" + monitor,
+			"Deployment,PodMonitor", ""},
+		"a kind is missing": {deployment, "Deployment,Service", "no Service"},
+		"a kind too many": {deployment + "---\n" + monitor, "Deployment",
+			"unexpected PodMonitor"},
+		"not YAML": {"a: [", "", "parse a manifest"},
+		"unknown field": {strings.Replace(deployment, "image:", "imag:", 1),
+			"Deployment", "imag"},
+		"doubled field": {deployment +
+			"      enableServiceLinks: false\n      enableServiceLinks: true\n", "Deployment",
+			"enableServiceLinks"},
+		"may run as root": {strings.Replace(deployment, "runAsNonRoot: true",
+			"runAsNonRoot: false", 1), "Deployment", "root"},
+		"may write its root": {strings.Replace(deployment, "readOnlyRootFilesystem: true",
+			"readOnlyRootFilesystem: false", 1), "Deployment", "more rights"},
+		"keeps capabilities": {strings.Replace(deployment, "drop: [ALL]", "drop: [CHOWN]", 1),
+			"Deployment", "more rights"},
+		"no probe": {strings.Replace(deployment,
+			"        livenessProbe: {httpGet: {port: 1}}\n", "", 1), "Deployment", "lacks probes"},
+		"role that allows nothing": {
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n",
+			"ClusterRole",
+			"allows nothing",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := run(strings.NewReader(test.in), crds, strings.Split(test.kinds, ","))
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want a fault with %q", err, test.want)
 			}
 		})
@@ -72,7 +86,8 @@ func TestACRDMustBeKeptAndUnchanged(t *testing.T) {
 		t.Fatalf("no topics CRD among %d", len(made))
 	}
 	rendered := topics.DeepCopy()
-	if err := sameCRD(rendered, topics); err == nil || !strings.Contains(err.Error(), "deleted with the chart") {
+	if err := sameCRD(rendered, topics); err == nil ||
+		!strings.Contains(err.Error(), "deleted with the chart") {
 		t.Errorf("a CRD without the keep policy: %v", err)
 	}
 	rendered.Annotations["helm.sh/resource-policy"] = "keep"

@@ -23,7 +23,8 @@ func main() {
 	flag.StringVar(&o.topic, "topic", "", "topic to send to")
 	flag.IntVar(&o.keys, "keys", 1000, "records have one of so many keys")
 	flag.IntVar(&o.size, "size", 1000, "bytes of a record's value")
-	flag.IntVar(&o.rate, "rate", 1000, "records a second; 0: as fast as they go, and nothing is timed")
+	flag.IntVar(&o.rate, "rate", 1000,
+		"records a second; 0: as fast as they go, and nothing is timed")
 	flag.IntVar(&o.records, "records", 0, "how many, where there is no command to wait for")
 	flag.Parse()
 	o.command = flag.Args()
@@ -62,19 +63,25 @@ type result struct {
 }
 
 func run(ctx context.Context, o options) (result, error) {
-	if o.topic == "" || o.keys < 1 || o.size < 1 || o.rate < 0 || (len(o.command) == 0) == (o.records == 0) || o.rate == 0 && o.records == 0 {
-		return result{}, errors.New("give -topic, and either -records or a command, which needs a -rate")
+	if o.topic == "" || o.keys < 1 || o.size < 1 || o.rate < 0 ||
+		(len(o.command) == 0) == (o.records == 0) || o.rate == 0 && o.records == 0 {
+		return result{}, errors.New(
+			"give -topic, and either -records or a command, which needs a -rate",
+		)
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(o.broker), kgo.DefaultProduceTopic(o.topic), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedRecords(20_000), kgo.RecordDeliveryTimeout(time.Minute), kgo.ProducerLinger(0),
+		kgo.SeedBrokers(o.broker), kgo.DefaultProduceTopic(o.topic),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(20_000), kgo.RecordDeliveryTimeout(time.Minute),
+		kgo.ProducerLinger(0),
 	)
 	if err != nil {
 		return result{}, err
 	}
 	defer client.Close()
 	// The first record waits for the topic and for the connection, and is not counted.
-	if err := client.ProduceSync(ctx, &kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
+	if err := client.ProduceSync(ctx,
+		&kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
 		return result{}, fmt.Errorf("produce the first record: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -93,7 +100,8 @@ func run(ctx context.Context, o options) (result, error) {
 // errDone ends the measurement.
 var errDone = errors.New("the command has ended")
 
-// sender sends records, and keeps how long each took. Acknowledgements come on the client's goroutines.
+// sender sends records, and keeps how long each took. Acknowledgements come on the client's
+// goroutines.
 type sender struct {
 	options
 	client *kgo.Client
@@ -118,9 +126,11 @@ func (s *sender) send(ctx context.Context) (result, error) {
 			time.Sleep(time.Until(due))
 		}
 		// A background context: what is under way when the command ends still counts.
-		s.client.Produce(context.Background(), &kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value}, func(_ *kgo.Record, err error) {
-			s.acked(time.Since(due), err)
-		})
+		s.client.Produce(context.Background(),
+			&kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value},
+			func(_ *kgo.Record, err error) {
+				s.acked(time.Since(due), err)
+			})
 	}
 	cause := context.Cause(ctx)
 	if err := s.client.Flush(context.Background()); err != nil {
@@ -154,7 +164,9 @@ func (s *sender) result(over time.Duration) result {
 		if len(s.took) == 0 {
 			return 0
 		}
-		return float64(s.took[min(len(s.took)-1, int(share*float64(len(s.took))))].Microseconds()) / 1000
+		return float64(s.took[min(len(s.took)-1,
+			int(share*float64(len(s.took))))].Microseconds()) / 1000
 	}
-	return result{Records: len(s.took), Seconds: over.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
+	return result{Records: len(s.took), Seconds: over.Seconds(), P50: at(0.5), P99: at(0.99),
+		P999: at(0.999), Max: at(1)}
 }

@@ -27,8 +27,9 @@ func broker(t *testing.T) string {
 	ended := make(chan error, 1)
 	go func() {
 		err := dev.Run(ctx, dev.Options{
-			Manifests: []string{manifest}, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: filepath.Join(t.TempDir(), "data"),
-			Out: out, Logger: slog.New(slog.DiscardHandler),
+			Manifests: []string{manifest}, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+			DataDir: filepath.Join(t.TempDir(), "data"),
+			Out:     out, Logger: slog.New(slog.DiscardHandler),
 		})
 		_ = out.CloseWithError(err) // it never fails
 		ended <- err
@@ -50,17 +51,20 @@ func broker(t *testing.T) string {
 }
 
 func TestRecordsAreTimedUntilTheCommandEnds(t *testing.T) {
-	o := options{broker: broker(t), topic: "t", keys: 10, size: 10, rate: 200, command: []string{"sleep", "0.5"}}
+	o := options{broker: broker(t), topic: "t", keys: 10, size: 10, rate: 200,
+		command: []string{"sleep", "0.5"}}
 	measured, err := run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if measured.Records < 1 || measured.Seconds < 0.4 || measured.P50 > measured.P99 || measured.P99 > measured.Max || measured.Max <= 0 {
+	if measured.Records < 1 || measured.Seconds < 0.4 || measured.P50 > measured.P99 ||
+		measured.P99 > measured.Max || measured.Max <= 0 {
 		t.Errorf("measured %+v", measured)
 	}
 
 	o.command = []string{"false"}
-	if _, err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "false: exit status 1") {
+	if _, err := run(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), "false: exit status 1") {
 		t.Errorf("a command that fails: %v", err)
 	}
 	o.command, o.records, o.rate = nil, 100, 0
@@ -74,7 +78,8 @@ func TestPercentiles(t *testing.T) {
 	for i := range 1000 {
 		s.acked(time.Duration(1000-i)*time.Millisecond, nil)
 	}
-	if r := s.result(time.Second); r.P50 != 501 || r.P99 != 991 || r.P999 != 1000 || r.Max != 1000 || r.Records != 1000 {
+	if r := s.result(time.Second); r.P50 != 501 || r.P99 != 991 || r.P999 != 1000 ||
+		r.Max != 1000 || r.Records != 1000 {
 		t.Errorf("result %+v", r)
 	}
 	if r := (&sender{}).result(0); r != (result{}) {
@@ -84,14 +89,16 @@ func TestPercentiles(t *testing.T) {
 
 func TestFlagsThatCannotBeAreRefused(t *testing.T) {
 	for name, o := range map[string]options{
-		"no topic":             {keys: 1, size: 1, rate: 1, records: 1},
-		"no end":               {topic: "t", keys: 1, size: 1, rate: 1},
-		"two ends":             {topic: "t", keys: 1, size: 1, rate: 1, records: 1, command: []string{"true"}},
+		"no topic": {keys: 1, size: 1, rate: 1, records: 1},
+		"no end":   {topic: "t", keys: 1, size: 1, rate: 1},
+		"two ends": {topic: "t", keys: 1, size: 1, rate: 1, records: 1,
+			command: []string{"true"}},
 		"a command, no rate":   {topic: "t", keys: 1, size: 1, command: []string{"true"}},
 		"no key":               {topic: "t", size: 1, rate: 1, records: 1},
 		"a rate that is below": {topic: "t", keys: 1, size: 1, rate: -1, records: 1},
 	} {
-		if _, err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "give -topic") {
+		if _, err := run(t.Context(), o); err == nil ||
+			!strings.Contains(err.Error(), "give -topic") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is who the binary runs as: a number, so that Kubernetes can see that it is not root (runAsNonRoot).
+// user is who the binary runs as: a number, so that Kubernetes can see that it is not root
+// (runAsNonRoot).
 const user = "65532:65532"
 
 // epoch stands for every time in the image: two builds of one commit give one digest.
@@ -24,7 +25,8 @@ var epoch = time.Unix(0, 0).UTC()
 
 // Spec is what goes into an image.
 type Spec struct {
-	Binary       string // path of a static Linux binary; it lands at the root of the image and is the entrypoint
+	// path of a static Linux binary; it lands at the root of the image and is the entrypoint
+	Binary       string
 	Version      string
 	Revision     string
 	Architecture string // GOARCH
@@ -91,7 +93,8 @@ func archive(entrypoint string, binary []byte) ([]byte, error) {
 	headers := []tar.Header{
 		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777, ModTime: epoch, Format: tar.FormatPAX},
 		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX},
-		{Name: entrypoint[1:], Typeflag: tar.TypeReg, Mode: 0o755, ModTime: epoch, Size: int64(len(binary)), Format: tar.FormatPAX},
+		{Name: entrypoint[1:], Typeflag: tar.TypeReg, Mode: 0o755, ModTime: epoch,
+			Size: int64(len(binary)), Format: tar.FormatPAX},
 	}
 	for i := range headers {
 		if err := files.WriteHeader(&headers[i]); err != nil {
@@ -107,8 +110,8 @@ func archive(entrypoint string, binary []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// checkStatic refuses a binary that needs a loader: the image has none, and the fault would show only in a cluster, as
-// "no such file or directory".
+// checkStatic refuses a binary that needs a loader: the image has none, and the fault would show
+// only in a cluster, as "no such file or directory".
 func checkStatic(path string) error {
 	binary, err := elf.Open(path)
 	if err != nil {

@@ -28,7 +28,8 @@ func compile(t *testing.T, static bool) string {
 	build := exec.Command("go", "build", "-o", binary, filepath.Join(dir, "main.go"))
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if !static {
-		build.Args = []string{"go", "build", "-buildmode=pie", "-o", binary, filepath.Join(dir, "main.go")}
+		build.Args = []string{"go", "build", "-buildmode=pie", "-o", binary,
+			filepath.Join(dir, "main.go")}
 	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -37,7 +38,8 @@ func compile(t *testing.T, static bool) string {
 }
 
 func TestAnImageHoldsTheBinaryAndRunsAsNobody(t *testing.T) {
-	spec := Spec{Binary: compile(t, true), Version: "v1.2.3", Revision: "abc", Architecture: "amd64"}
+	spec := Spec{Binary: compile(t, true), Version: "v1.2.3", Revision: "abc",
+		Architecture: "amd64"}
 	out := filepath.Join(t.TempDir(), "image.tar")
 	if err := run("heartwood.dev/heartwood:v1.2.3", out, spec); err != nil {
 		t.Fatal(err)
@@ -54,7 +56,8 @@ func TestAnImageHoldsTheBinaryAndRunsAsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/program"}) {
+	if config.Config.User != "65532:65532" ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/program"}) {
 		t.Errorf("runs %v as %s", config.Config.Entrypoint, config.Config.User)
 	}
 	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {

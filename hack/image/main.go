@@ -1,5 +1,6 @@
-// Command image writes a container image as a docker-archive, without a container engine or a base image: the static binary,
-// the folders a program may expect, and nothing else. The same inputs give the same bytes, so an image can be told by its digest.
+// Command image writes a container image as a docker-archive, without a container engine or a base
+// image: the static binary, the folders a program may expect, and nothing else. The same inputs
+// give the same bytes, so an image can be told by its digest.
 package main
 
 import (
@@ -18,7 +19,8 @@ import (
 func main() {
 	log.SetFlags(0)
 	var spec Spec
-	image := flag.String("image", "", "full name with a tag, such as heartwood.dev/heartwood:v0.1.0")
+	image := flag.String("image", "",
+		"full name with a tag, such as heartwood.dev/heartwood:v0.1.0")
 	out := flag.String("out", "image.tar", "file to write")
 	flag.StringVar(&spec.Binary, "binary", "", "static binary to put at the root of the image")
 	flag.StringVar(&spec.Version, "version", "dev", "label org.opencontainers.image.version")

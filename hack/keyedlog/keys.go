@@ -33,7 +33,8 @@ var orders = map[string]func(random *rand.Rand, keys int) order{
 	},
 }
 
-// keyBytes is the length of a key. Kafka's benchmarks of its cleaner have keys of some such length, too.
+// keyBytes is the length of a key. Kafka's benchmarks of its cleaner have keys of some such length,
+// too.
 const keyBytes = 16
 
 // appendKey appends the text of a key.
@@ -41,7 +42,8 @@ func appendKey(into []byte, number int) []byte {
 	return fmt.Appendf(into, "key-%012d", number)
 }
 
-// The values are stretches of a text of so many bytes, in words of a vocabulary, so that codecs make about a third of them.
+// The values are stretches of a text of so many bytes, in words of a vocabulary, so that codecs
+// make about a third of them.
 const (
 	poolBytes   = 8 << 20
 	words       = 4096

@@ -73,13 +73,22 @@ func (o options) validate() error {
 		wrong = append(wrong, errors.New("-dir is missing"))
 	}
 	if o.records < 1 || o.keys < 1 || o.keys > 1<<31 {
-		wrong = append(wrong, fmt.Errorf("%d records of %d keys: give at least one of each", o.records, o.keys))
+		wrong = append(wrong, fmt.Errorf("%d records of %d keys: give at least one of each",
+			o.records, o.keys))
 	}
 	if orders[o.order] == nil {
 		wrong = append(wrong, fmt.Errorf("unknown -order %q", o.order))
 	}
 	if o.size < keyBytes+8 || o.size > 1<<20 || o.batchBytes < o.size || o.batchBytes > 64<<20 {
-		wrong = append(wrong, fmt.Errorf("records of %d bytes in batches of %d: give %d to 1048576, and batches that hold one", o.size, o.batchBytes, keyBytes+8))
+		wrong = append(
+			wrong,
+			fmt.Errorf(
+				"records of %d bytes in batches of %d: give %d to 1048576, and batches that hold one",
+				o.size,
+				o.batchBytes,
+				keyBytes+8,
+			),
+		)
 	}
 	return errors.Join(wrong...)
 }
@@ -103,7 +112,8 @@ func write(ctx context.Context, o options) (made summary, err error) {
 		return made, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log, err := store.Create(logstore.PartitionID{Topic: "t"}, logstore.TopicID{1}, o.settings(), false)
+	log, err := store.Create(logstore.PartitionID{Topic: "t"}, logstore.TopicID{1}, o.settings(),
+		false)
 	if err != nil {
 		return made, err
 	}
@@ -116,7 +126,8 @@ func write(ctx context.Context, o options) (made summary, err error) {
 	rolled.SegmentAge = time.Millisecond // the next look at the log seals what is active
 	log.Configure(rolled, false)
 	made = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
-	made.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(), sidecarsWithin)
+	made.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(),
+		sidecarsWithin)
 	made.Seconds = time.Since(began).Seconds()
 	return made, err
 }
@@ -143,11 +154,13 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 			return err
 		}
 		count, now := min(perBatch, o.records-done), time.Now()
-		builder.Reset(record.Identity{LastOffsetDelta: int32(count - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		builder.Reset(record.Identity{LastOffsetDelta: int32(count - 1), LeaderEpoch: -1,
+			ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 		for i := range count {
 			key = appendKey(key[:0], next(done+i))
 			from := random.IntN(len(pool) - o.size)
-			builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: key, Value: pool[from : from+o.size-keyBytes]})
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: key,
+				Value: pool[from : from+o.size-keyBytes]})
 		}
 		batch, err := builder.Build(scratch[:0])
 		if err != nil {
@@ -163,7 +176,8 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 	return nil
 }
 
-// awaitSidecars waits until all segments but the last, which begins at end and is empty, have sidecars. It returns how many do.
+// awaitSidecars waits until all segments but the last, which begins at end and is empty, have
+// sidecars. It returns how many do.
 func awaitSidecars(ctx context.Context, dir string, end int64, within time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -182,7 +196,8 @@ func awaitSidecars(ctx context.Context, dir string, end int64, within time.Durat
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("wait for sidecars: %d of %d segments have one: %w", len(sidecars), len(logs), ctx.Err())
+			return 0, fmt.Errorf("wait for sidecars: %d of %d segments have one: %w", len(sidecars),
+				len(logs), ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

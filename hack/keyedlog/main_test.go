@@ -35,7 +35,8 @@ func TestOrders(t *testing.T) {
 
 // TestLogIsSealedAndHasSidecars: whatever is written, no record is left in the active segment.
 func TestLogIsSealedAndHasSidecars(t *testing.T) {
-	o := options{dir: t.TempDir(), records: 1000, keys: 300, size: 512, order: "uniform", segmentBytes: 128 << 10, batchBytes: 16 << 10}
+	o := options{dir: t.TempDir(), records: 1000, keys: 300, size: 512, order: "uniform",
+		segmentBytes: 128 << 10, batchBytes: 16 << 10}
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}

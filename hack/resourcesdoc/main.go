@@ -1,4 +1,5 @@
-// Command resourcesdoc prints docs/resources.md, made from the CRDs in config/crd: `go run ./hack/resourcesdoc`.
+// Command resourcesdoc prints docs/resources.md, made from the CRDs in config/crd: `go run
+// ./hack/resourcesdoc`.
 package main
 
 import (
@@ -55,7 +56,9 @@ func section(kind string, schema *apiextensions.JSONSchemaProps) string {
 	fmt.Fprintf(&text, "\n## %s\n\n%s\n", kind, oneLine(schema.Description))
 	writeRules(&text, "", schema)
 	for _, part := range []string{"spec", "status"} {
-		text.WriteString("\n| field | type | default | allowed | what it is |\n|---|---|---|---|---|\n")
+		text.WriteString(
+			"\n| field | type | default | allowed | what it is |\n|---|---|---|---|---|\n",
+		)
 		properties := schema.Properties[part]
 		writeFields(&text, part, &properties)
 	}
@@ -91,7 +94,8 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 		if slices.Contains(schema.Required, name) {
 			standard = "required"
 		}
-		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), standard, allowed(&field),
+		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), standard,
+			allowed(&field),
 			strings.Join(description, " "))
 		if name == "conditions" {
 			continue // Kubernetes' own type, known to everybody

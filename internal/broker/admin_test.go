@@ -14,13 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// admin is a client of three brokers that has made the topic made: one partition, two replicas, ten records.
+// admin is a client of three brokers that has made the topic made: one partition, two replicas, ten
+// records.
 func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	t.Helper()
 	c := newTrio(t)
 	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
 	t.Cleanup(cancel)
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers[0].Addr()), kgo.MetadataMinAge(10*time.Millisecond))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers[0].Addr()),
+		kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,18 +31,21 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 		t.Fatal(err)
 	}
 	a := kadm.NewClient(client)
-	if _, err := a.CreateTopic(ctx, 1, 2, map[string]*string{"min.insync.replicas": kadm.StringPtr("1")}, "made"); err != nil {
+	if _, err := a.CreateTopic(ctx, 1, 2,
+		map[string]*string{"min.insync.replicas": kadm.StringPtr("1")}, "made"); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		if err := client.ProduceSync(ctx, &kgo.Record{Topic: "made", Value: []byte("v")}).FirstErr(); err != nil {
+		if err := client.ProduceSync(ctx,
+			&kgo.Record{Topic: "made", Value: []byte("v")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return c, a, ctx
 }
 
-// TestDeletedRecordsAreGoneFromEveryReplica when the answer comes: whoever leads next cannot show them.
+// TestDeletedRecordsAreGoneFromEveryReplica when the answer comes: whoever leads next cannot show
+// them.
 func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
 	c, a, ctx := admin(t)
 	var offsets kadm.Offsets
@@ -69,7 +74,8 @@ func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
 	}
 }
 
-// TestPartitionsMoveAndLeadHome by kadm: to the broker that has none, then the preferred leader is elected.
+// TestPartitionsMoveAndLeadHome by kadm: to the broker that has none, then the preferred leader is
+// elected.
 func TestPartitionsMoveAndLeadHome(t *testing.T) {
 	c, a, ctx := admin(t)
 	before := c.metadata.Image().Topic("made").Partitions[0].Replicas
@@ -80,7 +86,8 @@ func TestPartitionsMoveAndLeadHome(t *testing.T) {
 	if err = errors.Join(err, answers.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// The metadata first: a broker answers from what it has heard of them, and may not have heard that the move began.
+	// The metadata first: a broker answers from what it has heard of them, and may not have heard
+	// that the move began.
 	made := func() *metadata.Partition { return c.metadata.Image().Topic("made").Partitions[0] }
 	c.await("moved", func() bool { return slices.Equal(made().Replicas, wanted) })
 	c.await("no move is listed", func() bool {
@@ -90,13 +97,16 @@ func TestPartitionsMoveAndLeadHome(t *testing.T) {
 		}
 		return len(listed) == 0
 	})
-	c.await("an election", func() bool { // refused by a broker that has not heard yet that the preferred leader is in sync
-		elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{"made": {0: {}}})
+	// refused by a broker that has not heard yet that the preferred leader is in sync
+	c.await("an election", func() bool {
+		elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica,
+			kadm.TopicsSet{"made": {0: {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = elected["made"][0].Err
-		if err != nil && !errors.Is(err, kerr.ElectionNotNeeded) && !errors.Is(err, kerr.PreferredLeaderNotAvailable) {
+		if err != nil && !errors.Is(err, kerr.ElectionNotNeeded) &&
+			!errors.Is(err, kerr.PreferredLeaderNotAvailable) {
 			t.Fatal(err)
 		}
 		return made().Leader == wanted[0]
@@ -106,17 +116,20 @@ func TestPartitionsMoveAndLeadHome(t *testing.T) {
 // TestTopicsAreAlteredByKadm, and a topic of a manifest is not.
 func TestTopicsAreAlteredByKadm(t *testing.T) {
 	c, a, ctx := admin(t)
-	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("3600000")}}
+	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms",
+		Value: kadm.StringPtr("3600000")}}
 	altered, err := a.AlterTopicConfigs(ctx, retention, "made", "rep")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, answer := range altered {
-		if answer.Name == "made" && answer.Err != nil || answer.Name == "rep" && !errors.Is(answer.Err, kerr.PolicyViolation) {
+		if answer.Name == "made" && answer.Err != nil || answer.Name == "rep" &&
+			!errors.Is(answer.Err, kerr.PolicyViolation) {
 			t.Errorf("%s: %v", answer.Name, answer.Err)
 		}
 	}
-	c.await("described as altered", func() bool { // by whichever broker, which hears of it after the one that was asked
+	// by whichever broker, which hears of it after the one that was asked
+	c.await("described as altered", func() bool {
 		described, err := a.DescribeTopicConfigs(ctx, "made")
 		if err != nil || len(described) != 1 {
 			t.Fatal(described, err)
@@ -125,7 +138,8 @@ func TestTopicsAreAlteredByKadm(t *testing.T) {
 			return config.Key == "retention.ms" && config.MaybeValue() == "3600000"
 		})
 	})
-	if _, err := a.CreatePartitions(ctx, 2, "made"); err != nil || len(c.metadata.Image().Topic("made").Partitions) != 3 {
+	if _, err := a.CreatePartitions(ctx, 2, "made"); err != nil ||
+		len(c.metadata.Image().Topic("made").Partitions) != 3 {
 		t.Errorf("create partitions: %v", err)
 	}
 	dirs, err := a.DescribeAllLogDirs(ctx, nil)

@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Metadata is what a broker needs of the cluster's metadata: both internal/metadata/local and kube give it.
+// Metadata is what a broker needs of the cluster's metadata: both internal/metadata/local and kube
+// give it.
 type Metadata interface {
 	metadata.Store
 	metadata.Admin
@@ -36,12 +37,14 @@ type Options struct {
 	DataDir   string
 	Listen    string // host:port of the Kafka listener; port 0 picks one
 	Advertise string // host:port that clients are told; default: the listener's own address
-	PeerHost  string // host at which other brokers reach this one, on the port that it listens on; default: as clients do
-	Rack      string
-	Metadata  Metadata
-	FS        vfs.FS                // of DataDir; default: the operating system's
-	Registry  prometheus.Registerer // may be nil
-	Logger    *slog.Logger          // default: none
+	// host at which other brokers reach this one, on the port that it listens on; default: as
+	// clients do
+	PeerHost string
+	Rack     string
+	Metadata Metadata
+	FS       vfs.FS                // of DataDir; default: the operating system's
+	Registry prometheus.Registerer // may be nil
+	Logger   *slog.Logger          // default: none
 }
 
 // Why a broker is not ready.
@@ -76,10 +79,11 @@ type Broker struct {
 	close sync.Once // Run closes by itself, and its caller may
 }
 
-// New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A Broker that is not Run must be
-// closed.
+// New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A
+// Broker that is not Run must be closed.
 func New(opts Options) (*Broker, error) {
-	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1), applied: make(chan struct{}), serves: make(chan struct{})}
+	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1),
+		applied: make(chan struct{}), serves: make(chan struct{})}
 	b.serving.news = make(chan struct{}, 1)
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)
@@ -89,23 +93,27 @@ func New(opts Options) (*Broker, error) {
 		b.opts.FS = vfs.OS{}
 	}
 	b.notReady.Store(&errNoImage)
-	b.shown.Store(&shown{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil), replaced: make(chan struct{})})
+	b.shown.Store(&shown{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
+		replaced: make(chan struct{})})
 	if err := b.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
 	}
 	return b, nil
 }
 
-// open opens what can fail, and wires the rest. What was opened before a failure is Close's to close.
+// open opens what can fail, and wires the rest. What was opened before a failure is Close's to
+// close.
 func (b *Broker) open() (err error) {
-	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir, Logger: b.logger, Failed: b.logFailed})
+	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
+		Logger: b.logger, Failed: b.logFailed})
 	if err != nil {
 		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
 	}
 	if b.cluster, err = readClusterID(b.opts.FS, b.opts.DataDir); err != nil {
 		return err
 	}
-	if b.ids, err = OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID, time.Now); err != nil {
+	if b.ids, err = OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID,
+		time.Now); err != nil {
 		return err
 	}
 	if b.listener, err = listen(b.opts.Listen); err != nil {
@@ -114,22 +122,28 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
-	// The cleaner may start at once: until an image has configured a log, the log is not a compacted one.
+	// The cleaner may start at once: until an image has configured a log, the log is not a
+	// compacted one.
 	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
-	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir, cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
+	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
+		cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
-		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry, Logger: b.logger,
-		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR,
+		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
+		Logger: b.logger,
+		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR,
 	})
 	b.groups = coordinator.New(coordinator.Options{
-		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await, Admin: b.opts.Metadata,
+		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await,
+		Admin:    b.opts.Metadata,
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.server = wire.NewServer(wire.Options{
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
-			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas, Groups: b.groups, Admin: b.opts.Metadata,
-			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: b.ids.Next, DataDir: b.opts.DataDir, Volume: b.volume, Logger: b.logger,
+			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
+			Groups: b.groups, Admin: b.opts.Metadata,
+			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: b.ids.Next,
+			DataDir: b.opts.DataDir, Volume: b.volume, Logger: b.logger,
 		}),
 		APIName:  handler.APIName,
 		Registry: b.opts.Registry,
@@ -142,11 +156,13 @@ func (b *Broker) open() (err error) {
 // listen opens a TCP listener.
 func listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
-	return config.Listen(context.Background(), "tcp", address) // an address is resolved at most; there is nothing to cancel
+	// an address is resolved at most; there is nothing to cancel
+	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity is how this broker registers. It needs the open listener (port 0 is a real one by then) and the open store (for
-// the directory's id). An address that no client could connect to is refused here: it would fail on their side only.
+// identity is how this broker registers. It needs the open listener (port 0 is a real one by then)
+// and the open store (for the directory's id). An address that no client could connect to is
+// refused here: it would fail on their side only.
 func (b *Broker) identity() (metadata.Broker, error) {
 	advertise := b.opts.Advertise
 	if advertise == "" {
@@ -158,10 +174,16 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil || port == 0 || host == "" {
-		return metadata.Broker{}, fmt.Errorf("advertised address %q: want host:port with a port from 1 to 65535", advertise)
+		return metadata.Broker{},
+			fmt.Errorf("advertised address %q: want host:port with a port from 1 to 65535",
+				advertise)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return metadata.Broker{}, fmt.Errorf("advertised address %q: clients cannot connect to every address; advertise one of them", advertise)
+		return metadata.Broker{},
+			fmt.Errorf(
+				"advertised address %q: clients cannot connect to every address; advertise one of them",
+				advertise,
+			)
 	}
 	peer := ""
 	if b.opts.PeerHost != "" {
@@ -173,12 +195,16 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Host: host, Port: int32(port), Peer: peer, Rack: b.opts.Rack,
-		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(), ProducerIDs: b.ids.Bound(),
+		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
+		ProducerIDs: b.ids.Bound(),
 	}, nil
 }
 
 // Addr is the address clients are told.
-func (b *Broker) Addr() string { return net.JoinHostPort(b.self.Host, strconv.Itoa(int(b.self.Port))) }
+func (b *Broker) Addr() string {
+	return net.JoinHostPort(b.self.Host,
+		strconv.Itoa(int(b.self.Port)))
+}
 
 // Ready is nil once the first metadata image was applied and the broker serves.
 func (b *Broker) Ready() error {
@@ -188,11 +214,13 @@ func (b *Broker) Ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then stops in order: leadership, which others take over while this broker still serves (leave.go),
-// listener, requests that wait, metadata, cleaner, store (clean shutdown). It is called once. It returns nil if ctx ended and all closed well; else why it could not go on, joined with what closing
-// met.
+// Run serves until ctx ends, then stops in order: leadership, which others take over while this
+// broker still serves (leave.go), listener, requests that wait, metadata, cleaner, store (clean
+// shutdown). It is called once. It returns nil if ctx ended and all closed well; else why it could
+// not go on, joined with what closing met.
 func (b *Broker) Run(ctx context.Context) error {
-	// Following the metadata outlives ctx: the server stops first, while the partitions are still what clients think they are.
+	// Following the metadata outlives ctx: the server stops first, while the partitions are still
+	// what clients think they are.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	follow := start(func() error { return b.follow(following) })
 	tellServing := start(func() error { b.tellServing(following); return nil })
@@ -200,8 +228,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
-	// From here on nobody appends. Waits ended with the server; closing the set ends those that came in between. The metadata go
-	// after that, since an image may still make or release logs, and the store, which holds them, goes last.
+	// From here on nobody appends. Waits ended with the server; closing the set ends those that
+	// came in between. The metadata go after that, since an image may still make or release logs,
+	// and the store, which holds them, goes last.
 	b.notReady.Store(&errStopping)
 	b.groups.Close()
 	b.replicas.Close()
@@ -216,7 +245,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// serve takes requests from the first image on, until ctx ends or there is no metadata to follow any more.
+// serve takes requests from the first image on, until ctx ends or there is no metadata to follow
+// any more.
 func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	select {
 	case <-ctx.Done():
@@ -225,7 +255,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-b.applied:
 	}
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while others take over
+	// it goes on while others take over
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
 	b.notReady.Store(nil)

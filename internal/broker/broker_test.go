@@ -50,7 +50,8 @@ func (c *cluster) open() {
 	if c.metadata, err = local.Open(c.fsys, filepath.Join(c.dir, "metadata.json")); err != nil {
 		c.t.Fatal(err)
 	}
-	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"},
+		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
 	if err := c.metadata.Sync(nil, 1, []*v1alpha1.Topic{topic}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -58,12 +59,14 @@ func (c *cluster) open() {
 
 func (c *cluster) options() Options {
 	return Options{
-		DataDir: filepath.Join(c.dir, "broker-0"), Listen: "127.0.0.1:0", Metadata: c.metadata, FS: c.fsys,
+		DataDir: filepath.Join(c.dir, "broker-0"), Listen: "127.0.0.1:0", Metadata: c.metadata,
+		FS:     c.fsys,
 		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	}
 }
 
-// start runs the broker and waits until it serves. It is stopped at the test's end, unless the test does.
+// start runs the broker and waits until it serves. It is stopped at the test's end, unless the test
+// does.
 func (c *cluster) start() {
 	c.t.Helper()
 	c.registry = prometheus.NewPedanticRegistry()
@@ -98,7 +101,8 @@ func (c *cluster) start() {
 
 func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.DefaultProduceTopic("tickets"), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()),
+		kgo.DefaultProduceTopic("tickets"), kgo.MetadataMinAge(10 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -111,7 +115,9 @@ func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 	c.t.Helper()
 	var records []*kgo.Record
 	for i := range count {
-		records = append(records, &kgo.Record{Key: fmt.Appendf(nil, "key-%d", i), Value: fmt.Appendf(nil, "%s-%d", prefix, i)})
+		records = append(records,
+			&kgo.Record{Key: fmt.Appendf(nil, "key-%d", i),
+				Value: fmt.Appendf(nil, "%s-%d", prefix, i)})
 	}
 	if err := client.ProduceSync(c.t.Context(), records...).FirstErr(); err != nil {
 		c.t.Fatal(err)
@@ -121,7 +127,8 @@ func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 // consume reads from the beginning until it has count records, and returns their values.
 func (c *cluster) consume(count int) map[string]bool {
 	c.t.Helper()
-	client := c.client(kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client := c.client(kgo.ConsumeTopics("tickets"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	values := map[string]bool{}
 	for len(values) < count {
 		fetches := client.PollFetches(c.t.Context())
@@ -133,7 +140,8 @@ func (c *cluster) consume(count int) map[string]bool {
 	return values
 }
 
-// TestNothingIsLostOverAStop: produce with acks=all and idempotence, read from the beginning, stop in order, start again.
+// TestNothingIsLostOverAStop: produce with acks=all and idempotence, read from the beginning, stop
+// in order, start again.
 func TestNothingIsLostOverAStop(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -153,11 +161,13 @@ func TestNothingIsLostOverAStop(t *testing.T) {
 	}
 }
 
-// TestLongPollWakesAndStopEndsIt: the client's wait is an hour, so only an append, and then the shutdown, can end it.
+// TestLongPollWakesAndStopEndsIt: the client's wait is an hour, so only an append, and then the
+// shutdown, can end it.
 func TestLongPollWakesAndStopEndsIt(t *testing.T) {
 	c := newCluster(t)
 	c.start()
-	consumer := c.client(kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Hour))
+	consumer := c.client(kgo.ConsumeTopics("tickets"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Hour))
 	polled := make(chan int)
 	go func() { polled <- len(consumer.PollFetches(t.Context()).Records()) }()
 	awaitPending(t, c, 1)
@@ -177,7 +187,8 @@ func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	admin := kadm.NewClient(c.client())
-	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil { // its reclaim policy is Delete
+	// its reclaim policy is Delete
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil {
 		t.Fatal(err)
 	}
 	made := func() *kgo.Client {
@@ -192,7 +203,8 @@ func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
 	}
 	c.open()
 	c.start()
-	if _, err := kadm.NewClient(c.client()).CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil {
+	if _, err := kadm.NewClient(c.client()).CreateTopic(t.Context(), 1, 1, nil,
+		"made-by-a-client"); err != nil {
 		t.Fatal(err)
 	}
 	c.produce(made(), "new", 1)
@@ -204,7 +216,8 @@ func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
 // awaitPending waits until so many fetches wait in the purgatory.
 func awaitPending(t *testing.T, c *cluster, count float64) {
 	t.Helper()
-	for begin := time.Now(); gauge(t, c.registry, "heartwood_purgatory_pending", "operation", "fetch") < count; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); gauge(t, c.registry, "heartwood_purgatory_pending", "operation",
+		"fetch") < count; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("no fetch came to wait")
 		}
@@ -247,9 +260,10 @@ func TestReportAndMetricsSayTheSame(t *testing.T) {
 		t.Errorf("rows %+v", rows)
 	}
 	for name, want := range map[string]float64{
-		"heartwood_partition_leader": 2, "heartwood_partition_offline": 0, "heartwood_partition_under_replicated": 0,
-		"heartwood_partition_under_min_isr": 0,
-		"heartwood_log_end_offset":          float64(records),
+		"heartwood_partition_leader": 2, "heartwood_partition_offline": 0,
+		"heartwood_partition_under_replicated": 0,
+		"heartwood_partition_under_min_isr":    0,
+		"heartwood_log_end_offset":             float64(records),
 	} {
 		if got := gauge(t, c.registry, name, "topic", "tickets"); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -263,15 +277,16 @@ func TestReportAndMetricsSayTheSame(t *testing.T) {
 	}
 }
 
-// TestFullDisk: the produce fails with a storage error, the process stays up, what was acknowledged stays and can be read, and
-// once there is room the partition goes on.
+// TestFullDisk: the produce fails with a storage error, the process stays up, what was acknowledged
+// stays and can be read, and once there is room the partition goes on.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
 	c.fsys = disk
 	c.start()
 	c.produce(c.client(), "before", 100)
-	disk.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC, WriteBytes: 10, Times: 1})
+	disk.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC, WriteBytes: 10,
+		Times: 1})
 	client := c.once()
 	if err := produceOnce(t, client, "lost"); !errors.Is(err, kerr.KafkaStorageError) {
 		t.Errorf("produce on a full disk: %v", err)
@@ -284,8 +299,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedDisk: after a sync that failed nobody knows what is on the disk. The partition goes offline and says so, the process
-// and the other partition stay up, and reads go on.
+// TestFailedDisk: after a sync that failed nobody knows what is on the disk. The partition goes
+// offline and says so, the process and the other partition stay up, and reads go on.
 func TestFailedDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
@@ -305,7 +320,8 @@ func TestFailedDisk(t *testing.T) {
 		}
 	}
 	c.consume(100 + acknowledged)
-	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic", "tickets"); offline != 1 {
+	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic",
+		"tickets"); offline != 1 {
 		t.Errorf("partition_offline is %v", offline)
 	}
 	faults := 0
@@ -327,7 +343,8 @@ func TestFailedDisk(t *testing.T) {
 
 // once is a client that tries once, on partition 0.
 func (c *cluster) once() *kgo.Client {
-	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 }
 
 func produceOnce(t *testing.T, client *kgo.Client, value string) error {
@@ -338,7 +355,8 @@ func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	second := c.options()
-	if _, err := New(second); !errors.Is(err, vfs.ErrLocked) || !strings.Contains(err.Error(), second.DataDir) {
+	if _, err := New(second); !errors.Is(err, vfs.ErrLocked) ||
+		!strings.Contains(err.Error(), second.DataDir) {
 		t.Errorf("second broker on one directory: %v", err)
 	}
 	second.DataDir = filepath.Join(c.dir, "other")

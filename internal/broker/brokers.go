@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers are the brokers of one process, which answer HTTP together: one in a pod, all of a cluster in heartwood dev. None are there
-// while they open their logs.
+// Brokers are the brokers of one process, which answer HTTP together: one in a pod, all of a
+// cluster in heartwood dev. None are there while they open their logs.
 type Brokers []*Broker
 
 // What CleanNow fails with, besides logstore's ErrNotCompacted and ErrCleanerDisabled.
@@ -31,7 +31,8 @@ func (all Brokers) Report() (rows []report.Partition) {
 	return rows
 }
 
-// image is the cluster as these brokers see it; nil while they start. Those of one process may be an image apart.
+// image is the cluster as these brokers see it; nil while they start. Those of one process may be
+// an image apart.
 func (all Brokers) image() *metadata.Image {
 	for _, b := range all {
 		if image := b.image(); image.ClusterID != "" {
@@ -53,19 +54,21 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 		rows[row.Topic] = append(rows[row.Topic], row)
 	}
 	for _, topic := range image.Topics {
-		known := summary.Known{Name: topic.Name, Partitions: len(topic.Partitions), Compacted: topic.Settings.Compact, CleanNow: topic.CleanNow}
+		known := summary.Known{Name: topic.Name, Partitions: len(topic.Partitions),
+			Compacted: topic.Settings.Compact, CleanNow: topic.CleanNow}
 		for _, partition := range topic.Partitions {
 			known.Replicas += len(partition.Replicas)
 		}
 		from := summary.Asked{Brokers: max(len(image.Brokers), len(all)), Answered: len(all)}
-		topics.Topics = append(topics.Topics, summary.Of(known, summary.Rows{Replicas: rows[topic.Name], At: now}, from))
+		topics.Topics = append(topics.Topics,
+			summary.Of(known, summary.Rows{Replicas: rows[topic.Name], At: now}, from))
 	}
 	return topics
 }
 
-// CleanNow asks for a pass over each replica of a topic that these brokers hold, whatever its dirty ratio; of some partitions, all if
-// none are named. Replicas of other brokers are listed. If the cleaner takes no request for one, the error says why; others were
-// asked.
+// CleanNow asks for a pass over each replica of a topic that these brokers hold, whatever its dirty
+// ratio; of some partitions, all if none are named. Replicas of other brokers are listed. If the
+// cleaner takes no request for one, the error says why; others were asked.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -77,13 +80,16 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	case topic == nil:
 		return answer, fmt.Errorf("%w %q", ErrUnknownTopic, topicName)
 	case !topic.Settings.Compact:
-		return answer, fmt.Errorf("%w: %s has cleanupPolicy Delete", logstore.ErrNotCompacted, topicName)
+		return answer, fmt.Errorf("%w: %s has cleanupPolicy Delete", logstore.ErrNotCompacted,
+			topicName)
 	case image.Cleaner.Workers == 0:
-		return answer, fmt.Errorf("%w: set spec.cleaner.workers of the LogCluster", logstore.ErrCleanerDisabled)
+		return answer, fmt.Errorf("%w: set spec.cleaner.workers of the LogCluster",
+			logstore.ErrCleanerDisabled)
 	}
 	for _, index := range partitions {
 		if index < 0 || int(index) >= len(topic.Partitions) {
-			return answer, fmt.Errorf("%w %d: %s has %d", ErrUnknownPartition, index, topicName, len(topic.Partitions))
+			return answer, fmt.Errorf("%w %d: %s has %d", ErrUnknownPartition, index, topicName,
+				len(topic.Partitions))
 		}
 	}
 	var faults []error
@@ -92,14 +98,17 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 			continue
 		}
 		for _, id := range partition.Replicas {
-			faults = append(faults, all.cleanReplica(&answer, image, logstore.PartitionID{Topic: topicName, Index: partition.Index}, id))
+			faults = append(faults,
+				all.cleanReplica(&answer, image,
+					logstore.PartitionID{Topic: topicName, Index: partition.Index}, id))
 		}
 	}
 	return answer, errors.Join(faults...)
 }
 
 // cleanReplica asks the broker that holds a replica, or notes that it is elsewhere.
-func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image, id logstore.PartitionID, broker int32) error {
+func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image,
+	id logstore.PartitionID, broker int32) error {
 	for _, b := range all {
 		if b.opts.NodeID != broker {
 			continue
@@ -108,10 +117,12 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 		if err != nil {
 			return fmt.Errorf("broker %d: %w", broker, err)
 		}
-		answer.Requests = append(answer.Requests, report.CleanRequest{Broker: broker, Partition: id.Index, Ticket: ticket})
+		answer.Requests = append(answer.Requests,
+			report.CleanRequest{Broker: broker, Partition: id.Index, Ticket: ticket})
 		return nil
 	}
 	at, _ := image.Broker(broker)
-	answer.Elsewhere = append(answer.Elsewhere, report.CleanElsewhere{Broker: broker, Partition: id.Index, Host: at.Host})
+	answer.Elsewhere = append(answer.Elsewhere,
+		report.CleanElsewhere{Broker: broker, Partition: id.Index, Host: at.Host})
 	return nil
 }

@@ -14,18 +14,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// sync changes the manifests: so many workers and brokers, tickets compacted with so many partitions and, unless it is "", an
-// annotation; events as Kafka's default. It waits until the broker has seen that.
+// sync changes the manifests: so many workers and brokers, tickets compacted with so many
+// partitions and, unless it is "", an annotation; events as Kafka's default. It waits until the
+// broker has seen that.
 func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
 	c.t.Helper()
-	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Spec: v1alpha1.LogClusterSpec{Cleaner: &v1alpha1.Cleaner{Workers: &workers}}}
-	tickets := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: partitions}}
+	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		Spec: v1alpha1.LogClusterSpec{Cleaner: &v1alpha1.Cleaner{Workers: &workers}}}
+	tickets := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"},
+		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: partitions}}
 	tickets.Spec.CleanupPolicy = v1alpha1.CleanupCompact
 	tickets.Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(100))}
 	if cleanNow != "" {
 		tickets.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: cleanNow}
 	}
-	events := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "events"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 1}}
+	events := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "events"},
+		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 1}}
 	if err := c.metadata.Sync(settings, brokers, []*v1alpha1.Topic{events, tickets}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -33,7 +37,8 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	defer cancel()
 	c.await(ctx, func(image *metadata.Image) bool {
 		topic := image.Topic("tickets")
-		return topic.Settings.Compact && len(topic.Partitions) == int(partitions) && image.Cleaner.Workers == int(workers) && topic.CleanNow == cleanNow
+		return topic.Settings.Compact && len(topic.Partitions) == int(partitions) &&
+			image.Cleaner.Workers == int(workers) && topic.CleanNow == cleanNow
 	})
 	if ctx.Err() != nil {
 		c.t.Fatal("the broker does not see the manifests")
@@ -73,7 +78,8 @@ func TestBrokersTakeRequestsToClean(t *testing.T) {
 	client.Close()
 	c.sync(1, 2, 4, "") // the client would wait for the broker that is down
 	answer, err := all.CleanNow("tickets", nil)
-	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 || len(answer.Elsewhere) == 0 {
+	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||
+		len(answer.Elsewhere) == 0 {
 		t.Fatalf("%+v, %v", answer, err)
 	}
 	for _, other := range answer.Elsewhere {
@@ -89,12 +95,14 @@ func TestBrokersTakeRequestsToClean(t *testing.T) {
 		return served == len(answer.Requests)
 	})
 	for _, row := range c.rowsOf() {
-		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" || row.DirtyBytes != 0 {
+		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" ||
+			row.DirtyBytes != 0 {
 			t.Errorf("%+v, pass %+v", row, row.LastPass)
 		}
 	}
 	one, err := all.CleanNow("tickets", []int32{answer.Requests[0].Partition})
-	if err != nil || len(one.Requests) != 1 || one.Requests[0].Partition != answer.Requests[0].Partition || one.Requests[0].Ticket != 2 {
+	if err != nil || len(one.Requests) != 1 ||
+		one.Requests[0].Partition != answer.Requests[0].Partition || one.Requests[0].Ticket != 2 {
 		t.Errorf("%+v, %v", one, err)
 	}
 }
@@ -113,9 +121,11 @@ func TestBrokersRefuseToClean(t *testing.T) {
 		want       error
 	}{
 		{"nothing", nil, ErrUnknownTopic}, {"events", nil, logstore.ErrNotCompacted},
-		{"tickets", []int32{0, 2}, ErrUnknownPartition}, {"tickets", []int32{-1}, ErrUnknownPartition},
+		{"tickets", []int32{0, 2}, ErrUnknownPartition},
+		{"tickets", []int32{-1}, ErrUnknownPartition},
 	} {
-		if answer, err := all.CleanNow(test.topic, test.partitions); !errors.Is(err, test.want) || len(answer.Requests) != 0 {
+		if answer, err := all.CleanNow(test.topic, test.partitions); !errors.Is(err, test.want) ||
+			len(answer.Requests) != 0 {
 			t.Errorf("%s %v: %+v, %v", test.topic, test.partitions, answer, err)
 		}
 	}
@@ -132,15 +142,18 @@ func TestBrokersSumTopicsUp(t *testing.T) {
 	c.sync(1, 1, 2, "monday")
 	until(t, "the annotation to be carried out", func() bool {
 		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
-		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted || topics[0].Compaction != nil || topics[0].Compacting != nil {
+		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted ||
+			topics[0].Compaction != nil || topics[0].Compacting != nil {
 			t.Fatalf("%+v", topics)
 		}
 		tickets := topics[1]
-		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil || tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
+		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil ||
+			tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
 			t.Fatalf("%+v", tickets)
 		}
 		now := tickets.Compaction.CleanNow
-		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone && now.Replicas == "2/2" && tickets.Compacting.Reason == v1alpha1.ReasonUpToDate
+		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone &&
+			now.Replicas == "2/2" && tickets.Compacting.Reason == v1alpha1.ReasonUpToDate
 	})
 	for _, row := range c.rowsOf() {
 		if row.CleanNowServed != 1 || row.CleanNow.State != report.CleanNowDone {

@@ -14,9 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanNow carries out the annotation heartwood.dev/clean-now: each replica on this broker is cleaned once for each value that its
-// topic gets. A value counts as done when a pass that it asked for has ended; that is remembered in a file (clean_now_file.go), so
-// that no restart, of the operator or of the broker, has it done again.
+// cleanNow carries out the annotation heartwood.dev/clean-now: each replica on this broker is
+// cleaned once for each value that its topic gets. A value counts as done when a pass that it asked
+// for has ended; that is remembered in a file (clean_now_file.go), so that no restart, of the
+// operator or of the broker, has it done again.
 //
 // It has one goroutine, run. The lock is a leaf: neither cleaner nor disk is asked under it.
 type cleanNow struct {
@@ -37,13 +38,15 @@ type cleanNow struct {
 
 // cleanerSeam is what cleanNow needs of the cleaner.
 type cleanerSeam struct {
-	// ask is logstore.Cleaner.CleanNow: it asks for a pass and returns the request's ticket, 1 or higher.
+	// ask is logstore.Cleaner.CleanNow: it asks for a pass and returns the request's ticket, 1 or
+	// higher.
 	ask    func(logstore.PartitionID) (ticket int64, err error)
 	status func(logstore.PartitionID) *report.Compaction // nil: no such log, or it is not compacted
 }
 
-// wish is what is known of one replica. Its life: pending, running, done; by way of failed when the pass fails, and back to pending
-// when the log is out of quarantine, or when the process that had been asked is gone.
+// wish is what is known of one replica. Its life: pending, running, done; by way of failed when the
+// pass fails, and back to pending when the log is out of quarantine, or when the process that had
+// been asked is gone.
 type wish struct {
 	topic  metadata.ID
 	wanted string // the annotation's value; "": none
@@ -58,19 +61,22 @@ type wish struct {
 const cleanNowInterval = time.Second
 
 func newCleanNow(fsys vfs.FS, dir string, cleaner cleanerSeam, logger *slog.Logger) *cleanNow {
-	c := &cleanNow{fs: fsys, dir: dir, cleaner: cleaner, logger: logger, wake: make(chan struct{}, 1)}
+	c := &cleanNow{fs: fsys, dir: dir, cleaner: cleaner, logger: logger,
+		wake: make(chan struct{}, 1)}
 	c.mu.wishes = readCleanNow(fsys, dir, logger)
 	return c
 }
 
-// want takes up what an image asks of the replicas on a broker. What was done for topics that are gone is forgotten.
+// want takes up what an image asks of the replicas on a broker. What was done for topics that are
+// gone is forgotten.
 func (c *cleanNow) want(image *metadata.Image, broker int32) {
 	wanted := map[logstore.PartitionID]wish{}
 	for _, topic := range image.Topics {
 		for _, partition := range topic.Partitions {
 			for _, replica := range partition.Replicas {
 				if replica == broker {
-					wanted[logstore.PartitionID{Topic: topic.Name, Index: partition.Index}] = wish{topic: topic.ID, wanted: cleanNowOf(topic)}
+					wanted[logstore.PartitionID{Topic: topic.Name,
+						Index: partition.Index}] = wish{topic: topic.ID, wanted: cleanNowOf(topic)}
 				}
 			}
 		}
@@ -128,7 +134,8 @@ func (c *cleanNow) of(id logstore.PartitionID) *report.CleanNow {
 	return shown
 }
 
-// run goes on with the wishes until ctx ends: at once when there is a new one, then each cleanNowInterval while one is open.
+// run goes on with the wishes until ctx ends: at once when there is a new one, then each
+// cleanNowInterval while one is open.
 func (c *cleanNow) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -178,11 +185,13 @@ func (c *cleanNow) put(id logstore.PartitionID, before, after wish) {
 		return
 	}
 	c.mu.wishes[id] = after
-	c.mu.unsaved = c.mu.unsaved || after.done != before.done || !after.finished.Equal(before.finished)
+	c.mu.unsaved = c.mu.unsaved || after.done != before.done ||
+		!after.finished.Equal(before.finished)
 }
 
-// follow is one step in a wish's life. While the cleaner takes no request (it has no workers, the log is not there yet) the wish stays
-// pending. A request that the cleaner does not know, as the log was made anew, is made again.
+// follow is one step in a wish's life. While the cleaner takes no request (it has no workers, the
+// log is not there yet) the wish stays pending. A request that the cleaner does not know, as the
+// log was made anew, is made again.
 func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
 	status := c.cleaner.status(id)
 	switch {

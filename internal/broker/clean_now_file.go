@@ -40,8 +40,8 @@ type cleanNowDone struct {
 	Finished  int64  `json:"finishedMs"` // Unix milliseconds
 }
 
-// readCleanNow returns what was done. A file that cannot be read costs one more clean of what is annotated, and harms nothing: it is
-// reported and forgotten.
+// readCleanNow returns what was done. A file that cannot be read costs one more clean of what is
+// annotated, and harms nothing: it is reported and forgotten.
 func readCleanNow(fsys vfs.FS, dir string, logger *slog.Logger) map[logstore.PartitionID]wish {
 	file := filepath.Join(dir, cleanNowFile)
 	content, err := fsys.ReadFile(file)
@@ -81,7 +81,8 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]wish, error) {
 		}
 		// Not wanted: the first image says what is.
 		wishes[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = wish{
-			topic: topic, state: report.CleanNowDone, done: done.Value, finished: time.UnixMilli(done.Finished),
+			topic: topic, state: report.CleanNowDone, done: done.Value,
+			finished: time.UnixMilli(done.Finished),
 		}
 	}
 	return wishes, nil
@@ -92,7 +93,8 @@ func encodeCleanNow(wishes map[logstore.PartitionID]wish) ([]byte, error) {
 	for id, w := range wishes {
 		if w.done != "" {
 			content.Done = append(content.Done, cleanNowDone{
-				Topic: id.Topic, TopicID: w.topic.String(), Partition: id.Index, Value: w.done, Finished: w.finished.UnixMilli(),
+				Topic: id.Topic, TopicID: w.topic.String(), Partition: id.Index, Value: w.done,
+				Finished: w.finished.UnixMilli(),
 			})
 		}
 	}
@@ -106,7 +108,8 @@ func encodeCleanNow(wishes map[logstore.PartitionID]wish) ([]byte, error) {
 	return append(encoded, '\n'), err
 }
 
-// save writes the file if more is done than it says; false if it could not be written, and must be tried again.
+// save writes the file if more is done than it says; false if it could not be written, and must be
+// tried again.
 func (c *cleanNow) save() bool {
 	c.mu.Lock()
 	if !c.mu.unsaved {

@@ -30,7 +30,8 @@ type pretender struct {
 }
 
 func newPretender() *pretender {
-	return &pretender{asked: map[logstore.PartitionID]int64{}, status: map[logstore.PartitionID]*report.Compaction{}}
+	return &pretender{asked: map[logstore.PartitionID]int64{},
+		status: map[logstore.PartitionID]*report.Compaction{}}
 }
 
 func (p *pretender) seam() cleanerSeam {
@@ -76,8 +77,10 @@ func (p *pretender) count() (asked int64) {
 // imageWith is an image of one compacted topic; broker 0 has the first of its two partitions.
 func imageWith(value string) *metadata.Image {
 	return metadata.NewImage("c", metadata.CleanerBudget{}, nil, []*metadata.Topic{{
-		Name: "tickets", ID: metadata.ID{1}, CleanNow: value, Settings: topicconfig.Settings{Compact: true},
-		Partitions: []*metadata.Partition{{Index: 0, Replicas: []int32{0}}, {Index: 1, Replicas: []int32{1}}},
+		Name: "tickets", ID: metadata.ID{1}, CleanNow: value,
+		Settings: topicconfig.Settings{Compact: true},
+		Partitions: []*metadata.Partition{{Index: 0, Replicas: []int32{0}},
+			{Index: 1, Replicas: []int32{1}}},
 	}})
 }
 
@@ -99,7 +102,8 @@ func newTestCleanNow(t *testing.T, fsys vfs.FS, p *pretender) *cleanNow {
 func (c *cleanNow) expect(t *testing.T, value, state string) {
 	t.Helper()
 	got := c.of(ticketsZero)
-	if got == nil || got.Value != value || got.State != state || (got.Finished != nil) != (state == report.CleanNowDone) {
+	if got == nil || got.Value != value || got.State != state ||
+		(got.Finished != nil) != (state == report.CleanNowDone) {
 		t.Errorf("got %+v, want %s %s", got, value, state)
 	}
 }
@@ -152,7 +156,8 @@ func TestACleanThatFailsIsTriedAgainAfterItsQuarantine(t *testing.T) {
 	}
 	p.refuse = nil
 	c.step(now)
-	failed := report.Compaction{CleanNowServed: 1, LastPass: &report.Pass{Result: "failed"}, Reason: "Quarantined"}
+	failed := report.Compaction{CleanNowServed: 1, LastPass: &report.Pass{Result: "failed"},
+		Reason: "Quarantined"}
 	p.says(ticketsZero, failed)
 	for range 3 {
 		if !c.step(now) {
@@ -169,7 +174,8 @@ func TestACleanThatFailsIsTriedAgainAfterItsQuarantine(t *testing.T) {
 	if p.count() != 2 {
 		t.Errorf("asked %d times after the quarantine", p.count())
 	}
-	p.says(ticketsZero, report.Compaction{CleanNowServed: 2, LastPass: &report.Pass{Result: "nothing_to_do"}})
+	p.says(ticketsZero, report.Compaction{CleanNowServed: 2,
+		LastPass: &report.Pass{Result: "nothing_to_do"}})
 	c.step(now)
 	c.expect(t, "monday", report.CleanNowDone)
 }
@@ -234,7 +240,8 @@ func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	if warned := strings.Count(log.String(), "level=WARN"); warned != 1 {
 		t.Errorf("%d warnings:\n%s", warned, log.String())
 	}
-	if got := readCleanNow(fault, "/data", slog.New(slog.DiscardHandler)); got[ticketsZero].done != "monday" {
+	if got := readCleanNow(fault, "/data",
+		slog.New(slog.DiscardHandler)); got[ticketsZero].done != "monday" {
 		t.Errorf("the file says %+v", got)
 	}
 }
@@ -264,9 +271,12 @@ func TestRunGoesOnUntilAllIsDone(t *testing.T) {
 
 func TestTheFileComesBackAsItWas(t *testing.T) {
 	wishes := map[logstore.PartitionID]wish{
-		{Topic: "b", Index: 10}: {topic: metadata.ID{2}, state: report.CleanNowDone, done: "tu\"es\nday", finished: time.UnixMilli(1234)},
-		{Topic: "b", Index: 9}:  {topic: metadata.ID{2}, state: report.CleanNowDone, done: "monday", finished: time.UnixMilli(5)},
-		{Topic: "a", Index: 0}:  {topic: metadata.ID{1}, state: report.CleanNowDone, done: "x", finished: time.UnixMilli(6)},
+		{Topic: "b", Index: 10}: {topic: metadata.ID{2}, state: report.CleanNowDone,
+			done: "tu\"es\nday", finished: time.UnixMilli(1234)},
+		{Topic: "b", Index: 9}: {topic: metadata.ID{2}, state: report.CleanNowDone, done: "monday",
+			finished: time.UnixMilli(5)},
+		{Topic: "a", Index: 0}: {topic: metadata.ID{1}, state: report.CleanNowDone, done: "x",
+			finished: time.UnixMilli(6)},
 	}
 	content, err := encodeCleanNow(wishes)
 	if err != nil {
@@ -285,7 +295,8 @@ func TestTheFileComesBackAsItWas(t *testing.T) {
 
 func TestADamagedFileIsForgotten(t *testing.T) {
 	for _, content := range []string{
-		"", "{", "[]", `{"version":2,"done":[]}`, `{"version":1,"done":[],"more":1}`, `{"version":1,"done":[]} {}`,
+		"", "{", "[]", `{"version":2,"done":[]}`, `{"version":1,"done":[],"more":1}`,
+		`{"version":1,"done":[]} {}`,
 		`{"version":1,"done":[{"topic":"a","topicId":"short","partition":0,"value":"x","finishedMs":1}]}`,
 		`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":-1,"value":"x","finishedMs":1}]}`,
 		`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"","finishedMs":1}]}`,
@@ -294,18 +305,24 @@ func TestADamagedFileIsForgotten(t *testing.T) {
 			t.Errorf("%q: %v, want an error", content, got)
 		}
 		mem := vfs.NewMem()
-		if err := errors.Join(mem.MkdirAll("/data"), vfs.WriteFileAtomic(mem, "/data/"+cleanNowFile, []byte(content))); err != nil {
+		if err := errors.Join(mem.MkdirAll("/data"),
+			vfs.WriteFileAtomic(mem, "/data/"+cleanNowFile, []byte(content))); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		if got := readCleanNow(mem, "/data", slog.New(slog.NewTextHandler(&log, nil))); len(got) != 0 || log.Len() == 0 {
+		if got := readCleanNow(mem, "/data",
+			slog.New(slog.NewTextHandler(&log, nil))); len(got) != 0 || log.Len() == 0 {
 			t.Errorf("%q: %v, logged %q", content, got, log.String())
 		}
 	}
 }
 
 func FuzzDecodeCleanNow(f *testing.F) {
-	f.Add([]byte(`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"x","finishedMs":1}]}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"x","finishedMs":1}]}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, content []byte) {
 		wishes, err := decodeCleanNow(content)
 		if err != nil {

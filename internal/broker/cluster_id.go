@@ -16,8 +16,9 @@ const clusterIDFile = "cluster-id"
 // clusterIDBytesMax leaves room for any id in use: ours have 22 characters, a UUID as text 36.
 const clusterIDBytesMax = 64
 
-// readClusterID returns the cluster that a data directory belongs to, "" if to none yet. Anything that was not written whole
-// by writeClusterID is an error: a guess could make another cluster's logs ours, and ours are deleted with their topics.
+// readClusterID returns the cluster that a data directory belongs to, "" if to none yet. Anything
+// that was not written whole by writeClusterID is an error: a guess could make another cluster's
+// logs ours, and ours are deleted with their topics.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -29,7 +30,11 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	}
 	id, ended := strings.CutSuffix(string(content), "\n")
 	if !ended || !validClusterID(id) {
-		return "", fmt.Errorf("read cluster id from %s: want one line of 1 to %d printable characters", file, clusterIDBytesMax)
+		return "", fmt.Errorf(
+			"read cluster id from %s: want one line of 1 to %d printable characters",
+			file,
+			clusterIDBytesMax,
+		)
 	}
 	return id, nil
 }
@@ -37,15 +42,18 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 // writeClusterID replaces the file as a whole; after a crash it holds the old id or the new one.
 func writeClusterID(fsys vfs.FS, dir, id string) error {
 	if !validClusterID(id) {
-		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id, clusterIDBytesMax)
+		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id,
+			clusterIDBytesMax)
 	}
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, clusterIDFile), []byte(id+"\n")); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, clusterIDFile),
+		[]byte(id+"\n")); err != nil {
 		return fmt.Errorf("write cluster id: %w", err)
 	}
 	return nil
 }
 
-// validClusterID takes printable ASCII without spaces, so that the file is one line and people can compare it by eye.
+// validClusterID takes printable ASCII without spaces, so that the file is one line and people can
+// compare it by eye.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

@@ -12,7 +12,8 @@ func TestClusterIDIsReadAsWritten(t *testing.T) {
 	if id, err := readClusterID(mem, "/"); id != "" || err != nil {
 		t.Errorf("a new directory belongs to %q, %v", id, err)
 	}
-	for _, want := range []string{"x", "gVGQL86KTaWgise7z8qKqw", "6f1c3f0e-0d1b-4d3e-9a51-0a4c7a0f8a11", strings.Repeat("a", 64)} {
+	for _, want := range []string{"x", "gVGQL86KTaWgise7z8qKqw",
+		"6f1c3f0e-0d1b-4d3e-9a51-0a4c7a0f8a11", strings.Repeat("a", 64)} {
 		if err := writeClusterID(mem, "/", want); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,8 @@ type consumer struct {
 	read   []string
 }
 
-// join starts a member of a group of consumers of rep, with short timeouts. It commits what it has read after each poll.
+// join starts a member of a group of consumers of rep, with short timeouts. It commits what it has
+// read after each poll.
 func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	c.t.Helper()
 	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
@@ -39,10 +40,13 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 		}
 	}
 	var err error
-	m.client, err = kgo.NewClient(append(more, c.seeds(), kgo.ConsumerGroup(group), kgo.ConsumeTopics("rep"),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.MetadataMinAge(10*time.Millisecond),
+	m.client, err = kgo.NewClient(append(more, c.seeds(), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics("rep"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.MetadataMinAge(10*time.Millisecond),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
-		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))...)
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
+		kgo.OnPartitionsLost(change(false)))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -56,7 +60,8 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 				defer m.mu.Unlock()
 				m.read = append(m.read, string(r.Value))
 			})
-			_ = m.client.CommitUncommittedOffsets(ctx) // a rebalance may be in the way; the next one commits the same
+			// a rebalance may be in the way; the next one commits the same
+			_ = m.client.CommitUncommittedOffsets(ctx)
 		}
 	}()
 	c.t.Cleanup(func() { m.leave() })
@@ -101,7 +106,8 @@ func (c *trio) committed(group string) (sum int64) {
 
 func (c *trio) send(n int) {
 	c.t.Helper()
-	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -116,8 +122,8 @@ func (c *trio) send(n int) {
 	}
 }
 
-// TestGroupOutlivesItsCoordinator: two members share the partitions, one leaves, the broker that coordinates them crashes, and whoever
-// comes later goes on where the group was.
+// TestGroupOutlivesItsCoordinator: two members share the partitions, one leaves, the broker that
+// coordinates them crashes, and whoever comes later goes on where the group was.
 func TestGroupOutlivesItsCoordinator(t *testing.T) { groupOutlivesItsCoordinator(t, "classic") }
 
 // The same by the consumer protocol (KIP-848), in which the coordinator assigns.
@@ -130,7 +136,8 @@ func groupOutlivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.await("all are in sync", c.inSync(3))
 	c.send(20)
 	first := c.join("g", opts...)
-	c.await("the first member has all", func() bool { return first.owns() == 2 && first.has() == 20 })
+	c.await("the first member has all",
+		func() bool { return first.owns() == 2 && first.has() == 20 })
 	second := c.join("g", opts...)
 	c.await("the members share", func() bool { return first.owns() == 1 && second.owns() == 1 })
 	c.await("the group is listed as what it is", func() bool {
@@ -142,7 +149,8 @@ func groupOutlivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.await("all is committed", func() bool { return c.committed("g") == 20 })
 
 	topic := c.metadata.Image().Topic(coordinator.OffsetsTopic)
-	if len(topic.Partitions) != 50 || len(topic.Partitions[0].Replicas) != 3 || topic.Settings.MinInSyncReplicas != 2 {
+	if len(topic.Partitions) != 50 || len(topic.Partitions[0].Replicas) != 3 ||
+		topic.Settings.MinInSyncReplicas != 2 {
 		t.Fatalf("the groups' topic is %+v", topic)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), trioWait)

@@ -27,9 +27,11 @@ func get(t *testing.T, handler http.Handler, method, path string) *httptest.Resp
 
 func TestHTTPHealthAndReadiness(t *testing.T) {
 	var notReady error
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Ready: func() error { return notReady }})
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+		Ready: func() error { return notReady }})
 	notReady = errors.New("waits for the cluster's metadata")
-	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), notReady.Error()) {
+	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(r.Body.String(), notReady.Error()) {
 		t.Errorf("not ready: %d %s", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/healthz"); r.Code != http.StatusOK {
@@ -43,10 +45,12 @@ func TestHTTPHealthAndReadiness(t *testing.T) {
 
 func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 	rows := []report.Partition{
-		{Broker: 1, Topic: "b", Partition: 10}, {Broker: 1, Topic: "b", Partition: 9}, {Broker: 2, Topic: "a"}, {Broker: 0, Topic: "a"},
+		{Broker: 1, Topic: "b", Partition: 10}, {Broker: 1, Topic: "b", Partition: 9},
+		{Broker: 2, Topic: "a"}, {Broker: 0, Topic: "a"},
 		{Topic: "c"},
 	}
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Partitions: func() []report.Partition { return rows }})
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+		Partitions: func() []report.Partition { return rows }})
 	for query, want := range map[string]string{
 		"":                 "a/0@0 a/0@2 b/9@1 b/10@1 c/0@0",
 		"?topic=b":         "b/9@1 b/10@1",
@@ -76,13 +80,18 @@ func TestHTTPCleanNow(t *testing.T) {
 	var topic string
 	var partitions []int32
 	var fault error
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), CleanNow: func(t string, p []int32) (report.CleanRequests, error) {
-		topic, partitions = t, p
-		return report.CleanRequests{Topic: t, Requests: []report.CleanRequest{{Broker: 1, Partition: 2, Ticket: 3}}}, fault
-	}})
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+		CleanNow: func(t string, p []int32) (report.CleanRequests, error) {
+			topic, partitions = t, p
+			return report.CleanRequests{Topic: t,
+				Requests: []report.CleanRequest{{Broker: 1, Partition: 2, Ticket: 3}}}, fault
+		}})
 	r := get(t, handler, "POST", "/api/v1/topics/my.topic/clean?partition=2&partition=0")
-	if r.Code != http.StatusAccepted || topic != "my.topic" || !slices.Equal(partitions, []int32{2, 0}) ||
-		strings.TrimSpace(r.Body.String()) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
+	if r.Code != http.StatusAccepted || topic != "my.topic" ||
+		!slices.Equal(partitions, []int32{2, 0}) ||
+		strings.TrimSpace(
+			r.Body.String(),
+		) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
 		t.Errorf("%d %s, asked for %s %v", r.Code, r.Body, topic, partitions)
 	}
 	for _, c := range []struct {
@@ -90,18 +99,22 @@ func TestHTTPCleanNow(t *testing.T) {
 		code   int
 		reason string
 	}{
-		{ErrUnknownTopic, 404, "UnknownTopic"}, {ErrUnknownPartition, 404, "UnknownPartition"}, {ErrStarting, 503, "NotReady"},
-		{logstore.ErrNotCompacted, 409, "NotCompacted"}, {logstore.ErrCleanerDisabled, 409, "CleanerDisabled"},
+		{ErrUnknownTopic, 404, "UnknownTopic"}, {ErrUnknownPartition, 404, "UnknownPartition"},
+		{ErrStarting, 503, "NotReady"},
+		{logstore.ErrNotCompacted, 409, "NotCompacted"},
+		{logstore.ErrCleanerDisabled, 409, "CleanerDisabled"},
 		{errors.New("disk on fire"), 500, "Failed"},
 	} {
 		fault = fmt.Errorf("clean: %w", c.err)
 		r := get(t, handler, "POST", "/api/v1/topics/t/clean")
 		var answer report.Failure
-		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != c.code || answer.Reason != c.reason || answer.Error != fault.Error() {
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != c.code ||
+			answer.Reason != c.reason || answer.Error != fault.Error() {
 			t.Errorf("%v: %d %s", c.err, r.Code, r.Body)
 		}
 	}
-	if r := get(t, handler, "POST", "/api/v1/topics/t/clean?partition=all"); r.Code != http.StatusBadRequest {
+	if r := get(t, handler, "POST",
+		"/api/v1/topics/t/clean?partition=all"); r.Code != http.StatusBadRequest {
 		t.Errorf("partition all: %d %s", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/api/v1/topics/t/clean"); r.Code != http.StatusNotFound {
@@ -116,19 +129,23 @@ func TestHTTPRefusesWebPagesFromElsewhere(t *testing.T) {
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
-	if recorder.Code != http.StatusForbidden || !strings.Contains(recorder.Body.String(), `"reason":"Forbidden"`) {
+	if recorder.Code != http.StatusForbidden ||
+		!strings.Contains(recorder.Body.String(), `"reason":"Forbidden"`) {
 		t.Errorf("%d %s", recorder.Code, recorder.Body)
 	}
 }
 
 func TestHTTPTopicsAreFiltered(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Topics: func() summary.Topics {
-		return summary.Topics{Topics: []summary.Topic{{Topic: "a"}, {Topic: "b"}, {Topic: "c"}}}
-	}})
-	for query, want := range map[string]string{"": "a b c ", "?topic=b": "b ", "?topic=c&topic=a": "a c ", "?topic=none": ""} {
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+		Topics: func() summary.Topics {
+			return summary.Topics{Topics: []summary.Topic{{Topic: "a"}, {Topic: "b"}, {Topic: "c"}}}
+		}})
+	for query, want := range map[string]string{"": "a b c ", "?topic=b": "b ",
+		"?topic=c&topic=a": "a c ", "?topic=none": ""} {
 		r := get(t, handler, "GET", "/api/v1/topics"+query)
 		var answer summary.Topics
-		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != http.StatusOK || strings.Contains(r.Body.String(), "null") {
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != http.StatusOK ||
+			strings.Contains(r.Body.String(), "null") {
 			t.Fatalf("%q: %d %s: %v", query, r.Code, r.Body, err)
 		}
 		got := ""
@@ -145,7 +162,8 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 func TestHTTPServesMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "heartwood_test_total", Help: "A test."})
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "heartwood_test_total",
+		Help: "A test."})
 	registry.MustRegister(counter)
 	counter.Add(3)
 	r := get(t, NewHTTP(HTTPOptions{Gatherer: registry}), "GET", "/metrics")
@@ -157,10 +175,12 @@ func TestHTTPServesMetrics(t *testing.T) {
 // TestHTTPElsewhereIsJSON: also for a method that a path does not take.
 func TestHTTPElsewhereIsJSON(t *testing.T) {
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
-	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"}, {"POST", "/api/v1/partitions"}, {"DELETE", "/metrics"}} {
+	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"},
+		{"POST", "/api/v1/partitions"}, {"DELETE", "/metrics"}} {
 		r := get(t, handler, c[0], c[1])
 		var answer struct{ Error string }
-		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != http.StatusNotFound || !strings.Contains(answer.Error, c[1]) {
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil ||
+			r.Code != http.StatusNotFound || !strings.Contains(answer.Error, c[1]) {
 			t.Errorf("%s %s: %d %s: %v", c[0], c[1], r.Code, r.Body, err)
 		}
 		if kind := r.Header().Get("Content-Type"); kind != "application/json" {

@@ -9,15 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// partitionMetrics shows the broker's part in each partition. It asks when it is asked, so nothing is left over of a partition
-// that went.
+// partitionMetrics shows the broker's part in each partition. It asks when it is asked, so nothing
+// is left over of a partition that went.
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
 	lag                                           *prometheus.Desc
 }
 
-// register adds what this broker measures to a registry, which may be nil. Two brokers on one registry need a label each.
+// register adds what this broker measures to a registry, which may be nil. Two brokers on one
+// registry need a label each.
 func (b *Broker) register(registry prometheus.Registerer) {
 	if registry == nil {
 		return
@@ -28,12 +29,18 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	registry.MustRegister(b.store.Collector())
 	registry.MustRegister(b.cleaner.Collector())
 	registry.MustRegister(&partitionMetrics{
-		broker:          b,
-		leader:          desc("partition_leader", "1 if this broker leads the partition, else 0."),
-		offline:         desc("partition_offline", "1 if this broker should serve the partition and cannot, else 0."),
-		underReplicated: desc("partition_under_replicated", "1 if fewer replicas are in sync than there are; shown by the leader."),
-		underMinISR:     desc("partition_under_min_isr", "1 if fewer replicas are in sync than minInSyncReplicas asks for, so that acks=all is refused; shown by the leader."),
-		lag: prometheus.NewDesc("heartwood_replica_lag_offsets", "How many offsets a follower is behind the log end; shown by the leader.",
+		broker: b,
+		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),
+		offline: desc("partition_offline",
+			"1 if this broker should serve the partition and cannot, else 0."),
+		underReplicated: desc("partition_under_replicated",
+			"1 if fewer replicas are in sync than there are; shown by the leader."),
+		underMinISR: desc(
+			"partition_under_min_isr",
+			"1 if fewer replicas are in sync than minInSyncReplicas asks for, so that acks=all is refused; shown by the leader.",
+		),
+		lag: prometheus.NewDesc("heartwood_replica_lag_offsets",
+			"How many offsets a follower is behind the log end; shown by the leader.",
 			[]string{"topic", "partition", "replica"}, nil),
 	})
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -60,7 +67,8 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 			if yes {
 				value = 1
 			}
-			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, state.ID.Topic, strconv.Itoa(int(state.ID.Index)))
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, state.ID.Topic,
+				strconv.Itoa(int(state.ID.Index)))
 		}
 		gauge(m.leader, state.Leader)
 		gauge(m.offline, state.Fault != nil)

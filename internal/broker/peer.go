@@ -15,7 +15,8 @@ import (
 // peer is a replica.Peer over the Kafka protocol.
 type peer struct {
 	*wire.Peer
-	// topics names those that were asked for since the session began, if there is one: an answer names them by their ids.
+	// topics names those that were asked for since the session began, if there is one: an answer
+	// names them by their ids.
 	topics map[metadata.ID]string
 }
 

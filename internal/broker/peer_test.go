@@ -28,12 +28,16 @@ func TestBrokersAreReachedByTheirAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	peer, err := b.dial(t.Context(), metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092, Peer: listener.Addr().String()})
+	peer, err := b.dial(t.Context(),
+		metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092,
+			Peer: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = peer.Close()
-	if _, err := b.dial(t.Context(), metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092}); err == nil || !strings.Contains(err.Error(), "broker-1.invalid") {
+	if _, err := b.dial(t.Context(),
+		metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092}); err == nil ||
+		!strings.Contains(err.Error(), "broker-1.invalid") {
 		t.Errorf("without an address the name is not asked: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See docs/adr/0025.
+// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See
+// docs/adr/0025.
 const (
 	producerCounterBits = 51 // 71 years of microseconds
 	producerCounterMax  = 1<<producerCounterBits - 1
@@ -25,16 +26,20 @@ const (
 // producerEpoch is where the clock of firstCounter begins.
 var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// producerIDBlock is how many ids are reserved with one write of the file; a crash skips the rest of a block.
+// producerIDBlock is how many ids are reserved with one write of the file; a crash skips the rest
+// of a block.
 const producerIDBlock = 1000
 
 // producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
 const producerIDsFile = "producer-ids"
 
-// errNotBegun: a broker whose disk is new gives out nothing before it is registered. Clients ask again.
-var errNotBegun = fmt.Errorf("%w: producer ids: this broker is not registered yet", coordinator.ErrLoading)
+// errNotBegun: a broker whose disk is new gives out nothing before it is registered. Clients ask
+// again.
+var errNotBegun = fmt.Errorf("%w: producer ids: this broker is not registered yet",
+	coordinator.ErrLoading)
 
-// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody: docs/adr/0025 and 0181.
+// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody:
+// docs/adr/0025 and 0181.
 type ProducerIDs struct {
 	fsys vfs.FS
 	file string
@@ -42,15 +47,18 @@ type ProducerIDs struct {
 
 	mu struct {
 		sync.Mutex
-		// next <= reserved; what is below reserved was written to the file before any of it was given out.
+		// next <= reserved; what is below reserved was written to the file before any of it was
+		// given out.
 		next, reserved int64
 		begun          bool // Begin is done, or not needed
 	}
 }
 
-// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock, or above, once Begin says from where. It fails
-// when node does not fit into an id, or when there is a file that cannot be read: to begin anew could give ids out a second time.
-func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs, error) {
+// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock, or
+// above, once Begin says from where. It fails when node does not fit into an id, or when there is a
+// file that cannot be read: to begin anew could give ids out a second time.
+func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
+	error) {
 	if node < 0 || node > producerNodeMax {
 		return nil, fmt.Errorf("node id %d: producer ids hold 0 to %d", node, producerNodeMax)
 	}
@@ -70,15 +78,17 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound is above all that was given out from this disk, and all that may be until the broker registers again.
+// Bound is above all that was given out from this disk, and all that may be until the broker
+// registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
 
-// Begin says what bound the broker was registered with: a new disk begins as far below it as it may give out. It is written at once, so
-// that the disk is new once only. Where there was a file it does nothing.
+// Begin says what bound the broker was registered with: a new disk begins as far below it as it may
+// give out. It is written at once, so that the disk is new once only. Where there was a file it
+// does nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,9 +114,9 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
-// Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage while no new block can be
-// reserved, as on a full disk: clients ask again after that. The lock is held over the write: who waits for it needs an id of
-// the block that is being reserved.
+// Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage
+// while no new block can be reserved, as on a full disk: clients ask again after that. The lock is
+// held over the write: who waits for it needs an id of the block that is being reserved.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +135,8 @@ func (p *ProducerIDs) Next() (int64, error) {
 	return id, err
 }
 
-// producerID puts an id together. It fails rather than let the counter run over into the bits of the node.
+// producerID puts an id together. It fails rather than let the counter run over into the bits of
+// the node.
 func producerID(node int32, counter int64) (int64, error) {
 	if counter < 0 || counter > producerCounterMax {
 		return 0, fmt.Errorf("producer ids of node %d are used up at %d", node, counter)
@@ -133,9 +144,10 @@ func producerID(node int32, counter int64) (int64, error) {
 	return int64(node)<<producerCounterBits | counter, nil
 }
 
-// firstCounter is where a broker without a file begins, unless its registration says that ids above were given out: at the clock. That is
-// beyond what an earlier disk of the same node gave out, since a broker neither gives out a million ids a second nor starts, skipping a
-// block, a thousand times a second, as long as no clock was set back.
+// firstCounter is where a broker without a file begins, unless its registration says that ids above
+// were given out: at the clock. That is beyond what an earlier disk of the same node gave out,
+// since a broker neither gives out a million ids a second nor starts, skipping a block, a thousand
+// times a second, as long as no clock was set back.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
 // The file is two lines: the version of the format, and the first counter that is not reserved.
@@ -143,11 +155,18 @@ func formatProducerIDs(reserved int64) []byte { return fmt.Appendf(nil, "0\n%d\n
 
 func parseProducerIDs(content []byte) (int64, error) {
 	var version, reserved int64
-	if n, err := fmt.Sscanf(string(content), "%d\n%d\n", &version, &reserved); err != nil || n != 2 {
+	if n, err := fmt.Sscanf(string(content), "%d\n%d\n", &version, &reserved); err != nil ||
+		n != 2 {
 		return 0, errors.New("want two lines: version and first free counter")
 	}
-	if !bytes.Equal(formatProducerIDs(reserved), content) || reserved < 0 || reserved > producerCounterMax {
-		return 0, fmt.Errorf("version %d, first free counter %d: want version 0 and a counter from 0 to %d", version, reserved, int64(producerCounterMax))
+	if !bytes.Equal(formatProducerIDs(reserved), content) || reserved < 0 ||
+		reserved > producerCounterMax {
+		return 0, fmt.Errorf(
+			"version %d, first free counter %d: want version 0 and a counter from 0 to %d",
+			version,
+			reserved,
+			int64(producerCounterMax),
+		)
 	}
 	return reserved, nil
 }

@@ -20,7 +20,8 @@ var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
 	t.Helper()
-	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil { // as the log store does
+	// as the log store does
+	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
 	ids, err := OpenProducerIDs(fsys, "/data", node, func() time.Time { return now })
@@ -50,9 +51,10 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 	return id
 }
 
-// TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not synced, and get new disks, in
-// random order: with a metadata store that remembers their registrations, and clocks that jump, also years back; and with one that
-// remembers nothing, and clocks that go on. Model: the set of all ids ever given out.
+// TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not
+// synced, and get new disks, in random order: with a metadata store that remembers their
+// registrations, and clocks that jump, also years back; and with one that remembers nothing, and
+// clocks that go on. Model: the set of all ids ever given out.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -60,7 +62,8 @@ func TestProducerIDsAreUnique(t *testing.T) {
 			now := year2026
 			given := map[int64]bool{}
 			disks := make([]*vfs.Mem, 3)
-			brokers, known, directories := make([]*ProducerIDs, 3), make([]metadata.Broker, 3), make([]int, 3)
+			brokers, known, directories := make([]*ProducerIDs, 3), make([]metadata.Broker, 3),
+				make([]int, 3)
 			remembers := seed%2 == 0
 			open := func(i int, directory string) {
 				brokers[i] = openIDs(t, disks[i], int32(i), now)
@@ -79,11 +82,13 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				for range count {
 					id := nextID(t, brokers[i])
 					if id < 0 || given[id] {
-						t.Fatalf("broker %d gave out %d, which is negative or was given out before", i, id)
+						t.Fatalf("broker %d gave out %d, which is negative or was given out before",
+							i, id)
 					}
 					given[id] = true
 				}
-				now = now.Add(time.Duration(count+1) * time.Microsecond) // as fast as the decision allows
+				// as fast as the decision allows
+				now = now.Add(time.Duration(count+1) * time.Microsecond)
 				switch random.IntN(10) {
 				case 0: // stop, or kill: what was written is there
 				case 1:
@@ -154,7 +159,8 @@ func TestProducerIDsRefuseANodeThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestProducerIDsOfAFailedDisk: no id without its reservation; and once the disk works again, ids again, none twice.
+// TestProducerIDsOfAFailedDisk: no id without its reservation; and once the disk works again, ids
+// again, none twice.
 func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	ids := openIDs(t, mem, 0, year2026)
@@ -181,12 +187,14 @@ func TestProducerIDsOfAFailedDisk(t *testing.T) {
 
 func TestProducerIDsFileIsReadAsWritten(t *testing.T) {
 	for _, reserved := range []int64{0, 1, 27993600001000, producerCounterMax} {
-		if got, err := parseProducerIDs(formatProducerIDs(reserved)); err != nil || got != reserved {
+		if got, err := parseProducerIDs(formatProducerIDs(reserved)); err != nil ||
+			got != reserved {
 			t.Errorf("%d came back as %d, %v", reserved, got, err)
 		}
 	}
 	for _, content := range []string{
-		"", "0", "0\n", "0\n5", "1\n5\n", "0\n-1\n", "0\n2251799813685248\n", "0\n5\n6\n", "0\n05\n", "0\n5 \n", "x\n5\n", "\x00\x00",
+		"", "0", "0\n", "0\n5", "1\n5\n", "0\n-1\n", "0\n2251799813685248\n", "0\n5\n6\n",
+		"0\n05\n", "0\n5 \n", "x\n5\n", "\x00\x00",
 	} {
 		if got, err := parseProducerIDs([]byte(content)); err == nil {
 			t.Errorf("%q was read as %d", content, got)
@@ -196,7 +204,8 @@ func TestProducerIDsFileIsReadAsWritten(t *testing.T) {
 	if err := vfs.WriteFileAtomic(mem, "/"+producerIDsFile, []byte("nonsense")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenProducerIDs(mem, "/", 0, time.Now); err == nil || !strings.Contains(err.Error(), producerIDsFile) {
+	if _, err := OpenProducerIDs(mem, "/", 0, time.Now); err == nil ||
+		!strings.Contains(err.Error(), producerIDsFile) {
 		t.Errorf("opened with a damaged file: %v", err)
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// trio is three brokers over TCP, with metadata in one store, and the topic rep: two partitions on all of them, two in sync at least.
+// trio is three brokers over TCP, with metadata in one store, and the topic rep: two partitions on
+// all of them, two in sync at least.
 type trio struct {
 	t        *testing.T
 	metadata *local.Store
@@ -40,7 +41,8 @@ type leaver struct {
 
 func (l leaver) Leave(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-const trioWait = 3 * time.Minute // far above what anything takes; a test that waits for it has failed
+// far above what anything takes; a test that waits for it has failed
+const trioWait = 3 * time.Minute
 
 func newTrio(t *testing.T) *trio {
 	c := &trio{t: t}
@@ -52,11 +54,13 @@ func newTrio(t *testing.T) *trio {
 	if c.metadata, err = local.Open(disk, "/meta/metadata.json"); err != nil {
 		t.Fatal(err)
 	}
-	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "rep"}, Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "rep"},
+		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
 	topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
-	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Spec: v1alpha1.LogClusterSpec{Brokers: 3, Groups: &v1alpha1.Groups{
-		ConsumerHeartbeatInterval: &metav1.Duration{Duration: 100 * time.Millisecond},
-	}}}
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 3, Groups: &v1alpha1.Groups{
+			ConsumerHeartbeatInterval: &metav1.Duration{Duration: 100 * time.Millisecond},
+		}}}
 	if err := c.metadata.Sync(cluster, 3, []*v1alpha1.Topic{topic}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +80,9 @@ func newTrio(t *testing.T) *trio {
 func (c *trio) start(id int, orderly bool) {
 	c.t.Helper()
 	opts := Options{
-		NodeID: int32(id), DataDir: "/data", Listen: c.address(id), FS: c.disks[id], Metadata: c.metadata,
-		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		NodeID: int32(id), DataDir: "/data", Listen: c.address(id), FS: c.disks[id],
+		Metadata: c.metadata,
+		Logger:   slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	}
 	if orderly {
 		opts.Metadata = leaver{c.metadata, int32(id)}
@@ -96,7 +101,8 @@ func (c *trio) start(id int, orderly bool) {
 	})
 }
 
-// address is where a broker listens: always at the same place, as pods do. A client that knows none of the addresses any more is lost.
+// address is where a broker listens: always at the same place, as pods do. A client that knows none
+// of the addresses any more is lost.
 func (c *trio) address(id int) string {
 	if c.brokers[id] == nil {
 		return "127.0.0.1:0"
@@ -111,7 +117,8 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill ends a broker as a crash of its machine does: what was not synced is gone, and it tells nobody.
+// kill ends a broker as a crash of its machine does: what was not synced is gone, and it tells
+// nobody.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -132,7 +139,8 @@ func (c *trio) await(what string, holds func() bool) {
 func (c *trio) describe() string {
 	var text strings.Builder
 	for _, p := range c.metadata.Image().Topic("rep").Partitions {
-		fmt.Fprintf(&text, "partition %d: leader %d in epoch %d, in sync %v; ", p.Index, p.Leader, p.LeaderEpoch, p.ISR)
+		fmt.Fprintf(&text, "partition %d: leader %d in epoch %d, in sync %v; ", p.Index, p.Leader,
+			p.LeaderEpoch, p.ISR)
 	}
 	return text.String()
 }
@@ -164,11 +172,14 @@ func (c *trio) seeds() kgo.Opt {
 	return kgo.SeedBrokers(seeds...)
 }
 
-// produce sends numbered records, acks=all and idempotent, until it is told to stop; the result is how many were acknowledged.
+// produce sends numbered records, acks=all and idempotent, until it is told to stop; the result is
+// how many were acknowledged.
 func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	c.t.Helper()
-	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"), kgo.MetadataMinAge(10*time.Millisecond),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
+		kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -192,10 +203,12 @@ func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	return func() int { return <-done }
 }
 
-// consume reads everything, and fails unless it is exactly the records 0 to n-1, in the order of each partition.
+// consume reads everything, and fails unless it is exactly the records 0 to n-1, in the order of
+// each partition.
 func (c *trio) consume(n int) {
 	c.t.Helper()
-	client, err := kgo.NewClient(c.seeds(), kgo.ConsumeTopics("rep"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(c.seeds(), kgo.ConsumeTopics("rep"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -208,7 +221,10 @@ func (c *trio) consume(n int) {
 		if ctx.Err() != nil {
 			c.t.Fatalf("read %d of %d records", len(got[0])+len(got[1]), n)
 		}
-		fetches.EachRecord(func(r *kgo.Record) { got[r.Partition] = append(got[r.Partition], string(r.Value)) })
+		fetches.EachRecord(func(r *kgo.Record) {
+			got[r.Partition] = append(got[r.Partition],
+				string(r.Value))
+		})
 	}
 	for p := range got {
 		for i, value := range got[p] {
@@ -240,12 +256,14 @@ func (c *trio) equal() {
 			}
 		}
 		if len(logs[0]) == 0 || !bytes.Equal(logs[0], logs[1]) || !bytes.Equal(logs[0], logs[2]) {
-			c.t.Errorf("%s: logs of %d, %d and %d bytes differ", dir, len(logs[0]), len(logs[1]), len(logs[2]))
+			c.t.Errorf("%s: logs of %d, %d and %d bytes differ", dir, len(logs[0]), len(logs[1]),
+				len(logs[2]))
 		}
 	}
 }
 
-// TestNothingAcknowledgedIsLostOverStops of one broker after the other, under load, while two are to be in sync.
+// TestNothingAcknowledgedIsLostOverStops of one broker after the other, under load, while two are
+// to be in sync.
 func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
 	c := newTrio(t)
 	c.await("all in sync", c.inSync(3))
@@ -292,7 +310,8 @@ func TestNothingAcknowledgedIsLostOverCrashes(t *testing.T) {
 		c.more(20)
 		c.kill(id)
 		c.await("led by others", func() bool {
-			return !slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id)))
+			return !slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions,
+				isLedBy(int32(id)))
 		})
 		c.start(id, false)
 		c.await("in sync again", c.inSync(3))
@@ -312,8 +331,9 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 	return func(p *metadata.Partition) bool { return p.Leader == id }
 }
 
-// TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn: the disk of one that was in sync proves that it has all, so nobody else is waited for.
-// After a crash of all there is no such proof, and one alone must not lead.
+// TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn: the disk of one that was in sync proves that it has
+// all, so nobody else is waited for. After a crash of all there is no such proof, and one alone
+// must not lead.
 func TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
@@ -331,7 +351,8 @@ func TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn(t *testing.T) {
 			}
 			c.start(1, true)
 			c.await("registered", func() bool { _, up := c.metadata.Image().Broker(1); return up })
-			for _, p := range c.metadata.Image().Topic("rep").Partitions { // the election came with the registration
+			// the election came with the registration
+			for _, p := range c.metadata.Image().Topic("rep").Partitions {
 				if led := p.Leader == 1; led == crash {
 					t.Errorf("partition %d has leader %d, in sync %v", p.Index, p.Leader, p.ISR)
 				}

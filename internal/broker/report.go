@@ -15,7 +15,8 @@ func (b *Broker) Report() []report.Partition {
 	return rows
 }
 
-// row is a partition as it is now. It is called log by log, so the rows of a report are not of one moment.
+// row is a partition as it is now. It is called log by log, so the rows of a report are not of one
+// moment.
 func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,

@@ -13,9 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// serving is what the cluster is to hear of the partitions that this broker serves. It is told by a goroutine of its own: after a failover
-// of a thousand partitions an API server that is slow takes a minute for that, and meanwhile there are newer images to apply, which say who
-// leads what and whom to follow.
+// serving is what the cluster is to hear of the partitions that this broker serves. It is told by a
+// goroutine of its own: after a failover of a thousand partitions an API server that is slow takes
+// a minute for that, and meanwhile there are newer images to apply, which say who leads what and
+// whom to follow.
 type serving struct {
 	newest atomic.Pointer[[]metadata.Served]
 	news   chan struct{} // holds one: newest was set
@@ -30,8 +31,9 @@ func (s *serving) set(served []metadata.Served) {
 	}
 }
 
-// tellServing tells the newest list, one call at a time and each later than the one before, and again every retryInterval until it was told
-// whole. It begins once requests are taken, for the cluster must not hear of it earlier, and ends with ctx.
+// tellServing tells the newest list, one call at a time and each later than the one before, and
+// again every retryInterval until it was told whole. It begins once requests are taken, for the
+// cluster must not hear of it earlier, and ends with ctx.
 func (b *Broker) tellServing(ctx context.Context) {
 	select {
 	case <-b.serves:
@@ -72,8 +74,8 @@ func (b *Broker) tellServing(ctx context.Context) {
 // faultsShown is how many of many faults a line of the log has.
 const faultsShown = 5
 
-// brief is an error in words, of which there are as many for a thousand partitions as for a few, and the same for the same faults in another
-// order.
+// brief is an error in words, of which there are as many for a thousand partitions as for a few,
+// and the same for the same faults in another order.
 func brief(err error) string {
 	var words []string
 	for _, fault := range joined(err) {
@@ -86,8 +88,8 @@ func brief(err error) string {
 	return strings.Join(words, "\n")
 }
 
-// joined takes apart what errors.Join put together, also where that was done again and again. An error that says more than its parts stays
-// whole.
+// joined takes apart what errors.Join put together, also where that was done again and again. An
+// error that says more than its parts stays whole.
 func joined(err error) (faults []error) {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(several.Unwrap()...).Error() != err.Error() {

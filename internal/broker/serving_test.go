@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// slowToHear is a metadata store that takes its time to hear what is served, as an API server with too much to do.
+// slowToHear is a metadata store that takes its time to hear what is served, as an API server with
+// too much to do.
 type slowToHear struct {
 	Metadata
 	heard chan []metadata.Served // takes what was told, one after the other
@@ -47,19 +48,22 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedWhileTheClusterIsTold what is served; it then hears the newest, and need not hear all.
+// TestImagesAreAppliedWhileTheClusterIsTold what is served; it then hears the newest, and need not
+// hear all.
 func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
 	c := newCluster(t)
 	slow := &slowToHear{c.metadata, make(chan []metadata.Served)}
 	ctx, b := c.runWith(slow)
 	for i := range 3 {
 		name := fmt.Sprint("more-", i)
-		if _, err := c.metadata.CreateTopic(ctx, metadata.NewTopic{Name: name, Partitions: 1, Replicas: 1}); err != nil {
+		if _, err := c.metadata.CreateTopic(ctx,
+			metadata.NewTopic{Name: name, Partitions: 1, Replicas: 1}); err != nil {
 			t.Fatal(err)
 		}
 		b.await(ctx, func(image *metadata.Image) bool { return image.Topic(name) != nil })
 		if b.image().Topic(name) == nil {
-			t.Fatalf("topic %s was not applied before the cluster had heard of the one before", name)
+			t.Fatalf("topic %s was not applied before the cluster had heard of the one before",
+				name)
 		}
 	}
 	const partitions = 2 + 3
@@ -115,9 +119,11 @@ func TestFaultsInBrief(t *testing.T) {
 	for i := range 300 {
 		faults = append(faults, fmt.Errorf("partition %03d", i))
 	}
-	want := brief(errors.Join(errors.Join(faults[:100]...), errors.Join(faults[100:]...), faults[7]))
+	want := brief(errors.Join(errors.Join(faults[:100]...), errors.Join(faults[100:]...),
+		faults[7]))
 	slices.Reverse(faults)
-	if got := brief(errors.Join(faults...)); got != want || !strings.HasPrefix(got, "partition 000\n") || !strings.HasSuffix(got, "\nand 295 more") {
+	if got := brief(errors.Join(faults...)); got != want ||
+		!strings.HasPrefix(got, "partition 000\n") || !strings.HasSuffix(got, "\nand 295 more") {
 		t.Errorf("%q and %q", got, want)
 	}
 }

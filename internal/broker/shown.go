@@ -15,8 +15,8 @@ type shown struct {
 // image is what requests see of the cluster.
 func (b *Broker) image() *metadata.Image { return b.shown.Load().image }
 
-// show lets requests see an image. It is for the goroutine that applies them: with two writers a channel could be closed before
-// its image is replaced.
+// show lets requests see an image. It is for the goroutine that applies them: with two writers a
+// channel could be closed before its image is replaced.
 func (b *Broker) show(image *metadata.Image) {
 	before := b.shown.Swap(&shown{image: image, replaced: make(chan struct{})})
 	close(before.replaced)

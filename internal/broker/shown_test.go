@@ -14,7 +14,8 @@ import (
 func TestAwaitWaitsForTheImageAndNoLongerThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Broker{}
-		b.shown.Store(&shown{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil, nil), replaced: make(chan struct{})})
+		b.shown.Store(&shown{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil, nil),
+			replaced: make(chan struct{})})
 		is := func(id string) func(*metadata.Image) bool {
 			return func(img *metadata.Image) bool { return img.ClusterID == id }
 		}

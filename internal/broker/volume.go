@@ -6,7 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// volume is the size of the data directory's file system and what is left of it for us, in bytes; -1 where nobody can tell.
+// volume is the size of the data directory's file system and what is left of it for us, in bytes;
+// -1 where nobody can tell.
 func (b *Broker) volume() (total, usable int64) {
 	total, usable = -1, -1
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {
@@ -14,7 +15,11 @@ func (b *Broker) volume() (total, usable int64) {
 	}
 	var stat syscall.Statfs_t
 	if _, onDisk := b.opts.FS.(vfs.OS); onDisk && syscall.Statfs(b.opts.DataDir, &stat) == nil {
-		total = int64(stat.Blocks) * int64(stat.Bsize) //nolint:unconvert // the field types differ between systems
+		total = int64(
+			stat.Blocks,
+		) * int64(
+			stat.Bsize,
+		) //nolint:unconvert // the field types differ between systems
 	}
 	return total, usable
 }

@@ -9,12 +9,13 @@ import (
 	"io"
 )
 
-// blocks reads a format that is decoded block by block. A block is decoded when somebody reads of it, and into the memory of the one
-// before: a reader that stops pays for no more than it saw.
+// blocks reads a format that is decoded block by block. A block is decoded when somebody reads of
+// it, and into the memory of the one before: a reader that stops pays for no more than it saw.
 type blocks struct {
-	next func(dst []byte) ([]byte, error) // decodes a block over dst, which may be empty; io.EOF when there is none
-	all  []byte                           // the last block
-	rest []byte                           // what of it was not read yet
+	// decodes a block over dst, which may be empty; io.EOF when there is none
+	next func(dst []byte) ([]byte, error)
+	all  []byte // the last block
+	rest []byte // what of it was not read yet
 }
 
 // Read implements io.Reader.
@@ -24,7 +25,9 @@ func (b *blocks) Read(p []byte) (int, error) {
 		if b.all, err = b.next(b.all[:0]); err != nil {
 			return 0, err
 		}
-		b.rest = b.all // of a block without bytes nothing, and then it is the next one's turn: 0, nil would be no answer
+		// of a block without bytes nothing, and then it is the next one's turn: 0, nil would be no
+		// answer
+		b.rest = b.all
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
@@ -72,20 +75,23 @@ func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	if s.frame.blockChecksum {
-		if _, err := io.ReadFull(s.in, head[:]); err != nil || binary.LittleEndian.Uint32(head[:]) != xxHash32(s.stored) {
+		if _, err := io.ReadFull(s.in, head[:]); err != nil ||
+			binary.LittleEndian.Uint32(head[:]) != xxHash32(s.stored) {
 			return dst, fmt.Errorf("%w: lz4 block checksum", ErrCorrupt)
 		}
 	}
 	if word&lz4StoredRaw != 0 {
 		return append(dst, s.stored...), nil
 	}
-	// There is no limit on all blocks together: the one who reads has stopped by now, or wants them.
+	// There is no limit on all blocks together: the one who reads has stopped by now, or wants
+	// them.
 	return lz4Block(dst, s.stored, s.frame.blockBytesMax, s.frame.blockBytesMax)
 }
 
 // begin reads the frame's header.
 func (s *lz4Stream) begin() error {
-	begin, _ := s.in.Peek(lz4HeaderBytesMax) // what there is; an error comes again with the next read
+	// what there is; an error comes again with the next read
+	begin, _ := s.in.Peek(lz4HeaderBytesMax)
 	frame, rest, err := parseLZ4Header(begin)
 	if err != nil {
 		return err
@@ -95,8 +101,9 @@ func (s *lz4Stream) begin() error {
 	return err
 }
 
-// snappyStream reads a xerial stream or one bare block, as decompressSnappy does. Neither bounds a block: clients choose how much they
-// put into one, and some put all, so here it is held that counts.
+// snappyStream reads a xerial stream or one bare block, as decompressSnappy does. Neither bounds a
+// block: clients choose how much they put into one, and some put all, so here it is held that
+// counts.
 type snappyStream struct {
 	in     *bufio.Reader
 	held   int
@@ -112,7 +119,8 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 	for {
 		begin, _ := s.in.Peek(xerialHeaderBytes)
-		magic := bytes.HasPrefix(begin, xerialMagic) // also between blocks: streams may be concatenated
+		// also between blocks: streams may be concatenated
+		magic := bytes.HasPrefix(begin, xerialMagic)
 		if !s.begun && !magic {
 			s.bare = true
 			return s.nextBare(dst)
@@ -145,7 +153,8 @@ func (s *snappyStream) nextBlock(dst []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
-	// Packed it is smaller than what it decodes to, or hardly larger: what is too large packed is too large.
+	// Packed it is smaller than what it decodes to, or hardly larger: what is too large packed is
+	// too large.
 	if size > int64(s.held) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes", ErrTooLarge, size)
 	}

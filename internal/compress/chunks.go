@@ -2,18 +2,21 @@ package compress
 
 import "sync"
 
-// ChunkBytes is the size of a chunk. The largest block that a codec compresses in one piece (64 KiB of LZ4, which may grow a
-// little) fits into an empty one, and with most batches all that becomes of them does.
+// ChunkBytes is the size of a chunk. The largest block that a codec compresses in one piece (64 KiB
+// of LZ4, which may grow a little) fits into an empty one, and with most batches all that becomes
+// of them does.
 const ChunkBytes = 128 << 10
 
-// chunkPool keeps chunks between batches. What nobody takes for two garbage collections is freed, so it pins nothing.
+// chunkPool keeps chunks between batches. What nobody takes for two garbage collections is freed,
+// so it pins nothing.
 var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 
 // chunkLists keeps the lists themselves, so that a batch allocates nothing.
 var chunkLists = sync.Pool{New: func() any { return new(Chunks) }}
 
-// Chunks is memory that a batch is compressed into: a list of chunks from a pool. It grows by a chunk, so that nothing which lies
-// there is ever moved, as it would be in a buffer that doubles; and its size need not be known before.
+// Chunks is memory that a batch is compressed into: a list of chunks from a pool. It grows by a
+// chunk, so that nothing which lies there is ever moved, as it would be in a buffer that doubles;
+// and its size need not be known before.
 //
 // Invariant: no chunk but the last is empty, and their sizes sum up to Len.
 type Chunks struct {
@@ -24,7 +27,8 @@ type Chunks struct {
 // NewChunks returns an empty list. Release gives it back.
 func NewChunks() *Chunks { return chunkLists.Get().(*Chunks) }
 
-// Release gives back list and chunks. Neither may be used any more, nor anything that points into them. A nil list is none.
+// Release gives back list and chunks. Neither may be used any more, nor anything that points into
+// them. A nil list is none.
 func (c *Chunks) Release() {
 	if c == nil {
 		return
@@ -45,8 +49,8 @@ func (c *Chunks) Len() int {
 	return c.size
 }
 
-// Pieces are the bytes written, in order, each but the last as much as a chunk took. They are valid until Release; those before the
-// last do not change any more.
+// Pieces are the bytes written, in order, each but the last as much as a chunk took. They are valid
+// until Release; those before the last do not change any more.
 func (c *Chunks) Pieces() [][]byte { return c.pieces }
 
 // Write appends p, over as many chunks as it takes. It never fails.
@@ -59,16 +63,17 @@ func (c *Chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve appends n <= ChunkBytes bytes in one piece, whose content is whatever was there: a header, which can be filled in only
-// once what follows it is known.
+// Reserve appends n <= ChunkBytes bytes in one piece, whose content is whatever was there: a
+// header, which can be filled in only once what follows it is known.
 func (c *Chunks) Reserve(n int) []byte {
 	room := c.room(n)
 	c.extend(n)
 	return room[:n:n]
 }
 
-// room returns all that is free behind the last byte, in one piece of at least n <= ChunkBytes bytes. A chunk with less is left
-// as it is, and a new one begun. What is written there counts only after extend.
+// room returns all that is free behind the last byte, in one piece of at least n <= ChunkBytes
+// bytes. A chunk with less is left as it is, and a new one begun. What is written there counts only
+// after extend.
 func (c *Chunks) room(n int) []byte {
 	if last := len(c.pieces) - 1; last >= 0 && cap(c.pieces[last])-len(c.pieces[last]) >= n {
 		return c.pieces[last][len(c.pieces[last]):cap(c.pieces[last])]

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestChunksAreAByteSlice that was written in pieces: whatever the order of writes, reserves and blocks, all is there and in order.
+// TestChunksAreAByteSlice that was written in pieces: whatever the order of writes, reserves and
+// blocks, all is there and in order.
 func TestChunksAreAByteSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -31,7 +32,8 @@ func TestChunksAreAByteSlice(t *testing.T) {
 			}
 			want = append(want, p...)
 		}
-		if got := chunks.AppendTo([]byte("head")); !bytes.Equal(got[4:], want) || string(got[:4]) != "head" || chunks.Len() != len(want) {
+		if got := chunks.AppendTo([]byte("head")); !bytes.Equal(got[4:], want) ||
+			string(got[:4]) != "head" || chunks.Len() != len(want) {
 			t.Fatalf("%d bytes, want %d, or others", chunks.Len(), len(want))
 		}
 		for i, piece := range chunks.Pieces() {
@@ -50,7 +52,8 @@ func TestReserveIsFilledLater(t *testing.T) {
 	head := chunks.Reserve(5)
 	_, _ = chunks.Write(make([]byte, 3*ChunkBytes))
 	copy(head, "hello")
-	if got := chunks.AppendTo(nil); string(got[:5]) != "hello" || len(got) != 3*ChunkBytes+5 || len(chunks.Pieces()) != 4 {
+	if got := chunks.AppendTo(nil); string(got[:5]) != "hello" || len(got) != 3*ChunkBytes+5 ||
+		len(chunks.Pieces()) != 4 {
 		t.Errorf("%d bytes in %d pieces, begins %q", len(got), len(chunks.Pieces()), got[:5])
 	}
 }
@@ -63,8 +66,8 @@ func TestANilListIsEmpty(t *testing.T) {
 	}
 }
 
-// TestCompressingAllocatesNothing once the pools are warm, so there is no buffer between a codec and its chunks. The average
-// allows for a garbage collection, which may empty the pools.
+// TestCompressingAllocatesNothing once the pools are warm, so there is no buffer between a codec
+// and its chunks. The average allows for a garbage collection, which may empty the pools.
 func TestCompressingAllocatesNothing(t *testing.T) {
 	sample := samples()["long"]
 	for codec := None; codec <= Zstd; codec++ {

@@ -17,18 +17,19 @@ const (
 	Zstd   Codec = 4
 )
 
-// LevelDefault stands for "the codec's default level" wherever a level is asked for. It lies below every codec's range, so that 0 and
-// -1, which zstd has as levels, mean themselves.
+// LevelDefault stands for "the codec's default level" wherever a level is asked for. It lies below
+// every codec's range, so that 0 and -1, which zstd has as levels, mean themselves.
 const LevelDefault = -1 << 31
 
-// Errors of Decompress. They are kept apart because a reader does different things: corrupt bytes are nobody's data, but a batch
-// that is too large may be legal and has to be kept.
+// Errors of Decompress. They are kept apart because a reader does different things: corrupt bytes
+// are nobody's data, but a batch that is too large may be legal and has to be kept.
 var (
 	ErrCorrupt  = errors.New("corrupt compressed data")
 	ErrTooLarge = errors.New("decompressed data exceeds the limit")
 )
 
-// codecs holds what there is to know of each codec; the index is its number. standard is 0 for a codec without levels.
+// codecs holds what there is to know of each codec; the index is its number. standard is 0 for a
+// codec without levels.
 var codecs = [...]struct {
 	name                      string
 	lowest, highest, standard int
@@ -61,7 +62,8 @@ func (c Codec) String() string {
 // Valid tells whether c is one of the five codecs.
 func (c Codec) Valid() bool { return c >= 0 && int(c) < len(codecs) }
 
-// Levels returns the range of levels the codec takes and its default; ok is false for a codec without levels.
+// Levels returns the range of levels the codec takes and its default; ok is false for a codec
+// without levels.
 func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
 	if !c.Valid() || codecs[c].standard == 0 {
 		return 0, 0, 0, false
@@ -69,7 +71,8 @@ func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
 	return codecs[c].lowest, codecs[c].highest, codecs[c].standard, true
 }
 
-// CheckLevel returns an error that names the allowed range if level (or LevelDefault) is not one of the codec's.
+// CheckLevel returns an error that names the allowed range if level (or LevelDefault) is not one of
+// the codec's.
 func (c Codec) CheckLevel(level int) error {
 	if level == LevelDefault {
 		return nil

@@ -28,12 +28,16 @@ func TestLevelsAreKafkas(t *testing.T) { // KIP-390
 		level    int
 		complain string
 	}{
-		{Gzip, 1, ""}, {Gzip, 9, ""}, {Gzip, 0, "gzip level 0: must be 1 to 9"}, {Gzip, 10, "gzip level 10: must be 1 to 9"},
-		{LZ4, 1, ""}, {LZ4, 17, ""}, {LZ4, 18, "lz4 level 18: must be 1 to 17"}, {LZ4, 0, "lz4 level 0: must be 1 to 17"},
+		{Gzip, 1, ""}, {Gzip, 9, ""}, {Gzip, 0, "gzip level 0: must be 1 to 9"},
+		{Gzip, 10, "gzip level 10: must be 1 to 9"},
+		{LZ4, 1, ""}, {LZ4, 17, ""}, {LZ4, 18, "lz4 level 18: must be 1 to 17"},
+		{LZ4, 0, "lz4 level 0: must be 1 to 17"},
 		{Zstd, -131072, ""}, {Zstd, 0, ""}, {Zstd, 22, ""},
-		{Zstd, 23, "zstd level 23: must be -131072 to 22"}, {Zstd, -131073, "zstd level -131073: must be -131072 to 22"},
+		{Zstd, 23, "zstd level 23: must be -131072 to 22"},
+		{Zstd, -131073, "zstd level -131073: must be -131072 to 22"},
 		{Snappy, LevelDefault, ""}, {None, LevelDefault, ""}, {Gzip, LevelDefault, ""},
-		{Snappy, 1, "snappy level 1: snappy takes no level"}, {None, 1, "none level 1: none takes no level"},
+		{Snappy, 1, "snappy level 1: snappy takes no level"},
+		{None, 1, "none level 1: none takes no level"},
 	} {
 		err := tt.codec.CheckLevel(tt.level)
 		if got := errorText(err); got != tt.complain {

@@ -6,15 +6,18 @@ import (
 	"slices"
 )
 
-// Func has the signature of To. Pure code that compresses takes one, so that its shell can measure: it holds the clock.
+// Func has the signature of To. Pure code that compresses takes one, so that its shell can measure:
+// it holds the clock.
 type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
-// To appends src, compressed at level (or LevelDefault), to dst. The codec writes into dst's chunks, or hands them what it has
-// in its own block: no byte of its output is copied more than once on that way (docs/format/copies.md).
+// To appends src, compressed at level (or LevelDefault), to dst. The codec writes into dst's
+// chunks, or hands them what it has in its own block: no byte of its output is copied more than
+// once on that way (docs/format/copies.md).
 //
-// It fails on an unknown codec or a level outside the codec's range, with an error that names the range; the codecs themselves do
-// not fail on memory. After an error what dst holds behind its old length is nonsense. Equal input does not promise equal output
-// between versions of this program, only an equal input again after Decompress.
+// It fails on an unknown codec or a level outside the codec's range, with an error that names the
+// range; the codecs themselves do not fail on memory. After an error what dst holds behind its old
+// length is nonsense. Equal input does not promise equal output between versions of this program,
+// only an equal input again after Decompress.
 func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	if !codec.Valid() {
 		return fmt.Errorf("compress with %s: unknown codec", codec)
@@ -40,8 +43,8 @@ func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	return nil
 }
 
-// Compress is To into one slice, at the price of another copy: for what is not on its way to a file. On an error dst is returned
-// as it was.
+// Compress is To into one slice, at the price of another copy: for what is not on its way to a
+// file. On an error dst is returned as it was.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	chunks := NewChunks()
 	defer chunks.Release()
@@ -51,8 +54,9 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	return chunks.AppendTo(dst), nil
 }
 
-// Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than limit bytes, and with
-// ErrCorrupt on bad data. On an error dst is returned as it was. limit is for what is appended, whatever dst held before.
+// Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than
+// limit bytes, and with ErrCorrupt on bad data. On an error dst is returned as it was. limit is for
+// what is appended, whatever dst held before.
 func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -84,8 +88,8 @@ func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// readLimited appends what r gives to dst until EOF. It grows dst by what has come, never by what was announced, and looks one
-// byte past the limit to tell "exactly limit" from "more".
+// readLimited appends what r gives to dst until EOF. It grows dst by what has come, never by what
+// was announced, and looks one byte past the limit to tell "exactly limit" from "more".
 func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	start := len(dst)
 	for {
@@ -108,8 +112,8 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// expectEOF tells "ended exactly at the limit" from "more", and from "broken behind the limit", such as a wrong checksum in gzip's
-// trailer.
+// expectEOF tells "ended exactly at the limit" from "more", and from "broken behind the limit",
+// such as a wrong checksum in gzip's trailer.
 func expectEOF(r io.Reader) error {
 	var one [1]byte
 	switch _, err := io.ReadFull(r, one[:]); err {

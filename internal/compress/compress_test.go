@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// samples are payloads that hit the edges of blocks: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd), more than one window.
+// samples are payloads that hit the edges of blocks: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd),
+// more than one window.
 func samples() map[string][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 200<<10)
@@ -24,14 +25,16 @@ func samples() map[string][]byte {
 	}
 	long := []byte(text.String())
 	return map[string][]byte{
-		"empty": {}, "one byte": {7}, "text": long[:5000], "32K": long[:32<<10], "32K+1": long[:32<<10+1], "64K": long[:64<<10],
+		"empty": {}, "one byte": {7}, "text": long[:5000], "32K": long[:32<<10],
+		"32K+1": long[:32<<10+1], "64K": long[:64<<10],
 		"64K+1": long[:64<<10+1], "long": long, "noise": noise, "zeros": make([]byte, 3<<20),
 	}
 }
 
 func TestRoundTripAtEveryLevel(t *testing.T) {
 	levels := map[Codec][]int{
-		None: {LevelDefault}, Snappy: {LevelDefault}, Gzip: {LevelDefault, 1, 6, 9}, LZ4: {LevelDefault, 1, 9, 12, 17},
+		None: {LevelDefault}, Snappy: {LevelDefault}, Gzip: {LevelDefault, 1, 6, 9},
+		LZ4:  {LevelDefault, 1, 9, 12, 17},
 		Zstd: {LevelDefault, -131072, 0, 3, 7, 22},
 	}
 	for name, sample := range samples() {
@@ -50,7 +53,8 @@ func TestRoundTripAtEveryLevel(t *testing.T) {
 	}
 }
 
-// TestLettersThatRepeatNothingShrink: 26 letters need 4.7 bits each, and zstd is built to find that, at any level.
+// TestLettersThatRepeatNothingShrink: 26 letters need 4.7 bits each, and zstd is built to find
+// that, at any level.
 func TestLettersThatRepeatNothingShrink(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := make([]byte, 64<<10)
@@ -78,7 +82,8 @@ func TestDecodedSizeIsLimitedExactly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Decompress(nil, packed, codec, len(sample)-1); !errors.Is(err, ErrTooLarge) {
+			if _, err := Decompress(nil, packed, codec, len(sample)-1); !errors.Is(err,
+				ErrTooLarge) {
 				t.Errorf("%s of %s with one byte too few: %v, want ErrTooLarge", codec, name, err)
 			}
 		}
@@ -120,7 +125,8 @@ func TestCutOffAndGarbledInputIsCorrupt(t *testing.T) {
 				t.Errorf("%s cut at %d of %d: %v, want ErrCorrupt", codec, cut, len(packed), err)
 			}
 		}
-		if _, err := Decompress(nil, []byte("\xff\xfe\xfdnonsense, surely"), codec, 1<<20); !errors.Is(err, ErrCorrupt) {
+		if _, err := Decompress(nil, []byte("\xff\xfe\xfdnonsense, surely"), codec,
+			1<<20); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s of nonsense: %v, want ErrCorrupt", codec, err)
 		}
 	}

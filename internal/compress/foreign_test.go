@@ -15,7 +15,8 @@ import (
 func foreignText() []byte {
 	var out bytes.Buffer
 	for i := range 2800 {
-		fmt.Fprintf(&out, "{\"id\":%d,\"subject\":\"ticket %d\",\"status\":\"open\"}\n", i, i*7919%1000)
+		fmt.Fprintf(&out, "{\"id\":%d,\"subject\":\"ticket %d\",\"status\":\"open\"}\n", i,
+			i*7919%1000)
 	}
 	return out.Bytes()
 }
@@ -45,7 +46,8 @@ func foreignFrames(t testing.TB, visit func(name string, codec Codec, packed []b
 	}
 }
 
-func TestFramesOfForeignClientsAreRead(t *testing.T) { // lz4, zstandard and snappy of Python, which wrap the C libraries
+// lz4, zstandard and snappy of Python, which wrap the C libraries
+func TestFramesOfForeignClientsAreRead(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
 		out, err := Decompress(nil, packed, codec, len(text))
@@ -64,7 +66,8 @@ func TestFramesOfForeignClientsAreRead(t *testing.T) { // lz4, zstandard and sna
 	})
 }
 
-// A frame cut anywhere is an error or, where it is cut between whole pieces that stand for themselves, a part: never other bytes.
+// A frame cut anywhere is an error or, where it is cut between whole pieces that stand for
+// themselves, a part: never other bytes.
 func TestForeignFramesCutAnywhereGiveNoOtherBytes(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
@@ -73,7 +76,8 @@ func TestForeignFramesCutAnywhereGiveNoOtherBytes(t *testing.T) {
 		}
 		for cut := 0; cut < len(packed); cut += 1 + len(packed)/23 {
 			out, err := Decompress(nil, packed[:cut], codec, len(text))
-			if err == nil && !bytes.HasPrefix(text, out) || err != nil && !errors.Is(err, ErrCorrupt) {
+			if err == nil && !bytes.HasPrefix(text, out) || err != nil &&
+				!errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s cut at %d: %d bytes, %v", name, cut, len(out), err)
 			}
 		}
@@ -96,7 +100,8 @@ func TestForeignFramesAllocateByTheLimit(t *testing.T) {
 	})
 }
 
-// Whatever bytes, codec and level: what is packed unpacks to the same, and not with one byte of room less.
+// Whatever bytes, codec and level: what is packed unpacks to the same, and not with one byte of
+// room less.
 func FuzzCompressThenDecompress(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		for _, level := range []int{-131072, -1, 1, 9, 17, 22, LevelDefault} {
@@ -118,7 +123,8 @@ func FuzzCompressThenDecompress(f *testing.F) {
 			t.Fatalf("%s level %d: %d of %d bytes, %v", codec, level, len(out)-3, len(src), err)
 		}
 		if len(src) > 0 {
-			if _, err := Decompress(nil, packed[len("front"):], codec, len(src)-1); !errors.Is(err, ErrTooLarge) {
+			if _, err := Decompress(nil, packed[len("front"):], codec, len(src)-1); !errors.Is(err,
+				ErrTooLarge) {
 				t.Fatalf("%s with too little room: %v", codec, err)
 			}
 		}

@@ -13,9 +13,11 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-func TestXXHash32KnownAnswers(t *testing.T) { // the LZ4 frame's checksum; first three: xxHash's own test vectors
+// the LZ4 frame's checksum; first three: xxHash's own test vectors
+func TestXXHash32KnownAnswers(t *testing.T) {
 	for input, want := range map[string]uint32{
-		"": 0x02cc5d05, "a": 0x550d7456, "abc": 0x32d153ff, "Nobody inspects the spammish repetition": 0xe2293b2f,
+		"": 0x02cc5d05, "a": 0x550d7456, "abc": 0x32d153ff,
+		"Nobody inspects the spammish repetition": 0xe2293b2f,
 	} {
 		if got := xxHash32([]byte(input)); got != want {
 			t.Errorf("xxHash32(%q) = %#x, want %#x", input, got, want)
@@ -51,7 +53,8 @@ func TestLZ4FramesOfOtherClientsAreRead(t *testing.T) {
 	} {
 		var packed bytes.Buffer
 		w := lz4.NewWriter(&packed)
-		if err := errors.Join(w.Apply(options...), discardCount(w.Write(sample)), w.Close()); err != nil {
+		if err := errors.Join(w.Apply(options...), discardCount(w.Write(sample)),
+			w.Close()); err != nil {
 			t.Fatal(name, err)
 		}
 		out, err := Decompress(nil, packed.Bytes(), LZ4, len(sample))
@@ -73,14 +76,15 @@ func TestLZ4FramesKafkaRefusesAreRefused(t *testing.T) { // reference 1.3
 		t.Fatalf("the frame that is right is refused: %v", err)
 	}
 	for name, frame := range map[string][]byte{
-		"version 2":            withHeader(0xa0, 0x40, true),
-		"dependent blocks":     withHeader(0x40, 0x40, true),
-		"dictionary":           withHeader(0x61, 0x40, true),
-		"reserved flag":        withHeader(0x62, 0x40, true),
-		"reserved block bits":  withHeader(0x60, 0x41, true),
-		"block size 3":         withHeader(0x60, 0x30, true),
-		"bad header checksum":  withHeader(0x60, 0x40, false),
-		"block above maximum":  append(withHeader(0x60, 0x40, true)[:7], append([]byte{1, 0, 1, 0}, make([]byte, 65537)...)...),
+		"version 2":           withHeader(0xa0, 0x40, true),
+		"dependent blocks":    withHeader(0x40, 0x40, true),
+		"dictionary":          withHeader(0x61, 0x40, true),
+		"reserved flag":       withHeader(0x62, 0x40, true),
+		"reserved block bits": withHeader(0x60, 0x41, true),
+		"block size 3":        withHeader(0x60, 0x30, true),
+		"bad header checksum": withHeader(0x60, 0x40, false),
+		"block above maximum": append(withHeader(0x60, 0x40, true)[:7],
+			append([]byte{1, 0, 1, 0}, make([]byte, 65537)...)...),
 		"size without content": withHeader(0x68, 0x40, true),
 	} {
 		if _, err := Decompress(nil, frame, LZ4, 1<<20); !errors.Is(err, ErrCorrupt) {
@@ -92,7 +96,8 @@ func TestLZ4FramesKafkaRefusesAreRefused(t *testing.T) { // reference 1.3
 func TestLZ4BlockChecksumIsVerified(t *testing.T) {
 	var packed bytes.Buffer
 	w := lz4.NewWriter(&packed)
-	if err := errors.Join(w.Apply(lz4.BlockChecksumOption(true)), discardCount(w.Write(samples()["noise"])), w.Close()); err != nil {
+	if err := errors.Join(w.Apply(lz4.BlockChecksumOption(true)),
+		discardCount(w.Write(samples()["noise"])), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	packed.Bytes()[1000] ^= 1 // inside a block that is stored raw: only the checksum can tell
@@ -185,7 +190,8 @@ func TestZstdConcatenatedSkippableAndSizedFramesAreRead(t *testing.T) {
 }
 
 func TestZstdWindowAbove128MiBIsRefused(t *testing.T) {
-	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x01, 0x00, 0x00} // window 2^28, one empty raw block
+	// window 2^28, one empty raw block
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x01, 0x00, 0x00}
 	if _, err := Decompress(nil, frame, Zstd, 1<<30); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("%v, want ErrCorrupt", err)
 	}

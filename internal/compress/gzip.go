@@ -13,8 +13,8 @@ var (
 	gzipReaders sync.Pool     // of *gzipReader
 )
 
-// compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with the next Reset, so both go back to
-// the pool on every path.
+// compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with
+// the next Reset, so both go back to the pool on every path.
 func compressGzip(dst *Chunks, src []byte, level int) error {
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
 	if pooled {
@@ -42,8 +42,8 @@ type gzipReader struct {
 	memory bytes.Reader
 }
 
-// give puts the reader back into the pool, and takes its source from it first: that is a view of a request or of a buffer, which is
-// somebody else's from now on, and a pool must not hold on to it.
+// give puts the reader back into the pool, and takes its source from it first: that is a view of a
+// request or of a buffer, which is somebody else's from now on, and a pool must not hold on to it.
 func (r *gzipReader) give() {
 	r.memory.Reset(nil)
 	_ = r.Reset(&r.memory) // fails for want of a header, and that is all it does

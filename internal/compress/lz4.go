@@ -9,12 +9,13 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// lz4Fast is the level that selects the fast compressor; all others select the high-compression one. It is also the default,
-// and so it is Kafka's (reference 1.3).
+// lz4Fast is the level that selects the fast compressor; all others select the high-compression
+// one. It is also the default, and so it is Kafka's (reference 1.3).
 const lz4Fast = 9
 
-// The frame as Kafka writes it. The frame is made here and not by the library's writer, because a batch is one small piece of
-// memory: no goroutines, no buffers of 4 MiB, and the limit holds before each block.
+// The frame as Kafka writes it. The frame is made here and not by the library's writer, because a
+// batch is one small piece of memory: no goroutines, no buffers of 4 MiB, and the limit holds
+// before each block.
 const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
@@ -23,8 +24,8 @@ const (
 	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )
 
-// lz4Header is magic, FLG 0x60 (version 1, independent blocks, no checksums, no content size), BD 0x40 (64 KiB blocks), and
-// the second byte of xxHash32 over FLG and BD.
+// lz4Header is magic, FLG 0x60 (version 1, independent blocks, no checksums, no content size), BD
+// 0x40 (64 KiB blocks), and the second byte of xxHash32 over FLG and BD.
 var lz4Header = []byte{0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, 0x82}
 
 var (
@@ -32,8 +33,8 @@ var (
 	lz4HighPool sync.Pool // of *lz4.CompressorHC
 )
 
-// compressLZ4 writes one frame, each block straight into its place. A block that does not shrink is stored raw, as the format
-// wants it: the frame grows by four bytes a block at most.
+// compressLZ4 writes one frame, each block straight into its place. A block that does not shrink is
+// stored raw, as the format wants it: the frame grows by four bytes a block at most.
 func compressLZ4(dst *Chunks, src []byte, level int) error {
 	compressBlock, release := lz4Compressor(level)
 	defer release()
@@ -70,18 +71,21 @@ func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release
 	if !pooled {
 		c = new(lz4.CompressorHC)
 	}
-	c.Level = lz4.CompressionLevel(lz4Attempts(level)) // the library takes any depth, not only those it has names for
+	// the library takes any depth, not only those it has names for
+	c.Level = lz4.CompressionLevel(lz4Attempts(level))
 	return c.CompressBlock, func() { lz4HighPool.Put(c) }
 }
 
 // lz4Frame is what a frame's header says.
 type lz4Frame struct {
-	blockBytesMax int  // 64 KiB to 4 MiB: what one block may decode to, and so what is allocated for it
+	// 64 KiB to 4 MiB: what one block may decode to, and so what is allocated for it
+	blockBytesMax int
 	blockChecksum bool // four bytes behind each block, of the block as it is stored
 }
 
-// parseLZ4Header returns the frame's header and what follows it. Refused are reserved bits, other versions, dependent blocks and
-// dictionaries: no Kafka client writes them, and Kafka's reader refuses them too (reference 1.3).
+// parseLZ4Header returns the frame's header and what follows it. Refused are reserved bits, other
+// versions, dependent blocks and dictionaries: no Kafka client writes them, and Kafka's reader
+// refuses them too (reference 1.3).
 func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return lz4Frame{}, nil, fmt.Errorf("%w: no lz4 frame", ErrCorrupt)
@@ -103,11 +107,12 @@ func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if byte(xxHash32(src[4:end])>>8) != src[end] {
 		return lz4Frame{}, nil, fmt.Errorf("%w: lz4 header checksum", ErrCorrupt)
 	}
-	return lz4Frame{blockBytesMax: 1 << (8 + 2*(block>>4)), blockChecksum: flags&0x10 != 0}, src[end+1:], nil
+	return lz4Frame{blockBytesMax: 1 << (8 + 2*(block>>4)), blockChecksum: flags&0x10 != 0},
+		src[end+1:], nil
 }
 
-// decompressLZ4 reads one frame and stops at its EndMark; the content checksum behind it is not read, as in Kafka: the batch
-// has its own.
+// decompressLZ4 reads one frame and stops at its EndMark; the content checksum behind it is not
+// read, as in Kafka: the batch has its own.
 func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	frame, rest, err := parseLZ4Header(src)
 	if err != nil {
@@ -122,7 +127,8 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 		if word == 0 {
 			return dst, nil
 		}
-		// A block may not be larger than the frame says even when it is stored raw: the encoder had the choice.
+		// A block may not be larger than the frame says even when it is stored raw: the encoder had
+		// the choice.
 		size, trailer := int(word&^lz4StoredRaw), 0
 		if frame.blockChecksum {
 			trailer = 4
@@ -148,8 +154,8 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	}
 }
 
-// lz4Block decodes one block. It may hold up to one block more than the limit, because the decoder cannot tell "too long" from
-// "corrupt".
+// lz4Block decodes one block. It may hold up to one block more than the limit, because the decoder
+// cannot tell "too long" from "corrupt".
 func lz4Block(dst, block []byte, bytesMax, limit int) ([]byte, error) {
 	room := min(bytesMax, 255*len(block)) // a byte of a match's length stands for at most 255 bytes
 	dst = slices.Grow(dst, room)

@@ -11,9 +11,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Reader decompresses as it is read: what Decompress gives at once comes piece by piece, in bounded memory, and who has seen enough
-// stops. Its errors wrap ErrCorrupt and ErrTooLarge as those of Decompress do; the source's own, which say nothing of the data, come
-// as they are.
+// Reader decompresses as it is read: what Decompress gives at once comes piece by piece, in bounded
+// memory, and who has seen enough stops. Its errors wrap ErrCorrupt and ErrTooLarge as those of
+// Decompress do; the source's own, which say nothing of the data, come as they are.
 //
 // Unlike Decompress it finds what is wrong only when it gets there.
 type Reader struct {
@@ -31,9 +31,10 @@ const readerBytes = 64 << 10
 
 var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerBytes) }}
 
-// NewReader returns a reader of what source decompresses to. It holds at most held bytes of data at once besides a buffer and the
-// codec's own window (32 KiB of gzip, up to zstdStreamWindowMax of zstd); where more would be needed Read fails with ErrTooLarge: of
-// snappy a larger block, of zstd more data behind a larger window. Close is due once.
+// NewReader returns a reader of what source decompresses to. It holds at most held bytes of data at
+// once besides a buffer and the codec's own window (32 KiB of gzip, up to zstdStreamWindowMax of
+// zstd); where more would be needed Read fails with ErrTooLarge: of snappy a larger block, of zstd
+// more data behind a larger window. Close is due once.
 func NewReader(source io.Reader, codec Codec, held int) *Reader {
 	r := &Reader{source: watched{from: source}, codec: codec, held: held}
 	r.in = readerInputs.Get().(*bufio.Reader)
@@ -46,7 +47,8 @@ func (r *Reader) Close() {
 	if r.give != nil {
 		r.give()
 	}
-	r.in.Reset(nil) // the pool must not keep the source alive, which may be a file that is to be closed
+	// the pool must not keep the source alive, which may be a file that is to be closed
+	r.in.Reset(nil)
 	readerInputs.Put(r.in)
 	*r = Reader{} // a use after this is a nil pointer, rather than somebody else's bytes
 }
@@ -56,7 +58,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.out == nil {
 		err := r.open()
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // no codec makes nothing of nothing: what begins a stream is missing
+			// no codec makes nothing of nothing: what begins a stream is missing
+			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return 0, r.explain(err)
@@ -85,16 +88,19 @@ func (r *Reader) open() (err error) {
 	return err
 }
 
-// explain tells a source that failed from data that are no good. A source that ended early is the latter.
+// explain tells a source that failed from data that are no good. A source that ended early is the
+// latter.
 func (r *Reader) explain(err error) error {
 	switch {
-	case err == nil, err == io.EOF: //nolint:errorlint // the plain one alone is the end: wrapped it is why data are corrupt
+	case err == nil,
+		err == io.EOF: //nolint:errorlint // the plain one alone is the end: wrapped it is why data are corrupt
 		return err
 	case r.source.err != nil:
 		return r.source.err
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrCorrupt):
 		return err
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // of a frame behind the first
+	// of a frame behind the first
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -115,7 +121,8 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// openGzip returns a reader of all members, and how to give it back: without its input, which is somebody else's from then on.
+// openGzip returns a reader of all members, and how to give it back: without its input, which is
+// somebody else's from then on.
 func openGzip(in *bufio.Reader) (io.Reader, func(), error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
@@ -129,14 +136,16 @@ func openGzip(in *bufio.Reader) (io.Reader, func(), error) {
 	return r, give, nil
 }
 
-// zstdStreamWindowMax is the largest window that is taken on a frame's word, because the library allocates it whole: it is what every
-// decoder has to have (RFC 8878, 3.1.1.1.2) and the largest we write.
+// zstdStreamWindowMax is the largest window that is taken on a frame's word, because the library
+// allocates it whole: it is what every decoder has to have (RFC 8878, 3.1.1.1.2) and the largest we
+// write.
 const zstdStreamWindowMax = 8 << 20
 
 var zstdStreams sync.Pool // of *zstd.Decoder
 
-// openZstd returns a reader of all frames. A first frame that asks for a larger window is decoded in memory, where a window costs
-// nothing that is not there: Kafka's clients ask for 128 MiB around a few kilobytes when their level is 22.
+// openZstd returns a reader of all frames. A first frame that asks for a larger window is decoded
+// in memory, where a window costs nothing that is not there: Kafka's clients ask for 128 MiB around
+// a few kilobytes when their level is 22.
 func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
 	var header zstd.Header
 	begin, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again with the next read
@@ -147,8 +156,10 @@ func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
 	d, pooled := zstdStreams.Get().(*zstd.Decoder)
 	if !pooled {
 		var err error
-		// Of concurrency 1 it works in the caller's goroutine and has none of its own: the pool may drop it.
-		d, err = zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdStreamWindowMax), zstd.WithDecoderConcurrency(1))
+		// Of concurrency 1 it works in the caller's goroutine and has none of its own: the pool may
+		// drop it.
+		d, err = zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdStreamWindowMax),
+			zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -164,7 +175,8 @@ func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
 	return d, give, nil
 }
 
-// decodeHeldZstd decodes all of a source in memory, if neither it nor what it decodes to exceeds held bytes.
+// decodeHeldZstd decodes all of a source in memory, if neither it nor what it decodes to exceeds
+// held bytes.
 func decodeHeldZstd(in io.Reader, held int) ([]byte, error) {
 	// What does not fit packed would not fit unpacked.
 	src, err := readLimited(nil, in, held)

@@ -26,10 +26,13 @@ func TestReaderGivesWhatDecompressGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for way, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole, "halves": iotest.HalfReader, "the end with data": iotest.DataErrReader} {
+			for way, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole,
+				"halves": iotest.HalfReader, "the end with data": iotest.DataErrReader} {
 				// Held is less than the sample: no more than a piece of it is needed at once.
-				if out, err := readAll(packed, codec, 128<<10, wrap); err != nil || !bytes.Equal(out, sample) {
-					t.Errorf("%s of %s, %s: %d of %d bytes, %v", codec, name, way, len(out), len(sample), err)
+				if out, err := readAll(packed, codec, 128<<10, wrap); err != nil ||
+					!bytes.Equal(out, sample) {
+					t.Errorf("%s of %s, %s: %d of %d bytes, %v", codec, name, way, len(out),
+						len(sample), err)
 				}
 			}
 		}
@@ -69,7 +72,8 @@ func TestReaderTellsASourceThatFailsFromBadData(t *testing.T) {
 	})
 }
 
-// Memory goes by pieces and windows, whatever all of it decodes to, and whatever a frame says of itself.
+// Memory goes by pieces and windows, whatever all of it decodes to, and whatever a frame says of
+// itself.
 func TestReaderNeedsNoMoreMemoryThanItHolds(t *testing.T) {
 	const held = 1 << 20
 	check := func(name string, packed []byte, codec Codec) {
@@ -108,7 +112,8 @@ func TestReaderNeedsNoMoreMemoryThanItHolds(t *testing.T) {
 
 func TestReaderOfPiecesLargerThanItHoldsIsTooLarge(t *testing.T) {
 	text := foreignText()
-	for _, name := range []string{"raw-block.snappy", "xerial-one-block.snappy", "long-window-27.zstd"} {
+	for _, name := range []string{"raw-block.snappy", "xerial-one-block.snappy",
+		"long-window-27.zstd"} {
 		found := false
 		foreignFrames(t, func(frame string, codec Codec, packed []byte) {
 			if frame != name {
@@ -128,7 +133,8 @@ func TestReaderOfPiecesLargerThanItHoldsIsTooLarge(t *testing.T) {
 	}
 }
 
-// What we write, we can always read in pieces: no window of ours is larger than the reader takes on a frame's word.
+// What we write, we can always read in pieces: no window of ours is larger than the reader takes on
+// a frame's word.
 func TestOurOwnFramesStreamAtEveryLevel(t *testing.T) {
 	long := bytes.Repeat(foreignText(), 80) // 11 MB, beyond every window
 	for _, level := range []int{-5, 3, 7, 22} {
@@ -142,8 +148,8 @@ func TestOurOwnFramesStreamAtEveryLevel(t *testing.T) {
 	}
 }
 
-// Any bytes give the same both ways. A Reader gives what stands before a fault, and takes claims beyond what it may hold for too
-// large where Decompress sees that the bytes are not there.
+// Any bytes give the same both ways. A Reader gives what stands before a fault, and takes claims
+// beyond what it may hold for too large where Decompress sees that the bytes are not there.
 func FuzzReader(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		packed, err := Compress(nil, []byte("hello hello hello"), codec, LevelDefault)
@@ -152,7 +158,8 @@ func FuzzReader(f *testing.F) {
 		}
 		f.Add(int8(codec), packed)
 	}
-	f.Add(int8(Gzip), []byte("\x1f\x8b\b\xda\x00\ta_^^")) // a header that ends early was taken for no data
+	// a header that ends early was taken for no data
+	f.Add(int8(Gzip), []byte("\x1f\x8b\b\xda\x00\ta_^^"))
 	foreignFrames(f, func(_ string, codec Codec, packed []byte) {
 		if len(packed) < 4<<10 {
 			f.Add(int8(codec), packed)

@@ -10,12 +10,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// levelSample is text on which more work pays: words out of a small vocabulary, in runs of every length.
+// levelSample is text on which more work pays: words out of a small vocabulary, in runs of every
+// length.
 func levelSample() []byte {
 	random := rand.New(rand.NewPCG(3, 4))
 	var out strings.Builder
 	for out.Len() < 60<<10 {
-		word := strings.Repeat(string(rune('a'+random.IntN(26))), 1+random.IntN(3)) + fmt.Sprint(random.IntN(300))
+		word := strings.Repeat(string(rune('a'+random.IntN(26))), 1+random.IntN(3)) +
+			fmt.Sprint(random.IntN(300))
 		if random.IntN(3) > 0 && out.Len() > 5000 {
 			from := random.IntN(out.Len() - 200)
 			word = out.String()[from : from+random.IntN(60)]
@@ -42,7 +44,8 @@ func everyLevel(codec Codec) []int {
 	return levels
 }
 
-// What Effective says is held against what Compress does: one setting, one output; another setting, another output.
+// What Effective says is held against what Compress does: one setting, one output; another setting,
+// another output.
 func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-390
 	sample := levelSample()
 	for codec := None; codec <= Zstd; codec++ {
@@ -54,7 +57,8 @@ func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-
 			}
 			encoder := Effective(codec, level).Encoder
 			if first, seen := byEncoder[encoder]; seen && !bytes.Equal(first, packed) {
-				t.Errorf("%s level %d: %d bytes, other levels of %q make %d", codec, level, len(packed), encoder, len(first))
+				t.Errorf("%s level %d: %d bytes, other levels of %q make %d", codec, level,
+					len(packed), encoder, len(first))
 			}
 			byEncoder[encoder] = packed
 		}
@@ -72,7 +76,8 @@ func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-
 	}
 }
 
-// deepSearch tells of LZ4 settings that try more places than this sample has for any match: more of them find nothing more.
+// deepSearch tells of LZ4 settings that try more places than this sample has for any match: more of
+// them find nothing more.
 func deepSearch(encoder string) bool {
 	var attempts int
 	_, err := fmt.Sscanf(encoder, "lz4 high compression with %d attempts", &attempts)
@@ -91,10 +96,13 @@ func TestEffectiveNamesLevelAndRange(t *testing.T) {
 		{Gzip, LevelDefault, Setting{6, 6, 6, "deflate 6"}, "deflate 6"},
 		{Gzip, 9, Setting{9, 9, 9, "deflate 9"}, "deflate 9"},
 		{LZ4, LevelDefault, Setting{9, 9, 9, "lz4 fast"}, "lz4 fast"},
-		{LZ4, 1, Setting{1, 1, 1, "lz4 high compression with 1 attempts"}, "lz4 high compression with 1 attempts"},
-		{LZ4, 17, Setting{17, 17, 17, "lz4 high compression with 65536 attempts"}, "lz4 high compression with 65536 attempts"},
+		{LZ4, 1, Setting{1, 1, 1, "lz4 high compression with 1 attempts"},
+			"lz4 high compression with 1 attempts"},
+		{LZ4, 17, Setting{17, 17, 17, "lz4 high compression with 65536 attempts"},
+			"lz4 high compression with 65536 attempts"},
 		{Zstd, LevelDefault, Setting{3, 3, 5, "zstd default"}, "zstd default (as levels 3 to 5)"},
-		{Zstd, -131072, Setting{-131072, -131072, 2, "zstd fastest"}, "zstd fastest (as levels -131072 to 2)"},
+		{Zstd, -131072, Setting{-131072, -131072, 2, "zstd fastest"},
+			"zstd fastest (as levels -131072 to 2)"},
 		{Zstd, 0, Setting{0, -131072, 2, "zstd fastest"}, "zstd fastest (as levels -131072 to 2)"},
 		{Zstd, 9, Setting{9, 6, 9, "zstd better"}, "zstd better (as levels 6 to 9)"},
 		{Zstd, 22, Setting{22, 10, 22, "zstd best"}, "zstd best (as levels 10 to 22)"},
@@ -107,8 +115,10 @@ func TestEffectiveNamesLevelAndRange(t *testing.T) {
 
 func TestZstdSpeedsAreTheLibrarysOwnMapping(t *testing.T) {
 	for _, level := range everyLevel(Zstd)[1:] {
-		if speed, lowest, highest := zstdSpeed(level); speed != zstd.EncoderLevelFromZstd(level) || level < lowest || level > highest {
-			t.Errorf("level %d: %s of %d to %d, the library says %s", level, speed, lowest, highest, zstd.EncoderLevelFromZstd(level))
+		if speed, lowest, highest := zstdSpeed(level); speed != zstd.EncoderLevelFromZstd(level) ||
+			level < lowest || level > highest {
+			t.Errorf("level %d: %s of %d to %d, the library says %s", level, speed, lowest, highest,
+				zstd.EncoderLevelFromZstd(level))
 		}
 	}
 }
@@ -116,7 +126,8 @@ func TestZstdSpeedsAreTheLibrarysOwnMapping(t *testing.T) {
 // On records as people send them much more work is not in vain. Neighbours may turn out either way.
 func TestHigherLevelsAreNotLarger(t *testing.T) {
 	sample := samples()["64K"]
-	for codec, levels := range map[Codec][]int{Gzip: {1, 9}, LZ4: {1, 2, 4, 6, 8, 12, 17}, Zstd: {1, 19}} {
+	for codec, levels := range map[Codec][]int{Gzip: {1, 9}, LZ4: {1, 2, 4, 6, 8, 12, 17},
+		Zstd: {1, 19}} {
 		before := len(sample)
 		for _, level := range levels {
 			packed, err := Compress(nil, sample, codec, level)
@@ -124,7 +135,8 @@ func TestHigherLevelsAreNotLarger(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(packed) > before {
-				t.Errorf("%s level %d: %d bytes, the one before %d", codec, level, len(packed), before)
+				t.Errorf("%s level %d: %d bytes, the one before %d", codec, level, len(packed),
+					before)
 			}
 			before = len(packed)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// The xerial stream, which Kafka's clients speak: a header of 16 bytes, then blocks of {i32 BE length, raw snappy block}.
+// The xerial stream, which Kafka's clients speak: a header of 16 bytes, then blocks of {i32 BE
+// length, raw snappy block}.
 const (
 	xerialHeaderBytes = 16
 	xerialBlockBytes  = 32 << 10 // input of one block
@@ -19,11 +20,12 @@ const (
 var (
 	xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 	// Clip, so that append copies, and does not write behind the magic.
-	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1) // version 1, readable since 1
+	// version 1, readable since 1
+	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1)
 )
 
-// compressSnappy writes a xerial stream, each block straight into its place. s2's encoder makes the same format as snappy's, and
-// is faster.
+// compressSnappy writes a xerial stream, each block straight into its place. s2's encoder makes the
+// same format as snappy's, and is faster.
 func compressSnappy(dst *Chunks, src []byte) {
 	copy(dst.Reserve(xerialHeaderBytes), xerialHeader)
 	for chunk := range slices.Chunk(src, xerialBlockBytes) {
@@ -34,14 +36,16 @@ func compressSnappy(dst *Chunks, src []byte) {
 	}
 }
 
-// decompressSnappy reads a xerial stream, or one bare block when the magic is missing: some clients send that.
+// decompressSnappy reads a xerial stream, or one bare block when the magic is missing: some clients
+// send that.
 func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerialMagic) {
 		return snappyBlock(dst, src, limit)
 	}
 	start, rest := len(dst), src
 	for len(rest) > 0 { // the format has no end mark: it ends where its bytes end
-		if bytes.HasPrefix(rest, xerialMagic) { // streams may be concatenated; as a length the magic would be negative
+		// streams may be concatenated; as a length the magic would be negative
+		if bytes.HasPrefix(rest, xerialMagic) {
 			if len(rest) < xerialHeaderBytes {
 				return dst, fmt.Errorf("%w: short snappy header", ErrCorrupt)
 			}
@@ -51,10 +55,12 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 		if len(rest) < 4 {
 			return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 		}
-		size := binary.BigEndian.Uint32(rest) // unsigned, so that a negative length is a huge one, and refused as such
+		// unsigned, so that a negative length is a huge one, and refused as such
+		size := binary.BigEndian.Uint32(rest)
 		rest = rest[4:]
 		if uint64(size) > uint64(len(rest)) {
-			return dst, fmt.Errorf("%w: snappy block of %d bytes in %d", ErrCorrupt, size, len(rest))
+			return dst, fmt.Errorf("%w: snappy block of %d bytes in %d", ErrCorrupt, size,
+				len(rest))
 		}
 		var err error
 		if dst, err = snappyBlock(dst, rest[:size], limit-(len(dst)-start)); err != nil {
@@ -65,16 +71,18 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	return dst, nil
 }
 
-// snappyBlock decodes one raw block. Its length stands in front, as a claim of the sender's, so it is held against what so few bytes
-// can decode to, and against the limit, before it is allocated.
+// snappyBlock decodes one raw block. Its length stands in front, as a claim of the sender's, so it
+// is held against what so few bytes can decode to, and against the limit, before it is allocated.
 func snappyBlock(dst, block []byte, limit int) ([]byte, error) {
 	size, err := snappy.DecodedLen(block)
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	// A block of n bytes cannot decode to more than 32 n (a 2-byte copy makes 64): a claim beyond that is not worth memory.
+	// A block of n bytes cannot decode to more than 32 n (a 2-byte copy makes 64): a claim beyond
+	// that is not worth memory.
 	if size > 32*len(block) {
-		return dst, fmt.Errorf("%w: snappy block of %d bytes claims %d", ErrCorrupt, len(block), size)
+		return dst, fmt.Errorf("%w: snappy block of %d bytes claims %d", ErrCorrupt, len(block),
+			size)
 	}
 	if size > limit {
 		return dst, ErrTooLarge

@@ -14,8 +14,8 @@ const (
 	xxPrime5 uint32 = 374761393
 )
 
-// xxHash32 is xxHash32 with seed 0, the checksum of LZ4 frames. The lz4 library keeps its own internal, and a
-// module for one function of forty lines would be a dependency too many.
+// xxHash32 is xxHash32 with seed 0, the checksum of LZ4 frames. The lz4 library keeps its own
+// internal, and a module for one function of forty lines would be a dependency too many.
 func xxHash32(data []byte) uint32 {
 	// Below 16 bytes there are no lanes: the prime stands for them.
 	size, hash := uint32(len(data)), xxPrime5

@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkLoad reads a partition of 10,000 groups with 100 offsets each, as after a failover; the target is 5 s of processor time.
+// BenchmarkLoad reads a partition of 10,000 groups with 100 offsets each, as after a failover; the
+// target is 5 s of processor time.
 func BenchmarkLoad(b *testing.B) {
 	const groups, offsets = 10_000, 100
 	broker := newBroker(b, vfs.NewMem(), metadata.NewID())
@@ -29,7 +30,9 @@ func BenchmarkLoad(b *testing.B) {
 		commit := group.Commit{Group: fmt.Sprint("group-", g), Generation: -1}
 		for o := range offsets {
 			commit.Offsets = append(commit.Offsets, group.CommitOffset{
-				Topic: fmt.Sprint("topic-", o%10), Partition: int32(o), Offset: group.Offset{Offset: int64(o), LeaderEpoch: 3, TopicID: [16]byte{15: byte(o)}, ExpireMs: -1},
+				Topic: fmt.Sprint("topic-", o%10), Partition: int32(o),
+				Offset: group.Offset{Offset: int64(o), LeaderEpoch: 3,
+					TopicID: [16]byte{15: byte(o)}, ExpireMs: -1},
 			})
 		}
 		_, out, err := writer.state.Commit(time.Now(), commit)
@@ -51,11 +54,13 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric((cpu()-began).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// BenchmarkCommits is many groups that commit at once, each waiting for its answer, to one shard on the disk of the machine.
+// BenchmarkCommits is many groups that commit at once, each waiting for its answer, to one shard on
+// the disk of the machine.
 func BenchmarkCommits(b *testing.B) {
 	for _, fsync := range []bool{false, true} {
 		for _, groups := range []int{1, 16, 256} {
-			b.Run(fmt.Sprint("fsync=", fsync, "/groups=", groups), func(b *testing.B) { benchCommits(b, groups, fsync) })
+			b.Run(fmt.Sprint("fsync=", fsync, "/groups=", groups),
+				func(b *testing.B) { benchCommits(b, groups, fsync) })
 		}
 	}
 }
@@ -78,7 +83,8 @@ func benchCommits(b *testing.B, groups int, fsync bool) {
 		all.Go(func() {
 			commit := group.Commit{Group: fmt.Sprint("group-", g), Generation: -1}
 			for i := g; i < b.N; i += groups {
-				commit.Offsets = []group.CommitOffset{{Topic: "tickets", Offset: group.Offset{Offset: int64(i), LeaderEpoch: 3, ExpireMs: -1}}}
+				commit.Offsets = []group.CommitOffset{{Topic: "tickets",
+					Offset: group.Offset{Offset: int64(i), LeaderEpoch: 3, ExpireMs: -1}}}
 				if errs, err := broker.Commit(b.Context(), commit); err != nil || errs[0] != nil {
 					b.Error(errs, err)
 					return

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// expireInterval is how often offsets are looked through for old ones, unless the cluster says otherwise (Kafka's
-// offsets.retention.check.interval.ms).
+// expireInterval is how often offsets are looked through for old ones, unless the cluster says
+// otherwise (Kafka's offsets.retention.check.interval.ms).
 const expireInterval = 10 * time.Minute
 
 // groupConfig is how groups are bounded: as their cluster says, else as the broker was started.

@@ -9,8 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ConsumerHeartbeat answers a member of a group of the consumer protocol (KIP-848). It never waits for other members.
-func (r *Runtime) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer, error) {
+// ConsumerHeartbeat answers a member of a group of the consumer protocol (KIP-848). It never waits
+// for other members.
+func (r *Runtime) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
+	error) {
 	s, err := r.of(h.Group, true) // an empty id is refused with the rest that makes no sense
 	if err != nil {
 		return consumer.Answer{}, err
@@ -22,7 +24,8 @@ func (r *Runtime) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) 
 }
 
 // DescribeConsumer returns a group of the consumer protocol.
-func (r *Runtime) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description, error) {
+func (r *Runtime) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description,
+	error) {
 	s, err := r.of(groupID, false)
 	if err != nil {
 		return consumer.Description{}, err
@@ -33,7 +36,8 @@ func (r *Runtime) DescribeConsumer(ctx context.Context, groupID string) (consume
 	})
 }
 
-// shownTopics is an image's topics as groups see them. It is made once for each image: a group looks at its topics again when it is another.
+// shownTopics is an image's topics as groups see them. It is made once for each image: a group
+// looks at its topics again when it is another.
 type shownTopics struct {
 	image  *metadata.Image
 	topics *consumer.Topics

@@ -14,7 +14,8 @@ import (
 )
 
 // beat is a heartbeat of a consumer of the groups' topic itself, which is the one that is there.
-func (b *broker) beat(member string, epoch int32, owned assignor.Assignment) (consumer.Answer, error) {
+func (b *broker) beat(member string, epoch int32, owned assignor.Assignment) (consumer.Answer,
+	error) {
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1, Owned: owned}
 	if epoch == consumer.EpochJoin {
 		h.Rebalance, h.Topics, h.Owned = time.Minute, []string{OffsetsTopic}, assignor.Assignment{}
@@ -22,7 +23,8 @@ func (b *broker) beat(member string, epoch int32, owned assignor.Assignment) (co
 	return b.ConsumerHeartbeat(b.t.Context(), h)
 }
 
-// A coordinator that comes knows members, epochs, what is each one's, and goes on in the middle of a rebalance.
+// A coordinator that comes knows members, epochs, what is each one's, and goes on in the middle of
+// a rebalance.
 func TestConsumersOutliveTheirCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -47,7 +49,8 @@ func TestConsumersOutliveTheirCoordinator(t *testing.T) {
 		if _, err := b.beat("c", 3, nil); !errors.Is(err, consumer.ErrFencedEpoch) {
 			t.Errorf("c in an epoch that is none: %v", err)
 		}
-		if d, err := b.DescribeConsumer(t.Context(), "g"); err != nil || d.State != "Reconciling" && d.State != "Stable" || len(d.Members) != 2 {
+		if d, err := b.DescribeConsumer(t.Context(), "g"); err != nil || d.State != "Reconciling" &&
+			d.State != "Stable" || len(d.Members) != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		b.lead(3, self)
@@ -62,7 +65,8 @@ func TestConsumersOutliveTheirCoordinator(t *testing.T) {
 			t.Errorf("a is told %v", err)
 		}
 		d, err := b.DescribeConsumer(t.Context(), "g")
-		if err != nil || d.State != "Stable" || len(d.Members) != 1 || !d.Members[0].Assigned.Equal(all) {
+		if err != nil || d.State != "Stable" || len(d.Members) != 1 ||
+			!d.Members[0].Assigned.Equal(all) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -78,13 +82,15 @@ func TestConsumersAreToldOfNothingThatIsNotSafe(t *testing.T) {
 		b.lead(2, self, 2) // there is nobody behind 2
 		b.loadedUnsafe()
 		began := time.Now()
-		if a, err := b.beat("a", 0, nil); !errors.Is(err, ErrNotAvailable) || time.Since(began) != commitWait {
+		if a, err := b.beat("a", 0, nil); !errors.Is(err, ErrNotAvailable) ||
+			time.Since(began) != commitWait {
 			t.Errorf("%+v, %v after %v", a, err, time.Since(began))
 		}
 		if _, err := b.DescribeConsumer(t.Context(), "g"); !errors.Is(err, ErrNotAvailable) {
 			t.Errorf("described: %v", err)
 		}
-		if _, err := b.ConsumerHeartbeat(t.Context(), &consumer.Heartbeat{}); !errors.Is(err, consumer.ErrInvalid) {
+		if _, err := b.ConsumerHeartbeat(t.Context(), &consumer.Heartbeat{}); !errors.Is(err,
+			consumer.ErrInvalid) {
 			t.Errorf("no group: %v", err)
 		}
 	})

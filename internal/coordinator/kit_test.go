@@ -55,12 +55,18 @@ func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker 
 	b.store = store
 	b.set = replica.NewSet(replica.Options{
 		NodeID: self, Store: store,
-		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error { return errors.New("nobody is there to change it") }),
+		ChangeISR: metadata.ChangeISREach(1,
+			func(context.Context,
+				metadata.ISRChange) error {
+				return errors.New("nobody is there to change it")
+			}),
 	})
-	b.Runtime = New(Options{NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b, Groups: group.Config{Retention: time.Hour}})
+	b.Runtime = New(Options{NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await,
+		Admin: b, Groups: group.Config{Retention: time.Hour}})
 	settings := topicconfig.Default()
 	settings.Compact, settings.Delete = true, false
-	b.topic = metadata.Topic{Name: OffsetsTopic, ID: id, Settings: settings, Internal: true, RetainData: true}
+	b.topic = metadata.Topic{Name: OffsetsTopic, ID: id, Settings: settings, Internal: true,
+		RetainData: true}
 	return b
 }
 
@@ -68,9 +74,12 @@ func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker 
 func (b *broker) lead(epoch int32, replicas ...int32) {
 	b.t.Helper()
 	topic := b.topic
-	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0], LeaderEpoch: epoch, ISR: replicas}}
-	brokers := []metadata.Broker{{ID: self, Host: "one", Port: 1, Epoch: 1}, {ID: 2, Host: "two", Port: 2, Epoch: 1}}
-	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers, append([]*metadata.Topic{&topic}, b.topics...))
+	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0],
+		LeaderEpoch: epoch, ISR: replicas}}
+	brokers := []metadata.Broker{{ID: self, Host: "one", Port: 1, Epoch: 1},
+		{ID: 2, Host: "two", Port: 2, Epoch: 1}}
+	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
+		append([]*metadata.Topic{&topic}, b.topics...))
 	img.Groups = b.groups
 	_, err := b.set.Apply(img)
 	must(b.t, err)
@@ -109,7 +118,8 @@ func (b *broker) loaded() {
 func (b *broker) commit(offset int64, member string, generation int32) error {
 	errs, err := b.Commit(b.t.Context(), group.Commit{
 		Group: "g", Member: member, Generation: generation,
-		Offsets: []group.CommitOffset{{Topic: "t", Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}},
+		Offsets: []group.CommitOffset{{Topic: "t",
+			Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}},
 	})
 	if err == nil {
 		err = errs[0]
@@ -129,12 +139,14 @@ func (b *broker) committed() (int64, error) {
 func (b *broker) member() group.Joined {
 	b.t.Helper()
 	joined, err := b.Join(b.t.Context(), group.Join{
-		Group: "g", NewMember: "m", Session: 10 * time.Second, Rebalance: 30 * time.Second, ProtocolType: "consumer",
-		Protocols: []group.Protocol{{Name: "range", Metadata: []byte("what I want")}},
+		Group: "g", NewMember: "m", Session: 10 * time.Second, Rebalance: 30 * time.Second,
+		ProtocolType: "consumer",
+		Protocols:    []group.Protocol{{Name: "range", Metadata: []byte("what I want")}},
 	})
 	must(b.t, err)
 	synced, err := b.Sync(b.t.Context(), group.Sync{
-		Group: "g", Member: "m", Generation: joined.Generation, Assignments: map[string][]byte{"m": []byte("all")},
+		Group: "g", Member: "m", Generation: joined.Generation,
+		Assignments: map[string][]byte{"m": []byte("all")},
 	})
 	must(b.t, err)
 	if string(synced.Assignment) != "all" {

@@ -18,13 +18,15 @@ const (
 	loadBytes = 4 << 20
 	// recordsBytesMax bounds what a batch of the log may decompress to.
 	recordsBytesMax = 128 << 20
-	// batchBytes is how large a batch becomes that we write, unless a single record is larger, or the topic takes less.
+	// batchBytes is how large a batch becomes that we write, unless a single record is larger, or
+	// the topic takes less.
 	batchBytes = 512 << 10
 	// recordBytes is what a record takes beside its key and value, at most.
 	recordBytes = 32
 )
 
-// load makes a new state of the whole log, also of what is above the high watermark: in this epoch it stays.
+// load makes a new state of the whole log, also of what is above the high watermark: in this epoch
+// it stays.
 func (s *shard) load() error {
 	log, err := s.runtime.opts.Replicas.Leader(s.id, s.epoch)
 	if err != nil {
@@ -65,14 +67,15 @@ func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 	if slice.Length == 0 {
 		return buffer, nil
 	}
-	if _, err := io.ReadFull(io.NewSectionReader(slice.File, slice.Position, int64(slice.Length)), buffer); err != nil {
+	if _, err := io.ReadFull(io.NewSectionReader(slice.File, slice.Position, int64(slice.Length)),
+		buffer); err != nil {
 		return nil, fmt.Errorf("read at offset %d: %w", offset, err)
 	}
 	return buffer, nil
 }
 
-// replay replays batches, and returns the offset behind them. Control batches and transactional ones are passed over: transactions are
-// not served, so nobody commits offsets in one.
+// replay replays batches, and returns the offset behind them. Control batches and transactional
+// ones are passed over: transactions are not served, so nobody commits offsets in one.
 func (s *shard) replay(batches []byte, offset int64) (next int64, err error) {
 	now := time.Now()
 	for next = offset; len(batches) > 0; {
@@ -106,16 +109,19 @@ func (s *shard) build(now time.Time, records []group.Record) (batch []byte, n in
 	if most := s.runtime.view.Load().batchBytes; most > 0 {
 		limit = min(limit, most)
 	}
-	for n < len(records) && (n == 0 || size+len(records[n].Key)+len(records[n].Value)+recordBytes <= limit) {
+	for n < len(records) && (n == 0 || size+len(records[n].Key)+len(records[n].Value)+
+		recordBytes <= limit) {
 		size += len(records[n].Key) + len(records[n].Value) + recordBytes
 		n++
 	}
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	builder.Reset(record.Identity{
-		LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
+		BaseSequence: -1,
 	})
 	for i, r := range records[:n] {
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: r.Key, Value: r.Value})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: r.Key,
+			Value: r.Value})
 	}
 	batch, err = builder.Build(nil)
 	return batch, n, err

@@ -18,8 +18,11 @@ import (
 // storeError says what an error of the partition means to clients of the coordinator.
 func storeError(err error) error {
 	switch {
-	case errors.Is(err, replica.ErrNotLeader), errors.Is(err, replica.ErrFencedLeaderEpoch), errors.Is(err, logstore.ErrStorage),
-		errors.Is(err, logstore.ErrClosed), errors.Is(err, replica.ErrUnknownLeaderEpoch):
+	case errors.Is(err, replica.ErrNotLeader),
+		errors.Is(err, replica.ErrFencedLeaderEpoch),
+		errors.Is(err, logstore.ErrStorage),
+		errors.Is(err, logstore.ErrClosed),
+		errors.Is(err, replica.ErrUnknownLeaderEpoch):
 		return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
 	case errors.Is(err, record.ErrMessageTooLarge), errors.Is(err, logstore.ErrBatchTooLarge):
 		return fmt.Errorf("%w: %w", group.ErrRecordTooLarge, err)
@@ -36,7 +39,8 @@ type result[T any] struct {
 }
 
 // call runs f in a shard's goroutine, and returns what it returned once that is safe.
-func call[T any](ctx context.Context, s *shard, f func(now time.Time) (T, group.Output, error)) (T, error) {
+func call[T any](ctx context.Context, s *shard, f func(now time.Time) (T, group.Output, error)) (T,
+	error) {
 	done := make(chan result[T], 1)
 	pushed := s.push(event{
 		run: func(now time.Time) {
@@ -68,8 +72,10 @@ func await[T any](ctx context.Context, s *shard, pushed bool, done <-chan result
 	}
 }
 
-// store has a shard store what prepare says, together with what others store at the same time, and returns what prepare did, once it is safe.
-func store[T any](ctx context.Context, s *shard, prepare func(now time.Time) (T, group.Output, error)) (T, error) {
+// store has a shard store what prepare says, together with what others store at the same time, and
+// returns what prepare did, once it is safe.
+func store[T any](ctx context.Context, s *shard,
+	prepare func(now time.Time) (T, group.Output, error)) (T, error) {
 	done := make(chan result[T], 1)
 	var got result[T]
 	pushed := s.push(event{
@@ -102,13 +108,15 @@ func (s *shard) safe(ctx context.Context, last int64) error {
 }
 
 // wait runs f with a token, and waits for the token's answer, however long that takes.
-func (s *shard) wait(ctx context.Context, f func(now time.Time, to group.Token) group.Output) (group.Answer, error) {
+func (s *shard) wait(ctx context.Context,
+	f func(now time.Time, to group.Token) group.Output) (group.Answer, error) {
 	done := make(chan answered, 1)
 	pushed := s.push(event{
 		run: func(now time.Time) {
 			s.token++
 			s.waiting[s.token] = done
-			_ = s.settle(now, f(now, s.token)) // an error goes to the token, or the state is broken and unload answers
+			// an error goes to the token, or the state is broken and unload answers
+			_ = s.settle(now, f(now, s.token))
 		},
 		fail: func(err error) { done <- answered{group.Answer{Err: err}, -1} },
 	})
@@ -137,7 +145,8 @@ func (r *Runtime) of(groupID string, mayBeEmpty bool) (*shard, error) {
 	return r.shard(groupID)
 }
 
-// Join waits until the group's next generation is made. Of its error group.ErrMemberIDRequired, Joined.Member is the id.
+// Join waits until the group's next generation is made. Of its error group.ErrMemberIDRequired,
+// Joined.Member is the id.
 func (r *Runtime) Join(ctx context.Context, j group.Join) (group.Joined, error) {
 	s, err := r.of(j.Group, false)
 	if err != nil {
@@ -166,15 +175,20 @@ func (r *Runtime) Sync(ctx context.Context, q group.Sync) (group.Synced, error) 
 	return a.Synced, err
 }
 
-// Heartbeat says that a member lives. It does not wait for the high watermark: it tells of nothing stored.
-func (r *Runtime) Heartbeat(ctx context.Context, groupID, memberID, instance string, generation int32) error {
+// Heartbeat says that a member lives. It does not wait for the high watermark: it tells of nothing
+// stored.
+func (r *Runtime) Heartbeat(ctx context.Context, groupID, memberID, instance string,
+	generation int32) error {
 	s, err := r.of(groupID, false)
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	pushed := s.push(event{
-		run:  func(now time.Time) { done <- s.state.Heartbeat(now, groupID, memberID, instance, generation) },
+		run: func(now time.Time) {
+			done <- s.state.Heartbeat(now, groupID, memberID, instance,
+				generation)
+		},
 		fail: func(err error) { done <- err },
 	})
 	if !pushed {
@@ -189,7 +203,8 @@ func (r *Runtime) Heartbeat(ctx context.Context, groupID, memberID, instance str
 }
 
 // Leave takes members out of a group; errors of each, in their order, or one for all.
-func (r *Runtime) Leave(ctx context.Context, groupID string, leavers []group.Leaver) ([]error, error) {
+func (r *Runtime) Leave(ctx context.Context, groupID string, leavers []group.Leaver) ([]error,
+	error) {
 	s, err := r.of(groupID, false)
 	if err != nil {
 		return nil, err
@@ -206,15 +221,18 @@ func (r *Runtime) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 	if err != nil {
 		return nil, err
 	}
-	errs, err := store(ctx, s, func(now time.Time) ([]error, group.Output, error) { return s.state.Commit(now, c) })
+	errs, err := store(ctx, s,
+		func(now time.Time) ([]error, group.Output, error) { return s.state.Commit(now, c) })
 	if err == nil {
 		r.metrics.committed.Add(float64(len(errs)))
 	}
 	return errs, err
 }
 
-// Committed returns the offsets of partitions, -1 where there is none, in their order; of nil all there are.
-func (r *Runtime) Committed(ctx context.Context, groupID string, of []group.TopicPartition) ([]group.CommitOffset, error) {
+// Committed returns the offsets of partitions, -1 where there is none, in their order; of nil all
+// there are.
+func (r *Runtime) Committed(ctx context.Context, groupID string,
+	of []group.TopicPartition) ([]group.CommitOffset, error) {
 	return r.CommittedTo(ctx, groupID, group.Reader{Epoch: -1}, of)
 }
 
@@ -246,12 +264,16 @@ func (r *Runtime) CommittedTo(
 }
 
 // DeleteOffsets forgets offsets; errors of each, in their order, or one for all.
-func (r *Runtime) DeleteOffsets(ctx context.Context, groupID string, of []group.TopicPartition) ([]error, error) {
+func (r *Runtime) DeleteOffsets(ctx context.Context, groupID string,
+	of []group.TopicPartition) ([]error, error) {
 	s, err := r.of(groupID, true)
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, s, func(time.Time) ([]error, group.Output, error) { return s.state.DeleteOffsets(groupID, of) })
+	return call(ctx, s, func(time.Time) ([]error, group.Output,
+		error) {
+		return s.state.DeleteOffsets(groupID, of)
+	})
 }
 
 // Delete forgets a group without members.
@@ -288,7 +310,11 @@ func (r *Runtime) List(ctx context.Context) ([]group.Listing, error) {
 		if s == nil {
 			continue
 		}
-		some, err := call(ctx, s, func(time.Time) ([]group.Listing, group.Output, error) { return s.state.List(), group.Output{}, nil })
+		some, err := call(ctx, s,
+			func(time.Time) ([]group.Listing, group.Output, error) {
+				return s.state.List(),
+					group.Output{}, nil
+			})
 		if err != nil && !errors.Is(err, ErrNotCoordinator) {
 			return nil, err
 		}
@@ -331,13 +357,14 @@ func leader(img *metadata.Image, groupID string) (metadata.Broker, bool) {
 	return img.Broker(topic.Partitions[partitionOf(groupID, len(topic.Partitions))].Leader)
 }
 
-// create makes the topic, a resource like any other, with the partitions and replicas that Admin gives internal topics. That another broker was first
-// is as good.
+// create makes the topic, a resource like any other, with the partitions and replicas that Admin
+// gives internal topics. That another broker was first is as good.
 func (r *Runtime) create(ctx context.Context) error {
 	_, err := r.opts.Admin.CreateTopic(ctx, metadata.NewTopic{
 		Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 		Properties: map[string]string{
-			"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600",
+			"cleanup.policy": "compact", "compression.type": "producer",
+			"segment.bytes": "104857600",
 		},
 	})
 	if errors.Is(err, metadata.ErrTopicExists) {

@@ -21,14 +21,16 @@ import (
 // OffsetsTopic is where groups are stored.
 const OffsetsTopic = metadata.OffsetsTopic
 
-// Why a group cannot be served here and now. All go away by asking again, ErrNotCoordinator by asking elsewhere.
+// Why a group cannot be served here and now. All go away by asking again, ErrNotCoordinator by
+// asking elsewhere.
 var (
 	ErrNotCoordinator = errors.New("not the group's coordinator")
 	ErrLoading        = errors.New("the coordinator loads its groups")
 	ErrNotAvailable   = errors.New("the group's coordinator is not available")
 )
 
-// commitWait is how long what was appended may take to be on all in-sync replicas (Kafka's offsets.commit.timeout.ms).
+// commitWait is how long what was appended may take to be on all in-sync replicas (Kafka's
+// offsets.commit.timeout.ms).
 const commitWait = 5 * time.Second
 
 // Options of a Runtime. All but Groups, Registry and Logger must be set.
@@ -73,15 +75,16 @@ func New(opts Options) *Runtime {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{opts: opts}
-	r.timer = timer.NewTimer(timer.TimerOptions{Logger: opts.Logger, Tick: 10 * time.Millisecond}, func(d due) { d.shard.fire(d.key) })
+	r.timer = timer.NewTimer(timer.TimerOptions{Logger: opts.Logger, Tick: 10 * time.Millisecond},
+		func(d due) { d.shard.fire(d.key) })
 	r.view.Store(&view{})
 	r.mu.ends = map[int32]<-chan struct{}{}
 	r.metrics = newMetrics(r)
 	return r
 }
 
-// Apply starts and stops shards as an image says, once replica.Set.Apply did so with its partitions. It is called from one goroutine
-// and waits for nothing.
+// Apply starts and stops shards as an image says, once replica.Set.Apply did so with its
+// partitions. It is called from one goroutine and waits for nothing.
 func (r *Runtime) Apply(img *metadata.Image) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +113,8 @@ func (r *Runtime) Apply(img *metadata.Image) {
 	r.mu.image = img
 }
 
-// shardLocked returns the shard of a partition: the one there is, if it is of this epoch, else one that begins when that has ended.
+// shardLocked returns the shard of a partition: the one there is, if it is of this epoch, else one
+// that begins when that has ended.
 func (r *Runtime) shardLocked(old *shard, topic *metadata.Topic, p *metadata.Partition) *shard {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {
 		return old
@@ -139,8 +143,9 @@ func (r *Runtime) Close() {
 	}
 }
 
-// partitionOf is where a group is, as in Kafka (GroupCoordinatorService.partitionFor), so that offsets that were copied over are found: by
-// the absolute value of Java's String.hashCode. The least one has none, and is 0.
+// partitionOf is where a group is, as in Kafka (GroupCoordinatorService.partitionFor), so that
+// offsets that were copied over are found: by the absolute value of Java's String.hashCode. The
+// least one has none, and is 0.
 func partitionOf(groupID string, partitions int) int32 {
 	var hash int32
 	for _, unit := range utf16.Encode([]rune(groupID)) {

@@ -12,10 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The numbers are what Kafka 4.3.1 computes, of hashes above and below 0: a copied topic counts on them.
+// The numbers are what Kafka 4.3.1 computes, of hashes above and below 0: a copied topic counts on
+// them.
 func TestGroupsAreWhereKafkaPutsThem(t *testing.T) {
 	for id, want := range map[string]int32{
-		"": 0, "g": 3, "orders": 31, "billing-service": 39, "console-consumer-12345": 6, "consumer-ü": 3, "🎈group": 37,
+		"": 0, "g": 3, "orders": 31, "billing-service": 39, "console-consumer-12345": 6,
+		"consumer-ü": 3, "🎈group": 37,
 		"polygenelubricants": 0, // its hash is -2^31, which has no absolute value
 	} {
 		if got := partitionOf(id, 50); got != want {
@@ -43,13 +45,15 @@ func TestMemberThatIsNotHeardOfIsOut(t *testing.T) {
 		if got := b.phase(); got != "Empty" {
 			t.Errorf("without heartbeats the group is %s", got)
 		}
-		if err := b.Heartbeat(t.Context(), "g", "m", "", joined.Generation); !errors.Is(err, group.ErrUnknownMember) {
+		if err := b.Heartbeat(t.Context(), "g", "m", "", joined.Generation); !errors.Is(err,
+			group.ErrUnknownMember) {
 			t.Errorf("heartbeat of who is out: %v", err)
 		}
 	})
 }
 
-// A coordinator that begins again, in another epoch or after a restart, knows offsets and members, and members go on without a rebalance.
+// A coordinator that begins again, in another epoch or after a restart, knows offsets and members,
+// and members go on without a rebalance.
 func TestCoordinatorComesBackWithWhatItSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -66,7 +70,8 @@ func TestCoordinatorComesBackWithWhatItSaid(t *testing.T) {
 				t.Errorf("epoch %d: offset %d, %v", epoch, got, err)
 			}
 			must(t, b.Heartbeat(t.Context(), "g", "m", "", joined.Generation))
-			synced, err := b.Sync(t.Context(), group.Sync{Group: "g", Member: "m", Generation: joined.Generation})
+			synced, err := b.Sync(t.Context(),
+				group.Sync{Group: "g", Member: "m", Generation: joined.Generation})
 			if must(t, err); string(synced.Assignment) != "all" {
 				t.Errorf("assigned %q", synced.Assignment)
 			}
@@ -94,7 +99,8 @@ func TestWaitersAreToldThatTheCoordinatorMoved(t *testing.T) {
 		told := make(chan error, 1)
 		go func() {
 			_, err := b.Join(context.Background(), group.Join{
-				Group: "g", NewMember: "m", Session: 10 * time.Second, ProtocolType: "consumer", Protocols: []group.Protocol{{Name: "range"}},
+				Group: "g", NewMember: "m", Session: 10 * time.Second, ProtocolType: "consumer",
+				Protocols: []group.Protocol{{Name: "range"}},
 			})
 			told <- err
 		}()
@@ -120,7 +126,8 @@ func TestNothingIsToldThatIsNotSafe(t *testing.T) {
 		b.lead(2, self, 2) // there is nobody behind 2
 		b.loadedUnsafe()
 		began := time.Now()
-		if err := b.commit(8, "", -1); !errors.Is(err, ErrNotAvailable) || time.Since(began) != commitWait {
+		if err := b.commit(8, "", -1); !errors.Is(err, ErrNotAvailable) ||
+			time.Since(began) != commitWait {
 			t.Errorf("commit: %v after %v", err, time.Since(began))
 		}
 		if got, err := b.committed(); !errors.Is(err, ErrNotAvailable) {
@@ -139,7 +146,8 @@ func (b *broker) loadedUnsafe() {
 	b.t.Helper()
 	for range 100 {
 		synctest.Wait()
-		if err := b.Heartbeat(b.t.Context(), "g", "nobody", "", 0); errors.Is(err, group.ErrUnknownMember) {
+		if err := b.Heartbeat(b.t.Context(), "g", "nobody", "", 0); errors.Is(err,
+			group.ErrUnknownMember) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)

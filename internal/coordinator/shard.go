@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// expireRecords is about how many tombstones are written in one turn, so that requests come in between.
+	// expireRecords is about how many tombstones are written in one turn, so that requests come in
+	// between.
 	expireRecords = 10_000
 	// reloadPause is between a failure and the next try to read.
 	reloadPause = time.Second
@@ -56,8 +57,9 @@ type shard struct {
 	expired    uint64 // of state.Expired, how many are counted in the metrics
 }
 
-// event is something for the goroutine to do; fail is called in its place when the shard cannot. In place of run, one that only stores may
-// have two halves, so that those that stand in a row are stored together: prepare says what to store, and stored is told what came of it.
+// event is something for the goroutine to do; fail is called in its place when the shard cannot. In
+// place of run, one that only stores may have two halves, so that those that stand in a row are
+// stored together: prepare says what to store, and stored is told what came of it.
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) group.Output // without answers, and not Soft
@@ -79,15 +81,17 @@ type due struct {
 
 func newShard(r *Runtime, topic metadata.ID, p *metadata.Partition) *shard {
 	s := &shard{
-		runtime: r, id: replica.PartitionID{Topic: OffsetsTopic, Index: p.Index}, topic: topic, epoch: p.LeaderEpoch,
-		done: make(chan struct{}), wake: make(chan struct{}, 1), last: -1,
+		runtime: r, id: replica.PartitionID{Topic: OffsetsTopic, Index: p.Index}, topic: topic,
+		epoch: p.LeaderEpoch,
+		done:  make(chan struct{}), wake: make(chan struct{}, 1), last: -1,
 	}
 	s.logger = r.opts.Logger.With("partition", s.id, "leaderEpoch", s.epoch)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// run is the goroutine. after is closed once nobody appends for an earlier epoch any more; nil: nobody does.
+// run is the goroutine. after is closed once nobody appends for an earlier epoch any more; nil:
+// nobody does.
 func (s *shard) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
@@ -98,7 +102,8 @@ func (s *shard) run(after <-chan struct{}) {
 		if err := s.load(); err == nil {
 			took := time.Since(began)
 			s.runtime.metrics.load.Observe(took.Seconds())
-			s.logger.Debug("groups loaded", "groups", s.state.Groups(), "offsets", s.state.Offsets(), "took", took)
+			s.logger.Debug("groups loaded", "groups", s.state.Groups(), "offsets",
+				s.state.Offsets(), "took", took)
 			reported = ""
 			s.serve()
 		} else if s.ctx.Err() == nil && err.Error() != reported {
@@ -166,8 +171,8 @@ func (s *shard) do(events []event) {
 	}
 }
 
-// together does events that only store, with as few appends as hold it: under load a coordinator's time goes into appends, and each wakes the
-// followers.
+// together does events that only store, with as few appends as hold it: under load a coordinator's
+// time goes into appends, and each wakes the followers.
 func (s *shard) together(now time.Time, events []event) {
 	var all []group.Record
 	ends := make([]int, len(events)) // where an event's records end
@@ -188,7 +193,8 @@ func (s *shard) together(now time.Time, events []event) {
 		if errors.Is(err, group.ErrRecordTooLarge) {
 			continue // this one's cannot be stored; those behind it are tried again
 		}
-		for ; i < len(events); i++ { // nothing can be stored now: to try each by itself would build as many batches for nothing
+		// nothing can be stored now: to try each by itself would build as many batches for nothing
+		for ; i < len(events); i++ {
 			if ends[i] > from {
 				events[i].stored(err)
 			} else {
@@ -283,8 +289,8 @@ func (s *shard) Clear(key group.TimerKey) {
 	}
 }
 
-// settle does what follows from a call of the State: it appends, replays and answers. On an error nothing of it is done, or part of
-// the records; the State agrees with the log, or is broken.
+// settle does what follows from a call of the State: it appends, replays and answers. On an error
+// nothing of it is done, or part of the records; the State agrees with the log, or is broken.
 func (s *shard) settle(now time.Time, out group.Output) error {
 	_, err := s.append(now, out)
 	return err
@@ -297,7 +303,8 @@ func (s *shard) append(now time.Time, out group.Output) (stored int, err error) 
 		batch, n, err := s.build(now, records)
 		if err == nil {
 			var last int64
-			last, err = s.runtime.opts.Replicas.AppendIn(s.epoch, replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch})
+			last, err = s.runtime.opts.Replicas.AppendIn(s.epoch,
+				replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch})
 			s.last = max(s.last, last)
 		}
 		if err != nil {

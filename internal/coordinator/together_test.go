@@ -37,9 +37,12 @@ func commits(s *shard, metadata string, groups ...string) (events []event, resul
 		var refused error
 		events = append(events, event{
 			prepare: func(now time.Time) (out group.Output) {
-				_, out, refused = s.state.Commit(now, group.Commit{Group: id, Generation: generation, Offsets: []group.CommitOffset{
-					{Topic: "t", Offset: group.Offset{Offset: int64(i), LeaderEpoch: -1, ExpireMs: -1, Metadata: metadata}},
-				}})
+				_, out, refused = s.state.Commit(now,
+					group.Commit{Group: id, Generation: generation, Offsets: []group.CommitOffset{
+						{Topic: "t",
+							Offset: group.Offset{Offset: int64(i), LeaderEpoch: -1, ExpireMs: -1,
+								Metadata: metadata}},
+					}})
 				return out
 			},
 			stored: func(err error) { results[i] = errors.Join(refused, err) },
@@ -61,7 +64,8 @@ func TestCommitsInARowAreOneAppend(t *testing.T) {
 		t.Errorf("%v appends", appends)
 	}
 	for i, err := range results {
-		if refused := errors.Is(err, group.ErrNotFound); refused != (i == 1) || err != nil && !refused {
+		if refused := errors.Is(err, group.ErrNotFound); refused != (i == 1) || err != nil &&
+			!refused {
 			t.Errorf("commit %d: %v", i, err)
 		}
 	}
@@ -98,12 +102,14 @@ func TestCommitThatCannotBeStoredFailsAlone(t *testing.T) {
 	}
 	b.lead(2, 2)
 	events, results := commits(s, "", "e", "f")
-	if s.together(time.Now(), events); !errors.Is(results[0], ErrNotCoordinator) || !errors.Is(results[1], ErrNotCoordinator) || s.broken {
+	if s.together(time.Now(), events); !errors.Is(results[0], ErrNotCoordinator) ||
+		!errors.Is(results[1], ErrNotCoordinator) || s.broken {
 		t.Errorf("without the partition: %v, broken %v", results, s.broken)
 	}
 }
 
-// Of a thousand commits that come while nothing can be stored one batch is made, and not one for each of all that wait behind it.
+// Of a thousand commits that come while nothing can be stored one batch is made, and not one for
+// each of all that wait behind it.
 func TestCommitsThatCannotBeStoredFailTogether(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
 	defer b.stop()
@@ -126,7 +132,8 @@ func TestCommitsThatCannotBeStoredFailTogether(t *testing.T) {
 	b.lead(2, 2)
 	results, failed := take()
 	for i, err := range results {
-		if unknown := errors.Is(err, group.ErrNotFound); unknown != (i == 500) || errors.Is(err, ErrNotCoordinator) == unknown {
+		if unknown := errors.Is(err, group.ErrNotFound); unknown != (i == 500) ||
+			errors.Is(err, ErrNotCoordinator) == unknown {
 			t.Errorf("commit %d: %v", i, err)
 		}
 	}
@@ -135,7 +142,8 @@ func TestCommitsThatCannotBeStoredFailTogether(t *testing.T) {
 	}
 }
 
-// Each of many that commit at once is told of its own, and batches stay as small as the topic has it.
+// Each of many that commit at once is told of its own, and batches stay as small as the topic has
+// it.
 func TestManyCommitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -148,9 +156,12 @@ func TestManyCommitAtOnce(t *testing.T) {
 			all.Go(func() {
 				id := fmt.Sprint("group-", i)
 				for offset := range int64(5) {
-					errs, err := b.Commit(t.Context(), group.Commit{Group: id, Generation: -1, Offsets: []group.CommitOffset{
-						{Topic: "t", Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}},
-					}})
+					errs, err := b.Commit(t.Context(),
+						group.Commit{Group: id, Generation: -1, Offsets: []group.CommitOffset{
+							{Topic: "t",
+								Offset: group.Offset{Offset: offset, LeaderEpoch: -1,
+									ExpireMs: -1}},
+						}})
 					if err != nil || errs[0] != nil {
 						t.Errorf("%s: %v %v", id, errs, err)
 						return

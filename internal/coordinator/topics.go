@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// newsOf compares two images; before may be nil. A topic that is deleted and keeps its records is no news: made again under its name, it
-// takes them up, and the offsets are of them.
+// newsOf compares two images; before may be nil. A topic that is deleted and keeps its records is
+// no news: made again under its name, it takes them up, and the offsets are of them.
 func newsOf(before, now *metadata.Image) news {
 	n := news{image: now, changed: map[string]bool{}, deleted: map[string]bool{}}
 	if before == nil {
@@ -46,7 +46,8 @@ func (n *news) add(other news) {
 	maps.Copy(n.deleted, other.deleted)
 }
 
-// tell has the shard go by an image: by what it says of groups, and of topics. A shard that still reads its partition looks at it after that.
+// tell has the shard go by an image: by what it says of groups, and of topics. A shard that still
+// reads its partition looks at it after that.
 func (s *shard) tell(of news) {
 	s.queue.Lock()
 	n := &s.queue.news
@@ -74,17 +75,22 @@ func (s *shard) look(now time.Time, all bool) {
 	if !all && !slices.ContainsFunc(slices.Collect(maps.Keys(n.changed)), s.state.KnowsTopic) {
 		return
 	}
-	out := s.state.ForgetOffsets(func(topic string, id [16]byte) bool { return stale(n, topic, id) })
-	if s.settle(now, out) != nil { // it is looked at again with the next news, or when offsets expire
+	out := s.state.ForgetOffsets(func(topic string,
+		id [16]byte) bool {
+		return stale(n, topic, id)
+	})
+	// it is looked at again with the next news, or when offsets expire
+	if s.settle(now, out) != nil {
 		s.queue.Lock()
 		s.queue.news.add(n)
 		s.queue.Unlock()
 	}
 }
 
-// stale tells whether an offset was committed for a topic that is gone with its records. A topic that went while nobody looked, as between two
-// coordinators, and was made again, is told by its id, unless topics of this one's policy take up the records of those before them. Where there
-// is none of the name, the offset stays until it is too old.
+// stale tells whether an offset was committed for a topic that is gone with its records. A topic
+// that went while nobody looked, as between two coordinators, and was made again, is told by its
+// id, unless topics of this one's policy take up the records of those before them. Where there is
+// none of the name, the offset stays until it is too old.
 func stale(n news, topic string, id [16]byte) bool {
 	current := n.image.Topic(topic)
 	switch {

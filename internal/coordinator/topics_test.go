@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// What becomes of an offset when its topic does what the case says, with a coordinator that looks on, and with one that comes later.
+// What becomes of an offset when its topic does what the case says, with a coordinator that looks
+// on, and with one that comes later.
 func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
 	first, second := metadata.ID{1}, metadata.ID{2}
 	topic := func(id metadata.ID, retain bool) *metadata.Topic {
@@ -24,15 +25,24 @@ func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
 		watched  bool
 		survives bool
 	}{
-		"it stays":                         {topic(first, false), []*metadata.Topic{topic(first, false)}, true, true},
-		"it is deleted":                    {topic(first, false), []*metadata.Topic{nil}, true, false},
-		"it is deleted and made again":     {topic(first, false), []*metadata.Topic{nil, topic(second, false)}, true, false},
-		"it is another at once":            {topic(first, false), []*metadata.Topic{topic(second, true)}, true, false},
-		"its records are kept":             {topic(first, true), []*metadata.Topic{nil}, true, true},
-		"its records are taken up":         {topic(first, true), []*metadata.Topic{nil, topic(second, true)}, true, true},
-		"unseen, it is made again":         {topic(first, false), []*metadata.Topic{topic(second, false)}, false, false},
-		"unseen, its records are taken up": {topic(first, true), []*metadata.Topic{topic(second, true)}, false, true},
-		"unseen, nobody knows":             {topic(first, false), []*metadata.Topic{nil}, false, true},
+		"it stays": {topic(first, false),
+			[]*metadata.Topic{topic(first, false)}, true, true},
+		"it is deleted": {topic(first, false), []*metadata.Topic{nil}, true,
+			false},
+		"it is deleted and made again": {topic(first, false),
+			[]*metadata.Topic{nil, topic(second, false)}, true, false},
+		"it is another at once": {topic(first, false),
+			[]*metadata.Topic{topic(second, true)}, true, false},
+		"its records are kept": {topic(first, true), []*metadata.Topic{nil}, true,
+			true},
+		"its records are taken up": {topic(first, true),
+			[]*metadata.Topic{nil, topic(second, true)}, true, true},
+		"unseen, it is made again": {topic(first, false),
+			[]*metadata.Topic{topic(second, false)}, false, false},
+		"unseen, its records are taken up": {topic(first, true),
+			[]*metadata.Topic{topic(second, true)}, false, true},
+		"unseen, nobody knows": {topic(first, false), []*metadata.Topic{nil}, false,
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,7 +76,9 @@ func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
 // commitOf commits offset 7 of the topic with that id.
 func (b *broker) commitOf(id metadata.ID) error {
 	errs, err := b.Commit(b.t.Context(), group.Commit{
-		Group: "g", Generation: -1, Offsets: []group.CommitOffset{{Topic: "t", Offset: group.Offset{Offset: 7, LeaderEpoch: -1, ExpireMs: -1, TopicID: id}}},
+		Group: "g", Generation: -1,
+		Offsets: []group.CommitOffset{{Topic: "t",
+			Offset: group.Offset{Offset: 7, LeaderEpoch: -1, ExpireMs: -1, TopicID: id}}},
 	})
 	if err == nil {
 		err = errs[0]
@@ -74,7 +86,8 @@ func (b *broker) commitOf(id metadata.ID) error {
 	return err
 }
 
-// The cluster's settings hold from the image on that has them, for a shard that runs as for one that comes.
+// The cluster's settings hold from the image on that has them, for a shard that runs as for one
+// that comes.
 func TestSettingsOfTheClusterHoldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -85,14 +98,16 @@ func TestSettingsOfTheClusterHoldAtOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := b.Join(ctx, group.Join{
-				Group: "other", NewMember: "m", Session: session, ProtocolType: "consumer", Protocols: []group.Protocol{{Name: "range"}}, IDFirst: true,
+				Group: "other", NewMember: "m", Session: session, ProtocolType: "consumer",
+				Protocols: []group.Protocol{{Name: "range"}}, IDFirst: true,
 			})
 			return err
 		}
 		if err := join(time.Second); !errors.Is(err, group.ErrInvalidSession) {
 			t.Errorf("by default: %v", err)
 		}
-		b.groups = metadata.Groups{SessionMin: time.Second, SessionMax: time.Minute, OffsetsRetention: time.Minute, OffsetsCheckInterval: time.Second}
+		b.groups = metadata.Groups{SessionMin: time.Second, SessionMax: time.Minute,
+			OffsetsRetention: time.Minute, OffsetsCheckInterval: time.Second}
 		for epoch := range int32(2) {
 			b.lead(1+epoch, self)
 			b.loaded()

@@ -22,12 +22,15 @@ const (
 	startGrace = 3 * time.Second
 	// governInterval is how often brokers that are drained are stopped.
 	governInterval = time.Second
-	// balanceInterval is for how long no broker must have come or gone before leadership goes back to the preferred leaders.
+	// balanceInterval is for how long no broker must have come or gone before leadership goes back
+	// to the preferred leaders.
 	balanceInterval = 10 * time.Second
 )
 
-// runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one of them fails.
-func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer, httpAddress string) error {
+// runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one
+// of them fails.
+func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer,
+	httpAddress string) error {
 	run := c.keepProcess
 	if !c.opts.Processes {
 		brokers, err := c.newBrokers(registry)
@@ -49,7 +52,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		// Said first, brokers do not hand over to others that stop, too, and all stay in sync for the next start.
+		// Said first, brokers do not hand over to others that stop, too, and all stay in sync for
+		// the next start.
 		c.warn("the stop of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
@@ -69,15 +73,17 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	return group.Wait()
 }
 
-// newBrokers opens all brokers, or none: their ports and the locks on their directories are free again when it fails, so that a
-// start with other flags can follow at once.
+// newBrokers opens all brokers, or none: their ports and the locks on their directories are free
+// again when it fails, so that a start with other flags can follow at once.
 func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
 	for i := range c.store.Running() {
 		listen, advertise := c.listen.broker(i)
 		b, err := broker.New(broker.Options{
-			NodeID: int32(i), DataDir: c.brokerDir(i), Listen: listen, Advertise: advertise, Rack: c.opts.rack(i),
+			NodeID: int32(i), DataDir: c.brokerDir(i), Listen: listen, Advertise: advertise,
+			Rack:     c.opts.rack(i),
 			Metadata: local.Session{Store: c.store, Broker: int32(i)}, Logger: c.opts.Logger,
-			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)}, registry),
+			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)},
+				registry),
 		})
 		if err != nil {
 			for _, started := range brokers {
@@ -100,8 +106,8 @@ func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	c.print(fmt.Sprintf("broker %d drained and stopped", i))
 }
 
-// govern does what takes its time: elections of a start that not all brokers come to, stops of drained brokers, the highest first,
-// and balance. It returns when ctx ends.
+// govern does what takes its time: elections of a start that not all brokers come to, stops of
+// drained brokers, the highest first, and balance. It returns when ctx ends.
 func (c *cluster) govern(ctx context.Context, drained func(i int)) {
 	tick := time.NewTicker(governInterval)
 	defer tick.Stop()
@@ -139,7 +145,8 @@ func (c *cluster) warn(what string, err error) {
 	}
 }
 
-// awaitBrokers waits for all brokers, but when one does not come only until there is one: the others can do without it.
+// awaitBrokers waits for all brokers, but when one does not come only until there is one: the
+// others can do without it.
 func (c *cluster) awaitBrokers(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, slowStart)
 	defer cancel()
@@ -149,8 +156,8 @@ func (c *cluster) awaitBrokers(ctx context.Context) error {
 	return c.store.AwaitBrokers(ctx, 1)
 }
 
-// awaitServing waits until every partition is served, and says so when that takes long. Records that are lost are accepted once all
-// brokers had their time to come.
+// awaitServing waits until every partition is served, and says so when that takes long. Records
+// that are lost are accepted once all brokers had their time to come.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, slowStart)
@@ -159,7 +166,11 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		c.opts.Logger.Warn("start takes long; if a broker has lost its disk, --accept-data-loss goes on without its records", "error", err)
+		c.opts.Logger.Warn(
+			"start takes long; if a broker has lost its disk, --accept-data-loss goes on without its records",
+			"error",
+			err,
+		)
 		if c.opts.AcceptDataLoss {
 			c.warn("consent to lose records", c.store.AcceptDataLoss())
 		}

@@ -10,11 +10,13 @@ import (
 )
 
 func TestChangesOfManifestsAreApplied(t *testing.T) {
-	opts := options(t, topic("a", "partitions: 1"), topic("kept", "partitions: 1"), topic("gone", "partitions: 1, reclaimPolicy: Delete"))
+	opts := options(t, topic("a", "partitions: 1"), topic("kept", "partitions: 1"),
+		topic("gone", "partitions: 1, reclaimPolicy: Delete"))
 	r := start(t, opts)
 	produce := func(topic string) {
 		t.Helper()
-		if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); err != nil {
+		if err := r.client().ProduceSync(t.Context(),
+			&kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +30,8 @@ func TestChangesOfManifestsAreApplied(t *testing.T) {
 	produce("new")
 
 	put(t, opts, "all.yaml", topic("a", "partitions: 3, cleanupPolicy: Compact"))
-	if line := r.line("topic a "); !strings.Contains(line, "partitions=3") || !strings.Contains(line, "cleanup=Compact") {
+	if line := r.line("topic a "); !strings.Contains(line, "partitions=3") ||
+		!strings.Contains(line, "cleanup=Compact") {
 		t.Errorf("line is %q", line)
 	}
 	if line := r.line("topic gone "); line != "topic gone deleted records=deleted" {
@@ -38,7 +41,8 @@ func TestChangesOfManifestsAreApplied(t *testing.T) {
 		t.Errorf("line is %q", line)
 	}
 
-	put(t, opts, "all.yaml", topic("a", "partitions: 3"), topic("kept", "partitions: 1"), topic("gone", "partitions: 1"))
+	put(t, opts, "all.yaml", topic("a", "partitions: 3"), topic("kept", "partitions: 1"),
+		topic("gone", "partitions: 1"))
 	r.line("topic kept ")
 	r.stop()
 	r = start(t, opts)
@@ -53,8 +57,8 @@ func TestChangesOfManifestsAreApplied(t *testing.T) {
 	}
 }
 
-// TestABadChangeLeavesTheRestRunning: it is reported in the API server's words, and what is right beside it is applied only if
-// every manifest can be read.
+// TestABadChangeLeavesTheRestRunning: it is reported in the API server's words, and what is right
+// beside it is applied only if every manifest can be read.
 func TestABadChangeLeavesTheRestRunning(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 2"))
 	r := start(t, opts)
@@ -72,24 +76,28 @@ func TestABadChangeLeavesTheRestRunning(t *testing.T) {
 	r.log.await("partitions cannot shrink, as records would be lost")
 	put(t, opts, "all.yaml", topic("a", "partitions: 2, topicName: A"), topic("c", "partitions: 1"))
 	r.log.await("topicName cannot be set, changed or removed later")
-	put(t, opts, "all.yaml", logCluster("brokers: 4"), topic("a", "partitions: 2"), topic("c", "partitions: 1"), topic("d", "partitions: 1"))
+	put(t, opts, "all.yaml", logCluster("brokers: 4"), topic("a", "partitions: 2"),
+		topic("c", "partitions: 1"), topic("d", "partitions: 1"))
 	r.line("topic d ")
 	r.log.await("heartwood dev runs 1; start it again to change their number")
 
 	// Brokers take the new image a moment after the line.
-	if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: "d", Value: []byte("x")}).FirstErr(); err != nil {
+	if err := r.client().ProduceSync(t.Context(),
+		&kgo.Record{Topic: "d", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	topics, err := r.admin().ListTopics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names := topics.Names(); strings.Join(names, " ") != "a c d" || len(topics["a"].Partitions) != 2 {
+	if names := topics.Names(); strings.Join(names, " ") != "a c d" ||
+		len(topics["a"].Partitions) != 2 {
 		t.Errorf("topics are %v, a has %d partitions", names, len(topics["a"].Partitions))
 	}
 }
 
-// TestEveryWayToChangeAFileIsSeen: in place, by rename, through a link, as a ConfigMap's volume does, and a folder made anew.
+// TestEveryWayToChangeAFileIsSeen: in place, by rename, through a link, as a ConfigMap's volume
+// does, and a folder made anew.
 func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, topics ...string) {
@@ -115,7 +123,8 @@ func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
 	write("elsewhere/target.yaml", topic("linked", "partitions: 1"))
 	do(os.Symlink(in("elsewhere/target.yaml"), in("link.yaml")))
 	write("volume/..data_1/map.yaml", topic("map", "partitions: 1"))
-	do(os.Symlink("..data_1", in("volume/..data")), os.Symlink("..data/map.yaml", in("volume/map.yaml")))
+	do(os.Symlink("..data_1", in("volume/..data")),
+		os.Symlink("..data/map.yaml", in("volume/map.yaml")))
 	write("folder/f.yaml", topic("folder", "partitions: 1"))
 	write("far/g.yaml", topic("far", "partitions: 1"))
 	do(os.Symlink(in("far/g.yaml"), in("folder/g.yaml")))
@@ -139,7 +148,9 @@ func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
 	write("far/g.yaml", topic("far", "partitions: 2"))
 	r.line("topic far partitions=2")
 	write("volume/..data_2/map.yaml", topic("map", "partitions: 2"))
-	do(os.Symlink("..data_2", in("volume/..data_tmp")), os.Rename(in("volume/..data_tmp"), in("volume/..data")), os.RemoveAll(in("volume/..data_1")))
+	do(os.Symlink("..data_2", in("volume/..data_tmp")),
+		os.Rename(in("volume/..data_tmp"), in("volume/..data")),
+		os.RemoveAll(in("volume/..data_1")))
 	r.line("topic map partitions=2")
 	do(os.Rename(in("folder"), in("old")))
 	r.log.await("no such file or directory")

@@ -28,19 +28,24 @@ type ChildOptions struct {
 	Logger    *slog.Logger
 }
 
-// RunChild runs one broker whose metadata store is its parent's, at the other end of file descriptor 3. It ends, in order, when ctx
-// does, or the parent.
+// RunChild runs one broker whose metadata store is its parent's, at the other end of file
+// descriptor 3. It ends, in order, when ctx does, or the parent.
 func RunChild(ctx context.Context, opts ChildOptions) error {
 	socket := os.NewFile(childSocket, "store")
 	store, err := net.FileConn(socket)
 	if err != nil {
-		return fmt.Errorf("this is how `heartwood dev --processes` starts a broker; it has no other use: %w", err)
+		return fmt.Errorf(
+			"this is how `heartwood dev --processes` starts a broker; it has no other use: %w",
+			err,
+		)
 	}
 	_ = socket.Close()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b, err := broker.New(broker.Options{
-		NodeID: opts.NodeID, DataDir: opts.DataDir, Listen: opts.Listen, Advertise: opts.Advertise, Rack: opts.Rack,
+		NodeID: opts.NodeID, DataDir: opts.DataDir, Listen: opts.Listen, Advertise: opts.Advertise,
+		Rack:     opts.Rack,
 		Metadata: remote.NewClient(store), Logger: opts.Logger, Registry: registry,
 	})
 	if err != nil {
@@ -59,7 +64,8 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 }
 
 // serveChild serves a broker's HTTP until ctx ends.
-func serveChild(ctx context.Context, address string, b *broker.Broker, registry prometheus.Gatherer) error {
+func serveChild(ctx context.Context, address string, b *broker.Broker,
+	registry prometheus.Gatherer) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -67,7 +73,8 @@ func serveChild(ctx context.Context, address string, b *broker.Broker, registry 
 	}
 	all := broker.Brokers{b}
 	server := &http.Server{
-		Handler:           broker.NewHTTP(broker.HTTPOf(registry, b.Ready, func() broker.Brokers { return all })),
+		Handler: broker.NewHTTP(broker.HTTPOf(registry, b.Ready,
+			func() broker.Brokers { return all })),
 		ReadHeaderTimeout: headerTimeout,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -35,7 +35,8 @@ const slowStart = 10 * time.Second
 // headerTimeout bounds how long a connection to the HTTP port may take to ask for something.
 const headerTimeout = 10 * time.Second
 
-// Run is a whole cluster in one process, until ctx ends. Bad options and manifests come back as an error that wraps ErrUsage.
+// Run is a whole cluster in one process, until ctx ends. Bad options and manifests come back as an
+// error that wraps ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
 	c := &cluster{opts: opts, fs: vfs.OS{}}
@@ -90,8 +91,12 @@ func (c *cluster) open() (unlock func(), err error) {
 	}
 	lock, err := c.fs.Lock(filepath.Join(c.opts.DataDir, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, usage(fmt.Errorf("--data-dir %s is locked: another heartwood uses it; stop that one, or choose another --data-dir",
-			c.opts.DataDir))
+		return nil, usage(
+			fmt.Errorf(
+				"--data-dir %s is locked: another heartwood uses it; stop that one, or choose another --data-dir",
+				c.opts.DataDir,
+			),
+		)
 	}
 	if err != nil {
 		return nil, usage(fmt.Errorf("--data-dir: %w", err))
@@ -103,13 +108,17 @@ func (c *cluster) open() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// openMetadata opens the store and, unless flags or manifests are found to be at fault before, applies them.
+// openMetadata opens the store and, unless flags or manifests are found to be at fault before,
+// applies them.
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	file := filepath.Join(c.opts.DataDir, metadataFile)
 	c.warnIfLost(file)
 	if c.store, err = local.Open(c.fs, file); err != nil {
-		return fmt.Errorf("%w\nput a copy of the file back; or move it away, and the topics of your manifests take up the records "+
-			"that are here, with other ids", err)
+		return fmt.Errorf(
+			"%w\nput a copy of the file back; or move it away, and the topics of your manifests take up the records "+
+				"that are here, with other ids",
+			err,
+		)
 	}
 	c.wanted = newState(set, c.opts, c.store)
 	if err := c.wanted.keepForbidden(c.store); err != nil {
@@ -128,14 +137,18 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	return err
 }
 
-// warnIfLost says so when there are logs but no metadata. The start goes on: topics of the same names take the records up again,
-// and nothing is deleted (docs/adr/0028); but whoever moved the file should hear of it.
+// warnIfLost says so when there are logs but no metadata. The start goes on: topics of the same
+// names take the records up again, and nothing is deleted (docs/adr/0028); but whoever moved the
+// file should hear of it.
 func (c *cluster) warnIfLost(file string) {
 	_, missing := c.fs.Stat(file)
 	_, logs := c.fs.Stat(c.brokerDir(0))
 	if errors.Is(missing, fs.ErrNotExist) && logs == nil {
-		c.opts.Logger.Warn("metadata is missing and begins anew; topics of the same name take up their records, others are kept aside",
-			"file", file)
+		c.opts.Logger.Warn(
+			"metadata is missing and begins anew; topics of the same name take up their records, others are kept aside",
+			"file",
+			file,
+		)
 	}
 }
 
@@ -144,11 +157,12 @@ func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
-// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and goes last, so that /readyz
-// can tell what happens meanwhile.
+// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and
+// goes last, so that /readyz can tell what happens meanwhile.
 func (c *cluster) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.http.String())
 	if err != nil {
@@ -189,7 +203,8 @@ func listenFault(flag string, err error) error {
 	return err
 }
 
-// announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of the start comes after it.
+// announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of
+// the start comes after it.
 func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
@@ -200,8 +215,9 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 // print writes a line for people. Whether they still read it is no matter of the cluster's.
 func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 
-// follow applies the manifests whenever they may have changed, until ctx ends. It is one loop in Run's goroutine, so changes never
-// overlap; those that come while one is applied are one more round.
+// follow applies the manifests whenever they may have changed, until ctx ends. It is one loop in
+// Run's goroutine, so changes never overlap; those that come while one is applied are one more
+// round.
 func (c *cluster) follow(ctx context.Context) {
 	for {
 		select {
@@ -223,7 +239,8 @@ func (c *cluster) apply() {
 	c.tell(fault)
 }
 
-// tell reports the faults of manifests, and once that they are mended. A save of something else does not report them again.
+// tell reports the faults of manifests, and once that they are mended. A save of something else
+// does not report them again.
 func (c *cluster) tell(fault error) {
 	text := ""
 	if fault != nil {
@@ -242,17 +259,20 @@ func (c *cluster) tell(fault error) {
 	c.reported = text
 }
 
-// applyManifests puts back what cannot change while we run, then syncs the rest: those faults do not hold the rest up.
+// applyManifests puts back what cannot change while we run, then syncs the rest: those faults do
+// not hold the rest up.
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
 		return err
 	}
 	next := newState(set, c.opts, c.store)
-	return errors.Join(next.keepBrokers(c.wanted.brokers), next.keepForbidden(c.store), next.sync(c.store))
+	return errors.Join(next.keepBrokers(c.wanted.brokers), next.keepForbidden(c.store),
+		next.sync(c.store))
 }
 
-// ready is nil once every broker serves. Of one in a process of its own it is known here that it is up, and the process tells the rest.
+// ready is nil once every broker serves. Of one in a process of its own it is known here that it is
+// up, and the process tells the rest.
 func (c *cluster) ready() error {
 	if c.opts.Processes {
 		if up, wanted := len(c.store.Image().Brokers), c.store.Running(); up < wanted {

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// TestListenFaults: what another address would mend is the user's to mend, and the message says which flag; the rest is not.
+// TestListenFaults: what another address would mend is the user's to mend, and the message says
+// which flag; the rest is not.
 func TestListenFaults(t *testing.T) {
 	bind := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", errno)}
@@ -26,12 +27,15 @@ func TestListenFaults(t *testing.T) {
 		{"in use", bind(syscall.EADDRINUSE), true, "address already in use; choose another --http"},
 		{"not ours", bind(syscall.EADDRNOTAVAIL), true, "choose another --http"},
 		{"privileged port", bind(syscall.EACCES), true, "permission denied; choose another --http"},
-		{"unknown host", &net.DNSError{Err: "no such host", Name: "nowhere.invalid"}, true, "--http: lookup nowhere.invalid: no such host"},
+		{"unknown host", &net.DNSError{Err: "no such host", Name: "nowhere.invalid"}, true,
+			"--http: lookup nowhere.invalid: no such host"},
 		{"out of files", bind(syscall.EMFILE), false, "too many open files"},
-		{"a directory that may not be read is no listener's fault", &os.PathError{Op: "open", Path: "d", Err: syscall.EACCES}, false, "open d"},
+		{"a directory that may not be read is no listener's fault",
+			&os.PathError{Op: "open", Path: "d", Err: syscall.EACCES}, false, "open d"},
 	} {
 		got := listenFault("http", test.err)
-		if errors.Is(got, ErrUsage) != test.usage || !strings.Contains(got.Error(), test.says) || !errors.Is(got, test.err) {
+		if errors.Is(got, ErrUsage) != test.usage || !strings.Contains(got.Error(), test.says) ||
+			!errors.Is(got, test.err) {
 			t.Errorf("%s: %v; want usage %t, saying %q", test.name, got, test.usage, test.says)
 		}
 	}
@@ -60,7 +64,8 @@ func TestFaultsTakesJoinedErrorsApart(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want int
-	}{{nil, 0}, {a, 1}, {errors.Join(a, b), 2}, {errors.Join(errors.Join(a, b), nil, errors.Join(c)), 3}} {
+	}{{nil, 0}, {a, 1}, {errors.Join(a, b), 2},
+		{errors.Join(errors.Join(a, b), nil, errors.Join(c)), 3}} {
 		if got := faults(test.err); len(got) != test.want {
 			t.Errorf("%v: %d faults, want %d", test.err, len(got), test.want)
 		}

@@ -18,7 +18,8 @@ import (
 
 func TestManifestsInRunningClusterOut(t *testing.T) {
 	opts := options(t, logCluster("brokers: 3"),
-		topic("tickets", "partitions: 3, cleanupPolicy: Compact, compression: {type: zstd}"), topic("events", "retention: {time: 24h, size: 1Mi}"))
+		topic("tickets", "partitions: 3, cleanupPolicy: Compact, compression: {type: zstd}"),
+		topic("events", "retention: {time: 24h, size: 1Mi}"))
 	r := start(t, opts)
 	want := []string{
 		"topic events partitions=1 replicas=1 cleanup=Delete compression=producer retention=24h retentionBytes=1048576",
@@ -59,7 +60,8 @@ func TestSeriesCarryTheirBroker(t *testing.T) {
 	}
 	_, page := r.get("/metrics")
 	for _, series := range []string{
-		`heartwood_partition_leader{broker="0",partition="0",topic="a"} 1`, `heartwood_partition_leader{broker="1",partition="1",topic="a"} 1`,
+		`heartwood_partition_leader{broker="0",partition="0",topic="a"} 1`,
+		`heartwood_partition_leader{broker="1",partition="1",topic="a"} 1`,
 	} {
 		if !strings.Contains(page, series) {
 			t.Errorf("/metrics lacks %s", series)
@@ -77,7 +79,8 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "made"} {
-		if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: name, Value: []byte("kept")}).FirstErr(); err != nil {
+		if err := r.client().ProduceSync(t.Context(),
+			&kgo.Record{Topic: name, Value: []byte("kept")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +105,8 @@ func TestARestartLosesNothing(t *testing.T) {
 func TestWithoutManifestsTopicsAreMadeThroughKafka(t *testing.T) {
 	r := start(t, options(t))
 	if len(r.topics) != 0 || strings.Contains(r.ready["bootstrap"], ",") {
-		t.Errorf("an empty cluster of one broker: topics %q, bootstrap %s", r.topics, r.ready["bootstrap"])
+		t.Errorf("an empty cluster of one broker: topics %q, bootstrap %s", r.topics,
+			r.ready["bootstrap"])
 	}
 	if _, err := r.admin().CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
 		t.Error(err)
@@ -113,13 +117,15 @@ func TestOneDataDirectoryOneProcess(t *testing.T) {
 	opts := options(t)
 	start(t, opts)
 	err := Run(t.Context(), opts)
-	want := "--data-dir " + opts.DataDir + " is locked: another heartwood uses it; stop that one, or choose another --data-dir"
+	want := "--data-dir " + opts.DataDir +
+		" is locked: another heartwood uses it; stop that one, or choose another --data-dir"
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
 		t.Errorf("second start: %v\nwant %s", err, want)
 	}
 }
 
-// TestWrongFlagsAndManifests: each error wraps ErrUsage and says what to change, the field's path first.
+// TestWrongFlagsAndManifests: each error wraps ErrUsage and says what to change, the field's path
+// first.
 func TestWrongFlagsAndManifests(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,18 +136,30 @@ func TestWrongFlagsAndManifests(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no port":                {func(o *Options) { o.Listen = "nowhere" }, `--listen "nowhere": want host:port`},
-		"port of no number":      {func(o *Options) { o.HTTP = "localhost:http" }, `--http "localhost:http": want a port from 0 to 65535`},
-		"ports run out":          {func(o *Options) { o.Listen, o.Brokers = "127.0.0.1:65534", 3 }, "3 brokers need the ports 65534 to 65536"},
-		"any port of any host":   {func(o *Options) { o.Listen = ":0" }, "--listen :0: give a host with port 0"},
-		"port in use":            {func(o *Options) { o.Listen = busy.Addr().String() }, "address already in use; choose another --listen"},
-		"http port in use":       {func(o *Options) { o.HTTP = busy.Addr().String() }, "address already in use; choose another --http"},
-		"not this machine":       {func(o *Options) { o.Listen = "192.0.2.1:9092" }, "choose another --listen"},
-		"brokers below zero":     {func(o *Options) { o.Brokers = -1 }, "--brokers -1: want at least 1"},
-		"manifest missing":       {func(o *Options) { o.Manifests = []string{"no/such.yaml"} }, "no/such.yaml"},
-		"manifest refused":       {put1(t, topic("t", "partitions: 0")), "spec.partitions: Invalid value: 0"},
-		"replicas":               {put1(t, topic("t", "replicas: 3")), "invalid replication factor: not enough brokers: 3 replicas asked for, 1 brokers there"},
-		"data directory no good": {func(o *Options) { o.DataDir = "/dev/null/data" }, "--data-dir: "},
+		"no port": {func(o *Options) { o.Listen = "nowhere" },
+			`--listen "nowhere": want host:port`},
+		"port of no number": {func(o *Options) { o.HTTP = "localhost:http" },
+			`--http "localhost:http": want a port from 0 to 65535`},
+		"ports run out": {func(o *Options) { o.Listen, o.Brokers = "127.0.0.1:65534", 3 },
+			"3 brokers need the ports 65534 to 65536"},
+		"any port of any host": {func(o *Options) { o.Listen = ":0" },
+			"--listen :0: give a host with port 0"},
+		"port in use": {func(o *Options) { o.Listen = busy.Addr().String() },
+			"address already in use; choose another --listen"},
+		"http port in use": {func(o *Options) { o.HTTP = busy.Addr().String() },
+			"address already in use; choose another --http"},
+		"not this machine": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
+			"choose another --listen"},
+		"brokers below zero": {func(o *Options) { o.Brokers = -1 },
+			"--brokers -1: want at least 1"},
+		"manifest missing": {func(o *Options) { o.Manifests = []string{"no/such.yaml"} },
+			"no/such.yaml"},
+		"manifest refused": {put1(t, topic("t", "partitions: 0")),
+			"spec.partitions: Invalid value: 0"},
+		"replicas": {put1(t, topic("t", "replicas: 3")),
+			"invalid replication factor: not enough brokers: 3 replicas asked for, 1 brokers there"},
+		"data directory no good": {func(o *Options) { o.DataDir = "/dev/null/data" },
+			"--data-dir: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := options(t)
@@ -164,34 +182,44 @@ func put1(t *testing.T, manifest string) func(*Options) {
 	}
 }
 
-// TestForbiddenChangesAcrossARestart: what may not be changed while it runs may not be changed while it does not.
+// TestForbiddenChangesAcrossARestart: what may not be changed while it runs may not be changed
+// while it does not.
 func TestForbiddenChangesAcrossARestart(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 2
 	start(t, opts).stop()
 	put(t, opts, "all.yaml", topic("a", "partitions: 2"))
 	err := Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.partitions: Invalid value: 2: partitions cannot shrink") {
+	if !errors.Is(err, ErrUsage) ||
+		!strings.HasPrefix(err.Error(),
+			"spec.partitions: Invalid value: 2: partitions cannot shrink") {
 		t.Errorf("fewer partitions: %v", err)
 	}
-	if !strings.HasSuffix(err.Error(), "("+filepath.Join(opts.Manifests[0], "all.yaml")+" Topic/a)") {
+	if !strings.HasSuffix(err.Error(),
+		"("+filepath.Join(opts.Manifests[0], "all.yaml")+" Topic/a)") {
 		t.Errorf("the file is not named: %v", err)
 	}
 	put(t, opts, "all.yaml", topic("a", "partitions: 3, replicas: 2"))
 	start(t, opts).stop()
 	opts.Brokers = 1
 	err = Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "--brokers 1: brokers cannot be removed while topics have as many replicas") {
+	if !errors.Is(err, ErrUsage) ||
+		!strings.HasPrefix(err.Error(),
+			"--brokers 1: brokers cannot be removed while topics have as many replicas") {
 		t.Errorf("fewer brokers by the flag: %v", err)
 	}
 	opts.Brokers = 0
 	err = Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "no LogCluster in the manifests, so 1 broker: brokers cannot be removed") {
+	if !errors.Is(err, ErrUsage) ||
+		!strings.HasPrefix(err.Error(),
+			"no LogCluster in the manifests, so 1 broker: brokers cannot be removed") {
 		t.Errorf("fewer brokers for want of a LogCluster: %v", err)
 	}
 	put(t, opts, "cluster.yaml", logCluster("brokers: 1"))
 	err = Run(t.Context(), opts)
-	if !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), "spec.brokers: Invalid value: 1: brokers cannot be removed") ||
+	if !errors.Is(err, ErrUsage) ||
+		!strings.HasPrefix(err.Error(),
+			"spec.brokers: Invalid value: 1: brokers cannot be removed") ||
 		!strings.HasSuffix(err.Error(), "cluster.yaml LogCluster/demo)") {
 		t.Errorf("fewer brokers by the LogCluster: %v", err)
 	}
@@ -229,9 +257,11 @@ func TestABrokerIsDrained(t *testing.T) {
 	}
 }
 
-// TestFaultsNameTheirFile: also those that no single manifest shows, and the field is the one that says what is wrong.
+// TestFaultsNameTheirFile: also those that no single manifest shows, and the field is the one that
+// says what is wrong.
 func TestFaultsNameTheirFile(t *testing.T) {
-	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 2"), topic("inherits", "partitions: 1"))
+	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 2"),
+		topic("inherits", "partitions: 1"))
 	put(t, opts, "cluster.yaml", logCluster("brokers: 3, topicDefaults: {minInSyncReplicas: 2}"))
 	err := Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) {
@@ -239,19 +269,23 @@ func TestFaultsNameTheirFile(t *testing.T) {
 	}
 	file := filepath.Join(opts.Manifests[0], "all.yaml")
 	lines := strings.Split(err.Error(), "\n")
-	for i, want := range []string{"spec.topicDefaults.minInSyncReplicas: Invalid value: 2: ", "spec.minInSyncReplicas: Invalid value: 3: "} {
+	for i, want := range []string{"spec.topicDefaults.minInSyncReplicas: Invalid value: 2: ",
+		"spec.minInSyncReplicas: Invalid value: 3: "} {
 		where := "(" + file + " Topic/" + []string{"inherits", "own"}[i] + ")"
-		if len(lines) != 2 || !strings.HasPrefix(lines[i], want) || !strings.HasSuffix(lines[i], where) {
+		if len(lines) != 2 || !strings.HasPrefix(lines[i], want) ||
+			!strings.HasSuffix(lines[i], where) {
 			t.Errorf("line %d of %q: want %s...%s", i, lines, want, where)
 		}
 	}
 }
 
-// TestLostMetadataIsTold: the records are taken up again, and whoever lost the file hears of it; a damaged one is no new start.
+// TestLostMetadataIsTold: the records are taken up again, and whoever lost the file hears of it; a
+// damaged one is no new start.
 func TestLostMetadataIsTold(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1"))
 	r := start(t, opts)
-	if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte("kept")}).FirstErr(); err != nil {
+	if err := r.client().ProduceSync(t.Context(),
+		&kgo.Record{Topic: "a", Value: []byte("kept")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -259,7 +293,8 @@ func TestLostMetadataIsTold(t *testing.T) {
 	if err := os.Truncate(file, 20); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "put a copy of the file back") {
+	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), file) ||
+		!strings.Contains(err.Error(), "put a copy of the file back") {
 		t.Errorf("damaged metadata: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
@@ -320,7 +355,8 @@ func TestDataDirectoryLayout(t *testing.T) {
 	for _, entry := range entries {
 		found[entry.Name()] = true
 	}
-	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true, "broker-1": true}
+	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true,
+		"broker-1": true}
 	if !maps.Equal(found, want) {
 		t.Errorf("data directory holds %v", found)
 	}

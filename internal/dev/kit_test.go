@@ -32,7 +32,8 @@ type running struct {
 // options with ports of their own choice, and manifests in a folder of the test.
 func options(t *testing.T, manifests ...string) Options {
 	t.Helper()
-	opts := Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: filepath.Join(t.TempDir(), "data")}
+	opts := Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+		DataDir: filepath.Join(t.TempDir(), "data")}
 	if len(manifests) > 0 {
 		opts.Manifests = []string{t.TempDir()}
 		put(t, opts, "all.yaml", manifests...)
@@ -53,11 +54,13 @@ func put(t *testing.T, opts Options, name string, documents ...string) {
 }
 
 func topic(name, spec string) string {
-	return "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\nmetadata: {name: " + name + "}\nspec: {cluster: demo, " + spec + "}\n"
+	return "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\nmetadata: {name: " + name +
+		"}\nspec: {cluster: demo, " + spec + "}\n"
 }
 
 func logCluster(spec string) string {
-	return "apiVersion: heartwood.dev/v1alpha1\nkind: LogCluster\nmetadata: {name: demo}\nspec: {" + spec + "}\n"
+	return "apiVersion: heartwood.dev/v1alpha1\nkind: LogCluster\nmetadata: {name: demo}\nspec: {" +
+		spec + "}\n"
 }
 
 // start runs a cluster up to its ready line.
@@ -65,7 +68,8 @@ func start(t *testing.T, opts Options) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
-	r := &running{t: t, lines: make(chan string, 1000), cancel: cancel, ended: make(chan struct{}), log: &logBuffer{}}
+	r := &running{t: t, lines: make(chan string, 1000), cancel: cancel, ended: make(chan struct{}),
+		log: &logBuffer{}}
 	opts.Out, opts.Logger = writer, slog.New(slog.NewTextHandler(r.log, nil))
 	go func() {
 		defer close(r.lines)
@@ -134,7 +138,8 @@ func (r *running) admin() *kadm.Client { return kadm.NewClient(r.client()) }
 
 func (r *running) get(path string) (int, string) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.ready["http"]+path, http.NoBody)
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.ready["http"]+path,
+		http.NoBody)
 	if err != nil {
 		r.t.Fatal(err)
 	}

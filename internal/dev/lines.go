@@ -55,7 +55,8 @@ func age(d time.Duration) string {
 
 // readyLine says where everything is. Exactly one is ever printed.
 func readyLine(bootstrap []string, http, dataDir string) string {
-	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s", strings.Join(bootstrap, ","), http, dataDir)
+	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s", strings.Join(bootstrap, ","),
+		http, dataDir)
 }
 
 // changedLines are the lines for what became of topics from one image to the next.

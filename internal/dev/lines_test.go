@@ -47,7 +47,8 @@ func TestTopicLine(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 10 * time.Second: "10s", 0: "0s", -1: "unlimited",
+		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
+		10 * time.Second: "10s", 0: "0s", -1: "unlimited",
 		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", 20 * time.Hour: "20h",
 	} {
 		if got := age(d); got != want {
@@ -58,7 +59,8 @@ func TestAge(t *testing.T) {
 
 func TestReadyLine(t *testing.T) {
 	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here"
-	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644", "here"); got != want {
+	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644",
+		"here"); got != want {
 		t.Errorf("line is %q", got)
 	}
 }
@@ -69,7 +71,8 @@ func TestChangedLines(t *testing.T) {
 	}
 	before := image(imageTopic(t, 1, "same", `{}`, 1), imageTopic(t, 2, "more", `{}`, 1),
 		imageTopic(t, 3, "gone", `{reclaimPolicy: Delete}`, 1), imageTopic(t, 4, "again", `{}`, 1))
-	after := image(imageTopic(t, 1, "same", `{segment: {maxAge: 1h}}`, 1), imageTopic(t, 2, "more", `{}`, 2), imageTopic(t, 5, "again", `{}`, 1))
+	after := image(imageTopic(t, 1, "same", `{segment: {maxAge: 1h}}`, 1),
+		imageTopic(t, 2, "more", `{}`, 2), imageTopic(t, 5, "again", `{}`, 1))
 	want := []string{
 		"topic again partitions=1 replicas=1 cleanup=Delete compression=producer retention=168h",
 		"topic more partitions=2 replicas=1 cleanup=Delete compression=producer retention=168h",
@@ -99,7 +102,8 @@ func TestAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if listen, advertise := a.broker(2); listen != test.listen || advertise != test.advertise {
-			t.Errorf("%s: broker 2 listens on %s, advertises %s; want %s, %s", test.text, listen, advertise, test.listen, test.advertise)
+			t.Errorf("%s: broker 2 listens on %s, advertises %s; want %s, %s", test.text, listen,
+				advertise, test.listen, test.advertise)
 		}
 	}
 }

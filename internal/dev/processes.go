@@ -24,18 +24,20 @@ import (
 )
 
 const (
-	// restartDelay is how long a broker stays down whose process ended sooner than that after its start: what ended it may do so again. Any
-	// other is started at once, as the kubelet does.
+	// restartDelay is how long a broker stays down whose process ended sooner than that after its
+	// start: what ended it may do so again. Any other is started at once, as the kubelet does.
 	restartDelay = time.Second
-	// stopTimeout is how long a process has for an orderly stop, or to end after its session did, before it is killed.
+	// stopTimeout is how long a process has for an orderly stop, or to end after its session did,
+	// before it is killed.
 	stopTimeout = 40 * time.Second
 )
 
-// childSocket is the file descriptor of a child's end of the socket pair: the first after the standard ones.
+// childSocket is the file descriptor of a child's end of the socket pair: the first after the
+// standard ones.
 const childSocket = 3
 
-// keepProcess runs broker i in a process of its own, and again when it ends, until ctx does. A broker that cannot even register the
-// first time fails the cluster: the same would happen again.
+// keepProcess runs broker i in a process of its own, and again when it ends, until ctx does. A
+// broker that cannot even register the first time fails the cluster: the same would happen again.
 func (c *cluster) keepProcess(ctx context.Context, i int) error {
 	p := &process{cluster: c, id: i}
 	p.listen, p.advertise = c.listen.broker(i)
@@ -99,7 +101,8 @@ func (p *process) run(ctx context.Context) error {
 	silent := make(chan struct{})
 	session.Go(func() error {
 		defer close(silent)
-		return remote.Serve(serving, ours, int32(p.id), noted{local.Session{Store: p.cluster.store, Broker: int32(p.id)}, p})
+		return remote.Serve(serving, ours, int32(p.id),
+			noted{local.Session{Store: p.cluster.store, Broker: int32(p.id)}, p})
 	})
 	err = wait(ctx, command, silent)
 	stopServing()
@@ -109,7 +112,8 @@ func (p *process) run(ctx context.Context) error {
 	return err
 }
 
-// wait returns how a process ended. When ctx ends it is told to stop in order; when its session has, it ends by itself, unless it hangs.
+// wait returns how a process ended. When ctx ends it is told to stop in order; when its session
+// has, it ends by itself, unless it hangs.
 func wait(ctx context.Context, command *exec.Cmd, silent <-chan struct{}) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -125,7 +129,8 @@ func wait(ctx context.Context, command *exec.Cmd, silent <-chan struct{}) error 
 	select {
 	case err := <-ended:
 		if asked && endedBy(err, syscall.SIGTERM) {
-			return nil // it was made a moment ago, and did not listen for signals yet: it had nothing to stop
+			// it was made a moment ago, and did not listen for signals yet: it had nothing to stop
+			return nil
 		}
 		return err
 	case <-time.After(stopTimeout):
@@ -144,27 +149,32 @@ func endedBy(err error, signal syscall.Signal) bool {
 	return ok && status.Signaled() && status.Signal() == signal
 }
 
-// command is this binary again. Its own process group keeps a Ctrl-C of the terminal for the parent, which stops all in order.
+// command is this binary again. Its own process group keeps a Ctrl-C of the terminal for the
+// parent, which stops all in order.
 func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	listen := p.listen
-	if self := p.registered.Load(); self != nil { // the port that clients know, also when the first was any
+	// the port that clients know, also when the first was any
+	if self := p.registered.Load(); self != nil {
 		listen = net.JoinHostPort(self.Host, strconv.Itoa(int(self.Port)))
 	}
 	c := p.cluster
 	// Without a context, which would kill it: wait stops it in order.
-	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id", strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
-		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id), "--log-level", c.opts.LogLevel)
+	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
+		strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
+		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
+		"--log-level", c.opts.LogLevel)
 	command.ExtraFiles = []*os.File{socket}
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return command, nil
 }
 
-// childHTTP is where broker i serves its metrics: on the ports after the cluster's own; "", nowhere, when that is any.
+// childHTTP is where broker i serves its metrics: on the ports after the cluster's own; "",
+// nowhere, when that is any.
 func (c *cluster) childHTTP(i int) string {
 	if c.http.port == 0 {
 		return ""
@@ -174,14 +184,20 @@ func (c *cluster) childHTTP(i int) string {
 	return next.String()
 }
 
-// sendOn answers what only brokers know with where they are (421): none runs in this process, and an empty answer would pass for an
-// empty cluster.
+// sendOn answers what only brokers know with where they are (421): none runs in this process, and
+// an empty answer would pass for an empty cluster.
 func (c *cluster) sendOn(own http.Handler) http.Handler {
 	where := "give --http a port to see them"
 	if c.http.port != 0 {
-		where = fmt.Sprintf("ask %s for broker 0, and the ports after it for the others", c.childHTTP(0))
+		where = fmt.Sprintf("ask %s for broker 0, and the ports after it for the others",
+			c.childHTTP(0))
 	}
-	body, _ := json.Marshal(report.Failure{Error: "the brokers of --processes have HTTP ports of their own: " + where, Reason: "Misdirected"})
+	body, _ := json.Marshal(
+		report.Failure{
+			Error:  "the brokers of --processes have HTTP ports of their own: " + where,
+			Reason: "Misdirected",
+		},
+	)
 	return http.HandlerFunc(func(to http.ResponseWriter, request *http.Request) {
 		if !strings.HasPrefix(request.URL.Path, "/api/") {
 			own.ServeHTTP(to, request)
@@ -205,7 +221,8 @@ func (n noted) Run(ctx context.Context, self metadata.Broker, apply func(*metada
 	return n.Session.Run(ctx, self, apply)
 }
 
-// socketPair returns two connected ends; both close when this process executes another, unless it is given one.
+// socketPair returns two connected ends; both close when this process executes another, unless it
+// is given one.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -16,13 +16,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A process that ends by the signal that asks it to stop has not begun yet, and that is no failure; by another signal it was killed.
+// A process that ends by the signal that asks it to stop has not begun yet, and that is no failure;
+// by another signal it was killed.
 func TestAProcessMayEndBeforeItListensForSignals(t *testing.T) {
 	for name, c := range map[string]struct {
-		signal  syscall.Signal // that somebody else sends; 0: none, and the process is asked to stop
+		// that somebody else sends; 0: none, and the process is asked to stop
+		signal  syscall.Signal
 		orderly bool
 	}{
-		"asked to stop": {0, true}, "killed": {syscall.SIGKILL, false}, "terminated by somebody else": {syscall.SIGTERM, false},
+		"asked to stop": {0, true}, "killed": {syscall.SIGKILL, false},
+		"terminated by somebody else": {syscall.SIGTERM, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -43,9 +46,11 @@ func TestAProcessMayEndBeforeItListensForSignals(t *testing.T) {
 	}
 }
 
-// TestAProcessThatEndsAtOnceIsNotStartedAtOnce: one whose directory is broken would be started a hundred times a second.
+// TestAProcessThatEndsAtOnceIsNotStartedAtOnce: one whose directory is broken would be started a
+// hundred times a second.
 func TestAProcessThatEndsAtOnceIsNotStartedAtOnce(t *testing.T) {
-	for lived, want := range map[time.Duration]time.Duration{0: restartDelay, restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
+	for lived, want := range map[time.Duration]time.Duration{0: restartDelay,
+		restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
 		if got := pauseAfter(lived); got != want {
 			t.Errorf("after %s it stays down for %s, want %s", lived, got, want)
 		}
@@ -86,12 +91,18 @@ func TestReadyCountsProcesses(t *testing.T) {
 	}
 }
 
-// TestTheParentOfProcessesSaysWhereBrokersAre, for an empty list of topics would be taken for the truth.
+// TestTheParentOfProcessesSaysWhereBrokersAre, for an empty list of topics would be taken for the
+// truth.
 func TestTheParentOfProcessesSaysWhereBrokersAre(t *testing.T) {
-	own := http.HandlerFunc(func(to http.ResponseWriter, _ *http.Request) { to.WriteHeader(http.StatusOK) })
-	for port, want := range map[int]string{9644: "ask 127.0.0.1:9645 for broker 0", 0: "give --http a port"} {
+	own := http.HandlerFunc(func(to http.ResponseWriter,
+		_ *http.Request) {
+		to.WriteHeader(http.StatusOK)
+	})
+	for port, want := range map[int]string{9644: "ask 127.0.0.1:9645 for broker 0",
+		0: "give --http a port"} {
 		handler := (&cluster{http: address{host: "127.0.0.1", port: port}}).sendOn(own)
-		for path, status := range map[string]int{"/api/v1/topics": http.StatusMisdirectedRequest, "/readyz": http.StatusOK} {
+		for path, status := range map[string]int{"/api/v1/topics": http.StatusMisdirectedRequest,
+			"/readyz": http.StatusOK} {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 			if answer.Code != status {

@@ -22,8 +22,9 @@ type state struct {
 	brokersFlag bool          // brokers is the flag's
 }
 
-// newState returns the state that manifests (nil: none were given) and flags ask for. Without manifests it is the one the store
-// holds: who forgets -f must not lose the topics that manifests made.
+// newState returns the state that manifests (nil: none were given) and flags ask for. Without
+// manifests it is the one the store holds: who forgets -f must not lose the topics that manifests
+// made.
 func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	var s state
 	if set == nil {
@@ -48,13 +49,15 @@ func loadManifests(paths []string) (*manifest.Set, error) {
 	return manifest.Load(paths)
 }
 
-// keepForbidden puts back each topic that may not become what the manifests say now, and returns why. The API server checks
-// each update against the object that it holds; here that is what the last sync left in the store.
+// keepForbidden puts back each topic that may not become what the manifests say now, and returns
+// why. The API server checks each update against the object that it holds; here that is what the
+// last sync left in the store.
 func (s *state) keepForbidden(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
 	for i, topic := range s.topics {
-		at := slices.IndexFunc(before, func(old *v1alpha1.Topic) bool { return old.Name == topic.Name })
+		at := slices.IndexFunc(before,
+			func(old *v1alpha1.Topic) bool { return old.Name == topic.Name })
 		if at < 0 {
 			continue
 		}
@@ -71,12 +74,15 @@ func (s *state) keepBrokers(running int) error {
 	if s.brokers == running {
 		return nil
 	}
-	fault := s.brokersFault(fmt.Sprintf("heartwood dev runs %d; start it again to change their number", running))
+	fault := s.brokersFault(
+		fmt.Sprintf("heartwood dev runs %d; start it again to change their number", running),
+	)
 	s.brokers = running
 	return fault
 }
 
-// sync applies the state. Faults of single topics leave the others in effect (see local.Store.Sync).
+// sync applies the state. Faults of single topics leave the others in effect (see
+// local.Store.Sync).
 func (s *state) sync(store *local.Store) error {
 	err := store.Sync(s.cluster, s.brokers, s.topics)
 	if errors.Is(err, local.ErrBrokersInUse) {
@@ -94,7 +100,8 @@ func (s *state) brokersFault(why string) error {
 		return fmt.Errorf("no LogCluster in the manifests, so %d broker: %s", s.brokers, why)
 	}
 	fault := field.Invalid(field.NewPath("spec", "brokers"), s.brokers, why)
-	return s.located(&manifest.Error{Resource: "LogCluster/" + s.cluster.Name, Message: fault.Error()})
+	return s.located(&manifest.Error{Resource: "LogCluster/" + s.cluster.Name,
+		Message: fault.Error()})
 }
 
 // located adds to faults of resources the file that has each: those who found them saw no files.
@@ -108,10 +115,12 @@ func (s *state) located(err error) error {
 		var ofTopic *local.TopicFault
 		switch {
 		case errors.As(fault, &ofManifest):
-			fault = &manifest.Error{File: s.set.File(ofManifest.Resource), Resource: ofManifest.Resource, Message: ofManifest.Message}
+			fault = &manifest.Error{File: s.set.File(ofManifest.Resource),
+				Resource: ofManifest.Resource, Message: ofManifest.Message}
 		case errors.As(fault, &ofTopic):
 			resource := "Topic/" + ofTopic.Resource
-			fault = &manifest.Error{File: s.set.File(resource), Resource: resource, Message: ofTopic.Err.Error()}
+			fault = &manifest.Error{File: s.set.File(resource), Resource: resource,
+				Message: ofTopic.Err.Error()}
 		}
 		all = append(all, fault)
 	}

@@ -15,15 +15,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Editors write a file in several steps, and some by rename; a change is told once nothing has happened for settle, but not
-// later than settleMax after its first step, in case something writes beside the manifests all the time.
+// Editors write a file in several steps, and some by rename; a change is told once nothing has
+// happened for settle, but not later than settleMax after its first step, in case something writes
+// beside the manifests all the time.
 const (
 	settle    = 200 * time.Millisecond
 	settleMax = 2 * time.Second
 )
 
-// watcher tells when manifests may have changed. It watches folders only: a file that an editor replaces by rename is another
-// file, and a watch of the first would see no more of it.
+// watcher tells when manifests may have changed. It watches folders only: a file that an editor
+// replaces by rename is another file, and a watch of the first would see no more of it.
 type watcher struct {
 	paths   []string
 	notify  *fsnotify.Watcher
@@ -57,7 +58,8 @@ func (w *watcher) Close() {
 	w.done.Wait()
 }
 
-// run gathers events until they pause, then tells. It ends when Close closes the channels of notify.
+// run gathers events until they pause, then tells. It ends when Close closes the channels of
+// notify.
 func (w *watcher) run() {
 	quiet, latest := time.NewTimer(0), time.NewTimer(0)
 	quiet.Stop()
@@ -120,7 +122,8 @@ func (w *watcher) follow() {
 	}
 	for folder := range folders {
 		// Adding again what is watched does nothing; what is gone comes with its parent's event.
-		if err := w.notify.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fsnotify.ErrClosed) {
+		if err := w.notify.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+			!errors.Is(err, fsnotify.ErrClosed) {
 			w.logger.Warn("cannot watch folder of manifests", "folder", folder, "error", err)
 		}
 	}
@@ -132,8 +135,8 @@ func (w *watcher) follow() {
 	w.watched = folders
 }
 
-// addFolders notes a path's parent, for the path itself, and the folder it is, for all that is in it; and the same where it, or
-// a file in it, leads to if it is a link.
+// addFolders notes a path's parent, for the path itself, and the folder it is, for all that is in
+// it; and the same where it, or a file in it, leads to if it is a link.
 func addFolders(folders map[string][]string, path string) {
 	add := func(path string) {
 		path = filepath.Clean(path)

@@ -26,14 +26,16 @@ import (
 //	10    current leaders with errors (KIP-951)  11, 12  transactions, part 2 (KIP-890)
 //	13    topic ids (KIP-516)
 //
-// acks=0 has no answer; a failure then closes the connection, which is all its client can notice. Batches alias the frame and are
-// written into by the log.
+// acks=0 has no answer; a failure then closes the connection, which is all its client can notice.
+// Batches alias the frame and are written into by the log.
 
-// produceWaitMax bounds how long a client can make us hold its batches for replicas that do not come.
+// produceWaitMax bounds how long a client can make us hold its batches for replicas that do not
+// come.
 const produceWaitMax = 5 * time.Minute
 
-// produce appends what passes checkProduce, and answers for all: one bad partition does not keep the others from the log. An
-// error closes the connection: the body could not be decoded, or acks=0 had a failure.
+// produce appends what passes checkProduce, and answers for all: one bad partition does not keep
+// the others from the log. An error closes the connection: the body could not be decoded, or acks=0
+// had a failure.
 func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
@@ -50,9 +52,10 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	return reply(response, result), nil
 }
 
-// appendBatches appends what passes checkProduce. failures has an error for each that does not, in the order of the request. Nothing
-// refers to the request's bytes afterwards.
-func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failures []error, produced *replica.Produced) {
+// appendBatches appends what passes checkProduce. failures has an error for each that does not, in
+// the order of the request. Nothing refers to the request's bytes afterwards.
+func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failures []error,
+	produced *replica.Produced) {
 	failures = make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {
@@ -64,7 +67,8 @@ func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failure
 			failures[i] = checkProduce(p, part)
 		}
 		if failures[i] == nil {
-			batches = append(batches, replica.ProducePartition{ID: part.id, Topic: part.topic, Batch: part.records})
+			batches = append(batches,
+				replica.ProducePartition{ID: part.id, Topic: part.topic, Batch: part.records})
 		}
 	}
 	produced = h.opts.Replicas.Append(p.acks, batches)
@@ -74,13 +78,15 @@ func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failure
 	return failures, produced
 }
 
-// checkProduce refuses what depends on the request's version; the batch itself is the log's to check.
+// checkProduce refuses what depends on the request's version; the batch itself is the log's to
+// check.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return errInternalTopic
 	}
 	if p.version < 3 {
-		return fmt.Errorf("%w: produce version %d; 3 and above are served", errUnsupportedVersion, p.version)
+		return fmt.Errorf("%w: produce version %d; 3 and above are served", errUnsupportedVersion,
+			p.version)
 	}
 	if p.acks < -1 || p.acks > 1 {
 		return errInvalidAcks
@@ -99,8 +105,9 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	return nil
 }
 
-// produceResponse answers partition by partition, in the order of the request. results holds those that were not refused:
-// len(results) is the number of nils in failures, and their order is the same.
+// produceResponse answers partition by partition, in the order of the request. results holds those
+// that were not refused: len(results) is the number of nils in failures, and their order is the
+// same.
 func (h *Handler) produceResponse(
 	img *metadata.Image, p *produceRequest, failures []error, results []replica.ProduceResult,
 ) (*kmsg.ProduceResponse, outcome) {
@@ -119,8 +126,10 @@ func (h *Handler) produceResponse(
 				answer, results = results[0], results[1:]
 			}
 			part := producePartitionResponse(p.partitions[at].id.Index, &answer, &result)
-			if leader, led := hint(img, p.partitions[at].id); led && p.version >= 10 && isLeaderError(answer.Err) {
-				part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id, leader.epoch
+			if leader, led := hint(img, p.partitions[at].id); led && p.version >= 10 &&
+				isLeaderError(answer.Err) {
+				part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
+					leader.epoch
 				named.add(leader.id)
 			}
 			topic.Partitions = append(topic.Partitions, part)
@@ -128,14 +137,16 @@ func (h *Handler) produceResponse(
 		response.Topics = append(response.Topics, topic)
 	}
 	for _, b := range named.in(img) {
-		response.Brokers = append(response.Brokers, kmsg.ProduceResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: rack(&b)})
+		response.Brokers = append(response.Brokers,
+			kmsg.ProduceResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: rack(&b)})
 	}
 	return response, result
 }
 
-// producePartitionResponse answers for one partition. Offsets and time are -1 with an error; the records that are at fault
-// are named one by one (KIP-467).
-func producePartitionResponse(index int32, answer *replica.ProduceResult, result *outcome) kmsg.ProduceResponseTopicPartition {
+// producePartitionResponse answers for one partition. Offsets and time are -1 with an error; the
+// records that are at fault are named one by one (KIP-467).
+func producePartitionResponse(index int32, answer *replica.ProduceResult,
+	result *outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()
 	out.Partition = index
 	out.ErrorCode = result.code(answer.Err)
@@ -150,9 +161,10 @@ func producePartitionResponse(index int32, answer *replica.ProduceResult, result
 	var batch *record.BatchError
 	if errors.As(answer.Err, &batch) {
 		for _, r := range batch.Records {
-			out.ErrorRecords = append(out.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{
-				RelativeOffset: r.Index, ErrorMessage: &r.Message,
-			})
+			out.ErrorRecords = append(out.ErrorRecords,
+				kmsg.ProduceResponseTopicPartitionErrorRecord{
+					RelativeOffset: r.Index, ErrorMessage: &r.Message,
+				})
 		}
 	}
 	return out

@@ -23,11 +23,13 @@ import (
 //	15  replica state instead of replica id (KIP-903)                   16  current leaders with errors (KIP-951)
 //	17  directory id (KIP-853), not looked at   18  the follower's high watermark (KIP-1166)
 //
-// The data are file ranges; only what stands around them is encoded (fetch_response.go). Brokers copy each other's logs by it, in sessions,
-// with a replica state and private tags (docs/replication.md).
+// The data are file ranges; only what stands around them is encoded (fetch_response.go). Brokers
+// copy each other's logs by it, in sessions, with a replica state and private tags
+// (docs/replication.md).
 
 const (
-	// fetchWaitMax is below the idle time of a connection, so that a long poll does not look like one.
+	// fetchWaitMax is below the idle time of a connection, so that a long poll does not look like
+	// one.
 	fetchWaitMax = 5 * time.Minute
 	// fetchBytesMax bounds one answer, as Kafka's fetch.max.bytes does.
 	fetchBytesMax = 55 << 20
@@ -50,8 +52,8 @@ var fetchShape = shape{
 	tagged(1, fixed(12)), // replica state
 }
 
-// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0. Tags alias the frame: it is given up once
-// they were read, and before the wait.
+// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0.
+// Tags alias the frame: it is given up once they were read, and before the wait.
 func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := decode(fetchShape, from, req); err != nil {
@@ -76,7 +78,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 		want.Hurry = from.Behind
 	case req.Version < 15 && req.ReplicaID >= 0:
-		answer.results = failedFetch(req, fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
+		answer.results = failedFetch(req,
+			fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
 		return encodeFetch(&answer), nil
 	}
 	wantedPartitions(&answer, &want)
@@ -93,8 +96,9 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// wantedPartitions fills in what is to be fetched, and what of a session is not any more. From version 13 on topics are named by id; one that
-// nobody knows has no name, and is refused where it is looked for.
+// wantedPartitions fills in what is to be fetched, and what of a session is not any more. From
+// version 13 on topics are named by id; one that nobody knows has no name, and is refused where it
+// is looked for.
 func wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) {
 	for i := range answer.request.Topics {
 		asked := &answer.request.Topics[i]
@@ -104,21 +108,28 @@ func wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) {
 		}
 		for j := range asked.Partitions {
 			part := &asked.Partitions[j]
-			want.Partitions = append(want.Partitions, wantedPartition(replica.PartitionID{Topic: name, Index: part.Partition}, asked.TopicID, part))
+			want.Partitions = append(want.Partitions,
+				wantedPartition(replica.PartitionID{Topic: name, Index: part.Partition},
+					asked.TopicID, part))
 		}
 	}
 	for i := range answer.request.ForgottenTopics {
 		forgotten := &answer.request.ForgottenTopics[i]
 		for _, index := range forgotten.Partitions {
-			want.Forgotten = append(want.Forgotten, replica.KeyOf(forgotten.TopicID, replica.PartitionID{Topic: forgotten.Topic, Index: index}))
+			want.Forgotten = append(want.Forgotten,
+				replica.KeyOf(forgotten.TopicID,
+					replica.PartitionID{Topic: forgotten.Topic, Index: index}))
 		}
 	}
 }
 
-func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {
+func wantedPartition(id replica.PartitionID, topic metadata.ID,
+	part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {
 	want := replica.FetchPartition{
-		ID: id, Topic: topic, Offset: part.FetchOffset, BytesMax: int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
-		LeaderEpoch: part.CurrentLeaderEpoch, LastEpoch: part.LastFetchedEpoch, HighWater: part.HighWatermark, Safe: part.FetchOffset,
+		ID: id, Topic: topic, Offset: part.FetchOffset,
+		BytesMax:    int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
+		LeaderEpoch: part.CurrentLeaderEpoch, LastEpoch: part.LastFetchedEpoch,
+		HighWater: part.HighWatermark, Safe: part.FetchOffset,
 		LogStart: part.LogStartOffset,
 	}
 	readPullTag(&part.UnknownTags, &want)
@@ -128,7 +139,8 @@ func wantedPartition(id replica.PartitionID, topic metadata.ID, part *kmsg.Fetch
 // unfetched is the result of a partition that is not fetched.
 func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	return replica.FetchResult{
-		ID: id, Err: err, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1, PreferredReplica: metadata.NoBroker,
+		ID: id, Err: err, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1,
+		PreferredReplica: metadata.NoBroker,
 	}
 }
 
@@ -136,7 +148,9 @@ func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
 	for i := range req.Topics {
 		for _, part := range req.Topics[i].Partitions {
-			results = append(results, unfetched(replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition}, err))
+			results = append(results,
+				unfetched(replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition},
+					err))
 		}
 	}
 	return results
@@ -150,8 +164,8 @@ func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 	return "", errUnknownTopicID
 }
 
-// withholdZstd keeps zstd batches from clients that cannot read them (fetch below version 10): they get the batches before the
-// first such one, or, if it is the first, an error.
+// withholdZstd keeps zstd batches from clients that cannot read them (fetch below version 10): they
+// get the batches before the first such one, or, if it is the first, an error.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -173,7 +187,8 @@ func withholdZstd(results []replica.FetchResult) {
 	}
 }
 
-// bytesBeforeZstd walks the batches of a slice and returns the size of those before the first that zstd compressed.
+// bytesBeforeZstd walks the batches of a slice and returns the size of those before the first that
+// zstd compressed.
 func bytesBeforeZstd(slice *logstore.Slice) (int, error) {
 	header := make([]byte, record.HeaderBytes)
 	for at := 0; at < slice.Length; {

@@ -18,7 +18,8 @@ import (
 //	6  flexible                    7  -3, largest timestamp (KIP-734)
 //	8  -4, earliest local (KIP-405)   9  -5, latest tiered (KIP-1005)   11  -6, earliest pending upload (KIP-1023)
 //
-// There is no tiered storage: the earliest local offset is the earliest, and the tiered ones are unknown (-1), as with Kafka.
+// There is no tiered storage: the earliest local offset is the earliest, and the tiered ones are
+// unknown (-1), as with Kafka.
 
 // The timestamps that stand for a place instead of a time, and the version that brought each.
 const (
@@ -31,7 +32,8 @@ const (
 )
 
 var timestampSince = map[int64]int16{
-	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8, timestampLatestTiered: 9,
+	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8,
+	timestampLatestTiered:    9,
 	timestampEarliestPending: 11,
 }
 
@@ -67,12 +69,15 @@ func (h *Handler) listOffsets(_ context.Context, req *kmsg.ListOffsetsRequest) w
 	return reply(response, result)
 }
 
-// offsetAt answers for one partition. The end is the high watermark, or the last stable offset for readers of committed
-// records: an offset above could be told of and then be gone, or could not be fetched. Where no record fits, it is
-// offsetUnknown and nil.
-func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
-	if since, known := timestampSince[asked.Timestamp]; asked.Timestamp < 0 && (!known || req.Version < since) {
-		return offsetUnknown, fmt.Errorf("%w: timestamp %d in version %d", errUnsupportedVersion, asked.Timestamp, req.Version)
+// offsetAt answers for one partition. The end is the high watermark, or the last stable offset for
+// readers of committed records: an offset above could be told of and then be gone, or could not be
+// fetched. Where no record fits, it is offsetUnknown and nil.
+func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string,
+	asked *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
+	if since, known := timestampSince[asked.Timestamp]; asked.Timestamp < 0 &&
+		(!known || req.Version < since) {
+		return offsetUnknown, fmt.Errorf("%w: timestamp %d in version %d", errUnsupportedVersion,
+			asked.Timestamp, req.Version)
 	}
 	id := replica.PartitionID{Topic: topic, Index: asked.Partition}
 	log, err := h.opts.Replicas.Leader(id, asked.CurrentLeaderEpoch)
@@ -80,8 +85,10 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 		return offsetUnknown, err
 	}
 	if asked.Timestamp == timestampLatest || asked.Timestamp >= 0 {
-		// A new leader that does not know yet how far its predecessor came would tell an end that was passed already (KIP-207).
-		if err := h.opts.Replicas.EndKnown(id); errors.Is(err, replica.ErrOffsetNotAvailable) && req.Version < 5 {
+		// A new leader that does not know yet how far its predecessor came would tell an end that
+		// was passed already (KIP-207).
+		if err := h.opts.Replicas.EndKnown(id); errors.Is(err, replica.ErrOffsetNotAvailable) &&
+			req.Version < 5 {
 			return offsetUnknown, errLeaderNotAvailable
 		} else if err != nil {
 			return offsetUnknown, err
@@ -94,7 +101,8 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 	at, ok := offsetUnknown, true
 	switch asked.Timestamp {
 	case timestampLatest:
-		at = logstore.TimestampOffset{Timestamp: -1, Offset: limit, LeaderEpoch: h.leaderEpoch(topic, asked.Partition)}
+		at = logstore.TimestampOffset{Timestamp: -1, Offset: limit,
+			LeaderEpoch: h.leaderEpoch(topic, asked.Partition)}
 	case timestampEarliest, timestampEarliestLocal:
 		start := log.LogStart()
 		at = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
@@ -111,7 +119,8 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string, asked *km
 	return at, nil
 }
 
-// leaderEpoch is the partition's epoch now: that of the record which will come at the end of its log.
+// leaderEpoch is the partition's epoch now: that of the record which will come at the end of its
+// log.
 func (h *Handler) leaderEpoch(topic string, index int32) int32 {
 	if t := h.opts.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
 		return t.Partitions[index].LeaderEpoch

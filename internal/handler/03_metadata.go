@@ -18,10 +18,11 @@ import (
 //	8  authorized operations (KIP-430)        9  flexible         10  topic ids (KIP-516)
 //	12  asking by id                          13  top-level error (KIP-1102)
 //
-// A topic is made by being asked for if the LogCluster says so (autoCreateTopics) and lets admin requests write, and the request allows it;
-// else it is a resource that somebody applies.
+// A topic is made by being asked for if the LogCluster says so (autoCreateTopics) and lets admin
+// requests write, and the request allows it; else it is a resource that somebody applies.
 
-// What a client may do here, as bits of Kafka's AclOperation: there are no ACLs, so it is what is built.
+// What a client may do here, as bits of Kafka's AclOperation: there are no ACLs, so it is what is
+// built.
 const (
 	opRead            = 1 << 3
 	opWrite           = 1 << 4
@@ -40,7 +41,8 @@ const (
 )
 
 // metadataShape is the request's fields (see shape.go).
-var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4), fixed(1).from(8).to(10), fixed(1).from(8)}
+var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
+	fixed(1).from(8).to(10), fixed(1).from(8)}
 
 // metadata answers from one image, so that brokers and leaders in it fit each other.
 func (h *Handler) metadata(ctx context.Context, req *kmsg.MetadataRequest) wire.Reply {
@@ -56,7 +58,8 @@ func (h *Handler) metadata(ctx context.Context, req *kmsg.MetadataRequest) wire.
 	}
 	for i := range img.Brokers {
 		broker := kmsg.NewMetadataResponseBroker()
-		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host, img.Brokers[i].Port
+		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host,
+			img.Brokers[i].Port
 		broker.Rack = rack(&img.Brokers[i])
 		response.Brokers = append(response.Brokers, broker)
 	}
@@ -74,16 +77,19 @@ func (h *Handler) metadata(ctx context.Context, req *kmsg.MetadataRequest) wire.
 	return reply(response, result)
 }
 
-// autoCreate makes the topics that a request names and allows to be made, with the cluster's defaults, and waits until they can be used.
-// What cannot be made is unknown to the answer, as it was. Versions below 4 cannot say what they allow, which is everything.
+// autoCreate makes the topics that a request names and allows to be made, with the cluster's
+// defaults, and waits until they can be used. What cannot be made is unknown to the answer, as it
+// was. Versions below 4 cannot say what they allow, which is everything.
 func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 	img := h.opts.Image()
-	if !img.Policy.AutoCreate || img.Policy.ReadOnly || req.Version >= 4 && !req.AllowAutoTopicCreation {
+	if !img.Policy.AutoCreate || img.Policy.ReadOnly || req.Version >= 4 &&
+		!req.AllowAutoTopicCreation {
 		return
 	}
 	var missing []string
 	for i := range req.Topics {
-		if name := req.Topics[i].Topic; name != nil && req.Topics[i].TopicID == [16]byte{} && img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
+		if name := req.Topics[i].Topic; name != nil && req.Topics[i].TopicID == [16]byte{} &&
+			img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
 			missing = append(missing, *name)
 		}
 	}
@@ -94,12 +100,14 @@ func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 	defer cancel()
 	var made []string
 	for _, name := range missing {
-		_, err := h.opts.Admin.CreateTopic(ctx, metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
+		_, err := h.opts.Admin.CreateTopic(ctx,
+			metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
 		switch {
 		case err == nil || errors.Is(err, metadata.ErrTopicExists): // another broker was asked, too
 			made = append(made, name)
 		case !errors.Is(err, metadata.ErrInvalidTopicName):
-			h.logger.Warn("cannot make a topic that a client asked for", "topic", name, "error", err)
+			h.logger.Warn("cannot make a topic that a client asked for", "topic", name, "error",
+				err)
 		}
 	}
 	h.awaitShown(ctx, func(img *metadata.Image) bool {
@@ -110,7 +118,8 @@ func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 	})
 }
 
-// controller is the broker that admin clients turn to: any can serve them, so it is the first that is up.
+// controller is the broker that admin clients turn to: any can serve them, so it is the first that
+// is up.
 func controller(img *metadata.Image) int32 {
 	if len(img.Brokers) == 0 {
 		return metadata.NoBroker
@@ -133,7 +142,8 @@ type askedTopic struct {
 	err    error
 }
 
-// askedTopics finds what the request names, in its order, or all topics, in the order of their names.
+// askedTopics finds what the request names, in its order, or all topics, in the order of their
+// names.
 func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 	var all []askedTopic
 	// Null asks for all from version 1 on; version 0 has no null and says it with an empty array.
@@ -146,7 +156,8 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 		asked := &req.Topics[i]
 		topic := askedTopic{answer: kmsg.NewMetadataResponseTopic()}
 		topic.answer.Topic, topic.answer.TopicID = asked.Topic, asked.TopicID
-		if topic.found, topic.err = findTopic(img, req.Version, asked); errors.Is(topic.err, errUnknownTopicID) {
+		if topic.found, topic.err = findTopic(img, req.Version, asked); errors.Is(topic.err,
+			errUnknownTopicID) {
 			topic.answer.Topic = nil
 		}
 		all = append(all, topic)
@@ -157,13 +168,16 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 	return all
 }
 
-// findTopic finds a topic by name or, from version 12 on, by id, whatever name stands beside that: Java's consumer sends an empty one. A name
-// that no topic can have is told apart from an unknown one: clients try again after the latter.
-func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
+// findTopic finds a topic by name or, from version 12 on, by id, whatever name stands beside that:
+// Java's consumer sends an empty one. A name that no topic can have is told apart from an unknown
+// one: clients try again after the latter.
+func findTopic(img *metadata.Image, version int16,
+	asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := asked.TopicID != [16]byte{}
 	switch {
 	case version < 12 && (byID || asked.Topic == nil):
-		return nil, fmt.Errorf("%w: topics are asked for by id from version 12 on", errInvalidRequest)
+		return nil, fmt.Errorf("%w: topics are asked for by id from version 12 on",
+			errInvalidRequest)
 	case byID:
 		if topic := img.TopicByID(asked.TopicID); topic != nil {
 			return topic, nil
@@ -181,9 +195,10 @@ func findTopic(img *metadata.Image, version int16, asked *kmsg.MetadataRequestTo
 	return nil, metadata.ErrTopicNotFound
 }
 
-// describeTopic fills in what an image says of a topic. A leader that is not up is none: to name it would send clients to an
-// address that the answer does not have.
-func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic, result *outcome) {
+// describeTopic fills in what an image says of a topic. A leader that is not up is none: to name it
+// would send clients to an address that the answer does not have.
+func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic,
+	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))
 	for _, p := range topic.Partitions {
@@ -191,7 +206,8 @@ func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topi
 	}
 }
 
-func describePartition(img *metadata.Image, p *metadata.Partition, result *outcome) kmsg.MetadataResponseTopicPartition {
+func describePartition(img *metadata.Image, p *metadata.Partition,
+	result *outcome) kmsg.MetadataResponseTopicPartition {
 	part := kmsg.NewMetadataResponseTopicPartition()
 	part.Partition, part.Leader, part.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
 	part.Replicas, part.ISR = p.Replicas, p.ISR

@@ -28,7 +28,8 @@ var offsetCommitShape = shape{
 func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.opts.Image()
 	commit := group.Commit{
-		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), Generation: req.Generation, NoEpochs: req.Version < 9,
+		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID),
+		Generation: req.Generation, NoEpochs: req.Version < 9,
 	}
 	expire := int64(-1)
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
@@ -49,9 +50,11 @@ func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitReques
 			if req.Version < 6 {
 				epoch = -1
 			}
-			commit.Offsets = append(commit.Offsets, group.CommitOffset{Topic: topic.Name, Partition: p.Partition, Offset: group.Offset{
-				Offset: p.Offset, LeaderEpoch: epoch, Metadata: orEmpty(p.Metadata), TopicID: topic.ID, ExpireMs: expire,
-			}})
+			commit.Offsets = append(commit.Offsets,
+				group.CommitOffset{Topic: topic.Name, Partition: p.Partition, Offset: group.Offset{
+					Offset: p.Offset, LeaderEpoch: epoch, Metadata: orEmpty(p.Metadata),
+					TopicID: topic.ID, ExpireMs: expire,
+				}})
 		}
 	}
 	errs, err := h.opts.Groups.Commit(ctx, commit)
@@ -59,7 +62,8 @@ func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitReques
 }
 
 // committedTopic finds the topic whose offsets are committed.
-func committedTopic(img *metadata.Image, version int16, asked *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
+func committedTopic(img *metadata.Image, version int16,
+	asked *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
 	if version >= 10 {
 		if topic := img.TopicByID(asked.TopicID); topic != nil {
 			return topic, nil
@@ -72,8 +76,10 @@ func committedTopic(img *metadata.Image, version int16, asked *kmsg.OffsetCommit
 	return nil, metadata.ErrTopicNotFound
 }
 
-// offsetCommitResponse puts together what was refused here (faults, of each partition) and what came of the rest (errs, or err for all).
-func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error, err error) wire.Reply {
+// offsetCommitResponse puts together what was refused here (faults, of each partition) and what
+// came of the rest (errs, or err for all).
+func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
+	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

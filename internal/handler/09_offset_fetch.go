@@ -19,18 +19,21 @@ import (
 // offsetFetchShape is the request's fields (see shape.go).
 var offsetFetchShape = shape{
 	text().to(7), array(text(), plainArray(fixed(4))).to(7),
-	array(text(), text().from(9), fixed(4).from(9), array(text().to(9), fixed(16).from(10), plainArray(fixed(4)))).from(8),
+	array(text(), text().from(9), fixed(4).from(9),
+		array(text().to(9), fixed(16).from(10), plainArray(fixed(4)))).from(8),
 	fixed(1).from(7),
 }
 
-// offsetFetch answers group by group. Versions before 8 ask for one, in other fields; they are put into the newer form and back.
+// offsetFetch answers group by group. Versions before 8 ask for one, in other fields; they are put
+// into the newer form and back.
 func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
 	if req.Version >= 8 {
 		for i := range req.Groups {
-			response.Groups = append(response.Groups, h.fetchGroup(ctx, req.Version, &req.Groups[i], &result))
+			response.Groups = append(response.Groups,
+				h.fetchGroup(ctx, req.Version, &req.Groups[i], &result))
 		}
 		return reply(response, result)
 	}
@@ -40,7 +43,9 @@ func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest)
 		asked.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
 	}
 	for i := range req.Topics {
-		asked.Topics = append(asked.Topics, kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic, Partitions: req.Topics[i].Partitions})
+		asked.Topics = append(asked.Topics,
+			kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic,
+				Partitions: req.Topics[i].Partitions})
 	}
 	answer := h.fetchGroup(ctx, req.Version, &asked, &result)
 	response.ErrorCode = answer.ErrorCode
@@ -49,7 +54,8 @@ func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest)
 		topic.Topic = answer.Topics[i].Topic
 		for _, p := range answer.Topics[i].Partitions {
 			part := kmsg.NewOffsetFetchResponseTopicPartition()
-			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata, part.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata,
+				part.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)
@@ -57,8 +63,10 @@ func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest)
 	return reply(response, result)
 }
 
-// fetchGroup answers for one group. A partition without an offset has -1, which is no error, also where there is no such group.
-func (h *Handler) fetchGroup(ctx context.Context, version int16, asked *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
+// fetchGroup answers for one group. A partition without an offset has -1, which is no error, also
+// where there is no such group.
+func (h *Handler) fetchGroup(ctx context.Context, version int16,
+	asked *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
 	img := h.opts.Image()
 	answer := kmsg.NewOffsetFetchResponseGroup()
 	answer.Group = asked.Group
@@ -92,7 +100,8 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16, asked *kmsg.Off
 		topic.Topic, topic.TopicID = asked.Topics[i].Topic, asked.Topics[i].TopicID
 		_, known := nameOf(img, version, topic.Topic, topic.TopicID)
 		for _, index := range asked.Topics[i].Partitions {
-			part := offsetPart(group.CommitOffset{Partition: index, Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
+			part := offsetPart(group.CommitOffset{Partition: index,
+				Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
 			switch {
 			case err != nil:
 				part.ErrorCode = answer.ErrorCode
@@ -119,8 +128,10 @@ func nameOf(img *metadata.Image, version int16, name string, id metadata.ID) (st
 	return "", false
 }
 
-// allOffsets are all of a group's, sorted by topic. Of a topic that is gone version 10 has no name to say.
-func allOffsets(img *metadata.Image, version int16, found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
+// allOffsets are all of a group's, sorted by topic. Of a topic that is gone version 10 has no name
+// to say.
+func allOffsets(img *metadata.Image, version int16,
+	found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {
 		known := img.Topic(o.Topic)
 		if known == nil && version >= 10 {
@@ -142,6 +153,7 @@ func allOffsets(img *metadata.Image, version int16, found []group.CommitOffset) 
 
 func offsetPart(o group.CommitOffset) kmsg.OffsetFetchResponseGroupTopicPartition {
 	part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = o.Partition, o.Offset.Offset, o.LeaderEpoch, &o.Metadata
+	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = o.Partition, o.Offset.Offset,
+		o.LeaderEpoch, &o.Metadata
 	return part
 }

@@ -14,8 +14,8 @@ import (
 //
 //	1  transactional ids too, error message     3  flexible     4  several keys (KIP-699)     6  share groups (KIP-932), not served
 //
-// The first who asks has the topic made in which groups are kept. There are no transactions: BROKER_NOT_AVAILABLE is what those who ask
-// for their coordinator fail at once with.
+// The first who asks has the topic made in which groups are kept. There are no transactions:
+// BROKER_NOT_AVAILABLE is what those who ask for their coordinator fail at once with.
 
 // findCoordinatorShape is the request's fields (see shape.go).
 var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
@@ -25,7 +25,8 @@ const (
 	coordinatorTransaction = 1
 )
 
-func (h *Handler) findCoordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest) wire.Reply {
+func (h *Handler) findCoordinator(ctx context.Context,
+	req *kmsg.FindCoordinatorRequest) wire.Reply {
 	response := kmsg.NewPtrFindCoordinatorResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -46,7 +47,8 @@ func (h *Handler) findCoordinator(ctx context.Context, req *kmsg.FindCoordinator
 }
 
 // coordinator finds one; with an error the broker is none.
-func (h *Handler) coordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest, key string) (broker metadata.Broker, err error) {
+func (h *Handler) coordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest,
+	key string) (broker metadata.Broker, err error) {
 	switch {
 	case req.Version == 0 || req.CoordinatorType == coordinatorGroup:
 		broker, err = h.opts.Groups.Find(ctx, key)

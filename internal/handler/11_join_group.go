@@ -24,7 +24,8 @@ import (
 
 // joinGroupShape is the request's fields (see shape.go).
 var joinGroupShape = shape{
-	text(), fixed(4), fixed(4).from(1), text(), text().from(5), text(), array(text(), blob()), text().from(8),
+	text(), fixed(4), fixed(4).from(1), text(), text().from(5), text(), array(text(), blob()),
+	text().from(8),
 }
 
 func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply, error) {
@@ -33,8 +34,10 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 		return wire.Reply{}, err
 	}
 	join := group.Join{
-		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), ClientID: from.ClientID, ClientHost: hostOf(from.Remote),
-		Session: milliseconds(req.SessionTimeoutMillis), Rebalance: milliseconds(req.RebalanceTimeoutMillis),
+		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID),
+		ClientID: from.ClientID, ClientHost: hostOf(from.Remote),
+		Session:      milliseconds(req.SessionTimeoutMillis),
+		Rebalance:    milliseconds(req.RebalanceTimeoutMillis),
 		ProtocolType: req.ProtocolType, IDFirst: req.Version >= 4, MaySkip: req.Version >= 9,
 	}
 	if req.Version < 1 {
@@ -43,7 +46,8 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 	join.NewMember = memberID(&join)
 	for i := range req.Protocols {
 		p := &req.Protocols[i]
-		join.Protocols = append(join.Protocols, group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
+		join.Protocols = append(join.Protocols,
+			group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
 	from.Drop()
 	joined, err := group.Joined{Generation: -1, Member: req.MemberID}, checkInstance(req.InstanceID)
@@ -53,7 +57,8 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 	return h.joinResponse(req, joined, err), nil
 }
 
-func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined, err error) wire.Reply {
+func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
+	err error) wire.Reply {
 	response := kmsg.NewPtrJoinGroupResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

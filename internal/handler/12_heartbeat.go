@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Heartbeat (key 12), versions 0-4: a member of a group lives, and hears whether it has to join again.
+// Heartbeat (key 12), versions 0-4: a member of a group lives, and hears whether it has to join
+// again.
 //
 //	3  static members (KIP-345)     4  flexible
 
@@ -19,6 +20,7 @@ func (h *Handler) heartbeat(ctx context.Context, req *kmsg.HeartbeatRequest) wir
 	response := kmsg.NewPtrHeartbeatResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	response.ErrorCode = result.code(h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID, orEmpty(req.InstanceID), req.Generation))
+	response.ErrorCode = result.code(h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID,
+		orEmpty(req.InstanceID), req.Generation))
 	return reply(response, result)
 }

@@ -21,7 +21,9 @@ func (h *Handler) leaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) w
 	if req.Version >= 3 {
 		leavers = leavers[:0]
 		for i := range req.Members {
-			leavers = append(leavers, group.Leaver{Member: req.Members[i].MemberID, Instance: orEmpty(req.Members[i].InstanceID)})
+			leavers = append(leavers,
+				group.Leaver{Member: req.Members[i].MemberID,
+					Instance: orEmpty(req.Members[i].InstanceID)})
 		}
 	}
 	response := kmsg.NewPtrLeaveGroupResponse()
@@ -34,7 +36,8 @@ func (h *Handler) leaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) w
 	response.ErrorCode = result.code(err)
 	for i := range errs {
 		member := kmsg.NewLeaveGroupResponseMember()
-		member.MemberID, member.InstanceID, member.ErrorCode = leavers[i].Member, orNull(leavers[i].Instance), result.code(errs[i])
+		member.MemberID, member.InstanceID, member.ErrorCode = leavers[i].Member,
+			orNull(leavers[i].Instance), result.code(errs[i])
 		response.Members = append(response.Members, member)
 	}
 	return reply(response, result)

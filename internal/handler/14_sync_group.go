@@ -17,7 +17,8 @@ import (
 // It waits until the group's leader has assigned and that is stored.
 
 // syncGroupShape is the request's fields (see shape.go).
-var syncGroupShape = shape{text(), fixed(4), text(), text().from(3), text().from(5), text().from(5), array(text(), blob())}
+var syncGroupShape = shape{text(), fixed(4), text(), text().from(3), text().from(5), text().from(5),
+	array(text(), blob())}
 
 func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrSyncGroupRequest()
@@ -25,11 +26,15 @@ func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply
 		return wire.Reply{}, err
 	}
 	sync := group.Sync{
-		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID), Generation: req.Generation,
-		ProtocolType: orEmpty(req.ProtocolType), Protocol: orEmpty(req.Protocol), Assignments: map[string][]byte{},
+		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID),
+		Generation:   req.Generation,
+		ProtocolType: orEmpty(req.ProtocolType), Protocol: orEmpty(req.Protocol),
+		Assignments: map[string][]byte{},
 	}
 	for i := range req.GroupAssignment {
-		sync.Assignments[req.GroupAssignment[i].MemberID] = bytes.Clone(req.GroupAssignment[i].MemberAssignment)
+		sync.Assignments[req.GroupAssignment[i].MemberID] = bytes.Clone(
+			req.GroupAssignment[i].MemberAssignment,
+		)
 	}
 	from.Drop()
 	response := kmsg.NewPtrSyncGroupResponse()
@@ -38,7 +43,8 @@ func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply
 	synced, err := h.opts.Groups.Sync(ctx, sync)
 	response.ErrorCode = result.code(err)
 	if err == nil {
-		response.ProtocolType, response.Protocol, response.MemberAssignment = &synced.ProtocolType, &synced.Protocol, synced.Assignment
+		response.ProtocolType, response.Protocol, response.MemberAssignment = &synced.ProtocolType,
+			&synced.Protocol, synced.Assignment
 	}
 	return reply(response, result), nil
 }

@@ -38,14 +38,16 @@ func (h *Handler) describeGroups(ctx context.Context, req *kmsg.DescribeGroupsRe
 			}
 		}
 		answer.ErrorCode, answer.ErrorMessage = result.code(err), message(err)
-		answer.State, answer.ProtocolType, answer.Protocol = described.Phase, described.ProtocolType, described.Protocol
+		answer.State, answer.ProtocolType, answer.Protocol = described.Phase,
+			described.ProtocolType, described.Protocol
 		if err == nil && req.IncludeAuthorizedOperations {
 			answer.AuthorizedOperations = groupOperations
 		}
 		for i := range described.Members {
 			m := &described.Members[i]
 			member := kmsg.NewDescribeGroupsResponseGroupMember()
-			member.MemberID, member.InstanceID, member.ClientID, member.ClientHost = m.ID, orNull(m.Instance), m.ClientID, m.ClientHost
+			member.MemberID, member.InstanceID, member.ClientID, member.ClientHost = m.ID,
+				orNull(m.Instance), m.ClientID, m.ClientHost
 			member.ProtocolMetadata, member.MemberAssignment = m.Metadata, m.Assignment
 			answer.Members = append(answer.Members, member)
 		}

@@ -38,7 +38,8 @@ func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) w
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()
-		listed.Group, listed.ProtocolType, listed.GroupState, listed.GroupType = one.ID, one.ProtocolType, one.Phase, kind
+		listed.Group, listed.ProtocolType, listed.GroupState, listed.GroupType = one.ID,
+			one.ProtocolType, one.Phase, kind
 		response.Groups = append(response.Groups, listed)
 	}
 	return reply(response, result)
@@ -46,5 +47,7 @@ func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) w
 
 // wanted tells whether a filter lets a value pass; an empty one lets all.
 func wanted(filter []string, value string) bool {
-	return len(filter) == 0 || slices.ContainsFunc(filter, func(want string) bool { return strings.EqualFold(want, value) })
+	return len(filter) == 0 ||
+		slices.ContainsFunc(filter,
+			func(want string) bool { return strings.EqualFold(want, value) })
 }

@@ -14,9 +14,9 @@ import (
 //
 //	1  throttle time     3  flexible, software name and version (KIP-511)     4  features from 0 on
 //
-// A version above ours is answered in the shape of version 0 with UNSUPPORTED_VERSION and the table, so that the client can ask
-// again (KIP-511). The response header never carries tags. The one feature is the consumer protocol of groups (KIP-848); it cannot be
-// switched off.
+// A version above ours is answered in the shape of version 0 with UNSUPPORTED_VERSION and the
+// table, so that the client can ask again (KIP-511). The response header never carries tags. The
+// one feature is the consumer protocol of groups (KIP-848); it cannot be switched off.
 
 // groupFeature is Kafka's name of what consumer groups can do: 1 is KIP-848.
 const groupFeature = "group.version"
@@ -37,8 +37,10 @@ func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Repl
 }
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, req *kmsg.ApiVersionsRequest) wire.Reply {
-	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
-		return h.apiVersionsReply(req.Version, fmt.Errorf("%w: client software name or version", errInvalidRequest))
+	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) &&
+		softwareName.MatchString(req.ClientSoftwareVersion)) {
+		return h.apiVersionsReply(req.Version,
+			fmt.Errorf("%w: client software name or version", errInvalidRequest))
 	}
 	return h.apiVersionsReply(req.Version, nil)
 }
@@ -48,8 +50,10 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response.Version = version
 	result := outcome{handler: h}
 	response.ErrorCode = result.code(err)
-	response.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: groupFeature, MinVersion: 1, MaxVersion: 1}}
-	response.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: groupFeature, MinVersionLevel: 1, MaxVersionLevel: 1}}
+	response.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: groupFeature,
+		MinVersion: 1, MaxVersion: 1}}
+	response.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: groupFeature,
+		MinVersionLevel: 1, MaxVersionLevel: 1}}
 	response.FinalizedFeaturesEpoch = 0
 	for i := range h.apis {
 		if row := &h.apis[i]; row.handle != nil {

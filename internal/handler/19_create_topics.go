@@ -35,8 +35,8 @@ var createTopicsShape = shape{
 	fixed(5),
 }
 
-// createTopics makes topic by topic; one that fails does not undo the others. A name that comes twice is refused each time,
-// as nobody can say which of the two is meant.
+// createTopics makes topic by topic; one that fails does not undo the others. A name that comes
+// twice is refused each time, as nobody can say which of the two is meant.
 func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
@@ -74,8 +74,9 @@ func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsReques
 	return reply(response, result)
 }
 
-// awaitShown waits until this broker sees a change that it has just made: who asks it next, about the topic made or deleted,
-// must not be told of the time before. Clients do ask at once, and take an unknown topic for an error.
+// awaitShown waits until this broker sees a change that it has just made: who asks it next, about
+// the topic made or deleted, must not be told of the time before. Clients do ask at once, and take
+// an unknown topic for an error.
 func (h *Handler) awaitShown(ctx context.Context, enough func(*metadata.Image) bool) {
 	ctx, cancel := context.WithTimeout(ctx, shownWaitMax)
 	defer cancel()
@@ -103,11 +104,16 @@ func adminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, adminWaitMax)
 }
 
-// createTopic checks what hangs on the version of the request; what hangs on the cluster is checked by Admin.
-func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest, asked *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
+// createTopic checks what hangs on the version of the request; what hangs on the cluster is checked
+// by Admin.
+func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
+	asked *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	switch {
 	case len(asked.ReplicaAssignment) > 0:
-		return nil, fmt.Errorf("%w: replicas are placed by the operator; give a number of partitions and replicas", errReplicaAssignment)
+		return nil, fmt.Errorf(
+			"%w: replicas are placed by the operator; give a number of partitions and replicas",
+			errReplicaAssignment,
+		)
 	case asked.NumPartitions == -1 && req.Version < 4:
 		return nil, fmt.Errorf("%w: -1 is taken from version 4 on", metadata.ErrInvalidPartitions)
 	case asked.ReplicationFactor == -1 && req.Version < 4:
@@ -116,17 +122,20 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 	properties := make(map[string]string, len(asked.Configs))
 	for _, config := range asked.Configs {
 		if config.Value == nil {
-			return nil, fmt.Errorf("%w: %s has a null value", metadata.ErrInvalidSettings, config.Name)
+			return nil, fmt.Errorf("%w: %s has a null value", metadata.ErrInvalidSettings,
+				config.Name)
 		}
 		properties[config.Name] = *config.Value
 	}
 	return h.opts.Admin.CreateTopic(ctx, metadata.NewTopic{
-		Name: asked.Topic, Partitions: asked.NumPartitions, Replicas: int32(asked.ReplicationFactor),
+		Name: asked.Topic, Partitions: asked.NumPartitions,
+		Replicas:   int32(asked.ReplicationFactor),
 		Properties: properties, Validate: req.ValidateOnly,
 	})
 }
 
-// describeCreated fills in what was made, with the settings that are in effect, defaults included (KIP-525).
+// describeCreated fills in what was made, with the settings that are in effect, defaults included
+// (KIP-525).
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic) {
 	answer.TopicID = topic.ID
 	answer.NumPartitions = int32(len(topic.Partitions))
@@ -135,7 +144,8 @@ func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Top
 	}
 	for _, property := range topic.Settings.Properties() {
 		config := kmsg.NewCreateTopicsResponseTopicConfig()
-		config.Name, config.Value, config.Source = property.Name, &property.Value, int8(topicSource(&property))
+		config.Name, config.Value, config.Source = property.Name, &property.Value,
+			int8(topicSource(&property))
 		answer.Configs = append(answer.Configs, config)
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteTopics (key 20), versions 1-6: each deletes a Topic resource. What becomes of the data is the resource's reclaim policy.
+// DeleteTopics (key 20), versions 1-6: each deletes a Topic resource. What becomes of the data is
+// the resource's reclaim policy.
 //
 //	4  flexible     5  error message (KIP-599)     6  by id (KIP-516)
 
 // deleteTopicsShape is the request's fields (see shape.go).
 var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16)).from(6), fixed(4)}
 
-// deleteTopics deletes topic by topic, and waits until this broker's image has lost those that it had. It looks for their
-// ids: a topic of the same name may have been made meanwhile.
+// deleteTopics deletes topic by topic, and waits until this broker's image has lost those that it
+// had. It looks for their ids: a topic of the same name may have been made meanwhile.
 func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
@@ -51,14 +52,15 @@ func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReques
 	}
 	if len(gone) > 0 {
 		h.awaitShown(ctx, func(img *metadata.Image) bool {
-			return !slices.ContainsFunc(gone, func(id metadata.ID) bool { return img.TopicByID(id) != nil })
+			return !slices.ContainsFunc(gone,
+				func(id metadata.ID) bool { return img.TopicByID(id) != nil })
 		})
 	}
 	return reply(response, result)
 }
 
-// nameToDelete finds the name of a topic given by name or by id. A name is not looked up in the image: the metadata may know of
-// topics that the image does not show yet.
+// nameToDelete finds the name of a topic given by name or by id. A name is not looked up in the
+// image: the metadata may know of topics that the image does not show yet.
 func nameToDelete(img *metadata.Image, asked *kmsg.DeleteTopicsRequestTopic) (string, error) {
 	byID := asked.TopicID != [16]byte{}
 	switch {

@@ -12,13 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteRecords (key 21), versions 0-2 (KIP-107): the log start moves up, for good. The leader does it; the others follow with their next
-// fetch, and the answer waits for those that are in sync: else one of them, elected, could show the records again.
+// DeleteRecords (key 21), versions 0-2 (KIP-107): the log start moves up, for good. The leader does
+// it; the others follow with their next fetch, and the answer waits for those that are in sync:
+// else one of them, elected, could show the records again.
 //
 //	2  flexible
 //
-// As in Kafka, offset -1 is the high watermark, a topic that is only compacted is refused with POLICY_VIOLATION, and the brokers' own topics are
-// refused.
+// As in Kafka, offset -1 is the high watermark, a topic that is only compacted is refused with
+// POLICY_VIOLATION, and the brokers' own topics are refused.
 
 // deleteRecordsShape is the request's fields (see shape.go).
 var deleteRecordsShape = shape{array(text(), array(fixed(4), fixed(8))), fixed(4)}
@@ -39,7 +40,8 @@ func (h *Handler) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequ
 		for _, asked := range req.Topics[i].Partitions {
 			part := kmsg.NewDeleteRecordsResponseTopicPartition()
 			part.Partition = asked.Partition
-			low, err := h.deleteBefore(ctx, replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.Offset)
+			low, err := h.deleteBefore(ctx,
+				replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.Offset)
 			part.LowWatermark, part.ErrorCode = low, result.code(err)
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -49,7 +51,8 @@ func (h *Handler) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequ
 }
 
 // deleteBefore returns the lowest log start of the replicas in sync, -1 with an error.
-func (h *Handler) deleteBefore(ctx context.Context, id replica.PartitionID, offset int64) (low int64, err error) {
+func (h *Handler) deleteBefore(ctx context.Context, id replica.PartitionID,
+	offset int64) (low int64, err error) {
 	if err := h.writable(); err != nil {
 		return -1, err
 	}
@@ -61,7 +64,11 @@ func (h *Handler) deleteBefore(ctx context.Context, id replica.PartitionID, offs
 	case metadata.InternalTopic(id.Topic):
 		return -1, fmt.Errorf("%w: %q is the brokers' own", metadata.ErrInvalidTopicName, id.Topic)
 	case !log.Settings().Delete:
-		return -1, fmt.Errorf("%w: the cleanup.policy of topic %q is compact, so its records go by their keys", metadata.ErrPolicy, id.Topic)
+		return -1, fmt.Errorf(
+			"%w: the cleanup.policy of topic %q is compact, so its records go by their keys",
+			metadata.ErrPolicy,
+			id.Topic,
+		)
 	case offset == offsetHighWatermark:
 		offset = log.HighWatermark()
 	case offset < 0:

@@ -13,11 +13,13 @@ import (
 //
 //	2  flexible     3  id and epoch to go on from (KIP-360)     4  PRODUCER_FENCED (KIP-588)     5  transactions, part 2 (KIP-890)
 //
-// Without a transactional id there is nothing to go on from: as in Kafka, a producer that names its id and epoch gets a new id, at epoch 0.
-// (It raises its epoch by itself, and the partition's leader fences the one before with INVALID_PRODUCER_EPOCH.)
+// Without a transactional id there is nothing to go on from: as in Kafka, a producer that names its
+// id and epoch gets a new id, at epoch 0. (It raises its epoch by itself, and the partition's
+// leader fences the one before with INVALID_PRODUCER_EPOCH.)
 //
-// A transactional id is refused with UNSUPPORTED_VERSION. It is what clients know as "this broker cannot do that": they fail at
-// once and say so. INVALID_REQUEST would blame the client, an authorization error its rights; retriable codes would hang it.
+// A transactional id is refused with UNSUPPORTED_VERSION. It is what clients know as "this broker
+// cannot do that": they fail at once and say so. INVALID_REQUEST would blame the client, an
+// authorization error its rights; retriable codes would hang it.
 
 // initProducerIDShape is the request's fields (see shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
@@ -41,7 +43,8 @@ func (h *Handler) producerID(req *kmsg.InitProducerIDRequest) (int64, error) {
 	case req.TransactionalID != nil && *req.TransactionalID == "":
 		return -1, fmt.Errorf("%w: an empty transactional id", errInvalidRequest)
 	case req.Version >= 3 && (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return -1, fmt.Errorf("%w: producer id %d with epoch %d", errInvalidRequest, req.ProducerID, req.ProducerEpoch)
+		return -1, fmt.Errorf("%w: producer id %d with epoch %d", errInvalidRequest, req.ProducerID,
+			req.ProducerEpoch)
 	case req.TransactionalID != nil:
 		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
 	}

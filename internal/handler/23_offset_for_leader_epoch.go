@@ -13,8 +13,8 @@ import (
 //
 //	2  current leader epoch (KIP-320)     3  replica id     4  flexible
 //
-// It tells how far a leader epoch goes in the log: a consumer that had records of it beyond that has read what was lost since, and
-// begins again there. Brokers ask the same by Fetch.
+// It tells how far a leader epoch goes in the log: a consumer that had records of it beyond that
+// has read what was lost since, and begins again there. Brokers ask the same by Fetch.
 
 // offsetForEpochShape is the request's fields (see shape.go).
 var offsetForEpochShape = shape{
@@ -22,9 +22,10 @@ var offsetForEpochShape = shape{
 	array(text(), array(fixed(4), fixed(4), fixed(4))),
 }
 
-// offsetForEpoch answers partition by partition. An epoch that the log does not know, later than all or none at all, has epoch and offset
-// -1, which is no error.
-func (h *Handler) offsetForEpoch(_ context.Context, req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
+// offsetForEpoch answers partition by partition. An epoch that the log does not know, later than
+// all or none at all, has epoch and offset -1, which is no error.
+func (h *Handler) offsetForEpoch(_ context.Context,
+	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -35,7 +36,8 @@ func (h *Handler) offsetForEpoch(_ context.Context, req *kmsg.OffsetForLeaderEpo
 			asked := &req.Topics[i].Partitions[j]
 			part := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			part.Partition = asked.Partition
-			log, err := h.opts.Replicas.Leader(replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.CurrentLeaderEpoch)
+			log, err := h.opts.Replicas.Leader(replica.PartitionID{Topic: topic.Topic,
+				Index: asked.Partition}, asked.CurrentLeaderEpoch)
 			part.ErrorCode = result.code(err)
 			if err == nil {
 				part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(asked.LeaderEpoch)

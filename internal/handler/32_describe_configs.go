@@ -13,16 +13,19 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: a topic's settings under their Kafka names, and the few that this broker has.
+// DescribeConfigs (key 32), versions 1-4: a topic's settings under their Kafka names, and the few
+// that this broker has.
 //
 //	1  synonyms and sources (KIP-226)     3  type and documentation (KIP-569)     4  flexible
 //
 // Java's kafka-configs asks for brokers and their loggers too and wants an answer, be it empty.
 
 // describeConfigsShape is the request's fields (see shape.go).
-var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1), fixed(1).from(3)}
+var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1),
+	fixed(1).from(3)}
 
-// describeConfigs answers resource by resource; null names ask for all settings, an empty list for none.
+// describeConfigs answers resource by resource; null names ask for all settings, an empty list for
+// none.
 func (h *Handler) describeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	response.Version = req.Version
@@ -49,7 +52,8 @@ type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
-	synonyms []synonym // from the one in effect down to the default; none: the setting itself is all there is
+	// from the one in effect down to the default; none: the setting itself is all there is
+	synonyms []synonym
 }
 
 // synonym is a place that a setting may come from (KIP-226).
@@ -59,7 +63,8 @@ type synonym struct {
 }
 
 // resourceConfigs returns the settings of a topic or of this broker.
-func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfigsRequestResource) ([]config, error) {
+func (h *Handler) resourceConfigs(img *metadata.Image,
+	asked *kmsg.DescribeConfigsRequestResource) ([]config, error) {
 	switch asked.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
 		topic := img.Topic(asked.ResourceName)
@@ -81,8 +86,9 @@ func (h *Handler) resourceConfigs(img *metadata.Image, asked *kmsg.DescribeConfi
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, asked.ResourceType)
 }
 
-// topicConfigs tells a topic's settings, and of each where it comes from: the Topic, the LogCluster's topicDefaults (which are to Kafka's
-// tools the dynamic default of all brokers) or Kafka's own default. A Topic that says what its cluster says anyhow is not told apart.
+// topicConfigs tells a topic's settings, and of each where it comes from: the Topic, the
+// LogCluster's topicDefaults (which are to Kafka's tools the dynamic default of all brokers) or
+// Kafka's own default. A Topic that says what its cluster says anyhow is not told apart.
 func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
 	properties, clusters := topic.Settings.Properties(), defaults.Properties()
 	kafkas := topicconfig.Default().Properties()
@@ -93,23 +99,35 @@ func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config
 			from = append(from, synonym{p.Name, p.Value, kmsg.ConfigSourceDynamicTopicConfig})
 		}
 		if !clusters[i].Default {
-			from = append(from, synonym{brokerName(p.Name), clusters[i].Value, kmsg.ConfigSourceDynamicDefaultBrokerConfig})
+			from = append(from,
+				synonym{brokerName(p.Name), clusters[i].Value,
+					kmsg.ConfigSourceDynamicDefaultBrokerConfig})
 		}
-		from = append(from, synonym{brokerName(p.Name), kafkas[i].Value, kmsg.ConfigSourceDefaultConfig})
+		from = append(from, synonym{brokerName(p.Name), kafkas[i].Value,
+			kmsg.ConfigSourceDefaultConfig})
 		configs = append(configs, config{p, from[0].source, false, from})
 	}
 	return configs
 }
 
-// brokerNames are how Kafka calls a topic's setting among a broker's, where that is not the same name behind "log.".
+// brokerNames are how Kafka calls a topic's setting among a broker's, where that is not the same
+// name behind "log.".
 var brokerNames = map[string]string{
-	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level", "compression.lz4.level": "compression.lz4.level",
-	"compression.zstd.level": "compression.zstd.level", "min.insync.replicas": "min.insync.replicas", "max.message.bytes": "message.max.bytes",
-	"unclean.leader.election.enable": "unclean.leader.election.enable", "delete.retention.ms": "log.cleaner.delete.retention.ms",
-	"min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio", "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-	"max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms", "file.delete.delay.ms": "log.segment.delete.delay.ms",
-	"flush.messages": "log.flush.interval.messages", "flush.ms": "log.flush.interval.ms", "index.interval.bytes": "log.index.interval.bytes",
-	"segment.index.bytes": "log.index.size.max.bytes", "segment.ms": "log.roll.ms", "segment.jitter.ms": "log.roll.jitter.ms",
+	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level",
+	"compression.lz4.level":  "compression.lz4.level",
+	"compression.zstd.level": "compression.zstd.level",
+	"min.insync.replicas":    "min.insync.replicas", "max.message.bytes": "message.max.bytes",
+	"unclean.leader.election.enable": "unclean.leader.election.enable",
+	"delete.retention.ms":            "log.cleaner.delete.retention.ms",
+	"min.cleanable.dirty.ratio":      "log.cleaner.min.cleanable.ratio",
+	"min.compaction.lag.ms":          "log.cleaner.min.compaction.lag.ms",
+	"max.compaction.lag.ms":          "log.cleaner.max.compaction.lag.ms",
+	"file.delete.delay.ms":           "log.segment.delete.delay.ms",
+	"flush.messages":                 "log.flush.interval.messages",
+	"flush.ms":                       "log.flush.interval.ms",
+	"index.interval.bytes":           "log.index.interval.bytes",
+	"segment.index.bytes":            "log.index.size.max.bytes", "segment.ms": "log.roll.ms",
+	"segment.jitter.ms": "log.roll.jitter.ms",
 }
 
 func brokerName(property string) string {
@@ -119,7 +137,8 @@ func brokerName(property string) string {
 	return "log." + property
 }
 
-// topicSource says default or set. Which of resource and cluster set it is not known here: both are in the topic's settings.
+// topicSource says default or set. Which of resource and cluster set it is not known here: both are
+// in the topic's settings.
 func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	if property.Default {
 		return kmsg.ConfigSourceDefaultConfig
@@ -127,10 +146,12 @@ func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	return kmsg.ConfigSourceDynamicTopicConfig
 }
 
-// checkBroker refuses to answer for another broker, as Kafka does: only the broker itself knows its configuration.
+// checkBroker refuses to answer for another broker, as Kafka does: only the broker itself knows its
+// configuration.
 func (h *Handler) checkBroker(name string) error {
 	if name != strconv.Itoa(int(h.opts.NodeID)) {
-		return fmt.Errorf("%w: broker %q; this is broker %d", errInvalidRequest, name, h.opts.NodeID)
+		return fmt.Errorf("%w: broker %q; this is broker %d", errInvalidRequest, name,
+			h.opts.NodeID)
 	}
 	return nil
 }
@@ -140,12 +161,17 @@ func (h *Handler) brokerConfigs() []config {
 	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
 	return slices.Concat([]config{
 		{topicconfig.Property{
-			Name: "auto.create.topics.enable", Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
+			Name:  "auto.create.topics.enable",
+			Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
 			Doc: "Make a topic that a client asks for (LogCluster.spec.autoCreateTopics).",
 		}, fixed, true, nil},
-		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string", Doc: "The data directory."}, fixed, true, nil},
-		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int", Doc: "The broker's number."}, fixed, true, nil},
-		{topicconfig.Property{Name: "socket.request.max.bytes", Value: strconv.Itoa(produceFrameMax), Type: "int", Doc: "The largest request, in bytes."}, fixed, true, nil},
+		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string",
+			Doc: "The data directory."}, fixed, true, nil},
+		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int",
+			Doc: "The broker's number."}, fixed, true, nil},
+		{topicconfig.Property{Name: "socket.request.max.bytes",
+			Value: strconv.Itoa(produceFrameMax), Type: "int",
+			Doc: "The largest request, in bytes."}, fixed, true, nil},
 	}, h.groupConfigs())
 }
 
@@ -157,35 +183,57 @@ func (h *Handler) groupConfigs() []config {
 		if isSet {
 			source = kmsg.ConfigSourceStaticBrokerConfig
 		}
-		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10), Type: "int", Doc: doc}, source, true, nil}
+		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10),
+			Type: "int", Doc: doc}, source, true, nil}
 	}
 	return []config{
-		one("group.consumer.heartbeat.interval.ms", now.ConsumerInterval.Milliseconds(), set.ConsumerInterval != 0,
-			"How often members of the consumer protocol are heard of (LogCluster.spec.groups.consumerHeartbeatInterval)."),
-		one("group.consumer.session.timeout.ms", now.ConsumerSession.Milliseconds(), set.ConsumerSession != 0,
-			"After how long a member of the consumer protocol that is not heard of is out (LogCluster.spec.groups.consumerSessionTimeout)."),
-		one("group.initial.rebalance.delay.ms", max(0, now.InitialDelay).Milliseconds(), set.InitialDelay != 0,
-			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay)."),
+		one(
+			"group.consumer.heartbeat.interval.ms",
+			now.ConsumerInterval.Milliseconds(),
+			set.ConsumerInterval != 0,
+			"How often members of the consumer protocol are heard of (LogCluster.spec.groups.consumerHeartbeatInterval).",
+		),
+		one(
+			"group.consumer.session.timeout.ms",
+			now.ConsumerSession.Milliseconds(),
+			set.ConsumerSession != 0,
+			"After how long a member of the consumer protocol that is not heard of is out (LogCluster.spec.groups.consumerSessionTimeout).",
+		),
+		one(
+			"group.initial.rebalance.delay.ms",
+			max(0, now.InitialDelay).Milliseconds(),
+			set.InitialDelay != 0,
+			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay).",
+		),
 		one("group.max.session.timeout.ms", now.SessionMax.Milliseconds(), set.SessionMax != 0,
 			"The longest session timeout (LogCluster.spec.groups.sessionTimeoutMax)."),
-		one("group.max.size", int64(now.MembersMax), set.MembersMax != 0, "The most members of a group (LogCluster.spec.groups.membersMax)."),
+		one("group.max.size", int64(now.MembersMax), set.MembersMax != 0,
+			"The most members of a group (LogCluster.spec.groups.membersMax)."),
 		one("group.min.session.timeout.ms", now.SessionMin.Milliseconds(), set.SessionMin != 0,
 			"The shortest session timeout (LogCluster.spec.groups.sessionTimeoutMin)."),
-		one("offset.metadata.max.bytes", int64(max(0, now.MetadataBytesMax)), set.MetadataBytesMax != 0,
+		one("offset.metadata.max.bytes", int64(max(0, now.MetadataBytesMax)),
+			set.MetadataBytesMax != 0,
 			"The largest metadata of an offset (LogCluster.spec.groups.offsetMetadataMax)."),
-		one("offsets.retention.minutes", int64(now.Retention.Minutes()), set.OffsetsRetention != 0,
-			"How long offsets stay that no member's subscription keeps (LogCluster.spec.groups.offsetsRetention)."),
+		one(
+			"offsets.retention.minutes",
+			int64(now.Retention.Minutes()),
+			set.OffsetsRetention != 0,
+			"How long offsets stay that no member's subscription keeps (LogCluster.spec.groups.offsetsRetention).",
+		),
 	}
 }
 
 // configTypes are the protocol's numbers for the types of settings.
 var configTypes = map[string]kmsg.ConfigType{
-	"boolean": kmsg.ConfigTypeBoolean, "string": kmsg.ConfigTypeString, "int": kmsg.ConfigTypeInt, "short": kmsg.ConfigTypeShort,
-	"long": kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
+	"boolean": kmsg.ConfigTypeBoolean, "string": kmsg.ConfigTypeString, "int": kmsg.ConfigTypeInt,
+	"short": kmsg.ConfigTypeShort,
+	"long":  kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
 }
 
 // describe encodes a setting.
-func (c *config) describe(req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
+func (c *config) describe(
+	req *kmsg.DescribeConfigsRequest,
+) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value, out.Source, out.ReadOnly = c.Name, &c.Value, c.source, c.readOnly
 	out.ConfigType = configTypes[c.Type]

@@ -39,7 +39,8 @@ func (h *Handler) describeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsRe
 		if state.Log == nil || req.Topics != nil && !asked[state.ID] {
 			continue
 		}
-		at := slices.IndexFunc(dir.Topics, func(t kmsg.DescribeLogDirsResponseDirTopic) bool { return t.Topic == state.ID.Topic })
+		at := slices.IndexFunc(dir.Topics,
+			func(t kmsg.DescribeLogDirsResponseDirTopic) bool { return t.Topic == state.ID.Topic })
 		if at < 0 {
 			topic := kmsg.NewDescribeLogDirsResponseDirTopic()
 			topic.Topic, at = state.ID.Topic, len(dir.Topics)

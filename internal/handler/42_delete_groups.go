@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteGroups (key 42), versions 0-2: forgets groups without members, with their offsets (KIP-229).
+// DeleteGroups (key 42), versions 0-2: forgets groups without members, with their offsets
+// (KIP-229).
 //
 //	2  flexible
 

@@ -14,13 +14,15 @@ import (
 //
 //	1  election type (KIP-460): 0 preferred, 1 unclean     2  flexible
 //
-// An unclean election on demand loses records, so it is somebody's consent to that, given on the Partition resource
-// (heartwood.dev/accept-data-loss) or for a topic (unclean.leader.election.enable); here it is refused.
+// An unclean election on demand loses records, so it is somebody's consent to that, given on the
+// Partition resource (heartwood.dev/accept-data-loss) or for a topic
+// (unclean.leader.election.enable); here it is refused.
 
 // electLeadersShape is the request's fields (see shape.go).
 var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4))), fixed(4)}
 
-// electLeaders asks for all elections at once, and waits for them: the answer says what came of each. Null topics ask for all partitions.
+// electLeaders asks for all elections at once, and waits for them: the answer says what came of
+// each. Null topics ask for all partitions.
 func (h *Handler) electLeaders(ctx context.Context, req *kmsg.ElectLeadersRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
@@ -29,7 +31,10 @@ func (h *Handler) electLeaders(ctx context.Context, req *kmsg.ElectLeadersReques
 	result := outcome{handler: h}
 	err := h.writable()
 	if err == nil && req.ElectionType != 0 {
-		err = fmt.Errorf("%w: an unclean election is allowed on the Partition resource or by unclean.leader.election.enable", metadata.ErrPolicy)
+		err = fmt.Errorf(
+			"%w: an unclean election is allowed on the Partition resource or by unclean.leader.election.enable",
+			metadata.ErrPolicy,
+		)
 	}
 	refs := h.electionsAsked(req)
 	faults := make([]error, len(refs))
@@ -58,14 +63,16 @@ func (h *Handler) electLeaders(ctx context.Context, req *kmsg.ElectLeadersReques
 	return reply(response, result)
 }
 
-// electionsAsked lists the partitions of a request. Of all, those that are led by their preferred replica go without a word, as in Kafka.
+// electionsAsked lists the partitions of a request. Of all, those that are led by their preferred
+// replica go without a word, as in Kafka.
 func (h *Handler) electionsAsked(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
 	if req.Topics == nil {
 		img := h.opts.Image()
 		for _, topic := range img.Topics {
 			for _, p := range topic.Partitions {
 				if metadata.CheckPreferred(img, p) == nil {
-					refs = append(refs, metadata.PartitionRef{Topic: topic.Name, Partition: p.Index})
+					refs = append(refs,
+						metadata.PartitionRef{Topic: topic.Name, Partition: p.Index})
 				}
 			}
 		}
@@ -79,9 +86,10 @@ func (h *Handler) electionsAsked(req *kmsg.ElectLeadersRequest) (refs []metadata
 	return refs
 }
 
-// awaitElections waits until the elections that were asked for are seen. One that does not come in time has REQUEST_TIMED_OUT; it may come
-// later.
-func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef, faults []error) {
+// awaitElections waits until the elections that were asked for are seen. One that does not come in
+// time has REQUEST_TIMED_OUT; it may come later.
+func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef,
+	faults []error) {
 	home := func(img *metadata.Image, ref metadata.PartitionRef) bool {
 		_, p, err := img.Partition(ref)
 		return err != nil || metadata.LedAtHome(p)
@@ -97,7 +105,8 @@ func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionR
 	img := h.opts.Image()
 	for i, ref := range refs {
 		if faults[i] == nil && !home(img, ref) {
-			faults[i] = fmt.Errorf("%w: the election was asked for and is not seen yet", context.DeadlineExceeded)
+			faults[i] = fmt.Errorf("%w: the election was asked for and is not seen yet",
+				context.DeadlineExceeded)
 		}
 	}
 }

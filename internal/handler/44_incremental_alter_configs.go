@@ -11,19 +11,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): a topic's properties are set, deleted, added to or taken from, and so its Topic
-// resource is changed.
+// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): a topic's properties are set, deleted,
+// added to or taken from, and so its Topic resource is changed.
 //
 //	1  flexible
 //
-// Brokers have no settings that could be changed here: those are the LogCluster's. To delete one that is not set is no error, as tools
-// clean up so (kafka-reassign-partitions).
+// Brokers have no settings that could be changed here: those are the LogCluster's. To delete one
+// that is not set is no error, as tools clean up so (kafka-reassign-partitions).
 
 // incrementalAlterConfigsShape is the request's fields (see shape.go).
-var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())), fixed(1)}
+var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())),
+	fixed(1)}
 
 // incrementalAlterConfigs changes resource by resource, each wholly or not at all.
-func (h *Handler) incrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
+func (h *Handler) incrementalAlterConfigs(ctx context.Context,
+	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -37,7 +39,8 @@ func (h *Handler) incrementalAlterConfigs(ctx context.Context, req *kmsg.Increme
 		change := metadata.TopicChange{Name: asked.ResourceName, Validate: req.ValidateOnly}
 		err := notTwice(twice, asked.ResourceType, asked.ResourceName)
 		for _, config := range asked.Configs {
-			property := metadata.PropertyChange{Name: config.Name, Op: metadata.PropertyOp(config.Op)}
+			property := metadata.PropertyChange{Name: config.Name,
+				Op: metadata.PropertyOp(config.Op)}
 			if config.Value != nil {
 				property.Value = *config.Value
 			} else if property.Op != metadata.PropertyDelete && err == nil {
@@ -58,7 +61,8 @@ func resourceKey(kind kmsg.ConfigResourceType, name string) string {
 	return strconv.Itoa(int(kind)) + " " + name
 }
 
-// notTwice refuses a resource that a request names more than once: nobody can say which of the two is meant.
+// notTwice refuses a resource that a request names more than once: nobody can say which of the two
+// is meant.
 func notTwice(twice map[string]bool, kind kmsg.ConfigResourceType, name string) error {
 	if twice[resourceKey(kind, name)] {
 		return fmt.Errorf("%w: resource %q is named more than once", errInvalidRequest, name)
@@ -67,7 +71,8 @@ func notTwice(twice map[string]bool, kind kmsg.ConfigResourceType, name string) 
 }
 
 // alterConfigsOf changes a topic, or says what can be changed of a broker: nothing.
-func (h *Handler) alterConfigsOf(ctx context.Context, kind kmsg.ConfigResourceType, change metadata.TopicChange) error {
+func (h *Handler) alterConfigsOf(ctx context.Context, kind kmsg.ConfigResourceType,
+	change metadata.TopicChange) error {
 	if err := h.writable(); err != nil {
 		return err
 	}
@@ -77,7 +82,11 @@ func (h *Handler) alterConfigsOf(ctx context.Context, kind kmsg.ConfigResourceTy
 	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger:
 		for _, p := range change.Properties {
 			if p.Op != metadata.PropertyDelete {
-				return fmt.Errorf("%w: %s cannot be set: brokers' settings are in the LogCluster resource", errInvalidRequest, p.Name)
+				return fmt.Errorf(
+					"%w: %s cannot be set: brokers' settings are in the LogCluster resource",
+					errInvalidRequest,
+					p.Name,
+				)
 			}
 		}
 		return nil
@@ -85,13 +94,14 @@ func (h *Handler) alterConfigsOf(ctx context.Context, kind kmsg.ConfigResourceTy
 	return fmt.Errorf("%w: resource type %d", errInvalidRequest, kind)
 }
 
-// alterTopic waits until the change is seen here, which is when the topic's settings are others than those that the image had; a change
-// that changes nothing is seen at once.
+// alterTopic waits until the change is seen here, which is when the topic's settings are others
+// than those that the image had; a change that changes nothing is seen at once.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()
 	before := h.opts.Image().Topic(change.Name)
-	if err := h.opts.Alterer.AlterTopic(ctx, change); err != nil || change.Validate || before == nil {
+	if err := h.opts.Alterer.AlterTopic(ctx, change); err != nil || change.Validate ||
+		before == nil {
 		return err
 	}
 	h.awaitTopic(ctx, change.Name, func(topic *metadata.Topic) bool {
@@ -100,7 +110,8 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 	return nil
 }
 
-// holds tells whether a topic has all that a change sets. What it deletes or adds to is taken to be there.
+// holds tells whether a topic has all that a change sets. What it deletes or adds to is taken to be
+// there.
 func holds(topic *metadata.Topic, change metadata.TopicChange) bool {
 	wanted := topic.Settings
 	for _, p := range change.Properties {

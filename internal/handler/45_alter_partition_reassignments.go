@@ -9,21 +9,26 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): other brokers are to hold a partition; null replicas take a move back.
+// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): other brokers are to hold a
+// partition; null replicas take a move back.
 //
 //	0  flexible     1  whether the replication factor may change (KIP-860)
 //
-// It may not: how many replicas a topic has its resource says, and the operator would put the old number back.
+// It may not: how many replicas a topic has its resource says, and the operator would put the old
+// number back.
 
 // alterReassignmentsShape is the request's fields (see shape.go).
-var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1), array(text(), array(fixed(4), plainArray(fixed(4))))}
+var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
+	array(text(), array(fixed(4), plainArray(fixed(4))))}
 
 // alterReassignments records all moves; the brokers make them while the answer is long out.
-func (h *Handler) alterReassignments(ctx context.Context, req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
+func (h *Handler) alterReassignments(ctx context.Context,
+	req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrAlterPartitionAssignmentsResponse()
-	response.Version, response.AllowReplicationFactorChange = req.Version, req.AllowReplicationFactorChange
+	response.Version, response.AllowReplicationFactorChange = req.Version,
+		req.AllowReplicationFactorChange
 	result := outcome{handler: h}
 	if err := h.writable(); err != nil {
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
@@ -32,7 +37,8 @@ func (h *Handler) alterReassignments(ctx context.Context, req *kmsg.AlterPartiti
 	var moves []metadata.Move
 	for _, topic := range req.Topics {
 		for _, p := range topic.Partitions {
-			moves = append(moves, metadata.Move{Topic: topic.Topic, Partition: p.Partition, Replicas: p.Replicas})
+			moves = append(moves,
+				metadata.Move{Topic: topic.Topic, Partition: p.Partition, Replicas: p.Replicas})
 		}
 	}
 	faults := h.opts.Mover.Reassign(ctx, moves)
@@ -53,11 +59,14 @@ func (h *Handler) alterReassignments(ctx context.Context, req *kmsg.AlterPartiti
 	return reply(response, result)
 }
 
-// allMoving tells whether an image shows where the moves that were taken lead; one that is taken back is not waited for.
+// allMoving tells whether an image shows where the moves that were taken lead; one that is taken
+// back is not waited for.
 func allMoving(img *metadata.Image, moves []metadata.Move, faults []error) bool {
 	for i, move := range moves {
-		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition})
-		if err == nil && faults[i] == nil && move.Replicas != nil && !metadata.HeadsFor(p, move.Replicas) {
+		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,
+			Partition: move.Partition})
+		if err == nil && faults[i] == nil && move.Replicas != nil &&
+			!metadata.HeadsFor(p, move.Replicas) {
 			return false
 		}
 	}

@@ -14,8 +14,10 @@ import (
 // listReassignmentsShape is the request's fields (see shape.go).
 var listReassignmentsShape = shape{fixed(4), array(text(), plainArray(fixed(4)))}
 
-// listReassignments answers from one image. Null topics ask for all; partitions that do not move are left out.
-func (h *Handler) listReassignments(_ context.Context, req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
+// listReassignments answers from one image. Null topics ask for all; partitions that do not move
+// are left out.
+func (h *Handler) listReassignments(_ context.Context,
+	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -29,7 +31,8 @@ func (h *Handler) listReassignments(_ context.Context, req *kmsg.ListPartitionRe
 		topic := kmsg.NewListPartitionReassignmentsResponseTopic()
 		topic.Topic = known.Name
 		for _, p := range known.Partitions {
-			if p.Target == nil || req.Topics != nil && !asked[metadata.PartitionRef{Topic: known.Name, Partition: p.Index}] {
+			if p.Target == nil || req.Topics != nil &&
+				!asked[metadata.PartitionRef{Topic: known.Name, Partition: p.Index}] {
 				continue
 			}
 			part := kmsg.NewListPartitionReassignmentsResponseTopicPartition()

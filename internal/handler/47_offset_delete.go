@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// OffsetDelete (key 47), version 0: forgets offsets of topics that the group does not consume (KIP-496). It is never flexible.
+// OffsetDelete (key 47), version 0: forgets offsets of topics that the group does not consume
+// (KIP-496). It is never flexible.
 
 // offsetDeleteShape is the request's fields (see shape.go).
 var offsetDeleteShape = shape{text(), array(text(), array(fixed(4)))}
@@ -21,7 +22,8 @@ func (h *Handler) offsetDelete(ctx context.Context, req *kmsg.OffsetDeleteReques
 	var of []group.TopicPartition
 	for i := range req.Topics {
 		for _, p := range req.Topics[i].Partitions {
-			of = append(of, group.TopicPartition{Topic: req.Topics[i].Topic, Partition: p.Partition})
+			of = append(of, group.TopicPartition{Topic: req.Topics[i].Topic,
+				Partition: p.Partition})
 		}
 	}
 	errs, err := h.opts.Groups.DeleteOffsets(ctx, req.Group, of)

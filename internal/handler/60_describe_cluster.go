@@ -41,7 +41,8 @@ func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRe
 	}
 	for i := range img.Brokers {
 		broker := kmsg.NewDescribeClusterResponseBroker()
-		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host, img.Brokers[i].Port
+		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host,
+			img.Brokers[i].Port
 		broker.Rack = rack(&img.Brokers[i])
 		response.Brokers = append(response.Brokers, broker)
 	}
@@ -54,7 +55,8 @@ func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:
 		return nil
 	case req.EndpointType == endpointControllers:
-		return fmt.Errorf("%w: this is a broker, and there are no controllers", errMismatchedEndpoint)
+		return fmt.Errorf("%w: this is a broker, and there are no controllers",
+			errMismatchedEndpoint)
 	}
 	return fmt.Errorf("%w: %d", errUnsupportedEndpoint, req.EndpointType)
 }

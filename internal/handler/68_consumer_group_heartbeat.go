@@ -14,14 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a group of the consumer protocol joins, lives and leaves, and hears
-// which partitions are its.
+// ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a group of the consumer
+// protocol joins, lives and leaves, and hears which partitions are its.
 //
 //	1  subscription by an expression; the member makes its own id (KIP-1082)
 
 // consumerHeartbeatShape is the request's fields (see shape.go).
 var consumerHeartbeatShape = shape{
-	text(), text(), fixed(4), text(), text(), fixed(4), plainArray(text()), text().from(1), text(), array(fixed(16), plainArray(fixed(4))),
+	text(), text(), fixed(4), text(), text(), fixed(4), plainArray(text()), text().from(1), text(),
+	array(fixed(16), plainArray(fixed(4))),
 }
 
 func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wire.Reply, error) {
@@ -33,9 +34,12 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 		req.MemberID = metadata.NewID().String()
 	}
 	said := consumer.Heartbeat{
-		Group: req.Group, Member: req.MemberID, Epoch: req.MemberEpoch, Instance: req.InstanceID, Rack: req.RackID, ClientID: from.ClientID,
-		ClientHost: hostOf(from.Remote), Rebalance: time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond,
-		Topics: req.SubscribedTopicNames, Expression: req.SubscribedTopicRegex, Assignor: req.ServerAssignor,
+		Group: req.Group, Member: req.MemberID, Epoch: req.MemberEpoch, Instance: req.InstanceID,
+		Rack: req.RackID, ClientID: from.ClientID,
+		ClientHost: hostOf(from.Remote),
+		Rebalance:  time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond,
+		Topics:     req.SubscribedTopicNames, Expression: req.SubscribedTopicRegex,
+		Assignor: req.ServerAssignor,
 	}
 	if req.Topics != nil {
 		said.Owned = assignor.Assignment{}
@@ -65,7 +69,8 @@ func checkIDs(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 	return nil
 }
 
-func (h *Handler) consumerHeartbeatResponse(req *kmsg.ConsumerGroupHeartbeatRequest, answer consumer.Answer, err error) wire.Reply {
+func (h *Handler) consumerHeartbeatResponse(req *kmsg.ConsumerGroupHeartbeatRequest,
+	answer consumer.Answer, err error) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -78,9 +83,10 @@ func (h *Handler) consumerHeartbeatResponse(req *kmsg.ConsumerGroupHeartbeatRequ
 	if answer.Assignment != nil {
 		assigned := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
 		for _, topic := range answer.Assignment.Topics() {
-			assigned.Topics = append(assigned.Topics, kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{
-				TopicID: topic, Partitions: answer.Assignment[topic],
-			})
+			assigned.Topics = append(assigned.Topics,
+				kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{
+					TopicID: topic, Partitions: answer.Assignment[topic],
+				})
 		}
 		response.Assignment = &assigned
 	}

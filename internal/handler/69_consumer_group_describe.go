@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): groups of the consumer protocol. Classic ones are not found by it, and are told of
-// by DescribeGroups.
+// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): groups of the consumer protocol. Classic
+// ones are not found by it, and are told of by DescribeGroups.
 //
 //	1  kind of a member (KIP-1099): all are of the consumer protocol
 
@@ -22,7 +22,8 @@ var consumerDescribeShape = shape{plainArray(text()), fixed(1)}
 // memberOfConsumer is a member's kind.
 const memberOfConsumer = 1
 
-func (h *Handler) consumerDescribe(ctx context.Context, req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
+func (h *Handler) consumerDescribe(ctx context.Context,
+	req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupDescribeResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
@@ -33,7 +34,8 @@ func (h *Handler) consumerDescribe(ctx context.Context, req *kmsg.ConsumerGroupD
 		answer.Group = id
 		answer.ErrorCode, answer.ErrorMessage = result.code(err), message(err)
 		if err == nil {
-			answer.State, answer.Epoch, answer.AssignmentEpoch = described.State, described.Epoch, described.AssignmentEpoch
+			answer.State, answer.Epoch, answer.AssignmentEpoch = described.State, described.Epoch,
+				described.AssignmentEpoch
 			answer.AssignorName = described.Assignor
 			if req.IncludeAuthorizedOperations {
 				answer.AuthorizedOperations = groupOperations
@@ -47,12 +49,15 @@ func (h *Handler) consumerDescribe(ctx context.Context, req *kmsg.ConsumerGroupD
 	return reply(response, result)
 }
 
-func describedMember(img *metadata.Image, m *consumer.MemberDescription) kmsg.ConsumerGroupDescribeResponseGroupMember {
+func describedMember(img *metadata.Image,
+	m *consumer.MemberDescription) kmsg.ConsumerGroupDescribeResponseGroupMember {
 	member := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 	member.MemberID, member.MemberEpoch, member.MemberType = m.ID, m.Epoch, memberOfConsumer
-	member.InstanceID, member.RackID, member.ClientID, member.ClientHost = orNull(m.Instance), orNull(m.Rack), m.ClientID, m.ClientHost
+	member.InstanceID, member.RackID, member.ClientID, member.ClientHost = orNull(m.Instance),
+		orNull(m.Rack), m.ClientID, m.ClientHost
 	member.SubscribedTopics, member.SubscribedTopicRegex = m.Topics, &m.Expression
-	member.Assignment, member.TargetAssignment = describedAssignment(img, m.Assigned), describedAssignment(img, m.Target)
+	member.Assignment, member.TargetAssignment = describedAssignment(img, m.Assigned),
+		describedAssignment(img, m.Target)
 	return member
 }
 
@@ -60,7 +65,8 @@ func describedMember(img *metadata.Image, m *consumer.MemberDescription) kmsg.Co
 func describedAssignment(img *metadata.Image, of assignor.Assignment) (told kmsg.Assignment) {
 	for _, id := range of.Topics() {
 		if topic := img.TopicByID(id); topic != nil {
-			told.TopicPartitions = append(told.TopicPartitions, kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: of[id]})
+			told.TopicPartitions = append(told.TopicPartitions,
+				kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: of[id]})
 		}
 	}
 	return told

@@ -12,10 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages: Java's describeTopics asks for them first.
+// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages: Java's
+// describeTopics asks for them first.
 //
-// Topics come sorted by name; the cursor is the first partition that did not fit. There are no eligible leaders besides the ISR: its last
-// member stays in it (docs/adr/0136), so both lists are empty; null, which the schema allows, ends Java's client.
+// Topics come sorted by name; the cursor is the first partition that did not fit. There are no
+// eligible leaders besides the ISR: its last member stays in it (docs/adr/0136), so both lists are
+// empty; null, which the schema allows, ends Java's client.
 
 // describePartitionsMax is Kafka's max.request.partition.size.limit: partitions in one answer.
 const describePartitionsMax = 2000
@@ -24,7 +26,8 @@ const describePartitionsMax = 2000
 var describePartitionsShape = shape{array(text()), fixed(4), optional(text(), fixed(4))}
 
 // describePartitions answers from one image. No topics ask for all.
-func (h *Handler) describePartitions(_ context.Context, req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
+func (h *Handler) describePartitions(_ context.Context,
+	req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
 	response.Version = req.Version
@@ -54,7 +57,8 @@ func (h *Handler) describePartitions(_ context.Context, req *kmsg.DescribeTopicP
 		topic, next := describePage(img, name, first, left, &result)
 		response.Topics = append(response.Topics, topic)
 		if left -= len(topic.Partitions); next >= 0 {
-			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: next}
+			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name,
+				Partition: next}
 			break
 		}
 	}
@@ -76,8 +80,10 @@ func namesToDescribe(img *metadata.Image, req *kmsg.DescribeTopicPartitionsReque
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, from first on. next is the partition after them, -1 if that was all.
-func describePage(img *metadata.Image, name string, first int32, limit int, result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
+// describePage describes at most limit partitions of a topic, from first on. next is the partition
+// after them, -1 if that was all.
+func describePage(img *metadata.Image, name string, first int32, limit int,
+	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()
 	answer.Topic, answer.AuthorizedOperations = &name, topicOperations
 	topic := img.Topic(name)
@@ -96,8 +102,10 @@ func describePage(img *metadata.Image, name string, first int32, limit int, resu
 		}
 		whole := describePartition(img, p, result)
 		part := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
-		part.ErrorCode, part.Partition, part.LeaderID, part.LeaderEpoch = whole.ErrorCode, p.Index, whole.Leader, whole.LeaderEpoch
-		part.Replicas, part.ISR, part.OfflineReplicas = whole.Replicas, whole.ISR, whole.OfflineReplicas
+		part.ErrorCode, part.Partition, part.LeaderID, part.LeaderEpoch = whole.ErrorCode, p.Index,
+			whole.Leader, whole.LeaderEpoch
+		part.Replicas, part.ISR, part.OfflineReplicas = whole.Replicas, whole.ISR,
+			whole.OfflineReplicas
 		part.EligibleLeaderReplicas, part.LastKnownELR = []int32{}, []int32{}
 		answer.Partitions = append(answer.Partitions, part)
 	}

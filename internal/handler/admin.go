@@ -8,10 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// What the admin APIs share. A change is made topic by topic or resource by resource; one that fails does not undo the others.
+// What the admin APIs share. A change is made topic by topic or resource by resource; one that
+// fails does not undo the others.
 
 // errReadOnly refuses every admin write of a cluster where manifests rule.
-var errReadOnly = fmt.Errorf("%w: the LogCluster has adminApi: ReadOnly, so its resources are changed by whoever applies them", metadata.ErrPolicy)
+var errReadOnly = fmt.Errorf(
+	"%w: the LogCluster has adminApi: ReadOnly, so its resources are changed by whoever applies them",
+	metadata.ErrPolicy,
+)
 
 // writable fails if the cluster lets admin requests change nothing.
 func (h *Handler) writable() error {
@@ -21,7 +25,8 @@ func (h *Handler) writable() error {
 	return nil
 }
 
-// awaitTopic waits until this broker's image shows a topic's change, so that who asks it next is told of it.
+// awaitTopic waits until this broker's image shows a topic's change, so that who asks it next is
+// told of it.
 func (h *Handler) awaitTopic(ctx context.Context, name string, enough func(*metadata.Topic) bool) {
 	h.awaitShown(ctx, func(img *metadata.Image) bool {
 		topic := img.Topic(name)

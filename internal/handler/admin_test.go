@@ -15,7 +15,8 @@ import (
 func TestPartitionsAreCreatedAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyCreatePartitions, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
-		grow := func(name string, count int32, change func(*kmsg.CreatePartitionsRequestTopic)) int16 {
+		grow := func(name string, count int32,
+			change func(*kmsg.CreatePartitionsRequestTopic)) int16 {
 			req := kmsg.NewPtrCreatePartitionsRequest()
 			req.TimeoutMillis = 1000
 			topic := kmsg.NewCreatePartitionsRequestTopic()
@@ -26,13 +27,15 @@ func TestPartitionsAreCreatedAtEveryVersion(t *testing.T) {
 			req.Topics = append(req.Topics, topic)
 			return ask[*kmsg.CreatePartitionsResponse](b, version, req).Topics[0].ErrorCode
 		}
-		if code := grow("tickets", 3, nil); code != 0 || len(b.image.Load().Topic("tickets").Partitions) != 3 {
+		if code := grow("tickets", 3, nil); code != 0 ||
+			len(b.image.Load().Topic("tickets").Partitions) != 3 {
 			t.Errorf("error %d", code)
 		}
 		assigned := func(t *kmsg.CreatePartitionsRequestTopic) {
 			t.Assignment = []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{self}}}
 		}
-		if codes := []int16{grow("tickets", 3, nil), grow("none", 3, nil), grow("tickets", 4, assigned)}; !slices.Equal(codes, []int16{37, 3, 39}) {
+		if codes := []int16{grow("tickets", 3, nil), grow("none", 3, nil),
+			grow("tickets", 4, assigned)}; !slices.Equal(codes, []int16{37, 3, 39}) {
 			t.Errorf("error codes %v", codes)
 		}
 	})
@@ -44,7 +47,8 @@ func TestPartitionsAreOnlyCheckedOrNamedTwice(t *testing.T) {
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.ValidateOnly = true
 	req.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "tickets", Count: 2}}
-	if code := ask[*kmsg.CreatePartitionsResponse](b, 3, req).Topics[0].ErrorCode; code != 0 || len(b.image.Load().Topic("tickets").Partitions) != 1 {
+	if code := ask[*kmsg.CreatePartitionsResponse](b, 3, req).Topics[0].ErrorCode; code != 0 ||
+		len(b.image.Load().Topic("tickets").Partitions) != 1 {
 		t.Errorf("only checked: error %d", code)
 	}
 	req.ValidateOnly = false
@@ -59,20 +63,25 @@ func TestPartitionsAreOnlyCheckedOrNamedTwice(t *testing.T) {
 func deleteRecordsRequest(topic string, offset int64) *kmsg.DeleteRecordsRequest {
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis = 1000
-	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: offset}}}}
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: topic,
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: offset}}}}
 	return req
 }
 
 func (b *broker) deleteRecords(version int16, topic string, offset int64) (code int16, low int64) {
 	b.t.Helper()
-	answer := ask[*kmsg.DeleteRecordsResponse](b, version, deleteRecordsRequest(topic, offset)).Topics[0].Partitions[0]
+	answer := ask[*kmsg.DeleteRecordsResponse](b, version,
+		deleteRecordsRequest(topic, offset)).Topics[0].Partitions[0]
 	return answer.ErrorCode, answer.LowWatermark
 }
 
 func TestRecordsAreDeletedAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyDeleteRecords, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
-		b.topic("compacted", func(t *metadata.Topic) { t.Settings.Delete, t.Settings.Compact = false, true })
+		b.topic("compacted", func(t *metadata.Topic) {
+			t.Settings.Delete,
+				t.Settings.Compact = false, true
+		})
 		b.topic("elsewhere", func(t *metadata.Topic) { t.Partitions[0].Leader = 3 })
 		b.topic("__consumer_offsets", nil)
 		b.mustProduce("tickets", "a", "b", "c")
@@ -82,38 +91,50 @@ func TestRecordsAreDeletedAtEveryVersion(t *testing.T) {
 			code      int16
 			low, left int64
 		}{
-			{"tickets", 2, 0, 2, 2}, {"tickets", 1, 0, 2, 2}, {"tickets", 4, 1, -1, 2}, {"tickets", -2, 1, -1, 2}, {"tickets", -1, 0, 3, 3},
-			{"compacted", 0, 44, -1, 0}, {"elsewhere", 0, 6, -1, -1}, {"none", 0, 3, -1, -1}, {"__consumer_offsets", 0, 17, -1, 0},
+			{"tickets", 2, 0, 2, 2}, {"tickets", 1, 0, 2, 2}, {"tickets", 4, 1, -1, 2},
+			{"tickets", -2, 1, -1, 2}, {"tickets", -1, 0, 3, 3},
+			{"compacted", 0, 44, -1, 0}, {"elsewhere", 0, 6, -1, -1}, {"none", 0, 3, -1, -1},
+			{"__consumer_offsets", 0, 17, -1, 0},
 		} {
 			code, low := b.deleteRecords(version, test.topic, test.offset)
 			if code != test.code || low != test.low {
-				t.Errorf("%s at %d: error %d, low watermark %d; want %d, %d", test.topic, test.offset, code, low, test.code, test.low)
+				t.Errorf("%s at %d: error %d, low watermark %d; want %d, %d", test.topic,
+					test.offset, code, low, test.code, test.low)
 			}
 			if test.left >= 0 && b.listOffset(5, test.topic, -2).Offset != test.left {
-				t.Errorf("%s at %d: log starts at %d", test.topic, test.offset, b.listOffset(5, test.topic, -2).Offset)
+				t.Errorf("%s at %d: log starts at %d", test.topic, test.offset,
+					b.listOffset(5, test.topic, -2).Offset)
 			}
 		}
 	})
 }
 
-// A follower that is in sync and has the records still could be elected: the deletion is not answered before it has none.
+// A follower that is in sync and has the records still could be elected: the deletion is not
+// answered before it has none.
 func TestDeletedRecordsAreGoneFromAllInSync(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
 		t.Partitions[0].Replicas, t.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 	})
-	b.produce(9, "tickets", batch(t, compress.None, "a")) // not on the other, so not to be deleted either
+	// not on the other, so not to be deleted either
+	b.produce(9, "tickets", batch(t, compress.None, "a"))
 	req := deleteRecordsRequest("tickets", 0)
 	req.TimeoutMillis = 50
 	if code, _ := b.deleteRecords(2, "tickets", 1); code != 1 {
 		t.Errorf("above the high watermark: error %d", code)
 	}
-	if answer := ask[*kmsg.DeleteRecordsResponse](b, 2, req).Topics[0].Partitions[0]; answer.ErrorCode != 0 || answer.LowWatermark != 0 {
+	if answer := ask[*kmsg.DeleteRecordsResponse](b, 2,
+		req).Topics[0].Partitions[0]; answer.ErrorCode != 0 || answer.LowWatermark != 0 {
 		t.Errorf("nothing to delete: %+v", answer)
 	}
 }
 
-func (b *broker) alter(version int16, kind kmsg.ConfigResourceType, name string, configs ...kmsg.IncrementalAlterConfigsRequestResourceConfig) kmsg.IncrementalAlterConfigsResponseResource {
+func (b *broker) alter(
+	version int16,
+	kind kmsg.ConfigResourceType,
+	name string,
+	configs ...kmsg.IncrementalAlterConfigsRequestResourceConfig,
+) kmsg.IncrementalAlterConfigsResponseResource {
 	b.t.Helper()
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
@@ -122,7 +143,8 @@ func (b *broker) alter(version int16, kind kmsg.ConfigResourceType, name string,
 	return ask[*kmsg.IncrementalAlterConfigsResponse](b, version, req).Resources[0]
 }
 
-func configChange(name string, op kmsg.IncrementalAlterConfigOp, value string) kmsg.IncrementalAlterConfigsRequestResourceConfig {
+func configChange(name string, op kmsg.IncrementalAlterConfigOp,
+	value string) kmsg.IncrementalAlterConfigsRequestResourceConfig {
 	return kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: name, Op: op, Value: &value}
 }
 
@@ -133,34 +155,47 @@ func TestConfigsAreAlteredAtEveryVersion(t *testing.T) {
 		set := func(name, value string) int16 {
 			return b.alter(version, topic, "tickets", configChange(name, 0, value)).ErrorCode
 		}
-		if code := set("retention.ms", "1000"); code != 0 || b.image.Load().Topic("tickets").Settings.RetentionTime != time.Second {
+		if code := set("retention.ms", "1000"); code != 0 ||
+			b.image.Load().Topic("tickets").Settings.RetentionTime != time.Second {
 			t.Errorf("set: error %d", code)
 		}
-		if got := b.alter(version, topic, "tickets", configChange("cleanup.policy", 2, "compact")); got.ErrorCode != 0 || !b.image.Load().Topic("tickets").Settings.Compact {
+		if got := b.alter(version, topic, "tickets",
+			configChange("cleanup.policy", 2, "compact")); got.ErrorCode != 0 ||
+			!b.image.Load().Topic("tickets").Settings.Compact {
 			t.Errorf("append: %+v", got)
 		}
-		if got := b.alter(version, topic, "tickets", configChange("cleanup.policy", 3, "delete"), configChange("retention.ms", 1, "")); got.ErrorCode != 0 {
+		if got := b.alter(version, topic, "tickets", configChange("cleanup.policy", 3, "delete"),
+			configChange("retention.ms", 1, "")); got.ErrorCode != 0 {
 			t.Errorf("subtract and delete: %+v", got)
 		}
-		if s := b.image.Load().Topic("tickets").Settings; s.Delete || s.RetentionTime != topicconfig.Default().RetentionTime {
+		if s := b.image.Load().Topic("tickets").Settings; s.Delete ||
+			s.RetentionTime != topicconfig.Default().RetentionTime {
 			t.Errorf("settings %+v", s)
 		}
 		if codes := []int16{
-			set("retention.ms", "x"), set("no.such", "1"), b.alter(version, topic, "none", configChange("retention.ms", 0, "1")).ErrorCode,
-			b.alter(version, topic, "tickets", kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "retention.ms"}).ErrorCode,
+			set("retention.ms", "x"), set("no.such", "1"),
+			b.alter(version, topic, "none", configChange("retention.ms", 0, "1")).ErrorCode,
+			b.alter(version, topic, "tickets",
+				kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "retention.ms"}).ErrorCode,
 			b.alter(version, broker, "1", configChange("log.retention.ms", 0, "1")).ErrorCode,
-			b.alter(version, broker, "1", configChange("leader.replication.throttled.rate", 1, "")).ErrorCode, b.alter(version, 99, "1").ErrorCode,
+			b.alter(version, broker, "1",
+				configChange("leader.replication.throttled.rate", 1, "")).ErrorCode,
+			b.alter(version, 99, "1").ErrorCode,
 		}; !slices.Equal(codes, []int16{40, 40, 3, 42, 42, 0, 42}) {
 			t.Errorf("error codes %v", codes)
 		}
 	})
 	everyVersion(t, keyAlterConfigs, func(t *testing.T, b *broker, version int16) {
-		b.topic("tickets", func(t *metadata.Topic) { t.Settings.RetentionTime, t.Settings.MaxGarbagePercent = time.Second, 5 })
+		b.topic("tickets", func(t *metadata.Topic) {
+			t.Settings.RetentionTime,
+				t.Settings.MaxGarbagePercent = time.Second, 5
+		})
 		value := "65536"
 		req := kmsg.NewPtrAlterConfigsRequest()
 		req.Resources = []kmsg.AlterConfigsRequestResource{{
 			ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "tickets",
-			Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.bytes", Value: &value}},
+			Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.bytes",
+				Value: &value}},
 		}}
 		got := ask[*kmsg.AlterConfigsResponse](b, version, req).Resources[0]
 		want := topicconfig.Default()
@@ -177,13 +212,16 @@ func TestDescribeLogDirsAtEveryVersion(t *testing.T) {
 		b.topic("other", nil)
 		b.mustProduce("tickets", "a")
 		all := ask[*kmsg.DescribeLogDirsResponse](b, version, kmsg.NewPtrDescribeLogDirsRequest())
-		if all.ErrorCode != 0 || len(all.Dirs) != 1 || all.Dirs[0].Dir != "/data" || len(all.Dirs[0].Topics) != 2 {
+		if all.ErrorCode != 0 || len(all.Dirs) != 1 || all.Dirs[0].Dir != "/data" ||
+			len(all.Dirs[0].Topics) != 2 {
 			t.Fatalf("answer %+v", all)
 		}
 		req := kmsg.NewPtrDescribeLogDirsRequest()
-		req.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: "tickets", Partitions: []int32{0, 1}}, {Topic: "none", Partitions: []int32{0}}}
+		req.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: "tickets",
+			Partitions: []int32{0, 1}}, {Topic: "none", Partitions: []int32{0}}}
 		topics := ask[*kmsg.DescribeLogDirsResponse](b, version, req).Dirs[0].Topics
-		if len(topics) != 1 || len(topics[0].Partitions) != 1 || topics[0].Partitions[0].Size == 0 || topics[0].Partitions[0].IsFuture {
+		if len(topics) != 1 || len(topics[0].Partitions) != 1 ||
+			topics[0].Partitions[0].Size == 0 || topics[0].Partitions[0].IsFuture {
 			t.Errorf("topics %+v", topics)
 		}
 	})
@@ -192,7 +230,8 @@ func TestDescribeLogDirsAtEveryVersion(t *testing.T) {
 func TestElectLeadersAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyElectLeaders, func(t *testing.T, b *broker, version int16) {
 		b.topic("away", func(t *metadata.Topic) {
-			t.Partitions[0].Replicas, t.Partitions[0].ISR, t.Partitions[0].Leader = []int32{3, self}, []int32{self, 3}, self
+			t.Partitions[0].Replicas, t.Partitions[0].ISR,
+				t.Partitions[0].Leader = []int32{3, self}, []int32{self, 3}, self
 		})
 		b.topic("home", nil)
 		b.topic("lonely", func(t *metadata.Topic) { t.Partitions[0].Replicas = []int32{3, self} })
@@ -211,7 +250,8 @@ func TestElectLeadersAtEveryVersion(t *testing.T) {
 		if !slices.Equal(got, []int16{84, 80, 3}) {
 			t.Errorf("error codes %v", got)
 		}
-		if got := elect(nil); !slices.Equal(got, []int16{0}) || b.image.Load().Topic("away").Partitions[0].Leader != 3 {
+		if got := elect(nil); !slices.Equal(got, []int16{0}) ||
+			b.image.Load().Topic("away").Partitions[0].Leader != 3 {
 			t.Errorf("all: error codes %v", got)
 		}
 	})
@@ -220,7 +260,8 @@ func TestElectLeadersAtEveryVersion(t *testing.T) {
 	req := kmsg.NewPtrElectLeadersRequest()
 	req.ElectionType = 1
 	req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "tickets", Partitions: []int32{0}}}
-	if code := ask[*kmsg.ElectLeadersResponse](b, 2, req).Topics[0].Partitions[0].ErrorCode; code != 44 {
+	if code := ask[*kmsg.ElectLeadersResponse](b, 2,
+		req).Topics[0].Partitions[0].ErrorCode; code != 44 {
 		t.Errorf("unclean: error %d", code)
 	}
 }
@@ -234,7 +275,8 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 			req.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
 				Topic: topic, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: replicas}},
 			}}
-			return ask[*kmsg.AlterPartitionAssignmentsResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
+			return ask[*kmsg.AlterPartitionAssignmentsResponse](b, version,
+				req).Topics[0].Partitions[0].ErrorCode
 		}
 		list := func(topics ...kmsg.ListPartitionReassignmentsRequestTopic) []kmsg.ListPartitionReassignmentsResponseTopic {
 			req := kmsg.NewPtrListPartitionReassignmentsRequest()
@@ -242,7 +284,8 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 			return ask[*kmsg.ListPartitionReassignmentsResponse](b, 0, req).Topics
 		}
 		got := []int16{
-			reassign("none", []int32{3}), reassign("tickets", nil), reassign("tickets", []int32{7}), reassign("tickets", []int32{self, 3}), reassign("tickets", []int32{}),
+			reassign("none", []int32{3}), reassign("tickets", nil), reassign("tickets", []int32{7}),
+			reassign("tickets", []int32{self, 3}), reassign("tickets", []int32{}),
 		}
 		if !slices.Equal(got, []int16{3, 85, 39, 39, 39}) || len(list()) != 0 {
 			t.Errorf("error codes %v", got)
@@ -251,10 +294,12 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 			t.Errorf("error %d", code)
 		}
 		moving := list()
-		if len(moving) != 1 || !slices.Equal(moving[0].Partitions[0].AddingReplicas, []int32{3}) || !slices.Equal(moving[0].Partitions[0].RemovingReplicas, []int32{self}) {
+		if len(moving) != 1 || !slices.Equal(moving[0].Partitions[0].AddingReplicas, []int32{3}) ||
+			!slices.Equal(moving[0].Partitions[0].RemovingReplicas, []int32{self}) {
 			t.Errorf("moving %+v", moving)
 		}
-		if other := list(kmsg.ListPartitionReassignmentsRequestTopic{Topic: "other", Partitions: []int32{0}}); len(other) != 0 {
+		if other := list(kmsg.ListPartitionReassignmentsRequestTopic{Topic: "other",
+			Partitions: []int32{0}}); len(other) != 0 {
 			t.Errorf("others: %+v", other)
 		}
 	})
@@ -265,7 +310,9 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		b.topic(name, func(t *metadata.Topic) {
 			for i := int32(1); i < 3; i++ {
-				t.Partitions = append(t.Partitions, &metadata.Partition{Index: i, Replicas: []int32{self, 2}, Leader: self, ISR: []int32{self}})
+				t.Partitions = append(t.Partitions,
+					&metadata.Partition{Index: i, Replicas: []int32{self, 2}, Leader: self,
+						ISR: []int32{self}})
 			}
 		})
 	}
@@ -280,7 +327,8 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 				if p.EligibleLeaderReplicas == nil || p.LastKnownELR == nil {
 					t.Error("a list is null, which Java's client does not survive")
 				}
-				if p.LeaderID != self || p.Partition > 0 && !slices.Equal(p.OfflineReplicas, []int32{2}) {
+				if p.LeaderID != self || p.Partition > 0 &&
+					!slices.Equal(p.OfflineReplicas, []int32{2}) {
 					t.Errorf("partition %+v", p)
 				}
 			}
@@ -288,13 +336,15 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 		if answer.NextCursor == nil {
 			break
 		}
-		req.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: answer.NextCursor.Topic, Partition: answer.NextCursor.Partition}
+		req.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: answer.NextCursor.Topic,
+			Partition: answer.NextCursor.Partition}
 	}
 	if !slices.Equal(seen, []string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}) {
 		t.Errorf("seen %v", seen)
 	}
 	req = kmsg.NewPtrDescribeTopicPartitionsRequest()
-	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "c"}, {Topic: "a b"}, {Topic: "none"}, {Topic: "c"}}
+	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "c"}, {Topic: "a b"},
+		{Topic: "none"}, {Topic: "c"}}
 	var codes []int16
 	for _, topic := range ask[*kmsg.DescribeTopicPartitionsResponse](b, 0, req).Topics {
 		codes = append(codes, topic.ErrorCode)
@@ -313,7 +363,8 @@ func TestReadOnlyRefusesEveryWrite(t *testing.T) {
 	before := b.image.Load()
 	codes := map[string]int16{"create": b.create(7, "orders", nil).ErrorCode}
 	codes["delete records"], _ = b.deleteRecords(2, "tickets", 1)
-	codes["alter"] = b.alter(1, kmsg.ConfigResourceTypeTopic, "tickets", configChange("retention.ms", 0, "1")).ErrorCode
+	codes["alter"] = b.alter(1, kmsg.ConfigResourceTypeTopic, "tickets",
+		configChange("retention.ms", 0, "1")).ErrorCode
 	name := "tickets"
 	remove := kmsg.NewPtrDeleteTopicsRequest()
 	remove.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &name}}
@@ -322,12 +373,15 @@ func TestReadOnlyRefusesEveryWrite(t *testing.T) {
 	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 2}}
 	codes["grow"] = ask[*kmsg.CreatePartitionsResponse](b, 3, grow).Topics[0].ErrorCode
 	replace := kmsg.NewPtrAlterConfigsRequest()
-	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name}}
+	replace.Resources = []kmsg.AlterConfigsRequestResource{
+		{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name},
+	}
 	codes["replace"] = ask[*kmsg.AlterConfigsResponse](b, 2, replace).Resources[0].ErrorCode
 	elect := kmsg.NewPtrElectLeadersRequest()
 	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: []int32{0}}}
 	codes["elect"] = ask[*kmsg.ElectLeadersResponse](b, 2, elect).Topics[0].Partitions[0].ErrorCode
-	codes["reassign"] = ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1, kmsg.NewPtrAlterPartitionAssignmentsRequest()).ErrorCode
+	codes["reassign"] = ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1,
+		kmsg.NewPtrAlterPartitionAssignmentsRequest()).ErrorCode
 	for what, code := range codes {
 		if code != 44 {
 			t.Errorf("%s: error %d", what, code)
@@ -356,7 +410,9 @@ func TestTopicsAreMadeByBeingAskedForIfTheClusterSaysSo(t *testing.T) {
 	}
 	b.policy.AutoCreate = true
 	must(t, b.apply())
-	if codes := []int16{b.metadataOf("orders", false), b.metadataOf("a b", true), b.metadataOf("__consumer_offsets", true), b.metadataOf("orders", true)}; !slices.Equal(codes, []int16{3, 17, 3, 0}) {
+	if codes := []int16{b.metadataOf("orders", false), b.metadataOf("a b", true),
+		b.metadataOf("__consumer_offsets", true),
+		b.metadataOf("orders", true)}; !slices.Equal(codes, []int16{3, 17, 3, 0}) {
 		t.Errorf("error codes %v", codes)
 	}
 }
@@ -367,12 +423,15 @@ func TestDescribeConfigsTellsWhereASettingComesFrom(t *testing.T) {
 	topic := &metadata.Topic{Settings: defaults}
 	topic.Settings.RetentionTime = time.Second
 	want := map[string][]synonym{
-		"retention.ms":          {{"retention.ms", "1000", 1}, {"log.retention.ms", "3600000", 3}, {"log.retention.ms", "604800000", 5}},
-		"min.compaction.lag.ms": {{"log.cleaner.min.compaction.lag.ms", "60000", 3}, {"log.cleaner.min.compaction.lag.ms", "0", 5}},
-		"segment.bytes":         {{"log.segment.bytes", "1073741824", 5}},
+		"retention.ms": {{"retention.ms", "1000", 1}, {"log.retention.ms", "3600000", 3},
+			{"log.retention.ms", "604800000", 5}},
+		"min.compaction.lag.ms": {{"log.cleaner.min.compaction.lag.ms", "60000", 3},
+			{"log.cleaner.min.compaction.lag.ms", "0", 5}},
+		"segment.bytes": {{"log.segment.bytes", "1073741824", 5}},
 	}
 	for _, config := range topicConfigs(topic, defaults) {
-		if expected, ok := want[config.Name]; ok && (!slices.Equal(config.synonyms, expected) || config.source != expected[0].source) {
+		if expected, ok := want[config.Name]; ok &&
+			(!slices.Equal(config.synonyms, expected) || config.source != expected[0].source) {
 			t.Errorf("%s: %+v, want %+v", config.Name, config.synonyms, expected)
 		}
 	}
@@ -382,11 +441,13 @@ func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
 	b := newBroker(t)
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.ProducerID, req.ProducerEpoch = 5, -1
-	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 42 || answer.ProducerID != -1 {
+	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 42 ||
+		answer.ProducerID != -1 {
 		t.Errorf("answer %+v", answer)
 	}
 	req.ProducerEpoch = 3 // goes on from there: a new id, as with Kafka
-	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 0 || answer.ProducerID == 5 || answer.ProducerEpoch != 0 {
+	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 0 ||
+		answer.ProducerID == 5 || answer.ProducerEpoch != 0 {
 		t.Errorf("answer %+v", answer)
 	}
 	empty := ""
@@ -396,31 +457,37 @@ func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
 	}
 }
 
-// TestAPartitionWithoutReplicasBreaksNothing: an image has one where a Partition resource is missing between two others.
+// TestAPartitionWithoutReplicasBreaksNothing: an image has one where a Partition resource is
+// missing between two others.
 func TestAPartitionWithoutReplicasBreaksNothing(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
-		t.Partitions = []*metadata.Partition{{Leader: metadata.NoBroker}, {Index: 1, Replicas: []int32{self}, Leader: self, ISR: []int32{self}}}
+		t.Partitions = []*metadata.Partition{{Leader: metadata.NoBroker},
+			{Index: 1, Replicas: []int32{self}, Leader: self, ISR: []int32{self}}}
 	})
 	elect := kmsg.NewPtrElectLeadersRequest()
 	if topics := ask[*kmsg.ElectLeadersResponse](b, 2, elect).Topics; len(topics) != 0 {
 		t.Errorf("elections of all: %+v", topics)
 	}
 	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "tickets", Partitions: []int32{0}}}
-	if code := ask[*kmsg.ElectLeadersResponse](b, 2, elect).Topics[0].Partitions[0].ErrorCode; code != 80 {
+	if code := ask[*kmsg.ElectLeadersResponse](b, 2,
+		elect).Topics[0].Partitions[0].ErrorCode; code != 80 {
 		t.Errorf("election: error %d, want PREFERRED_LEADER_NOT_AVAILABLE", code)
 	}
-	if topics := ask[*kmsg.ListPartitionReassignmentsResponse](b, 0, kmsg.NewPtrListPartitionReassignmentsRequest()).Topics; len(topics) != 0 {
+	if topics := ask[*kmsg.ListPartitionReassignmentsResponse](b, 0,
+		kmsg.NewPtrListPartitionReassignmentsRequest()).Topics; len(topics) != 0 {
 		t.Errorf("reassignments: %+v", topics)
 	}
 	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
 		Topic: "tickets", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{self}}},
 	}}
-	if code := ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1, move).Topics[0].Partitions[0].ErrorCode; code != 39 {
+	if code := ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1,
+		move).Topics[0].Partitions[0].ErrorCode; code != 39 {
 		t.Errorf("reassignment: error %d, want INVALID_REPLICA_ASSIGNMENT", code)
 	}
-	for _, p := range ask[*kmsg.MetadataResponse](b, 13, kmsg.NewPtrMetadataRequest()).Topics[0].Partitions {
+	for _, p := range ask[*kmsg.MetadataResponse](b, 13,
+		kmsg.NewPtrMetadataRequest()).Topics[0].Partitions {
 		if offline := p.ErrorCode == 5; offline != (p.Partition == 0) {
 			t.Errorf("partition %d: error %d", p.Partition, p.ErrorCode)
 		}

@@ -11,15 +11,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inTransaction writes transactions into a topic's log as a coordinator would: 1 aborts [1, 4], 2 is open from 2 on. A plain record
-// stands before them and one behind.
+// inTransaction writes transactions into a topic's log as a coordinator would: 1 aborts [1, 4], 2
+// is open from 2 on. A plain record stands before them and one behind.
 func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	t.Helper()
 	log := b.store.Log(logstore.PartitionID{Topic: topic})
 	write := func(producer int64, sequence int32) {
 		t.Helper()
 		id := record.Identity{Transactional: true, ProducerID: producer, BaseSequence: sequence}
-		_, err := log.AppendVerified(batchOf(t, compress.None, id, "v"), logstore.Verified{Transaction: true}, time.Now())
+		_, err := log.AppendVerified(batchOf(t, compress.None, id, "v"),
+			logstore.Verified{Transaction: true}, time.Now())
 		must(t, err)
 	}
 	b.mustProduce(topic, "before")
@@ -52,8 +53,10 @@ func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 				batch, rest, _ = record.Next(rest)
 				last = batch.LastOffset()
 			}
-			if last != end-1 || part.LastStableOffset != stable || part.HighWatermark < stable || len(part.AbortedTransactions) != aborted {
-				t.Errorf("version %d: up to %d, stable %d of %d, aborted %v; want %d, %d, %d", version, last+1, part.LastStableOffset,
+			if last != end-1 || part.LastStableOffset != stable || part.HighWatermark < stable ||
+				len(part.AbortedTransactions) != aborted {
+				t.Errorf("version %d: up to %d, stable %d of %d, aborted %v; want %d, %d, %d",
+					version, last+1, part.LastStableOffset,
 					part.HighWatermark, part.AbortedTransactions, end, stable, aborted)
 			}
 		}
@@ -85,7 +88,8 @@ func TestQuirk8ListOffsetsOfCommittedRecords(t *testing.T) {
 		part.Timestamp, part.CurrentLeaderEpoch = timestampLatest, -1
 		topic.Partitions = append(topic.Partitions, part)
 		req.Topics = append(req.Topics, topic)
-		if got := ask[*kmsg.ListOffsetsResponse](b, 6, req).Topics[0].Partitions[0]; got.Offset != want || got.ErrorCode != 0 {
+		if got := ask[*kmsg.ListOffsetsResponse](b, 6,
+			req).Topics[0].Partitions[0]; got.Offset != want || got.ErrorCode != 0 {
 			t.Errorf("isolation level %d: %+v, want %d", isolation, got, want)
 		}
 	}

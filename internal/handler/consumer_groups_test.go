@@ -8,8 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// consume is a heartbeat of a member of the consumer protocol in group "group"; epoch 0 joins, with a subscription to tickets.
-func (b *broker) consume(version int16, member string, epoch int32, change func(*kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatResponse {
+// consume is a heartbeat of a member of the consumer protocol in group "group"; epoch 0 joins, with
+// a subscription to tickets.
+func (b *broker) consume(version int16, member string, epoch int32,
+	change func(*kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatResponse {
 	b.t.Helper()
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	req.Group, req.MemberID, req.MemberEpoch = "group", member, epoch
@@ -27,12 +29,15 @@ func TestConsumersBeatAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyConsumerHeartbeat, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		answer := b.consume(version, "a", 0, nil)
-		if answer.ErrorCode != 0 || *answer.MemberID != "a" || answer.MemberEpoch != 1 || answer.HeartbeatIntervalMillis != 5000 ||
-			len(answer.Assignment.Topics) != 1 || !slices.Equal(answer.Assignment.Topics[0].Partitions, []int32{0, 1, 2, 3}) ||
+		if answer.ErrorCode != 0 || *answer.MemberID != "a" || answer.MemberEpoch != 1 ||
+			answer.HeartbeatIntervalMillis != 5000 ||
+			len(answer.Assignment.Topics) != 1 ||
+			!slices.Equal(answer.Assignment.Topics[0].Partitions, []int32{0, 1, 2, 3}) ||
 			answer.Assignment.Topics[0].TopicID != b.image.Load().Topic("tickets").ID {
 			t.Fatalf("joined: %+v", answer)
 		}
-		if answer = b.consume(version, "a", 1, nil); answer.ErrorCode != 0 || answer.MemberEpoch != 1 || answer.Assignment != nil {
+		if answer = b.consume(version, "a", 1, nil); answer.ErrorCode != 0 ||
+			answer.MemberEpoch != 1 || answer.Assignment != nil {
 			t.Errorf("beat: %+v", answer)
 		}
 		text := func(s string) *string { return &s }
@@ -47,16 +52,19 @@ func TestConsumersBeatAtEveryVersion(t *testing.T) {
 			if version == 0 && want == 128 {
 				continue // it has no expressions
 			}
-			if answer := b.consume(version, "a", 1, change); answer.ErrorCode != want || answer.ErrorMessage == nil {
+			if answer := b.consume(version, "a", 1, change); answer.ErrorCode != want ||
+				answer.ErrorMessage == nil {
 				t.Errorf("want error %d: %+v", want, answer)
 			}
 		}
 		// Before version 1 a member may leave it to us to name it.
 		answer = b.consume(version, "", 0, nil)
-		if version == 0 && (answer.ErrorCode != 0 || *answer.MemberID == "") || version > 0 && answer.ErrorCode != 42 {
+		if version == 0 && (answer.ErrorCode != 0 || *answer.MemberID == "") || version > 0 &&
+			answer.ErrorCode != 42 {
 			t.Errorf("without an id: %+v", answer)
 		}
-		if answer = b.consume(version, "a", -1, nil); answer.ErrorCode != 0 || answer.MemberEpoch != -1 {
+		if answer = b.consume(version, "a", -1, nil); answer.ErrorCode != 0 ||
+			answer.MemberEpoch != -1 {
 			t.Errorf("left: %+v", answer)
 		}
 	})
@@ -80,7 +88,8 @@ func TestConsumerGroupsAreDescribedAtEveryVersion(t *testing.T) {
 			r.InstanceID, r.RackID, r.SubscribedTopicRegex = &instance, &rack, &expression
 		})
 		group := describe()[0]
-		if group.ErrorCode != 0 || group.State != "Stable" || group.Epoch != 1 || group.AssignmentEpoch != 1 || group.AssignorName != "uniform" ||
+		if group.ErrorCode != 0 || group.State != "Stable" || group.Epoch != 1 ||
+			group.AssignmentEpoch != 1 || group.AssignorName != "uniform" ||
 			group.AuthorizedOperations != groupOperations || len(group.Members) != 1 {
 			t.Fatalf("group %+v", group)
 		}
@@ -88,12 +97,14 @@ func TestConsumerGroupsAreDescribedAtEveryVersion(t *testing.T) {
 		if version >= 1 {
 			kind = 1
 		}
-		if m.MemberID != "a" || *m.InstanceID != "i" || *m.RackID != "r" || m.MemberEpoch != 1 || !slices.Equal(m.SubscribedTopics, []string{"tickets"}) ||
+		if m.MemberID != "a" || *m.InstanceID != "i" || *m.RackID != "r" || m.MemberEpoch != 1 ||
+			!slices.Equal(m.SubscribedTopics, []string{"tickets"}) ||
 			*m.SubscribedTopicRegex != "tick.*" || m.MemberType != kind || m.ClientHost == "" {
 			t.Errorf("member %+v", m)
 		}
 		for _, of := range []kmsg.Assignment{m.Assignment, m.TargetAssignment} {
-			if len(of.TopicPartitions) != 1 || of.TopicPartitions[0].Topic != "tickets" || len(of.TopicPartitions[0].Partitions) != 4 {
+			if len(of.TopicPartitions) != 1 || of.TopicPartitions[0].Topic != "tickets" ||
+				len(of.TopicPartitions[0].Partitions) != 4 {
 				t.Errorf("assignment %+v", of)
 			}
 		}
@@ -111,8 +122,10 @@ func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
 			if version < 5 {
 				want = 1
 			}
-			if len(groups) != want || want == 1 && (groups[0].ProtocolType != "consumer" || version >= 4 && groups[0].GroupState != "Stable" ||
-				version >= 5 && groups[0].GroupType != "consumer") {
+			if len(groups) != want || want == 1 &&
+				(groups[0].ProtocolType != "consumer" || version >= 4 &&
+					groups[0].GroupState != "Stable" ||
+					version >= 5 && groups[0].GroupType != "consumer") {
 				t.Errorf("type %s: %+v", filter, groups)
 			}
 		}
@@ -122,24 +135,28 @@ func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = []string{"group"}
 		want := map[bool]int16{true: 69}[version >= 6]
-		if got := ask[*kmsg.DescribeGroupsResponse](b, version, req).Groups[0]; got.State != "Dead" || got.ErrorCode != want {
+		if got := ask[*kmsg.DescribeGroupsResponse](b, version,
+			req).Groups[0]; got.State != "Dead" || got.ErrorCode != want {
 			t.Errorf("group %+v", got)
 		}
 	})
 	everyVersion(t, keyJoinGroup, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
-		if answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest("")); answer.ErrorCode != 23 {
+		if answer := ask[*kmsg.JoinGroupResponse](b, version,
+			joinRequest("")); answer.ErrorCode != 23 {
 			t.Errorf("join: %+v", answer)
 		}
 	})
 	everyVersion(t, keyOffsetCommit, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		member := &kmsg.JoinGroupResponse{MemberID: "a", Generation: 1}
-		if code, want := b.commit(version, "tickets", 0, 7, member), map[bool]int16{true: 35}[version < 9]; code != want {
+		if code, want := b.commit(version, "tickets", 0, 7, member),
+			map[bool]int16{true: 35}[version < 9]; code != want {
 			t.Errorf("commit: error %d, want %d", code, want)
 		}
 		member.Generation = 2
-		if code, want := b.commit(version, "tickets", 0, 7, member), map[bool]int16{true: 35, false: 113}[version < 9]; code != want {
+		if code, want := b.commit(version, "tickets", 0, 7, member),
+			map[bool]int16{true: 35, false: 113}[version < 9]; code != want {
 			t.Errorf("commit in another epoch: error %d, want %d", code, want)
 		}
 		if code := b.commit(version, "tickets", 0, 7, nil); code != 25 {
@@ -148,7 +165,8 @@ func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
 	})
 	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
-		if code := b.commit(9, "tickets", 0, 7, &kmsg.JoinGroupResponse{MemberID: "a", Generation: 1}); code != 0 {
+		if code := b.commit(9, "tickets", 0, 7,
+			&kmsg.JoinGroupResponse{MemberID: "a", Generation: 1}); code != 0 {
 			t.Fatalf("commit: error %d", code)
 		}
 		if got := b.fetched(version, false); got != "0:7note 1:-1 " {
@@ -163,8 +181,10 @@ func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
 			want   int16
 		}{{"a", 1, 0}, {"a", 2, 113}, {"b", 1, 25}} {
 			req := kmsg.NewPtrOffsetFetchRequest()
-			req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberID: &c.member, MemberEpoch: c.epoch}}
-			if got := ask[*kmsg.OffsetFetchResponse](b, version, req).Groups[0]; got.ErrorCode != c.want {
+			req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberID: &c.member,
+				MemberEpoch: c.epoch}}
+			if got := ask[*kmsg.OffsetFetchResponse](b, version,
+				req).Groups[0]; got.ErrorCode != c.want {
 				t.Errorf("%s: %+v", fmt.Sprint(c), got)
 			}
 		}

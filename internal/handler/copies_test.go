@@ -19,9 +19,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// journey notes which memory a request's bytes pass through: what the socket was read into, and what the data files were written
-// from. Where both are the same memory, a byte was copied twice, by the kernel both times, and never in between; where they differ,
-// somebody copied it a third time.
+// journey notes which memory a request's bytes pass through: what the socket was read into, and
+// what the data files were written from. Where both are the same memory, a byte was copied twice,
+// by the kernel both times, and never in between; where they differ, somebody copied it a third
+// time.
 type journey struct {
 	mu            sync.Mutex
 	read, written []span
@@ -53,7 +54,8 @@ func (j *journey) begin() {
 	j.read, j.written = nil, nil
 }
 
-// end returns how many bytes were written, and how many of them from memory that the socket was not read into.
+// end returns how many bytes were written, and how many of them from memory that the socket was not
+// read into.
 func (j *journey) end() (written, elsewhere int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,7 +100,8 @@ func (s watchedSocket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watchedDisk and watchedFile note writes of data files. It is the lowest disk: all that the log store puts over it is passed.
+// watchedDisk and watchedFile note writes of data files. It is the lowest disk: all that the log
+// store puts over it is passed.
 type watchedDisk struct {
 	vfs.FS
 	journey *journey
@@ -122,8 +125,9 @@ func (f watchedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestAByteIsCopiedTwiceFromSocketToFile runs the whole way: a listener of package wire, this handler, replicas, logs. Requests
-// are small, as large as a pooled buffer, and larger; batches compressed and not; connections used before and new.
+// TestAByteIsCopiedTwiceFromSocketToFile runs the whole way: a listener of package wire, this
+// handler, replicas, logs. Requests are small, as large as a pooled buffer, and larger; batches
+// compressed and not; connections used before and new.
 func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	const partitions = 5
 	seen := &journey{}
@@ -164,7 +168,8 @@ func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 		socket.produce(t, produceRequestFor("t", 1, batches...))
 		written, elsewhere := seen.end()
 		if written != sent || elsewhere != 0 {
-			t.Errorf("%s: %d bytes sent, %d written, %d of them copied a third time", c.name, sent, written, elsewhere)
+			t.Errorf("%s: %d bytes sent, %d written, %d of them copied a third time", c.name, sent,
+				written, elsewhere)
 		}
 	}
 }

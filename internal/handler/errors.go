@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// What requests themselves can get wrong; the other packages' errors are in the table below beside them.
+// What requests themselves can get wrong; the other packages' errors are in the table below beside
+// them.
 var (
 	errInvalidRequest      = errors.New("invalid request")
 	errUnsupportedVersion  = errors.New("unsupported version")
@@ -38,8 +39,8 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// kafkaErrors maps what can go wrong to what clients are told; the first match counts. The order matters where
-// an error wraps two of these.
+// kafkaErrors maps what can go wrong to what clients are told; the first match counts. The order
+// matters where an error wraps two of these.
 var kafkaErrors = []struct {
 	err error
 	kafkaError
@@ -86,7 +87,8 @@ var kafkaErrors = []struct {
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
 	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
-	// A log that is closed is being moved away or the broker stops: the client shall look for the leader anew.
+	// A log that is closed is being moved away or the broker stops: the client shall look for the
+	// leader anew.
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	// The partition.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
@@ -130,7 +132,8 @@ var kafkaErrors = []struct {
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
 }
 
-// kafkaError returns what clients are told of an error. One that is not in the table is our fault: it is logged.
+// kafkaError returns what clients are told of an error. One that is not in the table is our fault:
+// it is logged.
 func (h *Handler) kafkaError(err error) kafkaError {
 	if err == nil {
 		return noError
@@ -144,15 +147,16 @@ func (h *Handler) kafkaError(err error) kafkaError {
 	return unknownError
 }
 
-// outcome turns the errors of one request into codes, and keeps the first, with its name for the metrics.
+// outcome turns the errors of one request into codes, and keeps the first, with its name for the
+// metrics.
 type outcome struct {
 	handler *Handler
 	err     error
 	name    string
 }
 
-// code returns an error's code, 0 for nil. It is called once for each part of an answer: the first error names the request
-// in the metrics, and one not in the table is logged each time.
+// code returns an error's code, 0 for nil. It is called once for each part of an answer: the first
+// error names the request in the metrics, and one not in the table is logged each time.
 func (o *outcome) code(err error) int16 {
 	k := o.handler.kafkaError(err)
 	if o.err == nil {

@@ -32,7 +32,8 @@ func TestErrorTableIsKafkas(t *testing.T) {
 		}
 		var known *kerr.Error
 		renamed := row.code == 6 // franz-go has the name of before KIP-392
-		if err := kerr.ErrorForCode(row.code); !errors.As(err, &known) || (known.Message != row.name && !renamed) {
+		if err := kerr.ErrorForCode(row.code); !errors.As(err, &known) ||
+			(known.Message != row.name && !renamed) {
 			t.Errorf("%v: %d %s, franz-go has %v", row.err, row.code, row.name, err)
 		}
 	}
@@ -55,9 +56,18 @@ func TestUnknownErrorIsLoggedAndMinusOne(t *testing.T) {
 // The table of the reference, 1.4, as far as a produce can reach it.
 func TestProduceErrors(t *testing.T) {
 	b := newBroker(t)
-	b.topic("plain", func(t *metadata.Topic) { must(b.t, t.Settings.Set("max.message.bytes", "200")) })
-	b.topic("compacted", func(t *metadata.Topic) { must(b.t, t.Settings.Set("cleanup.policy", "compact")) })
-	b.topic("elsewhere", func(t *metadata.Topic) { t.Partitions[0].Leader, t.Partitions[0].Replicas = 3, []int32{3} })
+	b.topic("plain", func(t *metadata.Topic) {
+		must(b.t,
+			t.Settings.Set("max.message.bytes", "200"))
+	})
+	b.topic("compacted", func(t *metadata.Topic) {
+		must(b.t,
+			t.Settings.Set("cleanup.policy", "compact"))
+	})
+	b.topic("elsewhere", func(t *metadata.Topic) {
+		t.Partitions[0].Leader,
+			t.Partitions[0].Replicas = 3, []int32{3}
+	})
 	good := batch(t, compress.None, "a", "b")
 	changed := func(at int, to byte) []byte {
 		other := slices.Clone(good)
@@ -69,27 +79,31 @@ func TestProduceErrors(t *testing.T) {
 		records []byte
 		code    int16
 	}{
-		"unknown topic":        {"missing", good, 3},
-		"not the leader":       {"elsewhere", good, 6},
-		"no key":               {"compacted", good, 87},
-		"too large":            {"plain", batch(t, compress.None, string(make([]byte, 500))), 10},
-		"checksum":             {"plain", changed(len(good)-1, 0x55), 2},
-		"magic 0":              {"plain", changed(16, 0), 87},
-		"magic 1":              {"plain", changed(16, 1), 87},
-		"magic 3":              {"plain", changed(16, 3), 87},
-		"two batches":          {"plain", slices.Concat(good, good), 87},
-		"null":                 {"plain", nil, 87},
-		"no whole batch":       {"plain", good[:70], 87},
-		"base offset not 0":    {"plain", changed(7, 1), 87},
-		"in a transaction":     {"plain", batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"), 48},
+		"unknown topic":     {"missing", good, 3},
+		"not the leader":    {"elsewhere", good, 6},
+		"no key":            {"compacted", good, 87},
+		"too large":         {"plain", batch(t, compress.None, string(make([]byte, 500))), 10},
+		"checksum":          {"plain", changed(len(good)-1, 0x55), 2},
+		"magic 0":           {"plain", changed(16, 0), 87},
+		"magic 1":           {"plain", changed(16, 1), 87},
+		"magic 3":           {"plain", changed(16, 3), 87},
+		"two batches":       {"plain", slices.Concat(good, good), 87},
+		"null":              {"plain", nil, 87},
+		"no whole batch":    {"plain", good[:70], 87},
+		"base offset not 0": {"plain", changed(7, 1), 87},
+		"in a transaction": {"plain",
+			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"),
+			48},
 		"nothing wrong at all": {"plain", good, 0},
 	} {
 		for _, version := range []int16{3, 7, 8, 12} {
 			answer := b.produce(version, c.topic, slices.Clone(c.records))
 			if answer.ErrorCode != c.code {
-				t.Errorf("%s, version %d: error %d, want %d", name, version, answer.ErrorCode, c.code)
+				t.Errorf("%s, version %d: error %d, want %d", name, version, answer.ErrorCode,
+					c.code)
 			}
-			if c.code != 0 && (answer.BaseOffset != -1 || (version >= 8) != (answer.ErrorMessage != nil)) {
+			if c.code != 0 && (answer.BaseOffset != -1 ||
+				(version >= 8) != (answer.ErrorMessage != nil)) {
 				t.Errorf("%s, version %d: %+v", name, version, answer)
 			}
 		}
@@ -99,9 +113,13 @@ func TestProduceErrors(t *testing.T) {
 // KIP-467: which records of a batch are wrong, and why.
 func TestProduceNamesTheWrongRecords(t *testing.T) {
 	b := newBroker(t)
-	b.topic("compacted", func(t *metadata.Topic) { must(b.t, t.Settings.Set("cleanup.policy", "compact")) })
+	b.topic("compacted", func(t *metadata.Topic) {
+		must(b.t,
+			t.Settings.Set("cleanup.policy", "compact"))
+	})
 	answer := b.produce(8, "compacted", batch(t, compress.None, "a", "b"))
-	if len(answer.ErrorRecords) == 0 || answer.ErrorRecords[0].RelativeOffset != 0 || *answer.ErrorRecords[0].ErrorMessage == "" {
+	if len(answer.ErrorRecords) == 0 || answer.ErrorRecords[0].RelativeOffset != 0 ||
+		*answer.ErrorRecords[0].ErrorMessage == "" {
 		t.Errorf("answer %+v", answer)
 	}
 }
@@ -112,7 +130,8 @@ func TestProduceAnswersInTheOrderOfTheRequest(t *testing.T) {
 	b.topic("b", nil)
 	one := func() []byte { return batch(t, compress.None, "x") }
 	req := produceRequestFor("a", 1, one(), one())
-	req.Topics = append(req.Topics, produceRequestFor("missing", 1, one()).Topics[0], kmsg.ProduceRequestTopic{Topic: "none"},
+	req.Topics = append(req.Topics, produceRequestFor("missing", 1, one()).Topics[0],
+		kmsg.ProduceRequestTopic{Topic: "none"},
 		produceRequestFor("b", 1, one()).Topics[0])
 	response := ask[*kmsg.ProduceResponse](b, 9, req)
 	var got []string
@@ -131,9 +150,13 @@ func TestProduceAnswersInTheOrderOfTheRequest(t *testing.T) {
 
 func TestProduceTellsLogAppendTime(t *testing.T) {
 	b := newBroker(t)
-	b.topic("stamped", func(t *metadata.Topic) { must(b.t, t.Settings.Set("message.timestamp.type", "LogAppendTime")) })
+	b.topic("stamped", func(t *metadata.Topic) {
+		must(b.t,
+			t.Settings.Set("message.timestamp.type", "LogAppendTime"))
+	})
 	before := time.Now().UnixMilli()
-	if got := b.produce(9, "stamped", batch(t, compress.None, "a")); got.LogAppendTime < before || got.LogAppendTime > time.Now().UnixMilli() {
+	if got := b.produce(9, "stamped", batch(t, compress.None, "a")); got.LogAppendTime < before ||
+		got.LogAppendTime > time.Now().UnixMilli() {
 		t.Errorf("log append time %d", got.LogAppendTime)
 	}
 }
@@ -144,7 +167,8 @@ func TestFullDiskFailsTheProduce(t *testing.T) {
 	b.topic("tickets", nil)
 	b.mustProduce("tickets", "kept")
 	b.disk.Inject(vfs.Rule{Op: vfs.OpWrite})
-	if got := b.produce(9, "tickets", batch(t, compress.None, "lost")); got.ErrorCode != 56 || got.ErrorMessage == nil {
+	if got := b.produce(9, "tickets", batch(t, compress.None, "lost")); got.ErrorCode != 56 ||
+		got.ErrorMessage == nil {
 		t.Errorf("answer %+v", got)
 	}
 }
@@ -160,7 +184,8 @@ func TestFetchErrors(t *testing.T) {
 	}{{0, 2, 0}, {1, -1, 0}, {2, -1, 1}, {-1, -1, 1}, {0, 1, 74}, {0, 3, 75}} {
 		req := fetchRequestFor("tickets", c.offset)
 		req.Topics[0].Partitions[0].CurrentLeaderEpoch = c.epoch
-		if got := ask[*kmsg.FetchResponse](b, 12, req).Topics[0].Partitions[0]; got.ErrorCode != c.code {
+		if got := ask[*kmsg.FetchResponse](b, 12,
+			req).Topics[0].Partitions[0]; got.ErrorCode != c.code {
 			t.Errorf("offset %d epoch %d: %+v", c.offset, c.epoch, got)
 		}
 	}
@@ -181,7 +206,8 @@ func TestQuirk7FetchWaits(t *testing.T) {
 		req.MaxWaitMillis = 1 << 30
 		done := make(chan wire.Reply, 1)
 		go func() {
-			reply, _ := b.Handle(ctx, &wire.Request{Key: keyFetch, Version: 12, Body: req.AppendTo(nil)})
+			reply, _ := b.Handle(ctx,
+				&wire.Request{Key: keyFetch, Version: 12, Body: req.AppendTo(nil)})
 			done <- reply
 		}()
 		return done
@@ -207,25 +233,28 @@ func TestCreateTopicErrors(t *testing.T) {
 		change func(*kmsg.CreateTopicsRequestTopic)
 		code   int16
 	}{
-		"bad name":    {"a b", nil, 17},
-		"no name":     {"", nil, 17},
-		"partitions":  {"t", func(r *kmsg.CreateTopicsRequestTopic) { r.NumPartitions = 0 }, 37},
-		"replication": {"t", func(r *kmsg.CreateTopicsRequestTopic) { r.ReplicationFactor = 0 }, 38},
-		"setting":     {"t", withConfig("no.such", new("1")), 40},
-		"value":       {"t", withConfig("segment.bytes", new("many")), 40},
-		"null value":  {"t", withConfig("segment.bytes", nil), 40},
+		"bad name":   {"a b", nil, 17},
+		"no name":    {"", nil, 17},
+		"partitions": {"t", func(r *kmsg.CreateTopicsRequestTopic) { r.NumPartitions = 0 }, 37},
+		"replication": {"t", func(r *kmsg.CreateTopicsRequestTopic) { r.ReplicationFactor = 0 },
+			38},
+		"setting":    {"t", withConfig("no.such", new("1")), 40},
+		"value":      {"t", withConfig("segment.bytes", new("many")), 40},
+		"null value": {"t", withConfig("segment.bytes", nil), 40},
 		"assignment": {"t", func(r *kmsg.CreateTopicsRequestTopic) {
 			r.NumPartitions, r.ReplicationFactor = -1, -1
 			r.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{1}}}
 		}, 39},
 	} {
-		if got := b.create(7, c.topic, c.change); got.ErrorCode != c.code || got.ErrorMessage == nil {
+		if got := b.create(7, c.topic, c.change); got.ErrorCode != c.code ||
+			got.ErrorMessage == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	twice := kmsg.NewPtrCreateTopicsRequest()
 	twice.TimeoutMillis = 1000
-	twice.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1}, {Topic: "t", NumPartitions: 1}}
+	twice.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1},
+		{Topic: "t", NumPartitions: 1}}
 	for _, topic := range ask[*kmsg.CreateTopicsResponse](b, 7, twice).Topics {
 		if topic.ErrorCode != 42 {
 			t.Errorf("named twice: %+v", topic)
@@ -233,8 +262,10 @@ func TestCreateTopicErrors(t *testing.T) {
 	}
 	check := kmsg.NewPtrCreateTopicsRequest()
 	check.ValidateOnly = true
-	check.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1, ReplicationFactor: 1}}
-	if got := ask[*kmsg.CreateTopicsResponse](b, 7, check).Topics[0]; got.ErrorCode != 0 || b.image.Load().Topic("t") != nil {
+	check.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1,
+		ReplicationFactor: 1}}
+	if got := ask[*kmsg.CreateTopicsResponse](b, 7, check).Topics[0]; got.ErrorCode != 0 ||
+		b.image.Load().Topic("t") != nil {
 		t.Errorf("only checked: %+v", got)
 	}
 }
@@ -264,12 +295,14 @@ func TestOperationsAreToldWhenAsked(t *testing.T) {
 	b.topic("tickets", nil)
 	req := kmsg.NewPtrMetadataRequest()
 	got := ask[*kmsg.MetadataResponse](b, 8, req)
-	if got.AuthorizedOperations != operationsOmitted || got.Topics[0].AuthorizedOperations != operationsOmitted {
+	if got.AuthorizedOperations != operationsOmitted ||
+		got.Topics[0].AuthorizedOperations != operationsOmitted {
 		t.Errorf("not asked: %+v", got)
 	}
 	req.IncludeClusterAuthorizedOperations, req.IncludeTopicAuthorizedOperations = true, true
 	got = ask[*kmsg.MetadataResponse](b, 8, req)
-	if got.AuthorizedOperations != clusterOperations || got.Topics[0].AuthorizedOperations != topicOperations {
+	if got.AuthorizedOperations != clusterOperations ||
+		got.Topics[0].AuthorizedOperations != topicOperations {
 		t.Errorf("asked: %+v", got)
 	}
 }

@@ -23,8 +23,8 @@ type fetchAnswer struct {
 	brief   bool // to a follower: partitions without news are left out
 }
 
-// fetchEncoder writes the Fetch response around holes that file ranges fill. kmsg cannot leave holes, and compares tagged
-// structs by reflection for each partition.
+// fetchEncoder writes the Fetch response around holes that file ranges fill. kmsg cannot leave
+// holes, and compares tagged structs by reflection for each partition.
 type fetchEncoder struct {
 	*fetchAnswer
 	version  int16
@@ -47,10 +47,12 @@ const partitionBytes = 64
 // encodeFetch answers a request.
 func encodeFetch(answer *fetchAnswer) wire.Reply {
 	if answer.brief {
-		answer.results = slices.DeleteFunc(answer.results, func(r replica.FetchResult) bool { return !r.HasNews() })
+		answer.results = slices.DeleteFunc(answer.results,
+			func(r replica.FetchResult) bool { return !r.HasNews() })
 	}
 	if answer.session != 0 { // in the order in which there was news
-		slices.SortStableFunc(answer.results, func(a, b replica.FetchResult) int { return cmp.Compare(a.ID.Topic, b.ID.Topic) })
+		slices.SortStableFunc(answer.results,
+			func(a, b replica.FetchResult) int { return cmp.Compare(a.ID.Topic, b.ID.Topic) })
 	}
 	e := newFetchEncoder(answer, len(answer.results))
 	e.head(0)
@@ -64,10 +66,12 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 	return e.reply()
 }
 
-// topicRun is how many results at the front are of one topic; topicRuns, how many such groups there are.
+// topicRun is how many results at the front are of one topic; topicRuns, how many such groups there
+// are.
 func topicRun(results []replica.FetchResult) int {
 	n := 1
-	for n < len(results) && results[n].Topic == results[0].Topic && results[n].ID.Topic == results[0].ID.Topic {
+	for n < len(results) && results[n].Topic == results[0].Topic &&
+		results[n].ID.Topic == results[0].ID.Topic {
 		n++
 	}
 	return n
@@ -103,16 +107,19 @@ func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	return e.reply()
 }
 
-// newFetchEncoder reserves room for so many partitions, so that the response is as a rule one allocation.
+// newFetchEncoder reserves room for so many partitions, so that the response is as a rule one
+// allocation.
 func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	version := answer.request.Version
 	return &fetchEncoder{
 		fetchAnswer: answer, version: version, flexible: version >= 12,
-		pull: version >= 15 && answer.request.ReplicaState.ID >= 0, out: make([]byte, 0, partitionBytes*(partitions+1)),
+		pull: version >= 15 && answer.request.ReplicaState.ID >= 0,
+		out:  make([]byte, 0, partitionBytes*(partitions+1)),
 	}
 }
 
-// head writes what comes before the topics. Below version 7 there is no room for an error of the request as a whole.
+// head writes what comes before the topics. Below version 7 there is no room for an error of the
+// request as a whole.
 func (e *fetchEncoder) head(code int16) {
 	e.out = kbin.AppendInt32(e.out, 0) // throttle time
 	if e.version >= 7 {
@@ -121,7 +128,8 @@ func (e *fetchEncoder) head(code int16) {
 	}
 }
 
-// partition writes one partition around its hole. With an error the offsets are -1, which clients take for unknown.
+// partition writes one partition around its hole. With an error the offsets are -1, which clients
+// take for unknown.
 func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	highWater, stable, start := r.HighWater, r.Stable, r.LogStart
 	if r.Err != nil {
@@ -149,7 +157,8 @@ func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	e.partitionTags(r)
 }
 
-// partitionTags writes a partition's tagged fields: where the logs part (KIP-595), who leads (KIP-951), and what followers are told.
+// partitionTags writes a partition's tagged fields: where the logs part (KIP-595), who leads
+// (KIP-951), and what followers are told.
 func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if !e.flexible {
 		return
@@ -189,7 +198,8 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 }
 
-// endpoints writes where the leaders that were named are, for clients that have not heard of them yet (KIP-951).
+// endpoints writes where the leaders that were named are, for clients that have not heard of them
+// yet (KIP-951).
 func (e *fetchEncoder) endpoints() {
 	named := e.leaders.in(e.image)
 	if e.version < 16 || e.pull || len(named) == 0 {
@@ -210,7 +220,8 @@ func (e *fetchEncoder) endpoints() {
 	e.out = append(e.out, list...)
 }
 
-// aborted writes the aborted transactions whose records the client must leave out; null for one that reads all (KIP-98).
+// aborted writes the aborted transactions whose records the client must leave out; null for one
+// that reads all (KIP-98).
 func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	if data == nil || !committed {
 		e.nullableArrayLen(0, !committed)
@@ -224,8 +235,8 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	}
 }
 
-// reply cuts what was written at the holes. It is called last: chunks alias out, which appending could move. The slices are
-// released once the reply was sent.
+// reply cuts what was written at the holes. It is called last: chunks alias out, which appending
+// could move. The slices are released once the reply was sent.
 func (e *fetchEncoder) reply() wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.holes)+1)
 	from := 0
@@ -235,7 +246,8 @@ func (e *fetchEncoder) reply() wire.Reply {
 		}
 		chunks = append(chunks,
 			wire.Chunk{Bytes: e.out[from:hole.at]},
-			wire.Chunk{File: hole.data.File, Position: hole.data.Position, Length: hole.data.Length})
+			wire.Chunk{File: hole.data.File, Position: hole.data.Position,
+				Length: hole.data.Length})
 		from = hole.at
 	}
 	chunks = append(chunks, wire.Chunk{Bytes: e.out[from:]})

@@ -12,19 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// coordinated returns a broker that coordinates all groups, with a topic of four partitions to consume.
+// coordinated returns a broker that coordinates all groups, with a topic of four partitions to
+// consume.
 func coordinated(t *testing.T, b *broker) *broker {
 	t.Helper()
 	b.topic("tickets", func(topic *metadata.Topic) {
 		for i := range int32(3) {
 			topic.Partitions = append(topic.Partitions, &metadata.Partition{
-				Index: i + 1, Replicas: []int32{self}, Leader: self, LeaderEpoch: 2, ISR: []int32{self},
+				Index: i + 1, Replicas: []int32{self}, Leader: self, LeaderEpoch: 2,
+				ISR: []int32{self},
 			})
 		}
 	})
 	find := kmsg.NewPtrFindCoordinatorRequest()
 	find.CoordinatorKey = "group"
-	if answer := ask[*kmsg.FindCoordinatorResponse](b, 0, find); answer.ErrorCode != 0 || answer.NodeID != self {
+	if answer := ask[*kmsg.FindCoordinatorResponse](b, 0, find); answer.ErrorCode != 0 ||
+		answer.NodeID != self {
 		t.Fatalf("coordinator: %+v", answer)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -39,11 +42,13 @@ func coordinated(t *testing.T, b *broker) *broker {
 
 func joinRequest(member string) *kmsg.JoinGroupRequest {
 	req := kmsg.NewPtrJoinGroupRequest()
-	req.Group, req.MemberID, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = "group", member, 30_000, 30_000
+	req.Group, req.MemberID, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = "group", member,
+		30_000, 30_000
 	req.ProtocolType = "consumer"
 	metadata := kmsg.NewConsumerMemberMetadata()
 	metadata.Topics = []string{"tickets"}
-	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: metadata.AppendTo(nil)}}
+	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range",
+		Metadata: metadata.AppendTo(nil)}}
 	return req
 }
 
@@ -57,7 +62,8 @@ func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
 		}
 		answer = ask[*kmsg.JoinGroupResponse](b, version, joinRequest(answer.MemberID))
 	}
-	if answer.ErrorCode != 0 || answer.LeaderID != answer.MemberID || *answer.Protocol != "range" || len(answer.Members) != 1 {
+	if answer.ErrorCode != 0 || answer.LeaderID != answer.MemberID || *answer.Protocol != "range" ||
+		len(answer.Members) != 1 {
 		b.t.Fatalf("join: %+v", answer)
 	}
 	return answer
@@ -67,7 +73,8 @@ func (b *broker) sync(version int16, joined *kmsg.JoinGroupResponse) *kmsg.SyncG
 	b.t.Helper()
 	req := kmsg.NewPtrSyncGroupRequest()
 	req.Group, req.Generation, req.MemberID = "group", joined.Generation, joined.MemberID
-	req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID, MemberAssignment: []byte("all")}}
+	req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID,
+		MemberAssignment: []byte("all")}}
 	kind, name := "consumer", "range"
 	req.ProtocolType, req.Protocol = &kind, &name
 	return ask[*kmsg.SyncGroupResponse](b, version, req)
@@ -83,18 +90,24 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 // What the LogCluster says of groups is what kafka-configs shows of a broker, and what holds.
 func TestBoundsOfGroupsAreShown(t *testing.T) {
 	b := newBroker(t)
-	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1, OffsetsRetention: 3 * time.Hour, MetadataBytesMax: -1}
+	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1,
+		OffsetsRetention: 3 * time.Hour, MetadataBytesMax: -1}
 	must(t, b.changed())
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}}
+	req.Resources = []kmsg.DescribeConfigsRequestResource{
+		{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"},
+	}
 	shown := map[string]string{}
 	for _, c := range ask[*kmsg.DescribeConfigsResponse](b, 4, req).Resources[0].Configs {
 		shown[c.Name] = fmt.Sprint(*c.Value, " ", c.Source, " ", c.ReadOnly)
 	}
 	for name, want := range map[string]string{
-		"group.min.session.timeout.ms": "1000 STATIC_BROKER_CONFIG true", "group.max.session.timeout.ms": "1800000 DEFAULT_CONFIG true",
-		"group.initial.rebalance.delay.ms": "0 STATIC_BROKER_CONFIG true", "group.max.size": "2147483647 DEFAULT_CONFIG true",
-		"offset.metadata.max.bytes": "0 STATIC_BROKER_CONFIG true", "offsets.retention.minutes": "180 STATIC_BROKER_CONFIG true",
+		"group.min.session.timeout.ms":     "1000 STATIC_BROKER_CONFIG true",
+		"group.max.session.timeout.ms":     "1800000 DEFAULT_CONFIG true",
+		"group.initial.rebalance.delay.ms": "0 STATIC_BROKER_CONFIG true",
+		"group.max.size":                   "2147483647 DEFAULT_CONFIG true",
+		"offset.metadata.max.bytes":        "0 STATIC_BROKER_CONFIG true",
+		"offsets.retention.minutes":        "180 STATIC_BROKER_CONFIG true",
 	} {
 		if shown[name] != want {
 			t.Errorf("%s is %q, want %q", name, shown[name], want)
@@ -109,21 +122,25 @@ func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 				continue
 			}
 			req := kmsg.NewPtrFindCoordinatorRequest()
-			req.CoordinatorKey, req.CoordinatorType, req.CoordinatorKeys = "group", kind, []string{"group", "other"}
+			req.CoordinatorKey, req.CoordinatorType, req.CoordinatorKeys = "group", kind,
+				[]string{"group", "other"}
 			answer := ask[*kmsg.FindCoordinatorResponse](b, version, req)
 			if version < 4 {
 				answer.Coordinators = []kmsg.FindCoordinatorResponseCoordinator{
-					{Key: "group", NodeID: answer.NodeID, Host: answer.Host, Port: answer.Port, ErrorCode: answer.ErrorCode},
+					{Key: "group", NodeID: answer.NodeID, Host: answer.Host, Port: answer.Port,
+						ErrorCode: answer.ErrorCode},
 				}
 			}
 			for _, found := range answer.Coordinators {
-				if found.ErrorCode != want || want == 0 && (found.NodeID != self || found.Host != "one.example" || found.Port != 9092) {
+				if found.ErrorCode != want || want == 0 &&
+					(found.NodeID != self || found.Host != "one.example" || found.Port != 9092) {
 					t.Errorf("type %d: %+v, want error %d", kind, found, want)
 				}
 			}
 		}
 		topic := b.image.Load().Topic(coordinator.OffsetsTopic)
-		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 || !topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
+		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||
+			!topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
 			t.Errorf("the topic was made as %+v", topic)
 		}
 	})
@@ -135,7 +152,8 @@ func TestGroupJoinsSyncsAndBeatsAtEveryVersion(t *testing.T) {
 	})
 	everyVersion(t, keySyncGroup, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
-		if answer := b.sync(version, joined); answer.ErrorCode != 0 || string(answer.MemberAssignment) != "all" {
+		if answer := b.sync(version, joined); answer.ErrorCode != 0 ||
+			string(answer.MemberAssignment) != "all" {
 			t.Errorf("sync: %+v", answer)
 		}
 	})
@@ -172,7 +190,8 @@ func TestGroupJoinsSyncsAndBeatsAtEveryVersion(t *testing.T) {
 	})
 }
 
-func (b *broker) commit(version int16, topic string, partition int32, offset int64, joined *kmsg.JoinGroupResponse) int16 {
+func (b *broker) commit(version int16, topic string, partition int32, offset int64,
+	joined *kmsg.JoinGroupResponse) int16 {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.Generation, req.RetentionTimeMillis = "group", -1, -1
@@ -182,7 +201,8 @@ func (b *broker) commit(version int16, topic string, partition int32, offset int
 	part := kmsg.NewOffsetCommitRequestTopicPartition()
 	note := "note"
 	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, offset, 2, &note
-	asked := kmsg.OffsetCommitRequestTopic{Topic: topic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{part}}
+	asked := kmsg.OffsetCommitRequestTopic{Topic: topic,
+		Partitions: []kmsg.OffsetCommitRequestTopicPartition{part}}
 	if known := b.image.Load().Topic(topic); known != nil {
 		asked.TopicID = known.ID
 	}
@@ -197,9 +217,10 @@ func (b *broker) fetched(version int16, all bool) (text string) {
 	id := b.image.Load().Topic("tickets").ID
 	req.Group = "group"
 	req.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "tickets", Partitions: []int32{0, 1}}}
-	req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1, Topics: []kmsg.OffsetFetchRequestGroupTopic{
-		{Topic: "tickets", TopicID: id, Partitions: []int32{0, 1}},
-	}}}
+	req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1,
+		Topics: []kmsg.OffsetFetchRequestGroupTopic{
+			{Topic: "tickets", TopicID: id, Partitions: []int32{0, 1}},
+		}}}
 	if all {
 		req.Topics, req.Groups[0].Topics = nil, nil
 	}
@@ -234,7 +255,8 @@ func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
 		if code := b.commit(version, "tickets", 9, 7, nil); code != 3 {
 			t.Errorf("a partition that is not there: error %d", code)
 		}
-		if code, want := b.commit(version, "none", 0, 7, nil), map[bool]int16{false: 3, true: 100}[version >= 10]; code != want {
+		if code, want := b.commit(version, "none", 0, 7, nil),
+			map[bool]int16{false: 3, true: 100}[version >= 10]; code != want {
 			t.Errorf("a topic that is not there: error %d", code)
 		}
 		joined := b.join(5)
@@ -271,7 +293,8 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = []string{"group", "none"}
 		groups := ask[*kmsg.DescribeGroupsResponse](b, version, req).Groups
-		if got := groups[0]; got.State != "Stable" || got.Protocol != "range" || string(got.Members[0].MemberAssignment) != "all" {
+		if got := groups[0]; got.State != "Stable" || got.Protocol != "range" ||
+			string(got.Members[0].MemberAssignment) != "all" {
 			t.Errorf("group %+v", got)
 		}
 		want := int16(0)
@@ -292,7 +315,8 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 			t.Errorf("groups %+v", groups)
 		}
 		req.StatesFilter = []string{"Empty"}
-		if groups = ask[*kmsg.ListGroupsResponse](b, version, req).Groups; version >= 4 && len(groups) != 0 {
+		if groups = ask[*kmsg.ListGroupsResponse](b, version, req).Groups; version >= 4 &&
+			len(groups) != 0 {
 			t.Errorf("empty groups %+v", groups)
 		}
 	})
@@ -309,9 +333,11 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
 		req := kmsg.NewPtrOffsetDeleteRequest()
 		req.Group = "group"
-		req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "tickets", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
+		req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "tickets",
+			Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
 		answer := ask[*kmsg.OffsetDeleteResponse](b, version, req)
-		if answer.ErrorCode != 0 || answer.Topics[0].Partitions[0].ErrorCode != 0 || b.fetched(5, true) != "" {
+		if answer.ErrorCode != 0 || answer.Topics[0].Partitions[0].ErrorCode != 0 ||
+			b.fetched(5, true) != "" {
 			t.Errorf("answer %+v, offsets %s", answer, b.fetched(5, true))
 		}
 	})
@@ -321,14 +347,15 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 func TestNobodyProducesToTheGroupsTopic(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	for _, version := range []int16{3, 9, 12} {
-		if answer := b.produce(version, coordinator.OffsetsTopic, batch(t, 0, "a")); answer.ErrorCode != 17 {
+		if answer := b.produce(version, coordinator.OffsetsTopic,
+			batch(t, 0, "a")); answer.ErrorCode != 17 {
 			t.Errorf("version %d: %+v", version, answer)
 		}
 	}
 }
 
-// A static member that comes back keeps its partitions, its generation, and, as the leader, does not assign again (KIP-345, KIP-814); the
-// process it replaces is fenced.
+// A static member that comes back keeps its partitions, its generation, and, as the leader, does
+// not assign again (KIP-345, KIP-814); the process it replaces is fenced.
 func TestQuirk9StaticMemberComesBack(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	instance := "printer-1"
@@ -343,15 +370,18 @@ func TestQuirk9StaticMemberComesBack(t *testing.T) {
 	}
 	b.sync(5, first)
 	second := static()
-	if second.ErrorCode != 0 || second.MemberID == first.MemberID || second.Generation != first.Generation ||
+	if second.ErrorCode != 0 || second.MemberID == first.MemberID ||
+		second.Generation != first.Generation ||
 		second.LeaderID != second.MemberID || !second.SkipAssignment || len(second.Members) != 1 {
 		t.Errorf("joined again: %+v", second)
 	}
-	if answer := b.sync(5, second); answer.ErrorCode != 0 || string(answer.MemberAssignment) != "all" {
+	if answer := b.sync(5, second); answer.ErrorCode != 0 ||
+		string(answer.MemberAssignment) != "all" {
 		t.Errorf("sync: %+v", answer)
 	}
 	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.Generation, req.MemberID, req.InstanceID = "group", first.Generation, first.MemberID, &instance
+	req.Group, req.Generation, req.MemberID, req.InstanceID = "group", first.Generation,
+		first.MemberID, &instance
 	if code := ask[*kmsg.HeartbeatResponse](b, 4, req).ErrorCode; code != 82 {
 		t.Errorf("heartbeat of the process before: error %d", code)
 	}

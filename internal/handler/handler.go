@@ -27,7 +27,8 @@ type Options struct {
 	Mover      metadata.Mover
 	ProducerID func() (int64, error) // a producer id that nobody has
 	DataDir    string                // as admin clients are told
-	// Volume is the size of the disk and what is left of it, in bytes, -1 where that is not known; nil: neither is.
+	// Volume is the size of the disk and what is left of it, in bytes, -1 where that is not known;
+	// nil: neither is.
 	Volume func() (total, usable int64)
 	Logger *slog.Logger // default: discards
 }
@@ -62,20 +63,23 @@ func (h *Handler) Flexible(key, version int16) bool {
 	return a != nil && a.isFlexible(version)
 }
 
-// errRefused closes a connection whose request cannot be answered in a form its client would understand.
+// errRefused closes a connection whose request cannot be answered in a form its client would
+// understand.
 var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
 //
-// A version outside an API's range closes the connection, as Kafka does: the shape of an answer that the client asked for, and
-// that we do not know, cannot be guessed. ApiVersions alone is answered at any version, since this is how clients find out.
+// A version outside an API's range closes the connection, as Kafka does: the shape of an answer
+// that the client asked for, and that we do not know, cannot be guessed. ApiVersions alone is
+// answered at any version, since this is how clients find out.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	a := h.api(req.Key)
 	if a == nil {
 		return wire.Reply{}, fmt.Errorf("%w: api key %d is not served", errRefused, req.Key)
 	}
 	if !a.serves(req.Version) && req.Key != keyAPIVersions {
-		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name, req.Version, a.min, a.max)
+		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name,
+			req.Version, a.min, a.max)
 	}
 	answer, err := a.handle(h, ctx, req)
 	if err != nil {
@@ -95,7 +99,8 @@ func (h *Handler) api(key int16) *api {
 // reply encodes a response; its error is the first of the request's outcome.
 func reply(response kmsg.Response, result outcome) wire.Reply {
 	return wire.Reply{
-		// The header of an ApiVersions response never carries tags: its reader does not know yet whether we do.
+		// The header of an ApiVersions response never carries tags: its reader does not know yet
+		// whether we do.
 		Flexible: response.IsFlexible() && response.Key() != keyAPIVersions,
 		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
 		Error:    result.name,

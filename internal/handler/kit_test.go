@@ -26,7 +26,8 @@ import (
 
 const self = 1
 
-// broker is a Handler over real replicas and logs, whose disk is in memory, and metadata that obeys.
+// broker is a Handler over real replicas and logs, whose disk is in memory, and metadata that
+// obeys.
 type broker struct {
 	*Handler
 	t        *testing.T
@@ -53,7 +54,8 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 	must(t, err)
 	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store})
 	b.groups = coordinator.New(coordinator.Options{
-		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b, Groups: group.Config{InitialDelay: -1},
+		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b,
+		Groups: group.Config{InitialDelay: -1},
 	})
 	t.Cleanup(func() {
 		b.groups.Close()
@@ -61,7 +63,8 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 		_ = store.Close() // fails where the test broke the disk
 	})
 	b.Handler = New(Options{
-		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups, Admin: b, Alterer: b, Mover: b, DataDir: "/data",
+		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups,
+		Admin: b, Alterer: b, Mover: b, DataDir: "/data",
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
 	})
 	must(t, b.apply())
@@ -77,7 +80,8 @@ func must(t testing.TB, err error) {
 
 // apply makes an image of the topics, and the replicas follow it.
 func (b *broker) apply() error {
-	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"}, {ID: 3, Host: "three.example", Port: 9093}}
+	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"},
+		{ID: 3, Host: "three.example", Port: 9093}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
 	img.Policy, img.Groups = b.policy, b.bounds
 	_, err := b.set.Apply(img)
@@ -88,8 +92,10 @@ func (b *broker) apply() error {
 
 // topic makes a topic that this broker leads at epoch 2.
 func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topic {
-	topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default(), Internal: metadata.InternalTopic(name)}
-	topic.Partitions = []*metadata.Partition{{Replicas: []int32{self}, Leader: self, LeaderEpoch: 2, ISR: []int32{self}}}
+	topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default(),
+		Internal: metadata.InternalTopic(name)}
+	topic.Partitions = []*metadata.Partition{{Replicas: []int32{self}, Leader: self, LeaderEpoch: 2,
+		ISR: []int32{self}}}
 	if change != nil {
 		change(topic)
 	}
@@ -123,7 +129,9 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 		return nil, err
 	}
 	for i := range resource.Spec.Partitions {
-		topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, ISR: []int32{self}})
+		topic.Partitions = append(topic.Partitions,
+			&metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self,
+				ISR: []int32{self}})
 	}
 	if t.Validate {
 		return topic, nil
@@ -160,7 +168,8 @@ func (b *broker) replace(name string, change func(*metadata.Topic) error) error 
 func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return b.replace(change.Name, func(topic *metadata.Topic) error {
 		resource := &v1alpha1.Topic{}
-		resource.Spec.TopicSettings = metadata.ResourceSettings(topic.Settings, topicconfig.Default())
+		resource.Spec.TopicSettings = metadata.ResourceSettings(topic.Settings,
+			topicconfig.Default())
 		altered, err := metadata.AlteredTopic(resource, change, nil)
 		if err != nil || change.Validate {
 			return err
@@ -173,12 +182,16 @@ func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) erro
 // CreatePartitions implements metadata.Alterer.
 func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions) error {
 	return b.replace(more.Name, func(topic *metadata.Topic) error {
-		resource := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{Partitions: int32(len(topic.Partitions))}}
+		resource := &v1alpha1.Topic{
+			Spec: v1alpha1.TopicSpec{Partitions: int32(len(topic.Partitions))},
+		}
 		if _, err := metadata.GrownTopic(resource, more.Count); err != nil || more.Validate {
 			return err
 		}
 		for i := int32(len(topic.Partitions)); i < more.Count; i++ {
-			topic.Partitions = append(slices.Clip(topic.Partitions), &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, ISR: []int32{self}})
+			topic.Partitions = append(slices.Clip(topic.Partitions),
+				&metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self,
+					ISR: []int32{self}})
 		}
 		return nil
 	})
@@ -188,9 +201,11 @@ func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions
 func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	for i, move := range moves {
-		_, p, err := b.image.Load().Partition(metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition})
+		_, p, err := b.image.Load().Partition(metadata.PartitionRef{Topic: move.Topic,
+			Partition: move.Partition})
 		if err == nil {
-			_, err = metadata.CheckMove(p, move, func(id int32) bool { return id == self || id == 3 })
+			_, err = metadata.CheckMove(p, move,
+				func(id int32) bool { return id == self || id == 3 })
 		}
 		if faults[i] = err; err == nil {
 			faults[i] = b.replace(move.Topic, func(topic *metadata.Topic) error {
@@ -237,8 +252,9 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask sends a request at a version, as its bytes, and decodes the answer's bytes. The request is overwritten once it is given up, or was
-// answered, as the next one does with the buffer it was in: whatever the broker knows, it knows without it.
+// ask sends a request at a version, as its bytes, and decodes the answer's bytes. The request is
+// overwritten once it is given up, or was answered, as the next one does with the buffer it was in:
+// whatever the broker knows, it knows without it.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
@@ -283,11 +299,13 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 	response.SetVersion(request.GetVersion())
 	must(t, response.ReadFrom(body))
 	if want := response.IsFlexible() && request.Key() != keyAPIVersions; answer.Flexible != want {
-		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()), request.GetVersion(), answer.Flexible, want)
+		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()),
+			request.GetVersion(), answer.Flexible, want)
 	}
 	// What was decoded must be all that was sent.
 	if again := response.AppendTo(nil); !bytes.Equal(again, body) {
-		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()), request.GetVersion(), len(body), len(again))
+		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()),
+			request.GetVersion(), len(body), len(again))
 	}
 	return response.(R)
 }
@@ -302,7 +320,8 @@ func replyBytes(t testing.TB, answer wire.Reply) []byte {
 			continue
 		}
 		data := make([]byte, chunk.Length)
-		if _, err := io.ReadFull(io.NewSectionReader(chunk.File, chunk.Position, int64(chunk.Length)), data); err != nil {
+		if _, err := io.ReadFull(io.NewSectionReader(chunk.File, chunk.Position,
+			int64(chunk.Length)), data); err != nil {
 			t.Fatal(err)
 		}
 		body = append(body, data...)
@@ -316,7 +335,8 @@ func replyBytes(t testing.TB, answer wire.Reply) []byte {
 // batch is what a producer sends.
 func batch(t testing.TB, codec compress.Codec, values ...string) []byte {
 	t.Helper()
-	return batchOf(t, codec, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, values...)
+	return batchOf(t, codec, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
+		values...)
 }
 
 func batchOf(t testing.TB, codec compress.Codec, id record.Identity, values ...string) []byte {
@@ -325,7 +345,8 @@ func batchOf(t testing.TB, codec compress.Codec, id record.Identity, values ...s
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(id)
 	for i, value := range values {
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(), Value: []byte(value)})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(),
+			Value: []byte(value)})
 	}
 	built, err := builder.Build(nil)
 	must(t, err)
@@ -347,7 +368,8 @@ func produceRequestFor(topic string, acks int16, batches ...[]byte) *kmsg.Produc
 }
 
 // produce sends one batch to partition 0 and returns its answer.
-func (b *broker) produce(version int16, topic string, records []byte) kmsg.ProduceResponseTopicPartition {
+func (b *broker) produce(version int16, topic string,
+	records []byte) kmsg.ProduceResponseTopicPartition {
 	b.t.Helper()
 	response := ask[*kmsg.ProduceResponse](b, version, produceRequestFor(topic, -1, records))
 	return response.Topics[0].Partitions[0]
@@ -386,7 +408,8 @@ func values(t *testing.T, fetched []byte) []string {
 	for len(fetched) > 0 {
 		first, rest, err := record.Next(fetched)
 		must(t, err)
-		must(t, first.Records(1<<20, func(r *record.Record) error { all = append(all, string(r.Value)); return nil }))
+		must(t, first.Records(1<<20,
+			func(r *record.Record) error { all = append(all, string(r.Value)); return nil }))
 		fetched = rest
 	}
 	return all

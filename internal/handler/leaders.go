@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// A request that came to the wrong broker, or with an old leader epoch, is answered with who leads (KIP-951): its client need not ask
-// for metadata first.
+// A request that came to the wrong broker, or with an old leader epoch, is answered with who leads
+// (KIP-951): its client need not ask for metadata first.
 
 // leaderHint is who leads a partition, and since when.
 type leaderHint struct {

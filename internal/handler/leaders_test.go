@@ -14,22 +14,26 @@ func elsewhere(topic *metadata.Topic) {
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// TestQuirk7WhoLeadsIsTold to who comes to the wrong broker (KIP-951): Produce from 10 on, Fetch from 12 on, with the address from 16 on.
+// TestQuirk7WhoLeadsIsTold to who comes to the wrong broker (KIP-951): Produce from 10 on, Fetch
+// from 12 on, with the address from 16 on.
 func TestQuirk7WhoLeadsIsTold(t *testing.T) {
 	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
 			return
 		}
 		b.topic("a", elsewhere)
-		answer := ask[*kmsg.ProduceResponse](b, version, produceRequestFor("a", -1, batch(t, 0, "x")))
+		answer := ask[*kmsg.ProduceResponse](b, version,
+			produceRequestFor("a", -1, batch(t, 0, "x")))
 		part := answer.Topics[0].Partitions[0]
 		if part.ErrorCode != 6 {
 			t.Errorf("error %d", part.ErrorCode)
 		}
-		if told := part.CurrentLeader.LeaderID == 3 && part.CurrentLeader.LeaderEpoch == 7; told != (version >= 10) {
+		if told := part.CurrentLeader.LeaderID == 3 &&
+			part.CurrentLeader.LeaderEpoch == 7; told != (version >= 10) {
 			t.Errorf("leader %+v", part.CurrentLeader)
 		}
-		if told := len(answer.Brokers) == 1 && answer.Brokers[0].Host == "three.example" && answer.Brokers[0].Port == 9093; told != (version >= 10) {
+		if told := len(answer.Brokers) == 1 && answer.Brokers[0].Host == "three.example" &&
+			answer.Brokers[0].Port == 9093; told != (version >= 10) {
 			t.Errorf("brokers %+v", answer.Brokers)
 		}
 	})
@@ -47,17 +51,20 @@ func TestQuirk7WhoLeadsIsTold(t *testing.T) {
 			if part.ErrorCode != want {
 				t.Errorf("epoch %d: error %d, want %d", epoch, part.ErrorCode, want)
 			}
-			if told := part.CurrentLeader.LeaderID == 3 && part.CurrentLeader.LeaderEpoch == 7; told != (version >= 12 && want != 75) {
+			if told := part.CurrentLeader.LeaderID == 3 &&
+				part.CurrentLeader.LeaderEpoch == 7; told != (version >= 12 && want != 75) {
 				t.Errorf("epoch %d: leader %+v", epoch, part.CurrentLeader)
 			}
-			if told := len(answer.Brokers) == 1 && answer.Brokers[0].Host == "three.example"; told != (version >= 16 && want != 75) {
+			if told := len(answer.Brokers) == 1 &&
+				answer.Brokers[0].Host == "three.example"; told != (version >= 16 && want != 75) {
 				t.Errorf("epoch %d: brokers %+v", epoch, answer.Brokers)
 			}
 		}
 	})
 }
 
-// TestOffsetForLeaderEpoch: how far an epoch goes, at every version; and the same asked for with a fetch (KIP-320, KIP-595).
+// TestOffsetForLeaderEpoch: how far an epoch goes, at every version; and the same asked for with a
+// fetch (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	grown := func(b *broker) {
 		topic := b.topic("a", nil)
@@ -70,14 +77,18 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 	}
 	everyVersion(t, keyOffsetForEpoch, func(t *testing.T, b *broker, version int16) {
 		grown(b)
-		for epoch, want := range map[int32][2]int64{2: {2, 2}, 4: {2, 2}, 5: {5, 3}, 6: {-1, -1}, 0: {0, 0}} {
+		for epoch, want := range map[int32][2]int64{2: {2, 2}, 4: {2, 2}, 5: {5, 3}, 6: {-1, -1},
+			0: {0, 0}} {
 			req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 			req.ReplicaID = -1
-			req.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: "a", Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{
-				{CurrentLeaderEpoch: 5, LeaderEpoch: epoch}, {CurrentLeaderEpoch: 4, LeaderEpoch: epoch},
-			}}}
+			req.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: "a",
+				Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{
+					{CurrentLeaderEpoch: 5, LeaderEpoch: epoch},
+					{CurrentLeaderEpoch: 4, LeaderEpoch: epoch},
+				}}}
 			parts := ask[*kmsg.OffsetForLeaderEpochResponse](b, version, req).Topics[0].Partitions
-			if parts[0].ErrorCode != 0 || int64(parts[0].LeaderEpoch) != want[0] || parts[0].EndOffset != want[1] {
+			if parts[0].ErrorCode != 0 || int64(parts[0].LeaderEpoch) != want[0] ||
+				parts[0].EndOffset != want[1] {
 				t.Errorf("epoch %d: %+v, want %v", epoch, parts[0], want)
 			}
 			if parts[1].ErrorCode != 74 || parts[1].EndOffset != -1 {
@@ -93,7 +104,8 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 		req := fetchRequestFor("a", 3)
 		req.Topics[0].Partitions[0].LastFetchedEpoch = 2
 		part := ask[*kmsg.FetchResponse](b, version, req).Topics[0].Partitions[0]
-		if part.ErrorCode != 0 || part.DivergingEpoch.Epoch != 2 || part.DivergingEpoch.EndOffset != 2 {
+		if part.ErrorCode != 0 || part.DivergingEpoch.Epoch != 2 ||
+			part.DivergingEpoch.EndOffset != 2 {
 			t.Errorf("%+v", part)
 		}
 	})
@@ -103,7 +115,8 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 func TestANewLeaderDoesNotTellAnEndThatWasPassed(t *testing.T) {
 	everyVersion(t, keyListOffsets, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("tickets", replicated)
-		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x"))) // broker 3 does not have it
+		// broker 3 does not have it
+		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 		p := *topic.Partitions[0]
 		p.LeaderEpoch++
 		topic.Partitions[0] = &p
@@ -115,18 +128,22 @@ func TestANewLeaderDoesNotTellAnEndThatWasPassed(t *testing.T) {
 		if answer := b.listOffset(version, "tickets", -1); answer.ErrorCode != want {
 			t.Errorf("latest: error %d, want %d", answer.ErrorCode, want)
 		}
-		if answer := b.listOffset(version, "tickets", -2); answer.ErrorCode != 0 || answer.Offset != 0 {
+		if answer := b.listOffset(version, "tickets", -2); answer.ErrorCode != 0 ||
+			answer.Offset != 0 {
 			t.Errorf("earliest: %+v", answer)
 		}
 	})
 }
 
-// TestTheLargestTimestampIsOfWhatConsumersMaySee: the record that has it is on the leader alone, and may go with it (KIP-734).
+// TestTheLargestTimestampIsOfWhatConsumersMaySee: the record that has it is on the leader alone,
+// and may go with it (KIP-734).
 func TestTheLargestTimestampIsOfWhatConsumersMaySee(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", replicated)
-	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x"))) // broker 3 does not have it
-	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 || answer.Timestamp != -1 {
+	// broker 3 does not have it
+	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
+	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 ||
+		answer.Timestamp != -1 {
 		t.Errorf("largest timestamp, at high watermark 0: %+v", answer)
 	}
 }

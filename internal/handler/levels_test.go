@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// KIP-390: a level outside its codec's range is INVALID_CONFIG at CreateTopics, at every version, with a message that says which
-// setting, which codec, and what would do. No topic is made. The same at apply: api/v1alpha1/rules_table_test.go.
+// KIP-390: a level outside its codec's range is INVALID_CONFIG at CreateTopics, at every version,
+// with a message that says which setting, which codec, and what would do. No topic is made. The
+// same at apply: api/v1alpha1/rules_table_test.go.
 func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 	for _, c := range []struct {
 		codec, level string
@@ -24,10 +25,12 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 		{"lz4", "-1", []string{"lz4 level -1", "1 to 17"}},
 		{"zstd", "23", []string{"zstd level 23", "-131072 to 22"}},
 		{"zstd", "-131073", []string{"zstd level -131073", "-131072 to 22"}},
-		{"zstd", "-2147483648", []string{"-2147483648"}}, // the number that stands for "default" within the program
+		// the number that stands for "default" within the program
+		{"zstd", "-2147483648", []string{"-2147483648"}},
 		{"zstd", "high", []string{"high"}},
 		{"zstd", "", nil}, // no level: the default
-		{"gzip", "-1", nil}, {"gzip", "1", nil}, {"gzip", "9", nil}, {"lz4", "1", nil}, {"lz4", "17", nil}, {"zstd", "-131072", nil},
+		{"gzip", "-1", nil}, {"gzip", "1", nil}, {"gzip", "9", nil}, {"lz4", "1", nil},
+		{"lz4", "17", nil}, {"zstd", "-131072", nil},
 		{"zstd", "0", nil}, {"zstd", "22", nil},
 	} {
 		b := newBroker(t)
@@ -41,7 +44,8 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 			})
 			if c.says == nil {
 				if got.ErrorCode != 0 {
-					t.Errorf("%s=%s: error %d, %s", name, c.level, got.ErrorCode, textOf(got.ErrorMessage))
+					t.Errorf("%s=%s: error %d, %s", name, c.level, got.ErrorCode,
+						textOf(got.ErrorMessage))
 				}
 				break // it is there now
 			}
@@ -57,12 +61,13 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 	}
 }
 
-// A codec without levels has no setting to put one in, and a level for another codec than the topic's would have no effect: both are
-// refused, so that nobody believes to have set something.
+// A codec without levels has no setting to put one in, and a level for another codec than the
+// topic's would have no effect: both are refused, so that nobody believes to have set something.
 func TestCreateTopicsRefusesLevelsThatWouldDoNothing(t *testing.T) {
 	for _, c := range []struct{ kind, name, says string }{
 		{"snappy", "compression.snappy.level", "compression.snappy.level"},
-		{"uncompressed", "compression.zstd.level", "no effect while compression.type is uncompressed"},
+		{"uncompressed", "compression.zstd.level",
+			"no effect while compression.type is uncompressed"},
 		{"producer", "compression.gzip.level", "no effect while compression.type is producer"},
 		{"lz4", "compression.zstd.level", "no effect while compression.type is lz4"},
 	} {
@@ -71,7 +76,8 @@ func TestCreateTopicsRefusesLevelsThatWouldDoNothing(t *testing.T) {
 			withConfig(c.name, new("5"))(r)
 		})
 		if got.ErrorCode != 40 || !strings.Contains(textOf(got.ErrorMessage), c.says) {
-			t.Errorf("%s with %s: error %d, %s", c.kind, c.name, got.ErrorCode, textOf(got.ErrorMessage))
+			t.Errorf("%s with %s: error %d, %s", c.kind, c.name, got.ErrorCode,
+				textOf(got.ErrorMessage))
 		}
 	}
 	if _, _, _, leveled := compress.Snappy.Levels(); leveled {

@@ -21,12 +21,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// mutatedAllocMax bounds what a frame of up to a controlFrameMax may make the broker allocate, answer included: 20,000 elements, decoded,
-// looked up and answered, take about a third of it.
+// mutatedAllocMax bounds what a frame of up to a controlFrameMax may make the broker allocate,
+// answer included: 20,000 elements, decoded, looked up and answered, take about a third of it.
 const mutatedAllocMax = 64 << 20
 
-// socketBroker is the real handler behind the real listener. A socket of the file system has two halves to close, as TCP's, and leaves no
-// port behind.
+// socketBroker is the real handler behind the real listener. A socket of the file system has two
+// halves to close, as TCP's, and leaves no port behind.
 func socketBroker(t testing.TB) (b *broker, path string) {
 	b = newBroker(t)
 	b.topic("tickets", nil)
@@ -65,7 +65,8 @@ func sized(frame []byte) []byte {
 	return frame
 }
 
-// captured is one request of each API and version, all of its fields filled, and the two that do most.
+// captured is one request of each API and version, all of its fields filled, and the two that do
+// most.
 func captured(t testing.TB, b *broker) [][]byte {
 	random := rand.New(rand.NewPCG(3, 0))
 	var all [][]byte
@@ -89,8 +90,8 @@ func captured(t testing.TB, b *broker) [][]byte {
 	return all
 }
 
-// exchange sends bytes, ends its half, and reads until the broker has closed: waits end at once, as their client is gone. It tells how
-// many bytes came back.
+// exchange sends bytes, ends its half, and reads until the broker has closed: waits end at once, as
+// their client is gone. It tells how many bytes came back.
 func exchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
@@ -102,28 +103,33 @@ func exchange(t *testing.T, path string, frame []byte) int64 {
 	n, err := io.Copy(io.Discard, conn)
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("no end after a minute of %d bytes: % x", len(frame), frame[:min(64, len(frame))])
+			t.Fatalf("no end after a minute of %d bytes: % x", len(frame),
+				frame[:min(64, len(frame))])
 		}
 	}
 	return n
 }
 
-// checkExchange is exchange within bounds of memory. What makes topics or partitions costs what was asked for.
+// checkExchange is exchange within bounds of memory. What makes topics or partitions costs what was
+// asked for.
 func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	n := exchange(t, path, frame)
 	runtime.ReadMemStats(&after)
-	makes := len(frame) >= 6 && (frame[5] == byte(keyCreateTopics) || frame[5] == byte(keyCreatePartitions))
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > mutatedAllocMax+4*uint64(len(frame)) && !makes {
-		t.Errorf("%d bytes allocated for a frame of %d: % x", grown, len(frame), frame[:min(64, len(frame))])
+	makes := len(frame) >= 6 &&
+		(frame[5] == byte(keyCreateTopics) || frame[5] == byte(keyCreatePartitions))
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > mutatedAllocMax+
+		4*uint64(len(frame)) && !makes {
+		t.Errorf("%d bytes allocated for a frame of %d: % x", grown, len(frame),
+			frame[:min(64, len(frame))])
 	}
 	return n
 }
 
-// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length; its size is mostly made right again, so that
-// what is behind the header is reached.
+// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length; its size is
+// mostly made right again, so that what is behind the header is reached.
 func mutate(random *rand.Rand, frame []byte) []byte {
 	frame = append([]byte(nil), frame...)
 	const head = 12 // size, key, version, correlation id
@@ -136,10 +142,12 @@ func mutate(random *rand.Rand, frame []byte) []byte {
 			frame = frame[:max(head, min(at, len(frame)))]
 		case 2:
 			if at+4 <= len(frame) {
-				binary.BigEndian.PutUint32(frame[at:], 1<<31-1-uint32(random.IntN(3))<<random.IntN(30))
+				binary.BigEndian.PutUint32(frame[at:],
+					1<<31-1-uint32(random.IntN(3))<<random.IntN(30))
 			}
 		default:
-			frame = append(frame[:min(at, len(frame))], append(append([]byte(nil), tagBomb...), frame[min(at, len(frame)):]...)...)
+			frame = append(frame[:min(at, len(frame))],
+				append(append([]byte(nil), tagBomb...), frame[min(at, len(frame)):]...)...)
 		}
 	}
 	if random.IntN(8) > 0 {
@@ -166,13 +174,15 @@ func TestMutatedRequestsNeitherBreakNorSwell(t *testing.T) {
 		}
 	}
 	if answered < len(all)/2 {
-		t.Errorf("%d of %d whole requests were answered: hardly anything was reached", answered, len(all))
+		t.Errorf("%d of %d whole requests were answered: hardly anything was reached", answered,
+			len(all))
 	}
 	// It still serves.
 	b.mustProduce("tickets", "after")
 }
 
-// Whatever comes over a connection, the broker answers or closes it: no panic, no hang, no memory beyond its limits.
+// Whatever comes over a connection, the broker answers or closes it: no panic, no hang, no memory
+// beyond its limits.
 func FuzzMutatedRequests(f *testing.F) {
 	b, path := socketBroker(f)
 	for i, frame := range captured(f, b) {

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// produceRequest is a Produce request as its frame holds it. It has a decoder of its own because its frames may be large: this
-// one allocates a fixed number of bytes for each partition that is really there.
+// produceRequest is a Produce request as its frame holds it. It has a decoder of its own because
+// its frames may be large: this one allocates a fixed number of bytes for each partition that is
+// really there.
 type produceRequest struct {
 	version       int16
 	acks          int16
@@ -19,9 +20,10 @@ type produceRequest struct {
 }
 
 type produceTopic struct {
-	name  string
-	id    metadata.ID // from version 13 on, instead of the name
-	count int         // so many of the request's partitions are its, after those of the topics before; >= 0
+	name string
+	id   metadata.ID // from version 13 on, instead of the name
+	// so many of the request's partitions are its, after those of the topics before; >= 0
+	count int
 }
 
 type producePartition struct {
@@ -30,13 +32,14 @@ type producePartition struct {
 	records []byte      // aliases the frame; nil once the batch was appended
 }
 
-// decodeProduce decodes the body of any version of the table. It fails on a body that ends early, and on more
-// elements than elementsMax; len(partitions) is the sum of the topics' counts.
+// decodeProduce decodes the body of any version of the table. It fails on a body that ends early,
+// and on more elements than elementsMax; len(partitions) is the sum of the topics' counts.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
 	if version >= 3 {
-		d.nullableString() // transactional id: the batches say themselves that they are transactional
+		// transactional id: the batches say themselves that they are transactional
+		d.nullableString()
 	}
 	p.acks = d.Int16()
 	p.timeoutMillis = d.Int32()
@@ -58,7 +61,9 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 			index := d.Int32()
 			records := d.bytes()
 			d.tags()
-			p.partitions = append(p.partitions, producePartition{replica.PartitionID{Topic: topic.name, Index: index}, topic.id, records})
+			p.partitions = append(p.partitions,
+				producePartition{replica.PartitionID{Topic: topic.name, Index: index}, topic.id,
+					records})
 		}
 		d.tags()
 	}
@@ -69,7 +74,8 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	return p, nil
 }
 
-// produceDecoder reads both shapes of a field. kbin's reader turns invalid at the first bad length and returns zeros from then on.
+// produceDecoder reads both shapes of a field. kbin's reader turns invalid at the first bad length
+// and returns zeros from then on.
 type produceDecoder struct {
 	kbin.Reader
 	flexible bool

@@ -14,11 +14,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they know: in a partition of the request
-// what the follower vouches for, below which offset its tombstones are lonely, and below which it knows all to be; in the request itself,
-// empty, that partitions without news may be left out; in a partition of the answer the leader's log end and log start with an error, and
-// below which offset the tombstones of all replicas are lonely. A second tag in a partition of the request says for which assignment the
-// follower's log was made. The peer that does not know a tag skips it.
+// Brokers copy each other's logs by Fetch, with what Kafka's lacks in a tagged field that only they
+// know: in a partition of the request what the follower vouches for, below which offset its
+// tombstones are lonely, and below which it knows all to be; in the request itself, empty, that
+// partitions without news may be left out; in a partition of the answer the leader's log end and
+// log start with an error, and below which offset the tombstones of all replicas are lonely. A
+// second tag in a partition of the request says for which assignment the follower's log was made.
+// The peer that does not know a tag skips it.
 
 // pullVersion is the version of Fetch that brokers use among themselves.
 const pullVersion = 18
@@ -26,15 +28,17 @@ const pullVersion = 18
 // pullTag is far from what Kafka numbers its tags with.
 const pullTag = 0x4857
 
-// assignmentTag is always there, also without a name: a peer that leaves it out is of an earlier version.
+// assignmentTag is always there, also without a name: a peer that leaves it out is of an earlier
+// version.
 const (
 	assignmentTag      = 0x4858
 	assignmentBytesMax = 64
 )
 
-// lonelyTag, empty, is beside pullTag in a partition of the request and of the answer: it says that the offset there is of lonely tombstones.
-// Earlier versions told in its place how far they had cleaned, garbage that they had left not counted, and do not write the tag; what they
-// say counts as 0, so nothing goes before they are gone. What we say is less, and does no harm with them.
+// lonelyTag, empty, is beside pullTag in a partition of the request and of the answer: it says that
+// the offset there is of lonely tombstones. Earlier versions told in its place how far they had
+// cleaned, garbage that they had left not counted, and do not write the tag; what they say counts
+// as 0, so nothing goes before they are gone. What we say is less, and does no harm with them.
 const lonelyTag = 0x4859
 
 const (
@@ -70,14 +74,16 @@ func isBrief(req *kmsg.FetchRequest) (brief bool) {
 
 // PullCall is the request of a follower's fetch.
 func PullCall(pull *replica.Pull) wire.Call {
-	return wire.Call{Key: keyFetch, Version: pullVersion, Flexible: true, Append: func(out []byte) []byte { return appendPull(out, pull) }}
+	return wire.Call{Key: keyFetch, Version: pullVersion, Flexible: true,
+		Append: func(out []byte) []byte { return appendPull(out, pull) }}
 }
 
-// NudgeCall is a request that costs next to nothing, and whose coming ends the wait of the follower's fetch before it.
+// NudgeCall is a request that costs next to nothing, and whose coming ends the wait of the
+// follower's fetch before it.
 func NudgeCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
 
-// appendPull appends the body of a follower's fetch. It is written by hand: the first of a session names all of a leader's partitions, and
-// nothing of them is to be allocated.
+// appendPull appends the body of a follower's fetch. It is written by hand: the first of a session
+// names all of a leader's partitions, and nothing of them is to be allocated.
 func appendPull(out []byte, pull *replica.Pull) []byte {
 	out = kbin.AppendInt32(out, int32(pull.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // fewest bytes
@@ -137,7 +143,8 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	return out
 }
 
-// appendForgotten appends what of the session is not asked for any more, each partition by itself: there are few.
+// appendForgotten appends what of the session is not asked for any more, each partition by itself:
+// there are few.
 func appendForgotten(out []byte, forgotten []replica.PartitionKey) []byte {
 	out = kbin.AppendCompactArrayLen(out, len(forgotten))
 	for i := range forgotten {
@@ -168,8 +175,8 @@ func runs(partitions []replica.PullPartition) (n int) {
 // errPeer is an error that a peer answered with and that has no meaning of its own here.
 var errPeer = errors.New("the peer refused")
 
-// DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics that were asked for; a partition of
-// any other is left out.
+// DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics
+// that were asked for; a partition of any other is left out.
 func DecodePull(body []byte, topics map[metadata.ID]string) (replica.PullAnswer, error) {
 	var got replica.PullAnswer
 	if err := fetchAnswerShape.check(pullVersion, true, body); err != nil {
@@ -197,8 +204,10 @@ func DecodePull(body []byte, topics map[metadata.ID]string) (replica.PullAnswer,
 
 func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled {
 	got := replica.Pulled{
-		ID: replica.PartitionID{Topic: topic, Index: part.Partition}, HighWater: part.HighWatermark, LogStart: part.LogStartOffset,
-		LogEnd: -1, DivergingEpoch: part.DivergingEpoch.Epoch, DivergingEnd: part.DivergingEpoch.EndOffset, Records: part.RecordBatches,
+		ID: replica.PartitionID{Topic: topic, Index: part.Partition}, HighWater: part.HighWatermark,
+		LogStart: part.LogStartOffset,
+		LogEnd:   -1, DivergingEpoch: part.DivergingEpoch.Epoch,
+		DivergingEnd: part.DivergingEpoch.EndOffset, Records: part.RecordBatches,
 	}
 	if part.ErrorCode != 0 {
 		got.Err = peerError(part.ErrorCode)
@@ -221,8 +230,10 @@ func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled
 // peerError turns a code back into the error that a follower branches on.
 func peerError(code int16) error {
 	for _, err := range []error{
-		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch, replica.ErrUnknownLeaderEpoch,
-		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic, logstore.ErrStorage, replica.ErrSessionNotFound,
+		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
+		replica.ErrUnknownLeaderEpoch,
+		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic,
+		logstore.ErrStorage, replica.ErrSessionNotFound,
 		replica.ErrSessionEpoch,
 	} {
 		for i := range kafkaErrors {
@@ -234,13 +245,15 @@ func peerError(code int16) error {
 	return fmt.Errorf("%w: error %d", errPeer, code)
 }
 
-// fetchAnswerShape is the answer's fields, for what a peer sends is bytes from outside, too (see shape.go).
+// fetchAnswerShape is the answer's fields, for what a peer sends is bytes from outside, too (see
+// shape.go).
 var fetchAnswerShape = shape{
 	fixed(4), fixed(2), fixed(4),
 	array(
 		fixed(16),
 		array(
-			fixed(4), fixed(2), fixed(8), fixed(8), fixed(8), array(fixed(8), fixed(8)), fixed(4), text(),
+			fixed(4), fixed(2), fixed(8), fixed(8), fixed(8), array(fixed(8), fixed(8)), fixed(4),
+			text(),
 			tagged(0, fixed(12)), tagged(1, fixed(8)), tagged(2, fixed(12)),
 		),
 	),

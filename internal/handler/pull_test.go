@@ -25,7 +25,8 @@ func replicated(topic *metadata.Topic) {
 func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulled {
 	t.Helper()
 	got, err := b.pullAs(t, &replica.Pull{
-		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at, Session: replica.SessionID{Epoch: replica.SessionNone},
+		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at,
+		Session: replica.SessionID{Epoch: replica.SessionNone},
 	})
 	must(t, err)
 	return got.Partitions
@@ -40,7 +41,8 @@ func (b *broker) pullAs(t *testing.T, pull *replica.Pull) (replica.PullAnswer, e
 	}
 	body := call.Append(nil)
 	scribble := func() { clear(body) } // as the next request does that gets the memory
-	answer, err := b.Handle(t.Context(), &wire.Request{Key: call.Key, Version: call.Version, Body: body, Free: scribble})
+	answer, err := b.Handle(t.Context(),
+		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Free: scribble})
 	must(t, err)
 	topics := map[metadata.ID]string{}
 	for _, topic := range b.image.Load().Topics {
@@ -51,7 +53,8 @@ func (b *broker) pullAs(t *testing.T, pull *replica.Pull) (replica.PullAnswer, e
 
 func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
 	return replica.PullPartition{
-		ID: replica.PartitionID{Topic: topic.Name}, Topic: topic.ID, LeaderEpoch: 2, Offset: offset, LastEpoch: -1, Safe: offset, BytesMax: 1 << 20,
+		ID: replica.PartitionID{Topic: topic.Name}, Topic: topic.ID, LeaderEpoch: 2, Offset: offset,
+		LastEpoch: -1, Safe: offset, BytesMax: 1 << 20,
 	}
 }
 
@@ -59,11 +62,16 @@ func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
 func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
 	forgotten := []replica.PartitionKey{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
-	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40}, Wait: 500 * time.Millisecond, BytesMax: 1000, Session: replica.SessionID{ID: 8, Epoch: 9}, Forgotten: forgotten, Partitions: []replica.PullPartition{
-		{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10, LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
-		{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20, LastEpoch: -1, Safe: 19, Lonely: 18, Told: 17, BytesMax: 200},
-		{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1, Safe: 1 << 50, Lonely: 1, BytesMax: 300},
-	}}
+	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40},
+		Wait: 500 * time.Millisecond, BytesMax: 1000, Session: replica.SessionID{ID: 8, Epoch: 9},
+		Forgotten: forgotten, Partitions: []replica.PullPartition{
+			{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10,
+				LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
+			{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20,
+				LastEpoch: -1, Safe: 19, Lonely: 18, Told: 17, BytesMax: 200},
+			{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1,
+				Safe: 1 << 50, Lonely: 1, BytesMax: 300},
+		}}
 	body := appendPull(nil, pull)
 	if err := fetchShape.check(pullVersion, true, body); err != nil {
 		t.Fatal(err)
@@ -77,11 +85,13 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
 	}
 	want := replica.FetchRequest{TopicIDs: true}
-	wantedPartitions(&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil), request: &req}, &want)
+	wantedPartitions(&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
+		request: &req}, &want)
 	if !slices.Equal(want.Forgotten, forgotten) || len(want.Partitions) != 3 {
 		t.Errorf("%+v", want)
 	}
-	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !isBrief(&req) || len(req.Topics) != 2 {
+	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !isBrief(&req) ||
+		len(req.Topics) != 2 {
 		t.Errorf("%+v", req)
 	}
 	at := 0
@@ -90,8 +100,10 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 			want := pull.Partitions[at]
 			got := wantedPartition(want.ID, topic.TopicID, &topic.Partitions[i])
 			if got != (replica.FetchPartition{
-				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax, LeaderEpoch: want.LeaderEpoch,
-				LastEpoch: want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe, Lonely: want.Lonely, Told: want.Told, LogStart: want.LogStart,
+				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax,
+				LeaderEpoch: want.LeaderEpoch,
+				LastEpoch:   want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe,
+				Lonely: want.Lonely, Told: want.Told, LogStart: want.LogStart,
 			}) {
 				t.Errorf("partition %d: %+v, want %+v", at, got, want)
 			}
@@ -100,16 +112,19 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	}
 }
 
-// TestPullIsAnswered with records, the high watermark, what is wrong, and where the logs part; what has no news is left out.
+// TestPullIsAnswered with records, the high watermark, what is wrong, and where the logs part; what
+// has no news is left out.
 func TestPullIsAnswered(t *testing.T) {
 	b := newBroker(t)
 	topic, other := b.topic("a", replicated), b.topic("b", replicated)
 	acks1 := produceRequestFor("a", 1, batch(t, 0, "x", "y"))
-	if answer := ask[*kmsg.ProduceResponse](b, 9, acks1); answer.Topics[0].Partitions[0].ErrorCode != 0 {
+	if answer := ask[*kmsg.ProduceResponse](b, 9,
+		acks1); answer.Topics[0].Partitions[0].ErrorCode != 0 {
 		t.Fatal("produce")
 	}
 	got := b.pull(t, pullOf(topic, 0), pullOf(other, 0))
-	if len(got) != 1 || got[0].Err != nil || len(values(t, got[0].Records)) != 2 || got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
+	if len(got) != 1 || got[0].Err != nil || len(values(t, got[0].Records)) != 2 ||
+		got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
 		t.Fatalf("%+v", got)
 	}
 	got = b.pull(t, pullOf(topic, 2), pullOf(other, 0))
@@ -118,10 +133,13 @@ func TestPullIsAnswered(t *testing.T) {
 	}
 	diverging := pullOf(topic, 9)
 	diverging.LastEpoch = 2
-	if got = b.pull(t, diverging); len(got) != 1 || got[0].DivergingEpoch != 2 || got[0].DivergingEnd != 2 {
+	if got = b.pull(t, diverging); len(got) != 1 || got[0].DivergingEpoch != 2 ||
+		got[0].DivergingEnd != 2 {
 		t.Errorf("diverging: %+v", got)
 	}
-	if got = b.pull(t, pullOf(topic, 9)); len(got) != 1 || !errors.Is(got[0].Err, logstore.ErrOffsetOutOfRange) || got[0].LogEnd != 2 || got[0].LogStart != 0 {
+	if got = b.pull(t, pullOf(topic, 9)); len(got) != 1 ||
+		!errors.Is(got[0].Err, logstore.ErrOffsetOutOfRange) || got[0].LogEnd != 2 ||
+		got[0].LogStart != 0 {
 		t.Errorf("out of range: %+v", got)
 	}
 	old := pullOf(topic, 0)
@@ -135,11 +153,14 @@ func TestPullIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPullOutlivesItsFrame: what a follower says of itself is read before its frame's memory is given to the next request.
+// TestPullOutlivesItsFrame: what a follower says of itself is read before its frame's memory is
+// given to the next request.
 func TestPullOutlivesItsFrame(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", replicated)
-	if answer := ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("a", 1, batch(t, 0, "x", "y"))); answer.Topics[0].Partitions[0].ErrorCode != 0 {
+	if answer := ask[*kmsg.ProduceResponse](b, 9,
+		produceRequestFor("a", 1,
+			batch(t, 0, "x", "y"))); answer.Topics[0].Partitions[0].ErrorCode != 0 {
 		t.Fatal("produce")
 	}
 	vouching := pullOf(topic, 2)
@@ -152,9 +173,13 @@ func TestPullOutlivesItsFrame(t *testing.T) {
 // FuzzDecodePull: what a peer sends is bytes from outside.
 func FuzzDecodePull(f *testing.F) {
 	id := metadata.NewID()
-	answer := kmsg.FetchResponse{Version: pullVersion, Topics: []kmsg.FetchResponseTopic{{TopicID: id, Partitions: []kmsg.FetchResponseTopicPartition{
-		{RecordBatches: []byte("batches"), DivergingEpoch: kmsg.FetchResponseTopicPartitionDivergingEpoch{Epoch: 1, EndOffset: 2}}, {ErrorCode: 6},
-	}}}}
+	answer := kmsg.FetchResponse{Version: pullVersion,
+		Topics: []kmsg.FetchResponseTopic{{TopicID: id,
+			Partitions: []kmsg.FetchResponseTopicPartition{
+				{RecordBatches: []byte("batches"),
+					DivergingEpoch: kmsg.FetchResponseTopicPartitionDivergingEpoch{Epoch: 1,
+						EndOffset: 2}}, {ErrorCode: 6},
+			}}}}
 	f.Add(answer.AppendTo(nil))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -172,8 +197,9 @@ func FuzzDecodePull(f *testing.F) {
 	})
 }
 
-// TestPeersOfEarlierVersionsTellNothingOfTombstones: in the place of the offset below which tombstones are lonely they have how far they
-// cleaned, garbage that they left not counted, and no tag that says otherwise.
+// TestPeersOfEarlierVersionsTellNothingOfTombstones: in the place of the offset below which
+// tombstones are lonely they have how far they cleaned, garbage that they left not counted, and no
+// tag that says otherwise.
 func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 	numbers := func(of ...uint64) (value []byte) {
 		for _, n := range of {
@@ -182,7 +208,8 @@ func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 		return value
 	}
 	for _, says := range []bool{false, true} {
-		request, answer, lonely := kmsg.NewFetchRequestTopicPartition(), kmsg.NewFetchResponseTopicPartition(), int64(0)
+		request, answer, lonely := kmsg.NewFetchRequestTopicPartition(),
+			kmsg.NewFetchResponseTopicPartition(), int64(0)
 		request.UnknownTags.Set(pullTag, numbers(9, 7, 5))
 		answer.UnknownTags.Set(pullTag, numbers(1, 9, 7))
 		if says {
@@ -195,7 +222,8 @@ func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 		if want.Lonely != lonely || want.Safe != 9 || want.Told != 5 {
 			t.Errorf("a follower that says what it means (%t): %+v", says, want)
 		}
-		if got := pulled("a", &answer); got.Lonely != lonely || got.LogEnd != 9 || got.LogStart != 1 {
+		if got := pulled("a", &answer); got.Lonely != lonely || got.LogEnd != 9 ||
+			got.LogStart != 1 {
 			t.Errorf("a leader that says what it means (%t): %+v", says, got)
 		}
 	}

@@ -11,9 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Quirks that steer what clients send next. The others are in quirks_test.go; number 16, the order of answers, is internal/wire's.
+// Quirks that steer what clients send next. The others are in quirks_test.go; number 16, the order
+// of answers, is internal/wire's.
 
-// A finalized transaction.version of 2 makes clients leave out AddPartitionsToTxn; nothing may be finalized that is not built.
+// A finalized transaction.version of 2 makes clients leave out AddPartitionsToTxn; nothing may be
+// finalized that is not built.
 func TestQuirk3NoFeatureIsFinalizedThatIsNotBuilt(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{3, 4} {
@@ -31,7 +33,8 @@ func TestQuirk3NoFeatureIsFinalizedThatIsNotBuilt(t *testing.T) {
 	}
 }
 
-// From version 13 on topics have ids alone: one that is unknown, zero, or of a topic that was deleted and made again is error 100.
+// From version 13 on topics have ids alone: one that is unknown, zero, or of a topic that was
+// deleted and made again is error 100.
 func TestQuirk5ProduceAndFetchByAnIDThatIsGone(t *testing.T) {
 	b := newBroker(t)
 	old := b.topic("tickets", nil).ID
@@ -64,21 +67,24 @@ func TestQuirk5ProduceAndFetchByAnIDThatIsGone(t *testing.T) {
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)
-	answer, err := b.Handle(t.Context(), &wire.Request{Key: request.Key(), Version: version, Body: request.AppendTo(nil)})
+	answer, err := b.Handle(t.Context(),
+		&wire.Request{Key: request.Key(), Version: version, Body: request.AppendTo(nil)})
 	must(t, err)
 	into.SetVersion(version)
 	must(t, into.ReadFrom(replyBytes(t, answer)))
 }
 
-// From version 4 on who joins without a member id gets one with error 79, and has to come again (join checks that); from version 5 on
-// a sync names the protocol, and another one than the group's is INCONSISTENT_GROUP_PROTOCOL.
+// From version 4 on who joins without a member id gets one with error 79, and has to come again
+// (join checks that); from version 5 on a sync names the protocol, and another one than the group's
+// is INCONSISTENT_GROUP_PROTOCOL.
 func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	joined := b.join(5)
 	for version, want := range map[int16]int16{4: 0, 5: 23} {
 		req := kmsg.NewPtrSyncGroupRequest()
 		req.Group, req.Generation, req.MemberID = "group", joined.Generation, joined.MemberID
-		req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID, MemberAssignment: []byte("all")}}
+		req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: joined.MemberID,
+			MemberAssignment: []byte("all")}}
 		kind, name := "consumer", "roundrobin"
 		req.ProtocolType, req.Protocol = &kind, &name
 		if got := ask[*kmsg.SyncGroupResponse](b, version, req).ErrorCode; got != want {
@@ -87,7 +93,8 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	}
 }
 
-// An idempotent producer that names its id and epoch gets a new id (there is no transactional id to go on with); every id is new.
+// An idempotent producer that names its id and epoch gets a new id (there is no transactional id to
+// go on with); every id is new.
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
@@ -98,7 +105,8 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 				req.ProducerID, req.ProducerEpoch = last, 3
 			}
 			got := ask[*kmsg.InitProducerIDResponse](b, version, req)
-			if got.ErrorCode != 0 || got.ProducerEpoch != 0 || slices.Contains(seen, got.ProducerID) {
+			if got.ErrorCode != 0 || got.ProducerEpoch != 0 ||
+				slices.Contains(seen, got.ProducerID) {
 				t.Errorf("version %d after %d: %+v, given before: %v", version, last, got, seen)
 			}
 			seen = append(seen, got.ProducerID)
@@ -106,7 +114,8 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// Clients that are set to log in fail at once, with a reason, where neither of the two is advertised.
+// Clients that are set to log in fail at once, with a reason, where neither of the two is
+// advertised.
 func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{17, 36} {

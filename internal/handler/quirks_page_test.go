@@ -44,7 +44,8 @@ func TestProtocolPageNamesTheTestsOfQuirks(t *testing.T) {
 	slices.Sort(shown)
 	slices.Sort(there)
 	if !slices.Equal(shown, there) {
-		t.Errorf("the page has\n%s\nthere are\n%s", strings.Join(shown, "\n"), strings.Join(there, "\n"))
+		t.Errorf("the page has\n%s\nthere are\n%s", strings.Join(shown, "\n"),
+			strings.Join(there, "\n"))
 	}
 }
 

@@ -9,9 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// kmsg's decoders trust a body's counts: a tag section of six bytes keeps one busy for half a minute, and an array length makes
-// it allocate 64 times the bytes that are left (docs/adr/0036). So each body is walked first, by its API's shape: a body that
-// passes ends where its fields end, holds as many elements as its arrays say, and no more than elementsMax.
+// kmsg's decoders trust a body's counts: a tag section of six bytes keeps one busy for half a
+// minute, and an array length makes it allocate 64 times the bytes that are left (docs/adr/0036).
+// So each body is walked first, by its API's shape: a body that passes ends where its fields end,
+// holds as many elements as its arrays say, and no more than elementsMax.
 
 // elementsMax is how many topics, partitions, settings and the like one request may hold together.
 const elementsMax = 20_000
@@ -21,10 +22,12 @@ var (
 	errTooManyElements = fmt.Errorf("more than %d elements in a request", elementsMax)
 )
 
-// shape is the fields of a struct, in the order of the wire. A flexible version ends each struct with tagged fields.
+// shape is the fields of a struct, in the order of the wire. A flexible version ends each struct
+// with tagged fields.
 type shape []field
 
-// field is one field of a struct. Exactly one of size, text, blob, list and optional says what it is, of one without a tag.
+// field is one field of a struct. Exactly one of size, text, blob, list and optional says what it
+// is, of one without a tag.
 type field struct {
 	since, until int16 // versions that have it; until 0: all from since on
 	size         int   // bytes, of what has a fixed size
@@ -57,7 +60,8 @@ func (f *field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
-// hasBlobs tells whether a request of the shape has byte fields, which alias its body once it is decoded.
+// hasBlobs tells whether a request of the shape has byte fields, which alias its body once it is
+// decoded.
 func (s shape) hasBlobs() bool {
 	for i := range s {
 		if f := &s[i]; f.blob || f.plain != nil && f.plain.blob || f.elements.hasBlobs() {
@@ -75,8 +79,8 @@ type walk struct {
 	elements int
 }
 
-// check walks a body; errTooManyElements and errMalformed are its errors. It allocates nothing that hangs on the body's
-// counts.
+// check walks a body; errTooManyElements and errMalformed are its errors. It allocates nothing that
+// hangs on the body's counts.
 func (s shape) check(version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
@@ -90,7 +94,8 @@ func (s shape) check(version int16, flexible bool, body []byte) error {
 	return nil
 }
 
-// structure walks the fields that the version has, then the tags. Recursion is as deep as the shape, whatever the body says.
+// structure walks the fields that the version has, then the tags. Recursion is as deep as the
+// shape, whatever the body says.
 func (w *walk) structure(s shape) {
 	for i := range s {
 		if s[i].tag == 0 && s[i].in(w.version) {
@@ -126,12 +131,13 @@ func (w *walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// A string's length has 16 bits; that of bytes, which a flexible version does not tell apart, has 32 (blob).
+	// A string's length has 16 bits; that of bytes, which a flexible version does not tell apart,
+	// has 32 (blob).
 	w.UnsafeNullableString()
 }
 
-// array walks an array; a null one (-1) has no elements. It stops at the first bad byte or at the limit, so a count of
-// 2^31-1 costs no more than the bytes that are there.
+// array walks an array; a null one (-1) has no elements. It stops at the first bad byte or at the
+// limit, so a count of 2^31-1 costs no more than the bytes that are there.
 func (w *walk) array(f *field) {
 	var n int32
 	if w.flexible {

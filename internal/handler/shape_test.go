@@ -18,18 +18,25 @@ import (
 
 // shapes are those of the APIs that kmsg decodes.
 var shapes = map[int16]shape{
-	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape, keyAPIVersions: apiVersionsShape,
-	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape, keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
+	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape,
+	keyAPIVersions:     apiVersionsShape,
+	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape,
+	keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
 	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
 	keyOffsetForEpoch: offsetForEpochShape,
-	keyOffsetCommit:   offsetCommitShape, keyOffsetFetch: offsetFetchShape, keyJoinGroup: joinGroupShape, keyHeartbeat: heartbeatShape,
-	keyLeaveGroup: leaveGroupShape, keySyncGroup: syncGroupShape, keyDescribeGroups: describeGroupsShape, keyListGroups: listGroupsShape,
+	keyOffsetCommit:   offsetCommitShape, keyOffsetFetch: offsetFetchShape,
+	keyJoinGroup: joinGroupShape, keyHeartbeat: heartbeatShape,
+	keyLeaveGroup: leaveGroupShape, keySyncGroup: syncGroupShape,
+	keyDescribeGroups: describeGroupsShape, keyListGroups: listGroupsShape,
 	keyDeleteGroups: deleteGroupsShape, keyOffsetDelete: offsetDeleteShape,
 	keyDeleteRecords: deleteRecordsShape, keyAlterConfigs: alterConfigsShape,
-	keyDescribeLogDirs: describeLogDirsShape, keyCreatePartitions: createPartitionsShape, keyElectLeaders: electLeadersShape,
-	keyIncrementalAlterConfigs: incrementalAlterConfigsShape, keyAlterReassignments: alterReassignmentsShape,
-	keyListReassignments: listReassignmentsShape, keyDescribePartitions: describePartitionsShape,
-	keyConsumerHeartbeat: consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
+	keyDescribeLogDirs: describeLogDirsShape, keyCreatePartitions: createPartitionsShape,
+	keyElectLeaders:            electLeadersShape,
+	keyIncrementalAlterConfigs: incrementalAlterConfigsShape,
+	keyAlterReassignments:      alterReassignmentsShape,
+	keyListReassignments:       listReassignmentsShape,
+	keyDescribePartitions:      describePartitionsShape,
+	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
 }
 
 // fill sets every field of a request at random, so that every field is on the wire.
@@ -73,7 +80,8 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 	}
 }
 
-// The shapes say what kmsg says: whatever it encodes they walk to the last byte, and no shorter body passes.
+// The shapes say what kmsg says: whatever it encodes they walk to the last byte, and no shorter
+// body passes.
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -88,26 +96,33 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 				request.SetVersion(version)
 				body := request.AppendTo(nil)
 				s := shapes[row.key]
-				w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: row.isFlexible(version)}
+				w := walk{Reader: kbin.Reader{Src: body}, version: version,
+					flexible: row.isFlexible(version)}
 				w.structure(s)
 				if !w.Ok() || len(w.Src) > 0 {
-					t.Fatalf("%s version %d: walked %v, %d of %d bytes left (seed %d)", row.name, version, w.Ok(), len(w.Src), len(body), seed)
+					t.Fatalf("%s version %d: walked %v, %d of %d bytes left (seed %d)", row.name,
+						version, w.Ok(), len(w.Src), len(body), seed)
 				}
-				if len(body) > 0 && s.check(version, row.isFlexible(version), body[:random.IntN(len(body))]) == nil {
-					t.Fatalf("%s version %d: a part of a body passes (seed %d)", row.name, version, seed)
+				if len(body) > 0 &&
+					s.check(version, row.isFlexible(version),
+						body[:random.IntN(len(body))]) == nil {
+					t.Fatalf("%s version %d: a part of a body passes (seed %d)", row.name, version,
+						seed)
 				}
 			}
 		}
 	}
 }
 
-// A request whose shape has no byte fields gives its frame up once decoded: none of kmsg's fields may be bytes then.
+// A request whose shape has no byte fields gives its frame up once decoded: none of kmsg's fields
+// may be bytes then.
 func TestShapesTellWhoAliasesTheFrame(t *testing.T) {
 	for _, row := range table() {
 		if row.key == keyProduce {
 			continue
 		}
-		if kind := reflect.TypeOf(kmsg.RequestForKey(row.key)).Elem(); hasBytes(kind) && !shapes[row.key].hasBlobs() {
+		if kind := reflect.TypeOf(kmsg.RequestForKey(row.key)).Elem(); hasBytes(kind) &&
+			!shapes[row.key].hasBlobs() {
 			t.Errorf("%s has byte fields that its shape does not name", row.name)
 		}
 	}
@@ -139,18 +154,26 @@ func bombs() map[string]wire.Request {
 	lengthOf := func(n int32) []byte { return append(kbin.AppendInt32(nil, n), long[4:]...) }
 	fetchHead := make([]byte, 25)
 	return map[string]wire.Request{
-		"array of Metadata":      {Key: keyMetadata, Version: 7, Body: lengthOf(1<<20 - 100)},
-		"array of Fetch":         {Key: keyFetch, Version: 4, Body: append(make([]byte, 17), lengthOf(1<<20-100)...)},
-		"array of Produce":       {Key: keyProduce, Version: 7, Body: append([]byte{0xff, 0xff, 0, 1, 0, 0, 0, 0}, lengthOf(1<<20-100)...)},
-		"array of CreateTopics":  {Key: keyCreateTopics, Version: 2, Body: lengthOf(1<<20 - 100)},
-		"many small topics":      {Key: keyMetadata, Version: 7, Body: append(kbin.AppendInt32(nil, 500_000), make([]byte, 1<<20-4)...)},
-		"tags of Metadata":       {Key: keyMetadata, Version: 9, Body: append([]byte{0, 0, 0, 0}, tagBomb...)},
-		"tags of a topic":        {Key: keyMetadata, Version: 9, Body: append([]byte{2, 2, 'a'}, tagBomb...)},
-		"tags of Produce":        {Key: keyProduce, Version: 9, Body: append([]byte{0, 0, 1, 0, 0, 0, 0, 1}, tagBomb...)},
-		"tags of DescribeConfig": {Key: keyDescribeConfigs, Version: 4, Body: append([]byte{0, 0, 0}, tagBomb...)},
+		"array of Metadata": {Key: keyMetadata, Version: 7, Body: lengthOf(1<<20 - 100)},
+		"array of Fetch": {Key: keyFetch, Version: 4,
+			Body: append(make([]byte, 17), lengthOf(1<<20-100)...)},
+		"array of Produce": {Key: keyProduce, Version: 7,
+			Body: append([]byte{0xff, 0xff, 0, 1, 0, 0, 0, 0}, lengthOf(1<<20-100)...)},
+		"array of CreateTopics": {Key: keyCreateTopics, Version: 2, Body: lengthOf(1<<20 - 100)},
+		"many small topics": {Key: keyMetadata, Version: 7,
+			Body: append(kbin.AppendInt32(nil, 500_000), make([]byte, 1<<20-4)...)},
+		"tags of Metadata": {Key: keyMetadata, Version: 9,
+			Body: append([]byte{0, 0, 0, 0}, tagBomb...)},
+		"tags of a topic": {Key: keyMetadata, Version: 9,
+			Body: append([]byte{2, 2, 'a'}, tagBomb...)},
+		"tags of Produce": {Key: keyProduce, Version: 9,
+			Body: append([]byte{0, 0, 1, 0, 0, 0, 0, 1}, tagBomb...)},
+		"tags of DescribeConfig": {Key: keyDescribeConfigs, Version: 4,
+			Body: append([]byte{0, 0, 0}, tagBomb...)},
 		"tags in a tag of Fetch": {Key: keyFetch, Version: 12, Body: slicesOf(
 			fetchHead, []byte{0, 0, 1}, // no topics, no forgotten topics, no rack
-			[]byte{1, 1, 17}, make([]byte, 12), tagBomb, // one tag: the replica state, which has tags of its own
+			// one tag: the replica state, which has tags of its own
+			[]byte{1, 1, 17}, make([]byte, 12), tagBomb,
 		)},
 	}
 }
@@ -190,7 +213,8 @@ func FuzzHandle(f *testing.F) {
 			f.Add(row.key, version, request.AppendTo(nil))
 		}
 	}
-	produce, fetch := produceRequestFor("tickets", -1, batch(f, compress.None, "a")), fetchRequestFor("tickets", 0)
+	produce, fetch := produceRequestFor("tickets", -1, batch(f, compress.None, "a")),
+		fetchRequestFor("tickets", 0)
 	for _, request := range []kmsg.Request{produce, fetch} {
 		request.SetVersion(9)
 		f.Add(request.Key(), request.GetVersion(), request.AppendTo(nil))

@@ -68,35 +68,56 @@ type api struct {
 
 // table lists the APIs in the order of their keys. docs/protocol.md is written from it.
 //
-// The minima are Kafka 4's, not lower: what KIP-896 removed stays removed, and what it kept, for clients that look at the ranges
-// to learn a broker's features, is kept (Produce 0: librdkafka before 2.11 turns compression off without it).
+// The minima are Kafka 4's, not lower: what KIP-896 removed stays removed, and what it kept, for
+// clients that look at the ranges to learn a broker's features, is kept (Produce 0: librdkafka
+// before 2.11 turns compression off without it).
 func table() []api {
 	return []api{
 		{keyProduce, "Produce", 0, 13, 9, produceFrameMax, (*Handler).produce},
 		{keyFetch, "Fetch", 4, 18, 12, controlFrameMax, (*Handler).fetch},
-		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax, decoded(listOffsetsShape, (*Handler).listOffsets)},
-		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax, decoded(metadataShape, (*Handler).metadata)},
-		{keyOffsetCommit, "OffsetCommit", 2, 10, 8, controlFrameMax, decoded(offsetCommitShape, (*Handler).offsetCommit)},
-		{keyOffsetFetch, "OffsetFetch", 1, 10, 6, controlFrameMax, decoded(offsetFetchShape, (*Handler).offsetFetch)},
-		{keyFindCoordinator, "FindCoordinator", 0, 6, 3, controlFrameMax, decoded(findCoordinatorShape, (*Handler).findCoordinator)},
+		{keyListOffsets, "ListOffsets", 1, 11, 6, controlFrameMax,
+			decoded(listOffsetsShape, (*Handler).listOffsets)},
+		{keyMetadata, "Metadata", 0, 13, 9, controlFrameMax,
+			decoded(metadataShape, (*Handler).metadata)},
+		{keyOffsetCommit, "OffsetCommit", 2, 10, 8, controlFrameMax,
+			decoded(offsetCommitShape, (*Handler).offsetCommit)},
+		{keyOffsetFetch, "OffsetFetch", 1, 10, 6, controlFrameMax,
+			decoded(offsetFetchShape, (*Handler).offsetFetch)},
+		{keyFindCoordinator, "FindCoordinator", 0, 6, 3, controlFrameMax,
+			decoded(findCoordinatorShape, (*Handler).findCoordinator)},
 		{keyJoinGroup, "JoinGroup", 0, 9, 6, controlFrameMax, (*Handler).joinGroup},
-		{keyHeartbeat, "Heartbeat", 0, 4, 4, controlFrameMax, decoded(heartbeatShape, (*Handler).heartbeat)},
-		{keyLeaveGroup, "LeaveGroup", 0, 5, 4, controlFrameMax, decoded(leaveGroupShape, (*Handler).leaveGroup)},
+		{keyHeartbeat, "Heartbeat", 0, 4, 4, controlFrameMax,
+			decoded(heartbeatShape, (*Handler).heartbeat)},
+		{keyLeaveGroup, "LeaveGroup", 0, 5, 4, controlFrameMax,
+			decoded(leaveGroupShape, (*Handler).leaveGroup)},
 		{keySyncGroup, "SyncGroup", 0, 5, 4, controlFrameMax, (*Handler).syncGroup},
-		{keyDescribeGroups, "DescribeGroups", 0, 6, 5, controlFrameMax, decoded(describeGroupsShape, (*Handler).describeGroups)},
-		{keyListGroups, "ListGroups", 0, 5, 3, controlFrameMax, decoded(listGroupsShape, (*Handler).listGroups)},
+		{keyDescribeGroups, "DescribeGroups", 0, 6, 5, controlFrameMax,
+			decoded(describeGroupsShape, (*Handler).describeGroups)},
+		{keyListGroups, "ListGroups", 0, 5, 3, controlFrameMax,
+			decoded(listGroupsShape, (*Handler).listGroups)},
 		{keyAPIVersions, "ApiVersions", 0, 4, 3, controlFrameMax, (*Handler).apiVersions},
-		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax, decoded(createTopicsShape, (*Handler).createTopics)},
-		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax, decoded(deleteTopicsShape, (*Handler).deleteTopics)},
-		{keyDeleteRecords, "DeleteRecords", 0, 2, 2, controlFrameMax, decoded(deleteRecordsShape, (*Handler).deleteRecords)},
-		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax, decoded(initProducerIDShape, (*Handler).initProducerID)},
-		{keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, controlFrameMax, decoded(offsetForEpochShape, (*Handler).offsetForEpoch)},
-		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax, decoded(describeConfigsShape, (*Handler).describeConfigs)},
-		{keyAlterConfigs, "AlterConfigs", 0, 2, 2, controlFrameMax, decoded(alterConfigsShape, (*Handler).alterConfigs)},
-		{keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, controlFrameMax, decoded(describeLogDirsShape, (*Handler).describeLogDirs)},
-		{keyCreatePartitions, "CreatePartitions", 0, 3, 2, controlFrameMax, decoded(createPartitionsShape, (*Handler).createPartitions)},
-		{keyDeleteGroups, "DeleteGroups", 0, 2, 2, controlFrameMax, decoded(deleteGroupsShape, (*Handler).deleteGroups)},
-		{keyElectLeaders, "ElectLeaders", 0, 2, 2, controlFrameMax, decoded(electLeadersShape, (*Handler).electLeaders)},
+		{keyCreateTopics, "CreateTopics", 2, 7, 5, controlFrameMax,
+			decoded(createTopicsShape, (*Handler).createTopics)},
+		{keyDeleteTopics, "DeleteTopics", 1, 6, 4, controlFrameMax,
+			decoded(deleteTopicsShape, (*Handler).deleteTopics)},
+		{keyDeleteRecords, "DeleteRecords", 0, 2, 2, controlFrameMax,
+			decoded(deleteRecordsShape, (*Handler).deleteRecords)},
+		{keyInitProducerID, "InitProducerId", 0, 5, 2, controlFrameMax,
+			decoded(initProducerIDShape, (*Handler).initProducerID)},
+		{keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, controlFrameMax,
+			decoded(offsetForEpochShape, (*Handler).offsetForEpoch)},
+		{keyDescribeConfigs, "DescribeConfigs", 1, 4, 4, controlFrameMax,
+			decoded(describeConfigsShape, (*Handler).describeConfigs)},
+		{keyAlterConfigs, "AlterConfigs", 0, 2, 2, controlFrameMax,
+			decoded(alterConfigsShape, (*Handler).alterConfigs)},
+		{keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, controlFrameMax,
+			decoded(describeLogDirsShape, (*Handler).describeLogDirs)},
+		{keyCreatePartitions, "CreatePartitions", 0, 3, 2, controlFrameMax,
+			decoded(createPartitionsShape, (*Handler).createPartitions)},
+		{keyDeleteGroups, "DeleteGroups", 0, 2, 2, controlFrameMax,
+			decoded(deleteGroupsShape, (*Handler).deleteGroups)},
+		{keyElectLeaders, "ElectLeaders", 0, 2, 2, controlFrameMax,
+			decoded(electLeadersShape, (*Handler).electLeaders)},
 		{
 			keyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1, controlFrameMax,
 			decoded(incrementalAlterConfigsShape, (*Handler).incrementalAlterConfigs),
@@ -109,10 +130,13 @@ func table() []api {
 			keyListReassignments, "ListPartitionReassignments", 0, 0, 0, controlFrameMax,
 			decoded(listReassignmentsShape, (*Handler).listReassignments),
 		},
-		{keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, controlFrameMax, decoded(offsetDeleteShape, (*Handler).offsetDelete)},
-		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax, decoded(describeClusterShape, (*Handler).describeCluster)},
+		{keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, controlFrameMax,
+			decoded(offsetDeleteShape, (*Handler).offsetDelete)},
+		{keyDescribeCluster, "DescribeCluster", 0, 2, 0, controlFrameMax,
+			decoded(describeClusterShape, (*Handler).describeCluster)},
 		{
-			keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, controlFrameMax, (*Handler).consumerHeartbeat,
+			keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, controlFrameMax,
+			(*Handler).consumerHeartbeat,
 		},
 		{
 			keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, controlFrameMax,
@@ -145,7 +169,8 @@ func APIName(key int16) string {
 	return strconv.Itoa(int(key))
 }
 
-// names are the table's, by key; APIName is asked for every request, and the table need not be made each time.
+// names are the table's, by key; APIName is asked for every request, and the table need not be made
+// each time.
 var names = func() []string {
 	rows := byKey(table())
 	all := make([]string, len(rows))

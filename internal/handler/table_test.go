@@ -48,12 +48,14 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 			s.min = 0 // advertised though refused: KAFKA-18659
 		}
 		if row.key != s.key || row.flexible != s.flexible || row.min != s.min || row.max > s.max {
-			t.Errorf("%s: table has %d, %d-%d, flexible from %d; Kafka %+v", row.name, row.key, row.min, row.max, row.flexible, s)
+			t.Errorf("%s: table has %d, %d-%d, flexible from %d; Kafka %+v", row.name, row.key,
+				row.min, row.max, row.flexible, s)
 		}
 	}
 }
 
-// The numbers are Kafka's: its minima are kept (KIP-896), and nothing is advertised that it does not know.
+// The numbers are Kafka's: its minima are kept (KIP-896), and nothing is advertised that it does
+// not know.
 func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
 	must(t, err)
@@ -70,7 +72,8 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)
-	jars, err := filepath.Glob(filepath.Join(home, ".cache", "kafka-lab", "lib", "kafka-clients-*.jar"))
+	jars, err := filepath.Glob(filepath.Join(home, ".cache", "kafka-lab", "lib",
+		"kafka-clients-*.jar"))
 	must(t, err)
 	if len(jars) == 0 {
 		t.Skip("no kafka-clients jar here; TestTableAgreesWithKafkasSchemas checks against a copy")
@@ -87,7 +90,8 @@ func TestTableAgreesWithTheJar(t *testing.T) {
 		of := func(name string) string {
 			return string(regexp.MustCompile(`"` + name + `": "?([^",]+)"?,`).FindSubmatch(text)[1])
 		}
-		schemas[row.name] = parseSchema(t, of("apiKey"), of("validVersions"), of("flexibleVersions"))
+		schemas[row.name] = parseSchema(t, of("apiKey"), of("validVersions"),
+			of("flexibleVersions"))
 	}
 	checkAgainst(t, schemas)
 }
@@ -102,7 +106,8 @@ func TestTableIsSortedAndWhatKmsgKnows(t *testing.T) {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)
 			if request.IsFlexible() != row.isFlexible(version) || version > request.MaxVersion() {
-				t.Errorf("%s version %d: flexible %v, kmsg knows up to %d", row.name, version, row.isFlexible(version), request.MaxVersion())
+				t.Errorf("%s version %d: flexible %v, kmsg knows up to %d", row.name, version,
+					row.isFlexible(version), request.MaxVersion())
 			}
 		}
 		if got := APIName(row.key); got != row.name {
@@ -125,13 +130,16 @@ func TestProtocolPageShowsTheTable(t *testing.T) {
 		t.Fatal("docs/protocol.md has lost its marks")
 	}
 	var want strings.Builder
-	want.WriteString("| key | API | versions | flexible from | largest request |\n|---|---|---|---|---|\n")
+	want.WriteString(
+		"| key | API | versions | flexible from | largest request |\n|---|---|---|---|---|\n",
+	)
 	for _, row := range table() {
 		flexible := fmt.Sprint(row.flexible)
 		if row.flexible == neverFlexible {
 			flexible = "never"
 		}
-		fmt.Fprintf(&want, "| %d | %s | %d-%d | %s | %d MiB |\n", row.key, row.name, row.min, row.max, flexible, row.frameMax>>20)
+		fmt.Fprintf(&want, "| %d | %s | %d-%d | %s | %d MiB |\n", row.key, row.name, row.min,
+			row.max, flexible, row.frameMax>>20)
 	}
 	whole := before + begin + want.String() + end + after
 	if os.Getenv("UPDATE") != "" {

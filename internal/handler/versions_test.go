@@ -15,7 +15,8 @@ import (
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
 	row := byKey(table())[key]
 	for version := row.min; version <= row.max; version++ {
-		t.Run(row.name+fmt.Sprint(" ", version), func(t *testing.T) { run(t, newBroker(t), version) })
+		t.Run(row.name+fmt.Sprint(" ", version),
+			func(t *testing.T) { run(t, newBroker(t), version) })
 	}
 }
 
@@ -27,7 +28,8 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 		}
 		for i := range int64(2) {
 			answer := b.produce(version, "tickets", batch(t, compress.None, "a", "b"))
-			if answer.ErrorCode != 0 || answer.BaseOffset != 2*i || answer.LogAppendTime != -1 || (version >= 5 && answer.LogStartOffset != 0) {
+			if answer.ErrorCode != 0 || answer.BaseOffset != 2*i || answer.LogAppendTime != -1 ||
+				(version >= 5 && answer.LogStartOffset != 0) {
 				t.Errorf("answer %+v", answer)
 			}
 		}
@@ -36,19 +38,24 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 		b.topic("tickets", nil)
 		b.mustProduce("tickets", "a", "b")
 		b.mustProduce("tickets", "c")
-		for offset, want := range map[int64][]string{0: {"a", "b", "c"}, 1: {"a", "b", "c"}, 2: {"c"}, 3: nil} {
+		for offset, want := range map[int64][]string{0: {"a", "b", "c"}, 1: {"a", "b", "c"},
+			2: {"c"}, 3: nil} {
 			answer := b.fetch(version, "tickets", offset)
-			if got := values(t, answer.RecordBatches); !slices.Equal(got, want) || answer.ErrorCode != 0 {
-				t.Errorf("offset %d: error %d, values %v, want %v", offset, answer.ErrorCode, got, want)
+			if got := values(t, answer.RecordBatches); !slices.Equal(got, want) ||
+				answer.ErrorCode != 0 {
+				t.Errorf("offset %d: error %d, values %v, want %v", offset, answer.ErrorCode, got,
+					want)
 			}
 			if answer.HighWatermark != 3 || answer.LastStableOffset != 3 {
-				t.Errorf("high watermark %d, stable %d", answer.HighWatermark, answer.LastStableOffset)
+				t.Errorf("high watermark %d, stable %d", answer.HighWatermark,
+					answer.LastStableOffset)
 			}
 		}
 	})
 }
 
-// The hand-written encoder must leave no field out at any version: several topics and partitions, errors among them.
+// The hand-written encoder must leave no field out at any version: several topics and partitions,
+// errors among them.
 func TestFetchEncoderAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)
@@ -56,8 +63,10 @@ func TestFetchEncoderAtEveryVersion(t *testing.T) {
 		b.mustProduce("b", "value")
 		req := fetchRequestFor("a", 0)
 		req.IsolationLevel = 1
-		req.Topics = append(req.Topics, fetchRequestFor("missing", 0).Topics[0], fetchRequestFor("b", 0).Topics[0])
-		req.Topics[2].Partitions = append(req.Topics[2].Partitions, fetchRequestFor("b", 9).Topics[0].Partitions[0])
+		req.Topics = append(req.Topics, fetchRequestFor("missing", 0).Topics[0],
+			fetchRequestFor("b", 0).Topics[0])
+		req.Topics[2].Partitions = append(req.Topics[2].Partitions,
+			fetchRequestFor("b", 9).Topics[0].Partitions[0])
 		response := ask[*kmsg.FetchResponse](b, version, req)
 		var codes []int16
 		for _, topic := range response.Topics {
@@ -78,7 +87,8 @@ func TestFetchEncoderAtEveryVersion(t *testing.T) {
 		if !slices.Equal(codes, []int16{0, unknown, 0, 1}) {
 			t.Errorf("error codes %v", codes)
 		}
-		if got := values(t, response.Topics[2].Partitions[0].RecordBatches); !slices.Equal(got, []string{"value"}) {
+		if got := values(t, response.Topics[2].Partitions[0].RecordBatches); !slices.Equal(got,
+			[]string{"value"}) {
 			t.Errorf("values %v", got)
 		}
 	})
@@ -100,7 +110,8 @@ func TestListOffsetsAtEveryVersion(t *testing.T) {
 	})
 }
 
-func (b *broker) listOffset(version int16, topic string, timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
+func (b *broker) listOffset(version int16, topic string,
+	timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
 	b.t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
@@ -116,13 +127,19 @@ func (b *broker) listOffset(version int16, topic string, timestamp int64) kmsg.L
 func TestMetadataAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyMetadata, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("b", nil)
-		b.topic("a", func(t *metadata.Topic) { t.Partitions[0].Replicas, t.Partitions[0].Leader = []int32{3, 2}, 3 })
-		b.topic("__consumer_offsets", func(t *metadata.Topic) { t.Partitions[0].Leader = metadata.NoBroker })
+		b.topic("a", func(t *metadata.Topic) {
+			t.Partitions[0].Replicas,
+				t.Partitions[0].Leader = []int32{3, 2}, 3
+		})
+		b.topic("__consumer_offsets",
+			func(t *metadata.Topic) { t.Partitions[0].Leader = metadata.NoBroker })
 		response := ask[*kmsg.MetadataResponse](b, version, allTopics(version))
-		if len(response.Brokers) != 2 || response.Brokers[0].Host != "one.example" || response.Brokers[1].Port != 9093 {
+		if len(response.Brokers) != 2 || response.Brokers[0].Host != "one.example" ||
+			response.Brokers[1].Port != 9093 {
 			t.Errorf("brokers %+v", response.Brokers)
 		}
-		if version >= 1 && (response.ControllerID != self || *response.Brokers[0].Rack != "a" || response.Brokers[1].Rack != nil) {
+		if version >= 1 && (response.ControllerID != self || *response.Brokers[0].Rack != "a" ||
+			response.Brokers[1].Rack != nil) {
 			t.Errorf("controller %d, brokers %+v", response.ControllerID, response.Brokers)
 		}
 		if version >= 2 && *response.ClusterID != "cluster-1" {
@@ -153,11 +170,13 @@ func checkTopics(t *testing.T, version int16, topics []kmsg.MetadataResponseTopi
 	if version >= 1 && (!internal.IsInternal || b.IsInternal) {
 		t.Error("only __consumer_offsets is internal")
 	}
-	if internal.Partitions[0].ErrorCode != 5 || internal.Partitions[0].Leader != -1 || internal.ErrorCode != 0 {
+	if internal.Partitions[0].ErrorCode != 5 || internal.Partitions[0].Leader != -1 ||
+		internal.ErrorCode != 0 {
 		t.Errorf("a partition without leader: %+v", internal)
 	}
 	part := &b.Partitions[0]
-	if part.Leader != self || part.ErrorCode != 0 || !slices.Equal(part.Replicas, []int32{self}) || !slices.Equal(part.ISR, []int32{self}) {
+	if part.Leader != self || part.ErrorCode != 0 || !slices.Equal(part.Replicas, []int32{self}) ||
+		!slices.Equal(part.ISR, []int32{self}) {
 		t.Errorf("partition %+v", part)
 	}
 	if version >= 5 && !slices.Equal(a.Partitions[0].OfflineReplicas, []int32{2}) {
@@ -176,19 +195,23 @@ func TestTopicsAreMadeAndDeletedAtEveryVersion(t *testing.T) {
 		answer := b.create(version, "orders", func(req *kmsg.CreateTopicsRequestTopic) {
 			req.NumPartitions, req.ReplicationFactor = 3, 1
 			policy := "compact"
-			req.Configs = append(req.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: "cleanup.policy", Value: &policy})
+			req.Configs = append(req.Configs,
+				kmsg.CreateTopicsRequestTopicConfig{Name: "cleanup.policy", Value: &policy})
 		})
 		topic := b.image.Load().Topic("orders")
-		if answer.ErrorCode != 0 || topic == nil || len(topic.Partitions) != 3 || !topic.Settings.Compact {
+		if answer.ErrorCode != 0 || topic == nil || len(topic.Partitions) != 3 ||
+			!topic.Settings.Compact {
 			t.Fatalf("answer %+v, topic %+v", answer, topic)
 		}
-		if version >= 5 && (answer.NumPartitions != 3 || answer.ReplicationFactor != 1 || len(answer.Configs) < 10) {
+		if version >= 5 && (answer.NumPartitions != 3 || answer.ReplicationFactor != 1 ||
+			len(answer.Configs) < 10) {
 			t.Errorf("answer %+v", answer)
 		}
 		if version >= 7 && answer.TopicID != topic.ID {
 			t.Errorf("topic id %v, want %v", answer.TopicID, topic.ID)
 		}
-		if again := b.create(version, "orders", nil); again.ErrorCode != 36 || again.ErrorMessage == nil {
+		if again := b.create(version, "orders", nil); again.ErrorCode != 36 ||
+			again.ErrorMessage == nil {
 			t.Errorf("made twice: %+v", again)
 		}
 	})
@@ -209,7 +232,8 @@ func TestTopicsAreMadeAndDeletedAtEveryVersion(t *testing.T) {
 	})
 }
 
-func (b *broker) create(version int16, name string, change func(*kmsg.CreateTopicsRequestTopic)) kmsg.CreateTopicsResponseTopic {
+func (b *broker) create(version int16, name string,
+	change func(*kmsg.CreateTopicsRequestTopic)) kmsg.CreateTopicsResponseTopic {
 	b.t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 1000
@@ -225,7 +249,8 @@ func (b *broker) create(version int16, name string, change func(*kmsg.CreateTopi
 func TestInitProducerIDAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyInitProducerID, func(t *testing.T, b *broker, version int16) {
 		for want := range int64(3) {
-			answer := ask[*kmsg.InitProducerIDResponse](b, version, kmsg.NewPtrInitProducerIDRequest())
+			answer := ask[*kmsg.InitProducerIDResponse](b, version,
+				kmsg.NewPtrInitProducerIDRequest())
 			if answer.ErrorCode != 0 || answer.ProducerID != want+1 || answer.ProducerEpoch != 0 {
 				t.Errorf("answer %+v", answer)
 			}
@@ -233,7 +258,8 @@ func TestInitProducerIDAtEveryVersion(t *testing.T) {
 		name := "transactional"
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID = &name
-		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 35 || answer.ProducerID != -1 {
+		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 35 ||
+			answer.ProducerID != -1 {
 			t.Errorf("transactions are not built; answer %+v", answer)
 		}
 	})
@@ -244,7 +270,8 @@ func TestDescribeClusterAtEveryVersion(t *testing.T) {
 		req := kmsg.NewPtrDescribeClusterRequest()
 		req.EndpointType = 1
 		answer := ask[*kmsg.DescribeClusterResponse](b, version, req)
-		if answer.ErrorCode != 0 || answer.ClusterID != "cluster-1" || answer.ControllerID != self || len(answer.Brokers) != 2 {
+		if answer.ErrorCode != 0 || answer.ClusterID != "cluster-1" ||
+			answer.ControllerID != self || len(answer.Brokers) != 2 {
 			t.Errorf("answer %+v", answer)
 		}
 	})
@@ -262,10 +289,12 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
 	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table()) {
-		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys), code, len(table()))
+		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys),
+			code, len(table()))
 	}
 	for i, row := range table() {
-		if got := answer.ApiKeys[i]; got.ApiKey != row.key || got.MinVersion != row.min || got.MaxVersion != row.max {
+		if got := answer.ApiKeys[i]; got.ApiKey != row.key || got.MinVersion != row.min ||
+			got.MaxVersion != row.max {
 			t.Errorf("%s: answer %+v", row.name, got)
 		}
 	}

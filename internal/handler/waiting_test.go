@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// gatedDisk tells of each write to a data file, and holds their syncs back until the gate is closed.
+// gatedDisk tells of each write to a data file, and holds their syncs back until the gate is
+// closed.
 type gatedDisk struct {
 	vfs.FS
 	wrote chan struct{}
@@ -43,10 +44,12 @@ func (f gatedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// A produce that waits for its acknowledgement holds nothing of its request: with a budget for one request, many are taken, and wait.
+// A produce that waits for its acknowledgement holds nothing of its request: with a budget for one
+// request, many are taken, and wait.
 func TestProducesThatWaitHoldNoBudget(t *testing.T) {
 	const requests, partitions = 12, 3
-	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions), gate: make(chan struct{})}
+	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions),
+		gate: make(chan struct{})}
 	b := newBrokerOn(t, disk)
 	b.topic("t", func(topic *metadata.Topic) {
 		topic.Settings.Fsync = true
@@ -79,7 +82,11 @@ func TestProducesThatWaitHoldNoBudget(t *testing.T) {
 		case <-disk.wrote:
 		case <-deadline:
 			close(disk.gate)
-			t.Fatalf("%d batches of %d were written: the others wait for the memory of those that wait", n, requests*partitions)
+			t.Fatalf(
+				"%d batches of %d were written: the others wait for the memory of those that wait",
+				n,
+				requests*partitions,
+			)
 		}
 	}
 	close(disk.gate)

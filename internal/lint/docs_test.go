@@ -14,12 +14,16 @@ import (
 var (
 	link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
 	// quotedPath is a path of this repository as documents name it: in backquotes, from its root.
-	quotedPath = regexp.MustCompile("`((?:internal|cmd|api|controllers|config|charts|docs|hack|test)/[A-Za-z0-9_./*-]+)`")
-	// docsPath is a document as comments in the code name it; an ADR may be named by its number alone.
+	quotedPath = regexp.MustCompile(
+		"`((?:internal|cmd|api|controllers|config|charts|docs|hack|test)/[A-Za-z0-9_./*-]+)`",
+	)
+	// docsPath is a document as comments in the code name it; an ADR may be named by its number
+	// alone.
 	docsPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9]`)
 )
 
-// TestLinksInDocumentsLeadSomewhere holds for links within the repository; those to elsewhere need the network.
+// TestLinksInDocumentsLeadSomewhere holds for links within the repository; those to elsewhere need
+// the network.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, target := range links(t, document) {
@@ -30,7 +34,8 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestPathsInDocumentsExist: a document that sends its reader to a file that was renamed is worse than none.
+// TestPathsInDocumentsExist: a document that sends its reader to a file that was renamed is worse
+// than none.
 func TestPathsInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, found := range quotedPath.FindAllStringSubmatch(read(t, document), -1) {
@@ -48,8 +53,8 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentIsReached from the README, by links. A link to a folder reaches its README or, without one, all it holds: so
-// docs/adr/README.md must list every decision.
+// TestEveryDocumentIsReached from the README, by links. A link to a folder reaches its README or,
+// without one, all it holds: so docs/adr/README.md must list every decision.
 func TestEveryDocumentIsReached(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}
@@ -92,7 +97,8 @@ func documents(t *testing.T) []string {
 			return err
 		}
 		base := entry.Name()
-		if entry.IsDir() && (strings.HasPrefix(base, ".") && len(base) > 2 || base == "testdata" || base == "bin" || base == "heartwood-data") {
+		if entry.IsDir() && (strings.HasPrefix(base, ".") && len(base) > 2 || base == "testdata" ||
+			base == "bin" || base == "heartwood-data") {
 			return filepath.SkipDir
 		}
 		if !entry.IsDir() && strings.HasSuffix(base, ".md") {

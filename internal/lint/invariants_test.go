@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The page of the cleaner's invariants names every one, each with a test that is named after it and exists.
+// The page of the cleaner's invariants names every one, each with a test that is named after it and
+// exists.
 func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
 	if err != nil {
@@ -33,7 +34,8 @@ func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page),
+		-1) {
 		if !tests[name[1]] {
 			t.Errorf("there is no %s", name[1])
 		}
@@ -44,16 +46,17 @@ func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
+	err := filepath.WalkDir(filepath.Join(root, "internal"),
+		func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(content), -1) {
+				names[found[1]] = true
+			}
 			return err
-		}
-		content, err := os.ReadFile(path)
-		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(content), -1) {
-			names[found[1]] = true
-		}
-		return err
-	})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 
 const module = "heartwood.dev/heartwood/"
 
-// layers says what each package of this module may import of it, downward only. A package that is missing here fails the
-// test: put it where it belongs. "internal/metadata/*" stands for every package below.
+// layers says what each package of this module may import of it, downward only. A package that is
+// missing here fails the test: put it where it belongs. "internal/metadata/*" stands for every
+// package below.
 var layers = map[string][]string{
 	"api/v1alpha1": {},
 	"api/report":   {},
@@ -30,18 +31,25 @@ var layers = map[string][]string{
 	"internal/topicconfig": {"internal/compress", "internal/record"},
 
 	"internal/logstore/segment": {"internal/vfs", "internal/record"},
-	"internal/logstore/keys":    {"internal/logstore/segment", "internal/vfs", "internal/record", "internal/compress"},
-	"internal/logstore/clean":   {"internal/logstore/keys", "internal/logstore/segment", "internal/record", "internal/compress", "internal/vfs"},
-	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys", "internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/keys": {"internal/logstore/segment", "internal/vfs", "internal/record",
+		"internal/compress"},
+	"internal/logstore/clean": {"internal/logstore/keys", "internal/logstore/segment",
+		"internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys",
+		"internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore": {
 		"internal/logstore/inspect", // in tests: what a store wrote is verified
-		"api/report", "internal/logstore/segment", "internal/logstore/keys", "internal/logstore/clean", "internal/topicconfig",
+		"api/report", "internal/logstore/segment", "internal/logstore/keys",
+		"internal/logstore/clean", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 
-	"internal/metadata":       {"api/v1alpha1", "internal/placement", "internal/topicconfig", "internal/compress", "internal/record"},
-	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement", "internal/topicconfig", "internal/vfs"},
-	"internal/metadata/kube":  {"api/v1alpha1", "internal/metadata", "internal/outage", "internal/placement", "internal/topicconfig"},
+	"internal/metadata": {"api/v1alpha1", "internal/placement", "internal/topicconfig",
+		"internal/compress", "internal/record"},
+	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement",
+		"internal/topicconfig", "internal/vfs"},
+	"internal/metadata/kube": {"api/v1alpha1", "internal/metadata", "internal/outage",
+		"internal/placement", "internal/topicconfig"},
 	"internal/metadata/remote": {
 		"internal/metadata",
 		"internal/topicconfig",
@@ -49,28 +57,34 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica":              {"internal/logstore", "internal/metadata", "internal/outage", "internal/timer", "internal/record", "internal/topicconfig"},
+	"internal/replica": {"internal/logstore", "internal/metadata", "internal/outage",
+		"internal/timer", "internal/record", "internal/topicconfig"},
 	"internal/coordinator/assignor": {},
 	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
 	"internal/coordinator/group":    {"internal/coordinator/consumer"},
 	"internal/coordinator": {
-		"internal/coordinator/group", "internal/coordinator/consumer", "internal/replica", "internal/logstore", "internal/metadata", "internal/timer", "internal/record",
+		"internal/coordinator/group", "internal/coordinator/consumer", "internal/replica",
+		"internal/logstore", "internal/metadata", "internal/timer", "internal/record",
 		"internal/compress",
 	},
 	"internal/wire": {"internal/outage", "internal/vfs"},
 	"internal/handler": {
-		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/assignor",
-		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata", "internal/topicconfig", "internal/record",
+		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
+		"internal/coordinator/assignor",
+		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata",
+		"internal/topicconfig", "internal/record",
 		"internal/compress",
 	},
 	"internal/broker": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler", "internal/coordinator",
+		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
+		"internal/coordinator",
 		"internal/replica", "internal/logstore", "internal/metadata", "internal/outage",
 		"internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},
 	"internal/dev": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/broker", "internal/manifest", "internal/metadata", "internal/metadata/local",
+		"api/v1alpha1", "api/report", "api/summary", "internal/broker", "internal/manifest",
+		"internal/metadata", "internal/metadata/local",
 		"internal/metadata/remote", "internal/vfs",
 	},
 
@@ -78,29 +92,36 @@ var layers = map[string][]string{
 
 	"internal/operator/render":  {"api/v1alpha1"},
 	"internal/operator/rollout": {},
-	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place decides that for operator and brokers.
+	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place
+	// decides that for operator and brokers.
 	"controllers": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render", "internal/operator/rollout", "internal/placement", "internal/metadata",
+		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render",
+		"internal/operator/rollout", "internal/placement", "internal/metadata",
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},
-	"internal/bench/tickets":   {"internal/compress"},                      // its test compresses what it makes
-	"internal/bench/client":    {"internal/bench/tickets", "internal/dev"}, // its test measures a real cluster
+	// its test compresses what it makes
+	"internal/bench/tickets": {"internal/compress"},
+	// its test measures a real cluster
+	"internal/bench/client": {"internal/bench/tickets", "internal/dev"},
 	"internal/bench/logappend": {
 		"internal/bench/tickets",
-		"internal/logstore", "internal/topicconfig", "internal/record", "internal/compress", "internal/vfs",
+		"internal/logstore", "internal/topicconfig", "internal/record", "internal/compress",
+		"internal/vfs",
 	},
 	"internal/lint": {},
 }
 
-// kubernetes says which packages may import Kubernetes clients; kafka, which may import the Kafka protocol's types.
+// kubernetes says which packages may import Kubernetes clients; kafka, which may import the Kafka
+// protocol's types.
 var (
 	kubernetes = []string{
 		"api", "controllers", "internal/operator", "internal/metadata/kube", "cmd", "test", "hack",
 		// manifest checks manifests with the API server's own validation code, without a client.
 		"internal/manifest",
 	}
-	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker", "internal/bench/client", "test", "hack"}
+	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
+		"internal/bench/client", "test", "hack"}
 )
 
 func TestImportsGoDownward(t *testing.T) {
@@ -129,17 +150,19 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
-// reaches tells whether pkg stands on imported, directly or through others. A test may use what is anywhere below its package:
-// a disk in memory, a batch built by hand.
+// reaches tells whether pkg stands on imported, directly or through others. A test may use what is
+// anywhere below its package: a disk in memory, a batch built by hand.
 func reaches(pkg, imported string) bool {
-	return slices.ContainsFunc(layers[pkg], func(below string) bool { return below == imported || reaches(below, imported) })
+	return slices.ContainsFunc(layers[pkg],
+		func(below string) bool { return below == imported || reaches(below, imported) })
 }
 
 func TestTheTwoHalvesStayApart(t *testing.T) {
 	for _, file := range sources(t) {
 		for _, imported := range imports(t, file) {
 			switch {
-			case strings.HasPrefix(imported, "k8s.io/client-go"), strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"),
+			case strings.HasPrefix(imported, "k8s.io/client-go"),
+				strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"),
 				strings.HasPrefix(imported, "k8s.io/apiextensions-apiserver"):
 				if !below(file, kubernetes) {
 					t.Errorf("%s imports %s: Kubernetes stays out of the log", file, imported)
@@ -171,7 +194,8 @@ func imports(t *testing.T, file string) []string {
 }
 
 func below(file string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
+	return slices.ContainsFunc(folders,
+		func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
 }
 
 func isTest(file string) bool { return strings.HasSuffix(file, "_test.go") }

@@ -15,11 +15,12 @@ var drawing = []string{
 	"test/kit/process/process.go", // ports
 }
 
-// TestSeedsComeFromTheKit: no test draws from the source that Go seeds at each start, nor makes a seed of the time. What such a test finds
-// it finds in another's change, once, and not again.
+// TestSeedsComeFromTheKit: no test draws from the source that Go seeds at each start, nor makes a
+// seed of the time. What such a test finds it finds in another's change, once, and not again.
 func TestSeedsComeFromTheKit(t *testing.T) {
 	for _, file := range sources(t) {
-		if !isTest(file) && !strings.HasPrefix(file, "test/") || slices.Contains(drawing, file) || strings.HasPrefix(file, "test/e2e/") {
+		if !isTest(file) && !strings.HasPrefix(file, "test/") || slices.Contains(drawing, file) ||
+			strings.HasPrefix(file, "test/e2e/") {
 			continue
 		}
 		set := token.NewFileSet()
@@ -34,9 +35,11 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 			}
 			switch called, of := callee(call); {
 			case of == "rand" && !strings.HasPrefix(called, "New"), of == "quick":
-				t.Errorf("%s: %s.%s: take the seed from test/kit/seed", set.Position(call.Pos()), of, called)
+				t.Errorf("%s: %s.%s: take the seed from test/kit/seed", set.Position(call.Pos()),
+					of, called)
 			case called == "NewPCG" && slices.ContainsFunc(call.Args, tellsTheTime):
-				t.Errorf("%s: a seed of the time: take it from test/kit/seed", set.Position(call.Pos()))
+				t.Errorf("%s: a seed of the time: take it from test/kit/seed",
+					set.Position(call.Pos()))
 			}
 			return true
 		})

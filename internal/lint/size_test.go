@@ -44,7 +44,8 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			}
 			lines := set.Position(function.End()).Line - set.Position(function.Pos()).Line + 1
 			if lines > functionLinesMax {
-				t.Errorf("%s: %s has %d lines; %d are allowed", file, function.Name.Name, lines, functionLinesMax)
+				t.Errorf("%s: %s has %d lines; %d are allowed", file, function.Name.Name, lines,
+					functionLinesMax)
 			}
 		}
 	}
@@ -53,7 +54,8 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	documented := map[string]bool{}
 	for _, file := range sources(t) {
-		parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil, parser.ParseComments|parser.PackageClauseOnly)
+		parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil,
+			parser.ParseComments|parser.PackageClauseOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,8 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
-// sources lists the Go files of the module, from its root, without generated ones and other modules.
+// sources lists the Go files of the module, from its root, without generated ones and other
+// modules.
 func sources(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -82,7 +85,8 @@ func sources(t *testing.T) []string {
 		base := filepath.Base(rel)
 		if entry.IsDir() {
 			_, otherModule := os.Stat(filepath.Join(name, "go.mod"))
-			if rel != "." && (otherModule == nil || strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+			if rel != "." && (otherModule == nil || strings.HasPrefix(base, ".") ||
+				base == "testdata" || base == "bin") {
 				return filepath.SkipDir
 			}
 			return nil

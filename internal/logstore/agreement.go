@@ -13,17 +13,20 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// agreement is what a log knows of all replicas of its partition: below which offset none of them holds anything older than its tombstones,
-// and since when that is known (X1, X3).
+// agreement is what a log knows of all replicas of its partition: below which offset none of them
+// holds anything older than its tombstones, and since when that is known (X1, X3).
 //
-// It is no more than a bound on what a pass may remove, so who reads it may be late: what was agreed on stays true.
+// It is no more than a bound on what a pass may remove, so who reads it may be late: what was
+// agreed on stays true.
 type agreement struct {
-	// told is what SetReplicasLonely was told last: nobody before the first time, alone for a log without other replicas.
+	// told is what SetReplicasLonely was told last: nobody before the first time, alone for a log
+	// without other replicas.
 	told atomic.Int64
 	mu   struct {
 		sync.Mutex // a leaf
 		steps      clean.Agreed
-		// waitsAt is clean.Stats.WaitsAt of the last pass: -1 if nothing waits, or if that is not known, as behind a restart.
+		// waitsAt is clean.Stats.WaitsAt of the last pass: -1 if nothing waits, or if that is not
+		// known, as behind a restart.
 		waitsAt int64
 	}
 }
@@ -39,8 +42,9 @@ func (a *agreement) begin(steps clean.Agreed, end int64) {
 	a.mu.steps, a.mu.waitsAt = steps.Cut(end), -1
 }
 
-// tell takes in what all replicas are known to agree on by now. Own is how far this one does: all that lasts of a time in which it was
-// the only replica, when others are added, which copy what it has then.
+// tell takes in what all replicas are known to agree on by now. Own is how far this one does: all
+// that lasts of a time in which it was the only replica, when others are added, which copy what it
+// has then.
 func (a *agreement) tell(offset, own int64, now time.Time, retention time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +63,8 @@ func withoutAlone(steps clean.Agreed, own int64) clean.Agreed {
 	return steps
 }
 
-// agreed is what a pass may go by: nothing above what was told last, for a leader of now that has not heard of all replicas bounds it.
+// agreed is what a pass may go by: nothing above what was told last, for a leader of now that has
+// not heard of all replicas bounds it.
 func (a *agreement) agreed() clean.Agreed {
 	told := a.told.Load()
 	if told == nobody {
@@ -70,7 +75,8 @@ func (a *agreement) agreed() clean.Agreed {
 	return a.mu.steps.Cut(told)
 }
 
-// cut forgets what was agreed on from an offset on: other records may come there, and the leader is asked anew.
+// cut forgets what was agreed on from an offset on: other records may come there, and the leader is
+// asked anew.
 func (a *agreement) cut(offset int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,8 +100,8 @@ func (a *agreement) passed(waitsAt int64) {
 	a.mu.waitsAt = waitsAt
 }
 
-// due is when the log wants a pass for its tombstones (ms): at the horizon that the last pass has named, or a retention after the others
-// have agreed on what waited for them.
+// due is when the log wants a pass for its tombstones (ms): at the horizon that the last pass has
+// named, or a retention after the others have agreed on what waited for them.
 func (a *agreement) due(horizon int64, retention time.Duration) int64 {
 	a.mu.Lock()
 	waitsAt := a.mu.waitsAt
@@ -110,13 +116,15 @@ func (a *agreement) due(horizon int64, retention time.Duration) int64 {
 	return min(horizon, since+retention.Milliseconds())
 }
 
-// SetReplicasLonely is told the lowest LonelyTo of all replicas of the partition, in sync or not; math.MaxInt64 if this is the only one.
-// Tombstones and transaction markers from there on stay, and those below until a retention after this was told first: one that is removed
-// here while another replica still holds what it hides would bring that back, when the other comes to lead or a consumer goes on from there
-// to here (X1, X3). It may fall, when a replica is added or a leader has not heard of all. Until it is called a log counts as the only
-// replica, and has always been.
+// SetReplicasLonely is told the lowest LonelyTo of all replicas of the partition, in sync or not;
+// math.MaxInt64 if this is the only one. Tombstones and transaction markers from there on stay, and
+// those below until a retention after this was told first: one that is removed here while another
+// replica still holds what it hides would bring that back, when the other comes to lead or a
+// consumer goes on from there to here (X1, X3). It may fall, when a replica is added or a leader
+// has not heard of all. Until it is called a log counts as the only replica, and has always been.
 func (l *Log) SetReplicasLonely(offset int64) {
-	if l.agreement.told.Load() != offset { // most of the time it is the same: this is said with each fetch of each follower
+	// most of the time it is the same: this is said with each fetch of each follower
+	if l.agreement.told.Load() != offset {
 		l.agreement.tell(offset, l.LonelyTo(), time.Now(), l.Settings().TombstoneRetention)
 	}
 }
@@ -137,14 +145,16 @@ func (l *Log) replicasLonelyTo() int64 {
 	return l.LonelyTo()
 }
 
-// LonelyTo is the offset below which every tombstone of this replica is lonely: the log holds nothing older of its key any more, neither a
-// value nor garbage. At most where the log is clean to, and mostly less: what is dead may stay for the sake of I/O. What lies below the log
-// start nobody can read.
+// LonelyTo is the offset below which every tombstone of this replica is lonely: the log holds
+// nothing older of its key any more, neither a value nor garbage. At most where the log is clean
+// to, and mostly less: what is dead may stay for the sake of I/O. What lies below the log start
+// nobody can read.
 func (l *Log) LonelyTo() int64 {
 	return max(l.logStart.Load(), min(l.lonelyTo.Load(), l.firstDirty.Load()))
 }
 
-// tombstonesDue is when the log wants a pass for its tombstones (ms), horizonNone or horizonUnknown.
+// tombstonesDue is when the log wants a pass for its tombstones (ms), horizonNone or
+// horizonUnknown.
 func (l *Log) tombstonesDue() int64 {
 	return l.agreement.due(l.horizon.Load(), l.Settings().TombstoneRetention)
 }
@@ -155,7 +165,8 @@ type agreed struct {
 	steps    clean.Agreed
 }
 
-// encodeAgreed writes the file: "<topic> <partition> <lonely to> [<below> <since>]...", sorted, so that equal content is equal bytes.
+// encodeAgreed writes the file: "<topic> <partition> <lonely to> [<below> <since>]...", sorted, so
+// that equal content is equal bytes.
 func encodeAgreed(all map[PartitionID]saved) []byte {
 	var ids []PartitionID
 	for id, of := range all {
@@ -195,7 +206,8 @@ func decodeAgreed(content []byte) (map[PartitionID]agreed, error) {
 		for _, text := range line[2:] {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || n < 0 {
-				return nil, fmt.Errorf("%w: %q where an offset or a time should be", errCheckpoint, text)
+				return nil, fmt.Errorf("%w: %q where an offset or a time should be", errCheckpoint,
+					text)
 			}
 			numbers = append(numbers, n)
 		}

@@ -16,10 +16,12 @@ import (
 
 func TestAgreementCheckpointHasALineForEachPartition(t *testing.T) {
 	all := map[PartitionID]saved{
-		{"b", 1}:  {lonelyTo: 7},
-		{"a", 10}: {agreed: clean.Agreed{{Below: 5, SinceMs: 0}, {Below: math.MaxInt64, SinceMs: 9}}},
-		{"a", 2}:  {lonelyTo: 1 << 40, agreed: clean.Agreed{{Below: 3, SinceMs: 1_000_000_000_000}}},
-		{"c", 0}:  {firstDirty: 4},
+		{"b", 1}: {lonelyTo: 7},
+		{"a", 10}: {agreed: clean.Agreed{{Below: 5, SinceMs: 0},
+			{Below: math.MaxInt64, SinceMs: 9}}},
+		{"a", 2}: {lonelyTo: 1 << 40,
+			agreed: clean.Agreed{{Below: 3, SinceMs: 1_000_000_000_000}}},
+		{"c", 0}: {firstDirty: 4},
 	}
 	want := "0\n3\na 2 1099511627776 3 1000000000000\na 10 0 5 0 9223372036854775807 9\nb 1 7\n"
 	content := encodeAgreed(all)
@@ -36,7 +38,8 @@ func TestAgreementCheckpointHasALineForEachPartition(t *testing.T) {
 		}
 	}
 	for _, content := range []string{
-		"0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\n1\na x 1\n", "0\n1\na 0 -1\n", "0\n1\na 0 1 2 x\n", "0\n1\na 0 1 5 3 5 4\n", "0\n1\na 0 1 5 3 6 3\n",
+		"0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\n1\na x 1\n", "0\n1\na 0 -1\n", "0\n1\na 0 1 2 x\n",
+		"0\n1\na 0 1 5 3 5 4\n", "0\n1\na 0 1 5 3 6 3\n",
 		"0\n1\na 0 1 0 3\n", "0\n1\na 0 1" + strings.Repeat(" 1 1", clean.AgreedStepsMax+1) + "\n",
 	} {
 		if got, err := decodeAgreed([]byte(content)); !errors.Is(err, errCheckpoint) {
@@ -59,7 +62,8 @@ func FuzzDecodeAgreed(f *testing.F) {
 				delete(all, id) // as good as not listed
 			}
 		}
-		if back, err := decodeAgreed(encodeAgreed(of)); err != nil || !reflect.DeepEqual(back, all) {
+		if back, err := decodeAgreed(encodeAgreed(of)); err != nil ||
+			!reflect.DeepEqual(back, all) {
 			t.Errorf("%v came back as %v, %v", all, back, err)
 		}
 	})
@@ -68,10 +72,12 @@ func FuzzDecodeAgreed(f *testing.F) {
 // has tells whether the log holds a record of a key.
 func (f *cleanerFixture) has(key string) bool {
 	f.t.Helper()
-	return slices.ContainsFunc(readKeys(f.t, f.log, 0), func(text string) bool { return strings.HasSuffix(text, "="+key) })
+	return slices.ContainsFunc(readKeys(f.t, f.log, 0),
+		func(text string) bool { return strings.HasSuffix(text, "="+key) })
 }
 
-// What all replicas have agreed on, and how far this one's tombstones are lonely, is known behind a restart: the retention goes on.
+// What all replicas have agreed on, and how far this one's tombstones are lonely, is known behind a
+// restart: the retention goes on.
 func TestX3AgreementOutlivesARestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
@@ -82,12 +88,14 @@ func TestX3AgreementOutlivesARestart(t *testing.T) {
 		f.put(keys...)
 		f.until(time.Minute, "the log is clean", func() bool { return f.log.LonelyTo() > 2 })
 		lonely := f.log.LonelyTo()
-		wait(3 * time.Hour) // longer than it is kept here: another replica still has what it deletes
+		// longer than it is kept here: another replica still has what it deletes
+		wait(3 * time.Hour)
 		f.log.SetReplicasLonely(lonely)
 		wait(40 * time.Minute)
 		f.restart()
 		if f.log.LonelyTo() != lonely {
-			t.Errorf("its tombstones are lonely below %d; before the restart %d", f.log.LonelyTo(), lonely)
+			t.Errorf("its tombstones are lonely below %d; before the restart %d", f.log.LonelyTo(),
+				lonely)
 		}
 		f.log.SetReplicasLonely(0) // a leader that has not heard of all replicas yet
 		wait(10 * time.Minute)
@@ -98,13 +106,15 @@ func TestX3AgreementOutlivesARestart(t *testing.T) {
 		}
 		wait(6 * time.Minute)
 		if f.has("gone") {
-			t.Error("the tombstone is there 65 minutes after all replicas agreed on it, of which some were before a restart")
+			t.Error(
+				"the tombstone is there 65 minutes after all replicas agreed on it, of which some were before a restart",
+			)
 		}
 	})
 }
 
-// Nobody writes, and the checkpoint is lost, or was never there: a pass finds out by itself, or all replicas would keep their tombstones for
-// ever.
+// Nobody writes, and the checkpoint is lost, or was never there: a pass finds out by itself, or all
+// replicas would keep their tombstones for ever.
 func TestX1WhatIsNotKnownOfTombstonesIsFoundOut(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
@@ -130,10 +140,12 @@ func TestX1WhatIsNotKnownOfTombstonesIsFoundOut(t *testing.T) {
 func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.setCleanedIn(log.lineage.Load(), clean.Stats{CleanedTo: 40, LonelyTo: 40, WaitsAt: -1}); err != nil {
+	if err := log.setCleanedIn(log.lineage.Load(),
+		clean.Stats{CleanedTo: 40, LonelyTo: 40, WaitsAt: -1}); err != nil {
 		t.Fatal(err)
 	}
 	log.SetReplicasLonely(38)
@@ -162,7 +174,8 @@ func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 	}
 }
 
-// A log that was the only replica has removed what it has removed; of what it has not, those that are added may have a copy.
+// A log that was the only replica has removed what it has removed; of what it has not, those that
+// are added may have a copy.
 func TestX1AgreementOfALogThatGetsReplicas(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +193,8 @@ func TestX1AgreementOfALogThatGetsReplicas(t *testing.T) {
 			a.tell(60, 40, epoch0.Add(30*time.Minute), time.Hour)
 			early, ok := a.agreed().Since(39)
 			late, also := a.agreed().Since(40)
-			if !ok || !also || early >= epoch0.Add(10*time.Minute).UnixMilli() || late < epoch0.Add(30*time.Minute).UnixMilli() {
+			if !ok || !also || early >= epoch0.Add(10*time.Minute).UnixMilli() ||
+				late < epoch0.Add(30*time.Minute).UnixMilli() {
 				t.Errorf("below 40 since %d (%t), above since %d (%t)", early, ok, late, also)
 			}
 		})

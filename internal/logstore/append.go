@@ -22,19 +22,23 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
 
-// AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and transaction, assigns offsets and
-// appends it. It may write into batch. After a failure nothing was appended.
+// AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and
+// transaction, assigns offsets and appends it. It may write into batch. After a failure nothing was
+// appended.
 //
-// It fails with an error of record.Validate, with ErrBatchTooLarge, ErrInvalidTxnState, ErrInvalidProducerEpoch or
-// ErrOutOfOrderSequence, which are the client's doing; with ErrStorage when the disk fails: then Fault tells whether the log
-// has stopped, or the same batch may succeed later; and with ErrClosed.
+// It fails with an error of record.Validate, with ErrBatchTooLarge, ErrInvalidTxnState,
+// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, which are the client's doing; with ErrStorage
+// when the disk fails: then Fault tells whether the log has stopped, or the same batch may succeed
+// later; and with ErrClosed.
 //
-// The batch is in the page cache when it returns, not on disk. SafeEnd tells when this replica may vouch for it: at once, or
-// under durability Fsync after a sync, which was asked for and is not waited for.
+// The batch is in the page cache when it returns, not on disk. SafeEnd tells when this replica may
+// vouch for it: at once, or under durability Fsync after a sync, which was asked for and is not
+// waited for.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
 	// Once: all checks of one batch go by the same settings, also when Configure runs beside.
 	config := l.config.Load()
-	// Outside the lock: decompression and recompression are most of the work, and need nothing of the log.
+	// Outside the lock: decompression and recompression are most of the work, and need nothing of
+	// the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
 	collected := l.takeCollector(config)
@@ -48,14 +52,17 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	}
 	defer valid.Release()
 	b := valid.Parts()
-	if int64(b.SizeBytes()) > config.settings.SegmentBytes { // behind Validate, which may have recompressed the batch to another size
-		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge, b.SizeBytes(), config.settings.SegmentBytes)
+	// behind Validate, which may have recompressed the batch to another size
+	if int64(b.SizeBytes()) > config.settings.SegmentBytes {
+		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge,
+			b.SizeBytes(), config.settings.SegmentBytes)
 	}
 
 	var duplicate *producerBatch
 	err = l.appending(now, func() error {
 		var err error
-		if duplicate, err = l.mu.producers.check(b.Batch, verified); err != nil || duplicate != nil {
+		if duplicate, err = l.mu.producers.check(b.Batch, verified); err != nil ||
+			duplicate != nil {
 			return err // what a producerBatch says never changes, so it may be read behind the lock
 		}
 		if err := l.writeLocked(b, config, now); err != nil {
@@ -71,15 +78,17 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		return Appended{}, err
 	case duplicate != nil:
 		l.appended(config)
-		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset, duplicate.timestamp, true), nil
+		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset,
+			duplicate.timestamp, true), nil
 	}
 	l.unsynced.Add(int64(b.SizeBytes()))
 	l.appended(config)
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// appending does an append under Log.mu, on a log that takes any. It logs the beginning and the end of a time in which the disk takes
-// none: the client sees each failure, and whoever has to make space shall see that there is one.
+// appending does an append under Log.mu, on a log that takes any. It logs the beginning and the end
+// of a time in which the disk takes none: the client sees each failure, and whoever has to make
+// space shall see that there is one.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
@@ -109,9 +118,11 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	return err
 }
 
-// answer fills in what a response tells of a batch; timestamp counts only where the topic stamps its own.
+// answer fills in what a response tells of a batch; timestamp counts only where the topic stamps
+// its own.
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
-	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1, LogStart: l.LogStart(), Duplicate: duplicate}
+	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1,
+		LogStart: l.LogStart(), Duplicate: duplicate}
 	if l.Settings().TimestampType == record.LogAppendTime {
 		appended.LogAppendTime = timestamp
 	}
@@ -128,8 +139,9 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	return l.writeAtLocked(b, config, now)
 }
 
-// writeAtLocked writes a batch that has its place. State follows the file: it changes only once the write succeeded, and what
-// changes then cannot fail. Log.mu is held; logEnd comes last, for readers without the lock go by it.
+// writeAtLocked writes a batch that has its place. State follows the file: it changes only once the
+// write succeeded, and what changes then cannot fail. Log.mu is held; logEnd comes last, for
+// readers without the lock go by it.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
 	active := l.list.Load().active()
 	if rollBefore(active.Segment, b, config) {
@@ -146,7 +158,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		err = active.AddAborted(ended.AbortedTxn)
 	}
 	if err != nil {
-		// Neither can be: the marker was checked before, and entries ascend as offsets do. But the batch is in the file by now.
+		// Neither can be: the marker was checked before, and entries ascend as offsets do. But the
+		// batch is in the file by now.
 		l.failLocked(err)
 		return l.mu.stopped
 	}
@@ -158,8 +171,9 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	return nil
 }
 
-// appendFailedLocked tells a failure that left the segment in order (a full disk, mostly: the next append may succeed) from one
-// after which nobody knows what the file holds. That one stops the log.
+// appendFailedLocked tells a failure that left the segment in order (a full disk, mostly: the next
+// append may succeed) from one after which nobody knows what the file holds. That one stops the
+// log.
 func (l *Log) appendFailedLocked(active *handle, cause error) error {
 	if active.Broken() != nil {
 		l.failLocked(cause)

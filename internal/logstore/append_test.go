@@ -52,7 +52,8 @@ func TestAppendStampsOffsetsAndLeaderEpoch(t *testing.T) {
 }
 
 func TestAppendAnswersLogAppendTimeWhenTheTopicStampsIt(t *testing.T) {
-	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.TimestampType = record.LogAppendTime }))
+	log := createLog(t, openStore(t, vfs.NewMem()),
+		settings(func(s *topicconfig.Settings) { s.TimestampType = record.LogAppendTime }))
 	now := epoch0.Add(time.Hour)
 	appended, err := log.Append(keyed(t, "a"), now)
 	if err != nil || appended.LogAppendTime != now.UnixMilli() {

@@ -20,7 +20,8 @@ func TestAssignmentIsKept(t *testing.T) {
 		}
 	}
 	want(log, "")
-	for _, id := range []string{"first", "-second_of: two"[:7], strings.Repeat("x", assignmentBytesMax)} {
+	for _, id := range []string{"first", "-second_of: two"[:7],
+		strings.Repeat("x", assignmentBytesMax)} {
 		if err := log.SetAssignment(id); err != nil {
 			t.Fatal(err)
 		}
@@ -28,13 +29,15 @@ func TestAssignmentIsKept(t *testing.T) {
 	}
 	behind := openStore(t, disk.CrashClone())
 	want(behind.Log(partition), strings.Repeat("x", assignmentBytesMax))
-	for _, id := range []string{"", "two words", "two\nlines", strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
+	for _, id := range []string{"", "two words", "two\nlines",
+		strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
 		if err := log.SetAssignment(id); !errors.Is(err, errMeta) {
 			t.Errorf("%q is taken: %v", id, err)
 		}
 	}
 	name := filepath.Join(log.dir, assignmentFile)
-	for _, content := range []string{"", "version: 1\nid: a\n", "version: 0\n", "version: 0\nid: \n", "version: 0\nid: a b\n"} {
+	for _, content := range []string{"", "version: 1\nid: a\n", "version: 0\n",
+		"version: 0\nid: \n", "version: 0\nid: a b\n"} {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +47,8 @@ func TestAssignmentIsKept(t *testing.T) {
 	}
 }
 
-// A log that was put aside keeps the assignment that it was made for: taken up again, it is known for what it is.
+// A log that was put aside keeps the assignment that it was made for: taken up again, it is known
+// for what it is.
 func TestAssignmentGoesWithARetainedLog(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	log := createLog(t, s, settings(nil))

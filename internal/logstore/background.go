@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// retentionIntervalDefault is how often retention looks, and producers expire. Kafka takes five minutes; consumers of old data that
-	// is produced again need some time before it is gone.
+	// retentionIntervalDefault is how often retention looks, and producers expire. Kafka takes five
+	// minutes; consumers of old data that is produced again need some time before it is gone.
 	retentionIntervalDefault = time.Minute
-	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and what the next start has to
-	// scan.
+	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and
+	// what the next start has to scan.
 	flushIntervalDefault = time.Second
 	// backgroundWorkers is how many logs are flushed at once.
 	backgroundWorkers = 8
@@ -44,13 +44,15 @@ func (s *Store) run() {
 	}
 }
 
-// tick is one round over all logs. A log's error concerns that log only: it is tried again in the next round, or it has stopped.
-// Rounds come each second, so only the first failure of a row is logged.
+// tick is one round over all logs. A log's error concerns that log only: it is tried again in the
+// next round, or it has stopped. Rounds come each second, so only the first failure of a row is
+// logged.
 //
-// The order matters: a segment that is rolled is sealed by the flush of the same round, retention finds it sealed, and the
-// checkpoints, which come last, tell of everything that was synced.
+// The order matters: a segment that is rolled is sealed by the flush of the same round, retention
+// finds it sealed, and the checkpoints, which come last, tell of everything that was synced.
 func (s *Store) tick(now time.Time, retention bool) {
-	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) { s.tend(log, now, retention) })
+	inParallel(s.Logs(), s.opts.workers(backgroundWorkers),
+		func(log *Log) { s.tend(log, now, retention) })
 	err := s.save()
 	switch begins, ends, failed := follow(&s.mu, &s.mu.checkpoints, err, now); {
 	case begins:
@@ -75,12 +77,14 @@ func (s *Store) tend(log *Log, now time.Time, retention bool) {
 	case begins:
 		s.opts.Logger.Warn("background work on a log fails", "partition", log.id, "error", err)
 	case ends:
-		s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed", failed)
+		s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed",
+			failed)
 	}
 }
 
-// inParallel does something for each, a few at a time, and returns when all is done. The workers wait for the disk more than for
-// the processor; one log whose sync takes long holds up only the end.
+// inParallel does something for each, a few at a time, and returns when all is done. The workers
+// wait for the disk more than for the processor; one log whose sync takes long holds up only the
+// end.
 func inParallel[T any](all []T, workersMax int, do func(T)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -94,9 +98,11 @@ func inParallel[T any](all []T, workersMax int, do func(T)) {
 	workers.Wait()
 }
 
-// follow notes the end of a piece of work in its outage, under the lock that guards it, and returns what is to be logged.
-// Logging is left to the caller: it may block, and a lock must not be held over it.
-func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool, failed int) {
+// follow notes the end of a piece of work in its outage, under the lock that guards it, and returns
+// what is to be logged. Logging is left to the caller: it may block, and a lock must not be held
+// over it.
+func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
+	failed int) {
 	lock.Lock()
 	defer lock.Unlock()
 	if err != nil {
@@ -106,15 +112,16 @@ func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins
 	return false, ends, failed
 }
 
-// expireProducers forgets idle producers. It walks all of them under Log.mu, so it is done once a minute and not at each append.
+// expireProducers forgets idle producers. It walks all of them under Log.mu, so it is done once a
+// minute and not at each append.
 func (l *Log) expireProducers(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.producers.expire(now)
 }
 
-// reportFailures calls Options.Failed, without a lock: it may ask the store or the log. Each failure is told once, as a log stops
-// once.
+// reportFailures calls Options.Failed, without a lock: it may ask the store or the log. Each
+// failure is told once, as a log stops once.
 func (s *Store) reportFailures() {
 	s.mu.Lock()
 	failures := s.mu.failures
@@ -130,7 +137,8 @@ func (s *Store) reportFailures() {
 	}
 }
 
-// deleteDoomed deletes the directories of released partitions. What is left when the store stops is deleted at the next start.
+// deleteDoomed deletes the directories of released partitions. What is left when the store stops is
+// deleted at the next start.
 func (s *Store) deleteDoomed() {
 	s.mu.Lock()
 	doomed := s.mu.doomed

@@ -36,7 +36,8 @@ func TestTheBackgroundFlushesEachInterval(t *testing.T) {
 		}
 		again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 		if again.LogEnd() != 25 || again.HighWatermark() != 25 {
-			t.Errorf("after a crash: end %d, high watermark %d", again.LogEnd(), again.HighWatermark())
+			t.Errorf("after a crash: end %d, high watermark %d", again.LogEnd(),
+				again.HighWatermark())
 		}
 	})
 }
@@ -48,7 +49,11 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentAge, s.RetentionTime = time.Hour, 30*time.Hour }))
+		log := createLog(t, store,
+			settings(func(s *topicconfig.Settings) {
+				s.SegmentAge, s.RetentionTime = time.Hour,
+					30*time.Hour
+			}))
 		batch := sent{producer: 3, keys: []string{"k"}, timestamp: time.Now()}.bytes(t)
 		if _, err := log.Append(batch, time.Now()); err != nil {
 			t.Fatal(err)
@@ -72,8 +77,10 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 			log.mu.Lock()
 			known := log.mu.producers.count()
 			log.mu.Unlock()
-			if !slices.Equal(bases(log), step.segments) || known != step.producers || log.LogStart() != step.logStart {
-				t.Errorf("after %v: segments %v, %d producers, log start %d", step.at, bases(log), known, log.LogStart())
+			if !slices.Equal(bases(log), step.segments) || known != step.producers ||
+				log.LogStart() != step.logStart {
+				t.Errorf("after %v: segments %v, %d producers, log start %d", step.at, bases(log),
+					known, log.LogStart())
 			}
 		}
 	})
@@ -82,7 +89,8 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 func TestTheBackgroundFinishesDeletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
-		if err := mem.MkdirAll(filepath.Join(dataDir, "old-0.00000000000000000000000000000000-delete")); err != nil {
+		if err := mem.MkdirAll(filepath.Join(dataDir,
+			"old-0.00000000000000000000000000000000-delete")); err != nil {
 			t.Fatal(err)
 		}
 		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: quiet()})
@@ -118,20 +126,23 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	}
 	trace.Take()
 	reopened := openStore(t, trace)
-	if got := trace.Take(); strings.Contains(got, "write") || !strings.Contains(got, "remove "+cleanShutdownFile) {
+	if got := trace.Take(); strings.Contains(got, "write") ||
+		!strings.Contains(got, "remove "+cleanShutdownFile) {
 		t.Errorf("a clean start writes:\n%s", got)
 	}
 	_ = reopened
 }
 
-// The marker of a clean stop promises that the index files are whole on disk: also those of a segment that a fetch still sends.
+// The marker of a clean stop promises that the index files are whole on disk: also those of a
+// segment that a fetch still sends.
 func TestTheMarkerHoldsThoughASliceIsHeld(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(func(c *topicconfig.Settings) { c.SegmentBytes = 1 << 20 }))
 	for i := range 200 {
 		at := epoch0.Add(time.Duration(i) * time.Second)
-		appendBatch(t, log, sent{keys: []string{"k"}, value: "a value of some thirty bytes", timestamp: at}.bytes(t))
+		appendBatch(t, log, sent{keys: []string{"k"}, value: "a value of some thirty bytes",
+			timestamp: at}.bytes(t))
 	}
 	slice, err := log.Read(0, 200, 1<<20, true)
 	if err != nil {
@@ -151,8 +162,10 @@ func TestTheMarkerHoldsThoughASliceIsHeld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := crashed.ReadFile(name); err != nil || len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("%s has %d bytes when the marker is written, %d in the end; %v", extension, len(got), len(want), err)
+		if got, err := crashed.ReadFile(name); err != nil || len(want) == 0 ||
+			!slices.Equal(got, want) {
+			t.Errorf("%s has %d bytes when the marker is written, %d in the end; %v", extension,
+				len(got), len(want), err)
 		}
 	}
 }

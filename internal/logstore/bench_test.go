@@ -22,13 +22,15 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	n := benchBatchBytes / recordBytes
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(record.Identity{LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	builder.Reset(record.Identity{LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1,
+		ProducerEpoch: -1, BaseSequence: -1})
 	for i := range n {
 		value := fmt.Appendf(nil, `{"id":%d,"text":"`, random.Uint32())
 		for len(value) < recordBytes-20 {
 			value = fmt.Appendf(value, "word%d ", random.IntN(2000))
 		}
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(), Key: fmt.Appendf(nil, "key-%06d", i), Value: value})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(),
+			Key: fmt.Appendf(nil, "key-%06d", i), Value: value})
 	}
 	batch, err := builder.Build(nil)
 	if err != nil {
@@ -37,7 +39,8 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	return batch
 }
 
-// benchLog is a log on a real disk that nobody flushes meanwhile, and its store. It compresses with codec.
+// benchLog is a log on a real disk that nobody flushes meanwhile, and its store. It compresses with
+// codec.
 func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	b.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
@@ -72,7 +75,8 @@ func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// BenchmarkAppend is one batch of 64 KiB a turn: checked, compressed if the codec is one, written to the page cache.
+// BenchmarkAppend is one batch of 64 KiB a turn: checked, compressed if the codec is one, written
+// to the page cache.
 func BenchmarkAppend(b *testing.B) {
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4, compress.Zstd} {
 		for _, recordBytes := range []int{100, 1000} {
@@ -87,13 +91,23 @@ func BenchmarkAppend(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(benchBatchBytes/recordBytes), "ns/record")
+				b.ReportMetric(
+					float64(
+						b.Elapsed().Nanoseconds(),
+					)/float64(
+						b.N,
+					)/float64(
+						benchBatchBytes/recordBytes,
+					),
+					"ns/record",
+				)
 			})
 		}
 	}
 }
 
-// BenchmarkRead finds an offset anywhere in 128 MiB and hands out the range of a fetch of 1 MiB, as for sendfile: no byte of it is read.
+// BenchmarkRead finds an offset anywhere in 128 MiB and hands out the range of a fetch of 1 MiB, as
+// for sendfile: no byte of it is read.
 func BenchmarkRead(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()
@@ -109,7 +123,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexLookup is Segment.Position alone: a search in the index, and a walk over the headers of one interval.
+// BenchmarkIndexLookup is Segment.Position alone: a search in the index, and a walk over the
+// headers of one interval.
 func BenchmarkIndexLookup(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()
@@ -129,7 +144,8 @@ func keyedBench(b *testing.B) []byte {
 	return sent{keys: []string{"a", "b", "c"}, value: string(make([]byte, 500))}.bytes(b)
 }
 
-// BenchmarkRecover is what an unclean start does to a segment: every batch read and checked, the indexes made anew and synced.
+// BenchmarkRecover is what an unclean start does to a segment: every batch read and checked, the
+// indexes made anew and synced.
 func BenchmarkRecover(b *testing.B) {
 	dir := b.TempDir()
 	log, store := benchLog(b, dir, compress.None)

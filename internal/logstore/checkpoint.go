@@ -18,10 +18,11 @@ const (
 	logStartFile      = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
 	firstDirtyFile    = "cleaner-offset-checkpoint"
-	horizonFile       = "tombstone-horizon-checkpoint"    // ours, not Kafka's
-	abortedFile       = "aborted-transactions-checkpoint" // ours; not one offset a partition (txncheckpoint.go)
-	agreedFile        = "tombstone-agreement-checkpoint"  // ours; likewise (agreement.go)
-	epochFile         = "leader-epoch-checkpoint"         // one in each partition's directory
+	horizonFile       = "tombstone-horizon-checkpoint" // ours, not Kafka's
+	// ours; not one offset a partition (txncheckpoint.go)
+	abortedFile = "aborted-transactions-checkpoint"
+	agreedFile  = "tombstone-agreement-checkpoint" // ours; likewise (agreement.go)
+	epochFile   = "leader-epoch-checkpoint"        // one in each partition's directory
 )
 
 // encodeCheckpoint frames lines as Kafka does: version 0, number of lines, the lines.
@@ -35,8 +36,8 @@ func encodeCheckpoint(lines []string) []byte {
 	return out.Bytes()
 }
 
-// decodeCheckpoint takes the frame off and returns the fields of each line. The number of lines stands in for a checksum: a file that
-// was cut off does not match it.
+// decodeCheckpoint takes the frame off and returns the fields of each line. The number of lines
+// stands in for a checksum: a file that was cut off does not match it.
 func decodeCheckpoint(content []byte) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" {
@@ -52,7 +53,8 @@ func decodeCheckpoint(content []byte) ([][]string, error) {
 	return fields, nil
 }
 
-// encodeOffsets writes a checkpoint of one offset a partition, sorted, so that equal content is equal bytes.
+// encodeOffsets writes a checkpoint of one offset a partition, sorted, so that equal content is
+// equal bytes.
 func encodeOffsets(offsets map[PartitionID]int64) []byte {
 	ids := make([]PartitionID, 0, len(offsets))
 	for id := range offsets {
@@ -66,8 +68,9 @@ func encodeOffsets(offsets map[PartitionID]int64) []byte {
 	return encodeCheckpoint(lines)
 }
 
-// decodeOffsets reads a checkpoint of one offset a partition: "<topic> <index> <offset>", both numbers >= 0. One bad line
-// fails the whole file: what a damaged file says of the other partitions is not to be trusted either.
+// decodeOffsets reads a checkpoint of one offset a partition: "<topic> <index> <offset>", both
+// numbers >= 0. One bad line fails the whole file: what a damaged file says of the other partitions
+// is not to be trusted either.
 func decodeOffsets(content []byte) (map[PartitionID]int64, error) {
 	lines, err := decodeCheckpoint(content)
 	if err != nil {

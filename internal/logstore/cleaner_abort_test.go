@@ -22,8 +22,9 @@ func abortable(change func(*topicconfig.Settings)) topicconfig.Settings {
 var aborts = map[string]struct {
 	do       func(t *testing.T, f *cleanerFixture)
 	survives bool // the log does, and is cleaned afterwards
-	// begun tells that it ends only a pass that had its first turn: one that waits for it has not looked at the log, holds nothing of it,
-	// and will see it as it is by then (Cleaner.cleanOnce). What it was begun for holds still: settings and memory.
+	// begun tells that it ends only a pass that had its first turn: one that waits for it has not
+	// looked at the log, holds nothing of it, and will see it as it is by then (Cleaner.cleanOnce).
+	// What it was begun for holds still: settings and memory.
 	begun bool
 }{
 	"truncation": {do: func(t *testing.T, f *cleanerFixture) {
@@ -36,13 +37,18 @@ var aborts = map[string]struct {
 			t.Error(err)
 		}
 	}},
-	"policy":   {do: func(_ *testing.T, f *cleanerFixture) { f.log.Configure(settings(nil), true) }, survives: true},
-	"settings": {do: func(_ *testing.T, f *cleanerFixture) { f.log.Configure(abortable(tighter), true) }, survives: true},
+	"policy": {do: func(_ *testing.T, f *cleanerFixture) { f.log.Configure(settings(nil), true) },
+		survives: true},
+	"settings": {do: func(_ *testing.T,
+		f *cleanerFixture) {
+		f.log.Configure(abortable(tighter), true)
+	}, survives: true},
 	"no workers": {do: func(_ *testing.T, f *cleanerFixture) {
 		f.cleaner.Configure(CleanerOptions{Workers: -1, Logger: quiet()})
 	}, survives: true},
 	"little memory": {do: func(_ *testing.T, f *cleanerFixture) {
-		f.cleaner.Configure(CleanerOptions{MemoryBytes: 100, IOBytesRate: slow.IOBytesRate, Logger: quiet()})
+		f.cleaner.Configure(CleanerOptions{MemoryBytes: 100, IOBytesRate: slow.IOBytesRate,
+			Logger: quiet()})
 	}, survives: true},
 	"shutdown": {do: func(_ *testing.T, f *cleanerFixture) { f.cleaner.Close() }},
 }
@@ -53,31 +59,36 @@ func TestI35I36I37PassesAreAbortedWithinASecondAtEveryPhase(t *testing.T) {
 	for name, abort := range aborts {
 		for _, phase := range []string{"queued", "indexing", "deduplicating", "rewriting"} {
 			t.Run(name+" while "+phase, func(t *testing.T) {
-				inBubble(t, abortable(nil), CleanerOptions{Logger: quiet()}, func(t *testing.T, f *cleanerFixture) {
-					f.reach(phase)
-					abort.do(t, f)
-					wait(time.Second)
-					if abort.begun && phase == "queued" {
-						f.wantQueued()
-					} else {
-						f.wantAborted()
-					}
-					if !abort.survives {
-						return
-					}
-					if phase == "queued" {
-						f.cleaner.turns.give(1) // the one that reach took
-					}
-					f.log.Configure(abortable(func(s *topicconfig.Settings) { s.MinDirtyPercent = 1 }), true)
-					f.cleaner.Configure(CleanerOptions{Logger: quiet()})
-					f.until(time.Minute, "the log is clean", func() bool {
-						status := f.cleaner.Status(partition)
-						return status != nil && status.Runs[runSuccess] > 0 && status.DirtyBytes == 0
+				inBubble(t, abortable(nil), CleanerOptions{Logger: quiet()},
+					func(t *testing.T, f *cleanerFixture) {
+						f.reach(phase)
+						abort.do(t, f)
+						wait(time.Second)
+						if abort.begun && phase == "queued" {
+							f.wantQueued()
+						} else {
+							f.wantAborted()
+						}
+						if !abort.survives {
+							return
+						}
+						if phase == "queued" {
+							f.cleaner.turns.give(1) // the one that reach took
+						}
+						f.log.Configure(
+							abortable(func(s *topicconfig.Settings) { s.MinDirtyPercent = 1 }),
+							true,
+						)
+						f.cleaner.Configure(CleanerOptions{Logger: quiet()})
+						f.until(time.Minute, "the log is clean", func() bool {
+							status := f.cleaner.Status(partition)
+							return status != nil && status.Runs[runSuccess] > 0 &&
+								status.DirtyBytes == 0
+						})
+						if n := len(readKeys(t, f.log, 0)); n < 900 || n > 2_000 {
+							t.Errorf("%d records are left of 1000 keys", n)
+						}
 					})
-					if n := len(readKeys(t, f.log, 0)); n < 900 || n > 2_000 {
-						t.Errorf("%d records are left of 1000 keys", n)
-					}
-				})
 			})
 		}
 	}
@@ -99,10 +110,12 @@ func (f *cleanerFixture) reach(phase string) {
 			}
 		}
 	}
-	opts := CleanerOptions{IOBytesRate: map[string]int64{"indexing": 2, "deduplicating": 2000, "rewriting": 4000}[phase]}
+	opts := CleanerOptions{IOBytesRate: map[string]int64{"indexing": 2, "deduplicating": 2000,
+		"rewriting": 4000}[phase]}
 	opts.Logger = quiet()
 	f.cleaner.Configure(opts)
-	f.until(time.Hour, "the phase", func() bool { return f.cleaner.Status(partition).Phase == phase })
+	f.until(time.Hour, "the phase",
+		func() bool { return f.cleaner.Status(partition).Phase == phase })
 	f.cleaner.Configure(CleanerOptions{IOBytesRate: 1, Logger: quiet()})
 	wait(100 * time.Millisecond)
 	if now := f.cleaner.Status(partition).Phase; now != phase {
@@ -110,8 +123,9 @@ func (f *cleanerFixture) reach(phase string) {
 	}
 }
 
-// waitForTurn has the log's pass wait for its first turn. A pass that waits for the disk has given its worker back by then: so none
-// keeps another waiting for long, and the worker is taken away here.
+// waitForTurn has the log's pass wait for its first turn. A pass that waits for the disk has given
+// its worker back by then: so none keeps another waiting for long, and the worker is taken away
+// here.
 func (f *cleanerFixture) waitForTurn() {
 	f.t.Helper()
 	f.cleaner.Configure(CleanerOptions{Workers: 1, Logger: quiet()})
@@ -119,7 +133,8 @@ func (f *cleanerFixture) waitForTurn() {
 		f.t.Fatal("the worker is not free, and no log was dirty")
 	}
 	f.fillWith(f.log, 6_000, 1_000)
-	f.until(time.Hour, "a pass", func() bool { return f.cleaner.Status(partition).Phase == "queued" && f.passes() == 1 })
+	f.until(time.Hour, "a pass",
+		func() bool { return f.cleaner.Status(partition).Phase == "queued" && f.passes() == 1 })
 	f.wantQueued()
 }
 
@@ -134,14 +149,17 @@ func (f *cleanerFixture) wantQueued() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
 	state := f.cleaner.mu.logs[partition]
-	waits := state != nil && state.log == f.log && state.running() && state.fresh && state.counters.runs[runAborted] == 0
+	waits := state != nil && state.log == f.log && state.running() && state.fresh &&
+		state.counters.runs[runAborted] == 0
 	f.cleaner.mu.Unlock()
-	if status := f.cleaner.Status(partition); !waits || status.Phase != "queued" || status.ReadBytes != 0 {
+	if status := f.cleaner.Status(partition); !waits || status.Phase != "queued" ||
+		status.ReadBytes != 0 {
 		f.t.Errorf("the pass does not wait for its first turn: %+v", status)
 	}
 }
 
-// wantAborted checks that the pass has ended, and that nothing is left of what it has made. Another may have begun by then.
+// wantAborted checks that the pass has ended, and that nothing is left of what it has made. Another
+// may have begun by then.
 func (f *cleanerFixture) wantAborted() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
@@ -156,7 +174,8 @@ func (f *cleanerFixture) wantAborted() {
 		return // the directory is gone
 	}
 	for _, entry := range entries {
-		if strings.Contains(entry.Name(), cleanedSuffix) || strings.Contains(entry.Name(), swapSuffix) {
+		if strings.Contains(entry.Name(), cleanedSuffix) ||
+			strings.Contains(entry.Name(), swapSuffix) {
 			f.t.Errorf("%s is left over", entry.Name())
 		}
 	}

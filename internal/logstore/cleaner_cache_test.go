@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cachedAfterPass cleans a log on the disk, and returns how much of the output is in the page cache then, 0 to 1.
+// cachedAfterPass cleans a log on the disk, and returns how much of the output is in the page cache
+// then, 0 to 1.
 func cachedAfterPass(t *testing.T, cold bool) float64 {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: t.TempDir(), Logger: quiet()})
@@ -17,14 +18,16 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	log := createLog(t, store, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 8 << 20 }))
+	log := createLog(t, store,
+		compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 8 << 20 }))
 	value := make([]byte, 20_000)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 1500 { // 30 MB, each third batch of which goes
 		for j := range value {
 			value[j] = byte('a' + random.IntN(26))
 		}
-		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))}, value: string(value)}.bytes(t))
+		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))},
+			value: string(value)}.bytes(t))
 	}
 	if err := log.flush(); err != nil {
 		t.Fatal(err)
@@ -40,7 +43,8 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	}
 	list.release()
 	c := newCleaner(store, CleanerOptions{Logger: quiet()})
-	stats, err := c.clean(t.Context(), &cleanerState{log: log}, lookAt(log, epoch0), budget{memoryBytes: 1 << 20})
+	stats, err := c.clean(t.Context(), &cleanerState{log: log}, lookAt(log, epoch0),
+		budget{memoryBytes: 1 << 20})
 	if err != nil || stats.SegmentsRewritten == 0 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
@@ -59,7 +63,11 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 
 func TestF10ColdLogStaysOutOfThePageCache(t *testing.T) {
 	cold, warm := cachedAfterPass(t, true), cachedAfterPass(t, false)
-	t.Logf("of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one", 100*cold, 100*warm)
+	t.Logf(
+		"of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one",
+		100*cold,
+		100*warm,
+	)
 	if warm < 0.5 {
 		t.Skip("this machine is short of memory: not even what was just written stays cached")
 	}

@@ -11,13 +11,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Retention takes whole segments from the front while the cleaner works behind it. What is left must be what a plain list of all
-// records leaves from the same log start on: of each key its latest record, and no key whose latest record is a tombstone comes
-// back with an older value.
-func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) { // KIP-71, KAFKA-4015
+// Retention takes whole segments from the front while the cleaner works behind it. What is left
+// must be what a plain list of all records leaves from the same log start on: of each key its
+// latest record, and no key whose latest record is a tombstone comes back with an older value.
+// KIP-71, KAFKA-4015
+func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {
-		s.Delete, s.RetentionTime, s.TombstoneRetention, s.MinDirtyPercent = true, 20*time.Minute, 2*time.Minute, 10
+		s.Delete, s.RetentionTime, s.TombstoneRetention, s.MinDirtyPercent = true, 20*time.Minute,
+			2*time.Minute, 10
 	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		latest, deleted := map[string]int64{}, map[string]bool{}
@@ -37,12 +39,16 @@ func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) { 
 			wait(time.Minute + time.Duration(chance.Int64N(int64(time.Minute))))
 			f.wantLatest(latest, deleted)
 		}
-		if records := readKeys(t, f.log, f.log.LogStart()); len(records) == 0 || f.cleaner.Status(partition).Runs[runSuccess] < 10 {
-			t.Errorf("%d records, runs %v: this test has tested little", len(records), f.cleaner.Status(partition).Runs)
+		if records := readKeys(t, f.log, f.log.LogStart()); len(records) == 0 ||
+			f.cleaner.Status(partition).Runs[runSuccess] < 10 {
+			t.Errorf("%d records, runs %v: this test has tested little", len(records),
+				f.cleaner.Status(partition).Runs)
 		}
-		// Without keys that are written no more, all of the log could be young. This one was written once, long ago.
+		// Without keys that are written no more, all of the log could be young. This one was
+		// written once, long ago.
 		if age := time.Since(once); age < 2*20*time.Minute || f.log.LogStart() <= latest["once"] {
-			t.Errorf("the log starts at %d, and offset %d is %s old", f.log.LogStart(), latest["once"], age)
+			t.Errorf("the log starts at %d, and offset %d is %s old", f.log.LogStart(),
+				latest["once"], age)
 		}
 	})
 }
@@ -57,8 +63,8 @@ func (f *cleanerFixture) delete(key string) {
 	f.log.AdvanceHighWatermark(f.log.LogEnd())
 }
 
-// wantLatest compares the last record of each key with the model, as far as it lies above the log start. A deleted key may show its
-// tombstone or nothing.
+// wantLatest compares the last record of each key with the model, as far as it lies above the log
+// start. A deleted key may show its tombstone or nothing.
 func (f *cleanerFixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
 	f.t.Helper()
 	found := map[string]int64{}
@@ -73,7 +79,8 @@ func (f *cleanerFixture) wantLatest(latest map[string]int64, deleted map[string]
 		at, there := found[key]
 		switch {
 		case there && at != offset:
-			f.t.Errorf("%s is at %d, its latest record is at %d (log start %d, deleted %t)", key, at, offset, start, deleted[key])
+			f.t.Errorf("%s is at %d, its latest record is at %d (log start %d, deleted %t)", key,
+				at, offset, start, deleted[key])
 		case !there && offset >= start && !deleted[key]:
 			f.t.Errorf("%s at %d is lost, the log starts at %d", key, offset, start)
 		}

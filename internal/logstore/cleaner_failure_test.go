@@ -15,21 +15,24 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// spoil flips a bit in the first segment, so that its checksums do not match; again, and it is whole.
+// spoil flips a bit in the first segment, so that its checksums do not match; again, and it is
+// whole.
 func (f *cleanerFixture) spoil(log *Log) {
 	f.t.Helper()
 	handles := log.list.Load().handles
 	f.spoilRecord(log, handles[0], handles[0].Base())
 }
 
-// spoilRecord changes a bit in the batch of an offset. It is found when the batch is read, and a dead one is not.
+// spoilRecord changes a bit in the batch of an offset. It is found when the batch is read, and a
+// dead one is not.
 func (f *cleanerFixture) spoilRecord(log *Log, h *handle, offset int64) {
 	f.t.Helper()
 	position, err := h.Position(offset)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	file, err := f.fsys.OpenReadWrite(filepath.Join(log.dir, segment.Name(h.Base(), segment.LogExtension, "")))
+	file, err := f.fsys.OpenReadWrite(filepath.Join(log.dir,
+		segment.Name(h.Base(), segment.LogExtension, "")))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -44,7 +47,8 @@ func (f *cleanerFixture) spoilRecord(log *Log, h *handle, offset int64) {
 
 func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-7215, 8725, 19895
 	inBubble(t, compacted(nil), CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
-		other, err := f.store.Create(PartitionID{Topic: "tickets", Index: 1}, topicOne, compacted(nil), true)
+		other, err := f.store.Create(PartitionID{Topic: "tickets", Index: 1}, topicOne,
+			compacted(nil), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,23 +65,27 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 			t.Errorf("the good partition is not cleaned: %v", runs)
 		}
 		status := f.cleaner.Status(bad.id)
-		if status.Reason != reasonQuarantined || status.Runs[runFailed] != 1 || !strings.Contains(status.LastError, "checksum") ||
+		if status.Reason != reasonQuarantined || status.Runs[runFailed] != 1 ||
+			!strings.Contains(status.LastError, "checksum") ||
 			status.BlockedBytes[blockedQuarantined] != status.DirtyBytes {
 			t.Errorf("status of the bad partition %+v", status)
 		}
 		wait(10 * time.Minute)
 		if runs := f.cleaner.Status(bad.id).Runs; runs[runFailed] < 3 || runs[runFailed] > 5 {
-			t.Errorf("%d tries in ten minutes, want the back-off to double from one minute", runs[runFailed])
+			t.Errorf("%d tries in ten minutes, want the back-off to double from one minute",
+				runs[runFailed])
 		}
-		f.spoil(bad)                        // whole again
-		bad.Configure(compacted(nil), true) // the same settings, as each new metadata image brings them
+		f.spoil(bad) // whole again
+		// the same settings, as each new metadata image brings them
+		bad.Configure(compacted(nil), true)
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.id); status.Reason != reasonQuarantined {
 			t.Errorf("equal settings ended the quarantine: %+v", status)
 		}
 		bad.Configure(compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 10 }), true)
 		wait(3 * time.Second)
-		if status := f.cleaner.Status(bad.id); status.Runs[runSuccess] != 1 || status.LastError != "" {
+		if status := f.cleaner.Status(bad.id); status.Runs[runSuccess] != 1 ||
+			status.LastError != "" {
 			t.Errorf("not tried at once after a change of settings: %+v", status)
 		}
 	})
@@ -92,55 +100,62 @@ func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 		if got := q.until.Sub(epoch0); got != want {
 			t.Errorf("failure %d: %s", i+1, got)
 		}
-		if !q.holds(epoch0.Add(want-1), config) || q.holds(q.until, config) || q.holds(epoch0, newConfig(settings(nil), true)) {
+		if !q.holds(epoch0.Add(want-1), config) || q.holds(q.until, config) ||
+			q.holds(epoch0, newConfig(settings(nil), true)) {
 			t.Errorf("failure %d: it holds at the wrong times", i+1)
 		}
 	}
 }
 
-// A budget decides how long the reads of sidecars are, and nothing else: there is none that is too small.
+// A budget decides how long the reads of sidecars are, and nothing else: there is none that is too
+// small.
 func TestSmallBudgetIsEnough(t *testing.T) {
-	inBubble(t, compacted(nil), CleanerOptions{MemoryBytes: 1000}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(50, 5)
-		f.put(keys...)
-		wait(5 * time.Second)
-		if status := f.cleaner.Status(partition); status.Runs[runSuccess] == 0 || status.LastError != "" {
-			t.Errorf("status %+v", status)
-		}
-		f.latest(latest)
-	})
+	inBubble(t, compacted(nil), CleanerOptions{MemoryBytes: 1000},
+		func(t *testing.T, f *cleanerFixture) {
+			keys, latest := updates(50, 5)
+			f.put(keys...)
+			wait(5 * time.Second)
+			if status := f.cleaner.Status(partition); status.Runs[runSuccess] == 0 ||
+				status.LastError != "" {
+				t.Errorf("status %+v", status)
+			}
+			f.latest(latest)
+		})
 }
 
 func TestI40BudgetHoldsReadsAndWritesOfAllWorkers(t *testing.T) {
 	const rate = 20_000
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), CleanerOptions{IOBytesRate: rate}, func(t *testing.T, f *cleanerFixture) {
-		began := time.Now()
-		for i := range 5000 {
-			f.put(fmt.Sprintf("k%d", i%2500))
-		}
-		wait(3 * time.Second)
-		status := f.cleaner.Status(partition)
-		for range 60 { // sidecars are made first, within the same budget
-			if status = f.cleaner.Status(partition); status.ReadBytes > 0 {
-				break
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }),
+		CleanerOptions{IOBytesRate: rate}, func(t *testing.T, f *cleanerFixture) {
+			began := time.Now()
+			for i := range 5000 {
+				f.put(fmt.Sprintf("k%d", i%2500))
 			}
-			wait(time.Second)
-		}
-		if status.Reason != reasonCleaning || status.ProgressRatio <= 0 || status.ProgressRatio >= 1 || status.EtaSeconds == nil || status.ReadBytes == 0 {
-			t.Fatalf("status of a pass that must be under way %+v", status)
-		}
-		for f.cleaner.Status(partition).Runs[runSuccess] == 0 {
-			wait(time.Second)
-		}
-		status = f.cleaner.Status(partition)
-		spent := status.ReadBytes + status.WrittenBytes + status.SidecarReadBytes + status.SidecarWrittenBytes
-		made := &f.log.sidecars // what is made in the background comes out of the same budget
-		spent += made.readBytes.Load() + made.writtenBytes.Load() + made.scannedBytes.Load()
-		least := time.Duration(float64(spent-4*minBurstBytes) / rate * float64(time.Second))
-		if took := time.Since(began); took < least || took > 2*least {
-			t.Errorf("%d bytes took %s, want about %s", spent, took, least)
-		}
-	})
+			wait(3 * time.Second)
+			status := f.cleaner.Status(partition)
+			for range 60 { // sidecars are made first, within the same budget
+				if status = f.cleaner.Status(partition); status.ReadBytes > 0 {
+					break
+				}
+				wait(time.Second)
+			}
+			if status.Reason != reasonCleaning || status.ProgressRatio <= 0 ||
+				status.ProgressRatio >= 1 || status.EtaSeconds == nil || status.ReadBytes == 0 {
+				t.Fatalf("status of a pass that must be under way %+v", status)
+			}
+			for f.cleaner.Status(partition).Runs[runSuccess] == 0 {
+				wait(time.Second)
+			}
+			status = f.cleaner.Status(partition)
+			spent := status.ReadBytes + status.WrittenBytes + status.SidecarReadBytes +
+				status.SidecarWrittenBytes
+			made := &f.log.sidecars // what is made in the background comes out of the same budget
+			spent += made.readBytes.Load() + made.writtenBytes.Load() + made.scannedBytes.Load()
+			least := time.Duration(float64(spent-4*minBurstBytes) / rate * float64(time.Second))
+			if took := time.Since(began); took < least || took > 2*least {
+				t.Errorf("%d bytes took %s, want about %s", spent, took, least)
+			}
+		})
 }
 
 // slow is a budget under which a pass takes hours.
@@ -155,69 +170,74 @@ func longLog(f *cleanerFixture) {
 }
 
 func TestI36ReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow, func(t *testing.T, f *cleanerFixture) {
-		longLog(f)
-		if err := f.store.Release(partition, false); err != nil {
-			t.Fatal(err)
-		}
-		wait(time.Second + time.Millisecond)
-		f.cleaner.mu.Lock()
-		busy := f.cleaner.mu.passes
-		f.cleaner.mu.Unlock()
-		if busy != 0 || f.cleaner.Status(partition) != nil {
-			t.Errorf("%d passes run still", busy)
-		}
-		// The same partition made anew is a new log to the cleaner.
-		var err error
-		if f.log, err = f.store.Create(partition, topicTwo, compacted(nil), true); err != nil {
-			t.Fatal(err)
-		}
-		keys, latest := updates(50, 5)
-		f.cleaner.Configure(CleanerOptions{Logger: quiet()})
-		f.put(keys...)
-		wait(5 * time.Second)
-		f.latest(latest)
-		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 || runs[runAborted] != 0 {
-			t.Errorf("runs of the new log %v", runs)
-		}
-	})
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
+		func(t *testing.T, f *cleanerFixture) {
+			longLog(f)
+			if err := f.store.Release(partition, false); err != nil {
+				t.Fatal(err)
+			}
+			wait(time.Second + time.Millisecond)
+			f.cleaner.mu.Lock()
+			busy := f.cleaner.mu.passes
+			f.cleaner.mu.Unlock()
+			if busy != 0 || f.cleaner.Status(partition) != nil {
+				t.Errorf("%d passes run still", busy)
+			}
+			// The same partition made anew is a new log to the cleaner.
+			var err error
+			if f.log, err = f.store.Create(partition, topicTwo, compacted(nil), true); err != nil {
+				t.Fatal(err)
+			}
+			keys, latest := updates(50, 5)
+			f.cleaner.Configure(CleanerOptions{Logger: quiet()})
+			f.put(keys...)
+			wait(5 * time.Second)
+			f.latest(latest)
+			if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 ||
+				runs[runAborted] != 0 {
+				t.Errorf("runs of the new log %v", runs)
+			}
+		})
 }
 
 func TestI6PolicyChangeEndsThePass(t *testing.T) { // KAFKA-4015: flip the policy during a pass
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow, func(t *testing.T, f *cleanerFixture) {
-		longLog(f)
-		f.log.Configure(settings(nil), true)
-		wait(2 * time.Second)
-		if status := f.cleaner.Status(partition); status != nil {
-			t.Errorf("status %+v", status)
-		}
-		f.log.Configure(compacted(nil), true)
-		wait(2*time.Second + measurePatience)
-		f.wantReason(reasonCleaning)
-	})
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
+		func(t *testing.T, f *cleanerFixture) {
+			longLog(f)
+			f.log.Configure(settings(nil), true)
+			wait(2 * time.Second)
+			if status := f.cleaner.Status(partition); status != nil {
+				t.Errorf("status %+v", status)
+			}
+			f.log.Configure(compacted(nil), true)
+			wait(2*time.Second + measurePatience)
+			f.wantReason(reasonCleaning)
+		})
 }
 
 func TestCloseEndsAPassAtOnce(t *testing.T) {
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow, func(t *testing.T, f *cleanerFixture) {
-		longLog(f)
-		began := time.Now()
-		f.cleaner.Close()
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("Close took %s", took)
-		}
-		entries, err := f.fsys.ReadDir(f.log.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, entry := range entries {
-			if strings.HasSuffix(entry.Name(), cleanedSuffix) {
-				t.Errorf("%s is left over", entry.Name())
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
+		func(t *testing.T, f *cleanerFixture) {
+			longLog(f)
+			began := time.Now()
+			f.cleaner.Close()
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("Close took %s", took)
 			}
-		}
-	})
+			entries, err := f.fsys.ReadDir(f.log.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range entries {
+				if strings.HasSuffix(entry.Name(), cleanedSuffix) {
+					t.Errorf("%s is left over", entry.Name())
+				}
+			}
+		})
 }
 
-func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every state of the disk that the pass goes through
+// I38; every state of the disk that the pass goes through
+func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) {
 	seed := seed.New(t)
 	var clones []*vfs.Mem
 	var latest map[string]int64
@@ -225,7 +245,8 @@ func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every st
 	synctest.Test(t, func(t *testing.T) {
 		f := &cleanerFixture{t: t, fsys: vfs.NewMem()}
 		recorder := &crashRecorder{FS: f.fsys, take: func() {
-			clones = append(clones, f.fsys.CrashClone(), f.fsys.CrashClonePartly(seed+uint64(len(clones))))
+			clones = append(clones, f.fsys.CrashClone(),
+				f.fsys.CrashClonePartly(seed+uint64(len(clones))))
 		}}
 		var err error
 		f.store, err = Open(Options{FS: recorder, Dir: dataDir, Logger: quiet()})
@@ -253,7 +274,8 @@ func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) { // I38; every st
 		t.Fatalf("only %d moments", len(clones))
 	}
 	for i, fsys := range clones {
-		store, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
+		store, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(),
+			FlushInterval: time.Hour})
 		if err != nil {
 			t.Fatalf("moment %d: %v", i, err)
 		}

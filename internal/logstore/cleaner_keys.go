@@ -20,7 +20,8 @@ func (l *Log) keysPath(base int64, extension, suffix string) string {
 }
 
 // keysForPass opens or makes the sidecar of a segment for a pass, which accounts what that costs.
-func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.KeysOptions, maker sidecarMaker) (*keys.Reader, error) {
+func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.KeysOptions,
+	maker sidecarMaker) (*keys.Reader, error) {
 	if opts.Anew {
 		if err := l.dropSidecar(ctx, s); err != nil {
 			return nil, err
@@ -29,7 +30,8 @@ func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.Ke
 	reader, err := l.openKeys(ctx, s, sidecarOptions{
 		read: func(_ context.Context, n int) error { return opts.LogRead(n) },
 		Options: keys.Options{
-			MemoryBytes: sidecarMemoryBytes, Spend: func(_ context.Context, n int) error { return opts.SidecarWritten(n) },
+			MemoryBytes: sidecarMemoryBytes,
+			Spend:       func(_ context.Context, n int) error { return opts.SidecarWritten(n) },
 		},
 		maker: maker,
 	})
@@ -56,11 +58,12 @@ func (l *Log) dropSidecar(ctx context.Context, s *segment.Segment) error {
 	return nil
 }
 
-// deadBytesMax bounds what is read of a .dead file whose segment has so many bytes: a record takes 7 bytes at least, compressed ones
-// less, and a sidecar takes 2^30 of them at most.
+// deadBytesMax bounds what is read of a .dead file whose segment has so many bytes: a record takes
+// 7 bytes at least, compressed ones less, and a sidecar takes 2^30 of them at most.
 const deadBytesMax = 256 << 20
 
-// loadDead returns the .dead file of a segment, nil if there is none that can be read: it is worth nothing but time.
+// loadDead returns the .dead file of a segment, nil if there is none that can be read: it is worth
+// nothing but time.
 func (l *Log) loadDead(s *segment.Segment) []byte {
 	name := l.keysPath(s.Base(), segment.DeadExtension, "")
 	info, err := l.env.fs.Stat(name)

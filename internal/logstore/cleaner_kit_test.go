@@ -13,9 +13,11 @@ import (
 func (s sent) withoutValue(t testing.TB) []byte {
 	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{LastOffsetDelta: int32(len(s.keys) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	b.Reset(record.Identity{LastOffsetDelta: int32(len(s.keys) - 1), LeaderEpoch: -1,
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 	for i, key := range s.keys {
-		b.Add(&record.Record{Offset: int64(i), Timestamp: s.timestamp.UnixMilli(), Key: []byte(key)})
+		b.Add(&record.Record{Offset: int64(i), Timestamp: s.timestamp.UnixMilli(),
+			Key: []byte(key)})
 	}
 	batch, err := b.Build(nil)
 	if err != nil {
@@ -24,7 +26,8 @@ func (s sent) withoutValue(t testing.TB) []byte {
 	return batch
 }
 
-// crashRecorder calls take before each change of the filesystem's names and each sync, while it is on.
+// crashRecorder calls take before each change of the filesystem's names and each sync, while it is
+// on.
 type crashRecorder struct {
 	vfs.FS
 	on   atomic.Bool

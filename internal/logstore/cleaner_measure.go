@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// estimate is what is known of a log's garbage between passes. The zero value: nobody has looked yet.
+// estimate is what is known of a log's garbage between passes. The zero value: nobody has looked
+// yet.
 type estimate struct {
 	looked bool
 	// Of the log when it was made.
@@ -26,8 +27,9 @@ type estimate struct {
 	error float64 // how far the share of garbage may be off, 0..1
 }
 
-// remeasureShare is by which share of the log, one in so many, its dirty section grows until the garbage is estimated again. So however
-// often segments roll, the estimates of a log that grows read less of the sidecars than a pass would.
+// remeasureShare is by which share of the log, one in so many, its dirty section grows until the
+// garbage is estimated again. So however often segments roll, the estimates of a log that grows
+// read less of the sidecars than a pass would.
 const remeasureShare = 32
 
 // stale tells whether the log is not any more what it was when the estimate was made.
@@ -37,11 +39,12 @@ func (e estimate) stale(v cleanView) bool {
 		grown > 0 && (grown*remeasureShare > v.CleanBytes+v.DirtyBytes || e.exact)
 }
 
-// worth tells whether a pass over a dirty section would find enough to pay: more than the topic allows to stay. Where that is not
-// known, it is done.
+// worth tells whether a pass over a dirty section would find enough to pay: more than the topic
+// allows to stay. Where that is not known, it is done.
 //
-// Only a pass learns that a tombstone is the last of its key, and begins its retention. So a dirty section waits for one retention at
-// most; if its keys are unique, the pass costs one reading of the sidecars.
+// Only a pass learns that a tombstone is the last of its key, and begins its retention. So a dirty
+// section waits for one retention at most; if its keys are unique, the pass costs one reading of
+// the sidecars.
 func (e estimate) worth(v cleanView, s topicconfig.Settings, now time.Time) bool {
 	if !e.known || e.lineage != v.Lineage || now.Sub(v.OldestDirty) >= s.TombstoneRetention {
 		return true
@@ -89,18 +92,21 @@ func (c *Cleaner) wantsMeasure(seen look, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.stateLocked(seen.log, now)
-	return state != nil && !state.running() && seen.view.CleanBytes+seen.view.DirtyBytes > 0 && state.estimate.stale(seen.view)
+	return state != nil && !state.running() && seen.view.CleanBytes+seen.view.DirtyBytes > 0 &&
+		state.estimate.stale(seen.view)
 }
 
 // errNotReady is returned by measure while sidecars that will be there are not.
 var errNotReady = errors.New("sidecars are not made yet")
 
-// measure tells how much of a log is garbage: exactly, by what the last pass wrote down, if nothing is dirty; else by a sample of
-// the keys. Of a log whose records are too small for sidecars it tells nothing: making them for an estimate would cost what a pass does.
+// measure tells how much of a log is garbage: exactly, by what the last pass wrote down, if nothing
+// is dirty; else by a sample of the keys. Of a log whose records are too small for sidecars it
+// tells nothing: making them for an estimate would cost what a pass does.
 func (c *Cleaner) measure(ctx context.Context, log *Log) (estimate, error) {
 	view := log.cleanView(time.Now())
 	defer view.Release()
-	found := estimate{looked: true, lineage: view.Lineage, firstDirty: view.FirstDirty, dirtyBytes: view.DirtyBytes}
+	found := estimate{looked: true, lineage: view.Lineage, firstDirty: view.FirstDirty,
+		dirtyBytes: view.DirtyBytes}
 	if view.DirtyBytes == 0 {
 		if bytes, ok := log.countedGarbage(view); ok {
 			found.known, found.exact, found.bytes = true, true, bytes
@@ -119,7 +125,8 @@ func (c *Cleaner) measure(ctx context.Context, log *Log) (estimate, error) {
 	return found, nil
 }
 
-// sampled returns the segments of a view that have a sidecar, which are held by the view; nil if one of them will have none.
+// sampled returns the segments of a view that have a sidecar, which are held by the view; nil if
+// one of them will have none.
 func (l *Log) sampled(view cleanView) (map[*segment.Segment]*handle, error) {
 	list := l.acquire()
 	if list == nil {
@@ -145,12 +152,15 @@ func (l *Log) sampled(view cleanView) (map[*segment.Segment]*handle, error) {
 }
 
 // measureJob is what an estimate needs to know.
-func (c *Cleaner) measureJob(log *Log, view cleanView, handles map[*segment.Segment]*handle) clean.Job {
+func (c *Cleaner) measureJob(log *Log, view cleanView,
+	handles map[*segment.Segment]*handle) clean.Job {
 	job := clean.Job{
-		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted, Producers: view.Producers,
+		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound,
+		Aborted: view.Aborted, Producers: view.Producers,
 		Limits: clean.Limits{MemoryBytes: c.options().makerMemoryBytes()},
 		Env: clean.Env{
-			Keys: func(_ context.Context, s *segment.Segment, _ clean.KeysOptions) (*keys.Reader, error) {
+			Keys: func(_ context.Context, s *segment.Segment, _ clean.KeysOptions) (*keys.Reader,
+				error) {
 				return log.openSidecar(handles[s], false)
 			},
 			Spend: func(ctx context.Context, n int) error {
@@ -167,8 +177,9 @@ func (c *Cleaner) measureJob(log *Log, view cleanView, handles map[*segment.Segm
 	return job
 }
 
-// countedGarbage adds up what the .dead files of a log say, all of which is clean. ok is false if one of them is not what the last
-// pass wrote: they are written before the first dirty offset moves, so a segment that has none has no garbage.
+// countedGarbage adds up what the .dead files of a log say, all of which is clean. ok is false if
+// one of them is not what the last pass wrote: they are written before the first dirty offset
+// moves, so a segment that has none has no garbage.
 func (l *Log) countedGarbage(view cleanView) (bytes int64, ok bool) {
 	for _, s := range view.Segments {
 		content := l.loadDead(s)
@@ -176,7 +187,8 @@ func (l *Log) countedGarbage(view cleanView) (bytes int64, ok bool) {
 			continue
 		}
 		d, err := clean.DecodeDead(content)
-		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() || d.ComputedThrough > view.Bound ||
+		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() ||
+			d.ComputedThrough > view.Bound ||
 			d.Lineage != l.lineageOf(d.ComputedThrough) {
 			return 0, false
 		}

@@ -19,21 +19,27 @@ func (f *cleanerFixture) garbage() (ratio float64, exact bool) {
 	return *status.GarbageRatio, status.ReclaimableExact
 }
 
-// The story of a first publication: all keys are unique, and Kafka's cleaner would copy all of it, again and again.
+// The story of a first publication: all keys are unique, and Kafka's cleaner would copy all of it,
+// again and again.
 func TestDirtySectionWithoutGarbageIsLeftAlone(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MaxGarbagePercent = 50_000, 10 })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes,
+			s.MaxGarbagePercent = 50_000, 10
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.fillWith(f.log, 2_000, 2_000)
 		wait(15 * time.Second)
 		f.wantReason(reasonNothingToReclaim)
 		status := f.cleaner.Status(partition)
-		if status.Runs[runNothingToDo]+status.Runs[runSuccess] != 0 || status.ReadBytes+status.WrittenBytes != 0 {
+		if status.Runs[runNothingToDo]+status.Runs[runSuccess] != 0 || status.ReadBytes+
+			status.WrittenBytes != 0 {
 			t.Errorf("status %+v, want not one byte of the log read", status)
 		}
 		if ratio, exact := f.garbage(); ratio != 0 || exact {
 			t.Errorf("garbage %g, exact %t", ratio, exact)
 		}
-		// Published again, a part of it: as soon as there is more garbage than the topic allows, it is cleaned.
+		// Published again, a part of it: as soon as there is more garbage than the topic allows, it
+		// is cleaned.
 		f.fillWith(f.log, 300, 300)
 		wait(15 * time.Second)
 		f.wantReason(reasonNothingToReclaim)
@@ -52,7 +58,10 @@ func TestDirtySectionWithoutGarbageIsLeftAlone(t *testing.T) {
 }
 
 func TestDirtySectionWaitsForOneRetentionAtMost(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.TombstoneRetention = 50_000, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes,
+			s.TombstoneRetention = 50_000, time.Hour
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.delete("gone")
 		f.fillWith(f.log, 2_000, 2_000)
@@ -78,10 +87,16 @@ func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
 		"uniform":     func(i int) int { return i * 7919 % (records / 2) },
 		"unique":      func(i int) int { return i },
 		"one hot key": func(i int) int { return i * (i % 2) },
-		"skewed":      func(i int) int { return int(math.Pow(float64(i*7919%records)/records, 4) * records) },
+		"skewed": func(i int) int {
+			return int(math.Pow(float64(i*7919%records)/records,
+				4) * records)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MinDirtyPercent = 2<<20, 100 })
+			config := compacted(func(s *topicconfig.Settings) {
+				s.SegmentBytes,
+					s.MinDirtyPercent = 2<<20, 100
+			})
 			inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 				value := string(make([]byte, 120))
 				for i := 0; i < records; i += 500 {
@@ -97,12 +112,15 @@ func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
 				wait(15 * time.Second)
 				estimated, exact := f.garbage()
 				seen := lookAt(f.log, time.Now())
-				seen.settings.MaxGarbagePercent = 100 // a pass that counts, and takes only segments all of which is garbage
-				stats, _, err := f.cleaner.cleanOnce(t.Context(), &cleanerState{log: f.log}, seen, budget{memoryBytes: 64 << 20})
+				// a pass that counts, and takes only segments all of which is garbage
+				seen.settings.MaxGarbagePercent = 100
+				stats, _, err := f.cleaner.cleanOnce(t.Context(), &cleanerState{log: f.log}, seen,
+					budget{memoryBytes: 64 << 20})
 				if err != nil {
 					t.Fatal(err)
 				}
-				counted := float64(stats.GarbageBytes+stats.ReclaimedBytes) / float64(seen.view.DirtyBytes)
+				counted := float64(stats.GarbageBytes+
+					stats.ReclaimedBytes) / float64(seen.view.DirtyBytes)
 				if exact || math.Abs(estimated-counted) > 0.02 {
 					t.Errorf("estimated %.4f (exact: %t), counted %.4f", estimated, exact, counted)
 				}
@@ -118,21 +136,26 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.fillWith(f.log, 3_000, 1_500)
-		f.until(time.Minute, "the log is clean", func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
+		f.until(time.Minute, "the log is clean",
+			func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
 		wait(time.Minute)
 		before := f.cleaner.Status(partition)
-		if before.ReclaimableBytes == nil || *before.ReclaimableBytes == 0 || !before.ReclaimableExact {
+		if before.ReclaimableBytes == nil || *before.ReclaimableBytes == 0 ||
+			!before.ReclaimableExact {
 			t.Fatalf("status %+v, want some garbage left, and counted", before)
 		}
 		cleaned, horizon := f.log.firstDirty.Load(), f.log.horizon.Load()
 		f.restart()
 		wait(5 * time.Second)
 		after := f.cleaner.Status(partition)
-		if after.ReclaimableBytes == nil || *after.ReclaimableBytes != *before.ReclaimableBytes || !after.ReclaimableExact {
-			t.Errorf("status %+v after the restart, want %d bytes, counted", after, *before.ReclaimableBytes)
+		if after.ReclaimableBytes == nil || *after.ReclaimableBytes != *before.ReclaimableBytes ||
+			!after.ReclaimableExact {
+			t.Errorf("status %+v after the restart, want %d bytes, counted", after,
+				*before.ReclaimableBytes)
 		}
 		if f.log.firstDirty.Load() != cleaned || f.log.horizon.Load() != horizon {
-			t.Errorf("clean to %d, horizon %d; before the restart %d and %d", f.log.firstDirty.Load(), f.log.horizon.Load(), cleaned, horizon)
+			t.Errorf("clean to %d, horizon %d; before the restart %d and %d",
+				f.log.firstDirty.Load(), f.log.horizon.Load(), cleaned, horizon)
 		}
 		if runs := after.Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
 			t.Errorf("runs %v after the restart", runs)
@@ -141,7 +164,10 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 }
 
 func TestEstimatesAreBounded(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MinDirtyPercent = 20_000, 100 })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent = 20_000,
+			100
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		f.fillWith(f.log, 10_000, 10_000)
 		wait(15 * time.Second)

@@ -1,7 +1,7 @@
 package logstore
 
-// passMemoryBytesMin is the least that is given to a pass beside others; one that runs alone gets what there is. Less makes a pass
-// slower, and never fail.
+// passMemoryBytesMin is the least that is given to a pass beside others; one that runs alone gets
+// what there is. Less makes a pass slower, and never fail.
 const passMemoryBytesMin = 64 << 10
 
 // makerMemoryBytes is what is set aside for the making of sidecars and estimates, one at a time.
@@ -10,11 +10,13 @@ func (o CleanerOptions) makerMemoryBytes() int64 { return min(sidecarMemoryBytes
 // passesMemoryBytes is what all passes together may hold.
 func (o CleanerOptions) passesMemoryBytes() int64 { return o.MemoryBytes - o.makerMemoryBytes() }
 
-// grantLocked returns how much memory a pass gets that could use wanted bytes, and whether that is enough to begin with.
+// grantLocked returns how much memory a pass gets that could use wanted bytes, and whether that is
+// enough to begin with.
 //
-// A pass gets what it wants, but no more than an equal share of a worker, and no more than three quarters of what is free: however
-// many large logs are at work, there is memory for a small one. What was granted is held until the pass ends, so all passes together
-// never hold more than they may.
+// A pass gets what it wants, but no more than an equal share of a worker, and no more than three
+// quarters of what is free: however many large logs are at work, there is memory for a small one.
+// What was granted is held until the pass ends, so all passes together never hold more than they
+// may.
 func (c *Cleaner) grantLocked(wanted int64) (bytes int64, enough bool) {
 	all := c.mu.opts.passesMemoryBytes()
 	free := max(0, all-c.mu.granted)
@@ -35,7 +37,8 @@ func (c *Cleaner) memoryBytes() (held, limit int64) {
 	return held, c.mu.opts.MemoryBytes
 }
 
-// lockMaker waits for the right to make a sidecar or an estimate. The caller holds no worker, and no right to make sidecars of a log.
+// lockMaker waits for the right to make a sidecar or an estimate. The caller holds no worker, and
+// no right to make sidecars of a log.
 func (c *Cleaner) lockMaker(done <-chan struct{}) bool {
 	select {
 	case c.maker <- struct{}{}:

@@ -22,7 +22,8 @@ const (
 
 var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
 
-// counters are a log's sums over all passes that ended. They begin at 0 when the process starts, or the log is made anew.
+// counters are a log's sums over all passes that ended. They begin at 0 when the process starts, or
+// the log is made anew.
 type counters struct {
 	runs                     map[string]int64 // by result; nil before the first
 	read, written, reclaimed int64            // bytes of logs
@@ -34,7 +35,8 @@ type counters struct {
 	lastFailure              time.Time
 }
 
-// add returns the counters with one pass's work, and leaves c as it is; runs is shared and not touched.
+// add returns the counters with one pass's work, and leaves c as it is; runs is shared and not
+// touched.
 func (c counters) add(s clean.Stats) counters {
 	c.read += s.LogReadBytes
 	c.written += s.LogWrittenBytes
@@ -52,21 +54,30 @@ type budget struct {
 	shift       *shift // nil: nobody shares the workers
 }
 
-// pass cleans one log, once, and notes how it ended. The settings are those of seen, also when others come meanwhile: a pass that
-// changed its rules half way could not be told from the log it leaves.
-func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, with budget) (result string) {
+// pass cleans one log, once, and notes how it ended. The settings are those of seen, also when
+// others come meanwhile: a pass that changed its rules half way could not be told from the log it
+// leaves.
+func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look,
+	with budget) (result string) {
 	logger := c.options().Logger.With("partition", seen.log.id)
-	logger.Debug("cleaning began", "trigger", state.trigger, "dirtyBytes", seen.view.DirtyBytes, "cleanBytes", seen.view.CleanBytes)
+	logger.Debug("cleaning began", "trigger", state.trigger, "dirtyBytes", seen.view.DirtyBytes,
+		"cleanBytes", seen.view.CleanBytes)
 	began := time.Now()
 	stats, err := c.clean(ctx, state, seen, with)
 	result = resultOf(ctx, seen.log, stats, err)
 	summary := []any{
-		"result", result, "trigger", state.trigger, "seconds", time.Since(began).Seconds(), "cleanedTo", stats.CleanedTo,
-		"readBytes", stats.LogReadBytes, "writtenBytes", stats.LogWrittenBytes, "reclaimedBytes", stats.ReclaimedBytes,
-		"sidecarReadBytes", stats.SidecarReadBytes, "sidecarWrittenBytes", stats.SidecarWrittenBytes,
-		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved, "removedMarkers", stats.MarkersRemoved,
-		"rewrittenSegments", stats.SegmentsRewritten, "untouchedSegments", stats.SegmentsUntouched, "garbageBytes", stats.GarbageBytes,
-		"unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes, "memoryGrantedBytes", with.memoryBytes,
+		"result", result, "trigger", state.trigger, "seconds", time.Since(began).Seconds(),
+		"cleanedTo", stats.CleanedTo,
+		"readBytes", stats.LogReadBytes, "writtenBytes", stats.LogWrittenBytes, "reclaimedBytes",
+		stats.ReclaimedBytes,
+		"sidecarReadBytes", stats.SidecarReadBytes, "sidecarWrittenBytes",
+		stats.SidecarWrittenBytes,
+		"removedRecords", stats.RecordsRemoved, "removedTombstones", stats.TombstonesRemoved,
+		"removedMarkers", stats.MarkersRemoved,
+		"rewrittenSegments", stats.SegmentsRewritten, "untouchedSegments", stats.SegmentsUntouched,
+		"garbageBytes", stats.GarbageBytes,
+		"unreadBatches", stats.OpaqueBatches, "memoryPeakBytes", stats.MemoryPeakBytes,
+		"memoryGrantedBytes", with.memoryBytes,
 	}
 	if err != nil {
 		summary = append(summary, "error", err)
@@ -80,22 +91,27 @@ func (c *Cleaner) pass(ctx context.Context, state *cleanerState, seen look, with
 	return result
 }
 
-// resultOf names how a pass ended. It was aborted, and not its own fault, if somebody wanted it to end or took segments away.
+// resultOf names how a pass ended. It was aborted, and not its own fault, if somebody wanted it to
+// end or took segments away.
 func resultOf(ctx context.Context, log *Log, stats clean.Stats, err error) string {
 	switch {
 	case err == nil && stats.SegmentsRewritten > 0:
 		return runSuccess
 	case err == nil:
 		return runNothingToDo
-	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed), log.list.Load() == nil:
+	case ctx.Err() != nil,
+		errors.Is(err, errSegmentsChanged),
+		errors.Is(err, ErrClosed),
+		log.list.Load() == nil:
 		return runAborted
 	}
 	return runFailed
 }
 
-// clean runs the pass and records how far the log is clean. A pass that found a sidecar wrong has made it anew, and is begun again at
-// once.
-func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, with budget) (clean.Stats, error) {
+// clean runs the pass and records how far the log is clean. A pass that found a sidecar wrong has
+// made it anew, and is begun again at once.
+func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look,
+	with budget) (clean.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: seen.view.FirstDirty}, err
 	}
@@ -113,12 +129,15 @@ func (c *Cleaner) clean(ctx context.Context, state *cleanerState, seen look, wit
 
 // cleanOnce runs the pass, and returns the lineage of the log it was made for.
 //
-// The view is taken anew, because the one the scheduler saw may be old by now: a bound that has grown since is used at once, and
-// segments that retention took are not waited for. From here on the view holds its segments: their files stay until Release,
-// whatever retention, a release of the log or a swap does, so a pass never reads a file that is another's by now. What the pass
-// cannot know is whether the segments are still the log's when it wants to replace them; replaceSegments looks, under
-// Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next one begins with what is there.
-func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look, with budget) (clean.Stats, int64, error) {
+// The view is taken anew, because the one the scheduler saw may be old by now: a bound that has
+// grown since is used at once, and segments that retention took are not waited for. From here on
+// the view holds its segments: their files stay until Release, whatever retention, a release of the
+// log or a swap does, so a pass never reads a file that is another's by now. What the pass cannot
+// know is whether the segments are still the log's when it wants to replace them; replaceSegments
+// looks, under Log.maintain, and says errSegmentsChanged. Then the pass is aborted, and the next
+// one begins with what is there.
+func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
+	with budget) (clean.Stats, int64, error) {
 	log, now := seen.log, seen.at
 	if now.IsZero() {
 		now = time.Now()
@@ -126,13 +145,15 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	view := log.cleanView(now)
 	defer view.Release()
 	if len(view.Segments) == 0 {
-		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, nil // closed, or cut down meanwhile
+		// closed, or cut down meanwhile
+		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, nil
 	}
 	c.mu.Lock()
 	state.lineage = view.Lineage
 	c.mu.Unlock()
-	// Of each producer the pass keeps the last batch as of the view. A crash must not take that one, and leave the producer's last
-	// batch one that the pass has removed: its repetition would be appended once more.
+	// Of each producer the pass keeps the last batch as of the view. A crash must not take that
+	// one, and leave the producer's last batch one that the pass has removed: its repetition would
+	// be appended once more.
 	if err := log.flush(); err != nil {
 		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, err
 	}
@@ -141,8 +162,10 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 		return clean.Stats{CleanedTo: view.FirstDirty}, view.Lineage, errNoKeys
 	}
 	job := clean.Job{
-		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound, Aborted: view.Aborted, Lineage: log.lineageOf,
-		Now: now, Rules: rulesOf(seen.settings), Limits: clean.Limits{MemoryBytes: with.memoryBytes},
+		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound,
+		Aborted: view.Aborted, Lineage: log.lineageOf,
+		Now: now, Rules: rulesOf(seen.settings),
+		Limits: clean.Limits{MemoryBytes: with.memoryBytes},
 		Agreed: log.agreement.agreed(), Producers: view.Producers, Hasher: salt.Hasher(),
 		Env: c.envOf(log, view.Lineage, state, with.shift),
 	}
@@ -166,8 +189,9 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 // rulesOf returns what a topic's settings say about a pass.
 func rulesOf(s topicconfig.Settings) clean.Rules {
 	rules := clean.Rules{
-		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag), MaxGarbagePercent: s.MaxGarbagePercent,
-		KeepCodec: s.KeepCodec, Codec: clean.Codec{Type: s.Codec, Level: s.CodecLevel},
+		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
+		MaxGarbagePercent: s.MaxGarbagePercent,
+		KeepCodec:         s.KeepCodec, Codec: clean.Codec{Type: s.Codec, Level: s.CodecLevel},
 		SegmentBytes: s.SegmentBytes, SpanMax: spanMax(s),
 	}
 	if s.CleanCodec.Set {
@@ -179,16 +203,22 @@ func rulesOf(s topicconfig.Settings) clean.Rules {
 // envOf returns how a pass reaches the log, as long as that is of this lineage.
 func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shift) clean.Env {
 	return clean.Env{
-		Keys: func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader, error) {
+		Keys: func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader,
+			error) {
 			return log.keysForPass(ctx, s, opts, c.makerOf(work))
 		},
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
 		Derive: func(base int64) (*keys.Derivation, error) {
-			return keys.NewDerivation(log.env.fs, log.keysPath(base, keys.SpoolExtension, cleanedSuffix), base, *log.sidecars.salt.Load()), nil
+			return keys.NewDerivation(log.env.fs,
+				log.keysPath(base, keys.SpoolExtension, cleanedSuffix), base,
+				*log.sidecars.salt.Load()), nil
 		},
-		DerivedName: func(base int64) string { return log.keysPath(base, keys.Extension, cleanedSuffix) },
+		DerivedName: func(base int64) string {
+			return log.keysPath(base, keys.Extension,
+				cleanedSuffix)
+		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
 			return log.replaceIn(lineage, sources, cleaned)
 		},
@@ -210,7 +240,8 @@ func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shif
 	}
 }
 
-// spanShare of the retention time is how much longer than that a record may stay, because it shares a segment with younger ones.
+// spanShare of the retention time is how much longer than that a record may stay, because it shares
+// a segment with younger ones.
 const spanShare = 8
 
 // spanMax is clean.Job.SpanMax of a topic: 0 unless retention deletes by time.
@@ -221,16 +252,18 @@ func spanMax(s topicconfig.Settings) time.Duration {
 	return max(s.RetentionTime/spanShare, time.Millisecond)
 }
 
-// finish notes how a pass ended, and frees its worker. The pass's own sums go into the counters in the same moment as its progress
-// is cleared: a scrape sees them once, never twice or not at all.
-func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, result string, err error) {
+// finish notes how a pass ended, and frees its worker. The pass's own sums go into the counters in
+// the same moment as its progress is cleared: a scrape sees them once, never twice or not at all.
+func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, result string,
+	err error) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.passes--
 	c.mu.granted -= state.granted
 	state.endPass(now, stats, result, err)
-	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.Progress{}, 0, "", now
+	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.Progress{},
+		0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {
 		state.counters.runs = map[string]int64{}
@@ -239,10 +272,12 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	switch result { // an aborted pass says nothing of the log: quarantine and last error stay
 	case runSuccess, runNothingToDo:
 		state.quarantine, state.oldest = quarantine{}, stats.OldestGarbage
-		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "", time.Time{}
+		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "",
+			time.Time{}
 		if stats.SegmentsTotal > 0 {
 			state.estimate = estimate{
-				looked: true, lineage: state.lineage, firstDirty: stats.CleanedTo, known: true, exact: true, bytes: stats.GarbageBytes,
+				looked: true, lineage: state.lineage, firstDirty: stats.CleanedTo, known: true,
+				exact: true, bytes: stats.GarbageBytes,
 			}
 		}
 	case runFailed:

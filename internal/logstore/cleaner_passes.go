@@ -13,12 +13,15 @@ func passReport(trigger string, began time.Time, s clean.Stats) *report.Pass {
 		Trigger: trigger, Began: *unixSeconds(began),
 		ReadBytes: s.LogReadBytes, WrittenBytes: s.LogWrittenBytes,
 		SidecarReadBytes: s.SidecarReadBytes, SidecarWrittenBytes: s.SidecarWrittenBytes,
-		ReclaimedBytes: s.ReclaimedBytes, RemovedRecords: s.RecordsRemoved, RemovedTombstones: s.TombstonesRemoved,
-		RewrittenSegments: s.SegmentsRewritten, UntouchedSegments: s.SegmentsUntouched, MemoryPeakBytes: s.MemoryPeakBytes,
+		ReclaimedBytes: s.ReclaimedBytes, RemovedRecords: s.RecordsRemoved,
+		RemovedTombstones: s.TombstonesRemoved,
+		RewrittenSegments: s.SegmentsRewritten, UntouchedSegments: s.SegmentsUntouched,
+		MemoryPeakBytes: s.MemoryPeakBytes,
 	}
 }
 
-// runningPass is the pass that runs, nil if none does or it waits for its first turn. It needs Cleaner.mu.
+// runningPass is the pass that runs, nil if none does or it waits for its first turn. It needs
+// Cleaner.mu.
 func (s *cleanerState) runningPass() *report.Pass {
 	if !s.running() || s.fresh {
 		return nil
@@ -26,8 +29,8 @@ func (s *cleanerState) runningPass() *report.Pass {
 	return passReport(s.trigger, s.began, s.progress.Stats)
 }
 
-// endPass notes the pass that ends now as the last one, and as that of the request it was begun for. A request whose pass was aborted
-// is not served: it is made again. It needs Cleaner.mu.
+// endPass notes the pass that ends now as the last one, and as that of the request it was begun
+// for. A request whose pass was aborted is not served: it is made again. It needs Cleaner.mu.
 func (s *cleanerState) endPass(now time.Time, stats clean.Stats, result string, err error) {
 	s.last = passReport(s.trigger, s.began, stats)
 	s.last.Ended, s.last.Result = unixSeconds(now), result

@@ -24,13 +24,15 @@ func (f *cleanerFixture) ask() int64 {
 	return ticket
 }
 
-// TestARequestIsServedByItsTicket: each is known by a number, and the report tells which pass has served it and what that did.
+// TestARequestIsServedByItsTicket: each is known by a number, and the report tells which pass has
+// served it and what that did.
 func TestARequestIsServedByItsTicket(t *testing.T) {
 	inBubble(t, patient(), CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		keys, latest := updates(100, 5)
 		f.put(keys...)
 		wait(20 * time.Second)
-		if status := f.cleaner.Status(partition); status.LastPass != nil || status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
+		if status := f.cleaner.Status(partition); status.LastPass != nil ||
+			status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
 			t.Fatalf("before the request: %+v", status)
 		}
 		first, second := f.ask(), f.ask() // before a pass could begin: one is enough for both
@@ -39,16 +41,22 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 		}
 		wait(10 * time.Second)
 		status := f.cleaner.Status(partition)
-		if status.CleanNowAsked != 2 || status.CleanNowServed != 2 || status.RunningPass != nil || status.LastPass == nil {
+		if status.CleanNowAsked != 2 || status.CleanNowServed != 2 || status.RunningPass != nil ||
+			status.LastPass == nil {
 			t.Fatalf("after the request: %+v", status)
 		}
 		pass := *status.LastPass
-		if pass.Trigger != triggerRequested || pass.Result != runSuccess || pass.Error != "" || *pass.Ended < pass.Began ||
-			pass.RemovedRecords != 95 || pass.ReclaimedBytes != status.ReclaimedBytes || pass.RewrittenSegments == 0 {
+		if pass.Trigger != triggerRequested || pass.Result != runSuccess || pass.Error != "" ||
+			*pass.Ended < pass.Began ||
+			pass.RemovedRecords != 95 || pass.ReclaimedBytes != status.ReclaimedBytes ||
+			pass.RewrittenSegments == 0 {
 			t.Errorf("the pass: %+v", pass)
 		}
 		if n := f.latest(latest); n != 5 {
-			t.Errorf("%d records are left of 5 keys: the active segment takes part, and nothing stays for economy", n)
+			t.Errorf(
+				"%d records are left of 5 keys: the active segment takes part, and nothing stays for economy",
+				n,
+			)
 		}
 		if status.Runs[runSuccess] != 1 {
 			t.Errorf("runs %v, want one for two requests", status.Runs)
@@ -56,7 +64,8 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 
 		f.ask() // there is nothing to do
 		wait(10 * time.Second)
-		if status := f.cleaner.Status(partition); status.CleanNowServed != 3 || status.LastPass.Result != runNothingToDo {
+		if status := f.cleaner.Status(partition); status.CleanNowServed != 3 ||
+			status.LastPass.Result != runNothingToDo {
 			t.Errorf("a request of a clean log: %+v, pass %+v", status, status.LastPass)
 		}
 	})
@@ -64,14 +73,18 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 
 // TestARequestHoldsWhatTheTopicPromises: minLag, and a cleaner without workers takes none.
 func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent, s.MinLag = 100, time.Hour }), CleanerOptions{},
+	inBubble(t, compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MinLag = 100,
+			time.Hour
+	}), CleanerOptions{},
 		func(t *testing.T, f *cleanerFixture) {
 			keys, _ := updates(100, 5)
 			f.put(keys...)
 			f.ask()
 			wait(time.Minute)
 			status := f.cleaner.Status(partition)
-			if status.CleanNowServed != 1 || status.LastPass.Result != runNothingToDo || status.Reason != reasonMinLagNotReached {
+			if status.CleanNowServed != 1 || status.LastPass.Result != runNothingToDo ||
+				status.Reason != reasonMinLagNotReached {
 				t.Errorf("%+v, pass %+v", status, status.LastPass)
 			}
 			f.cleaner.Configure(CleanerOptions{Workers: -1})
@@ -88,7 +101,8 @@ func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
 		})
 }
 
-// TestARequestWhosePassFailsIsServed, and the report says what failed. It is asked for in spite of the quarantine.
+// TestARequestWhosePassFailsIsServed, and the report says what failed. It is asked for in spite of
+// the quarantine.
 func TestARequestWhosePassFailsIsServed(t *testing.T) {
 	inBubble(t, patient(), CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		keys, _ := updates(100, 5)
@@ -102,13 +116,15 @@ func TestARequestWhosePassFailsIsServed(t *testing.T) {
 			f.ask()
 			wait(10 * time.Second)
 			status := f.cleaner.Status(partition)
-			if status.CleanNowServed != round+1 || status.LastPass.Result != runFailed || status.LastPass.Error == "" || status.Reason != reasonQuarantined {
+			if status.CleanNowServed != round+1 || status.LastPass.Result != runFailed ||
+				status.LastPass.Error == "" || status.Reason != reasonQuarantined {
 				t.Fatalf("%+v, pass %+v", status, status.LastPass)
 			}
 			if value, n := total(t, registry, "heartwood_cleaner_reason"); value != 1 || n != 1 {
 				t.Errorf("%d reasons at once", n)
 			}
-			if value, _ := total(t, registry, "heartwood_cleaner_reason", "Quarantined"); value != 1 {
+			if value, _ := total(t, registry, "heartwood_cleaner_reason",
+				"Quarantined"); value != 1 {
 				t.Error("the metric does not give the reason")
 			}
 		}

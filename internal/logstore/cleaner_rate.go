@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// bucket is the token bucket of all workers (I40), for one rate. A new rate is a new bucket: who waits at the old one, which may take
-// hours, goes over to it.
+// bucket is the token bucket of all workers (I40), for one rate. A new rate is a new bucket: who
+// waits at the old one, which may take hours, goes over to it.
 type bucket struct {
 	*rate.Limiter
 	bytesRate int64         // 0: no limit
@@ -19,7 +19,8 @@ type bucket struct {
 // minBurstBytes is the least the token bucket holds, however low the rate.
 const minBurstBytes = 64 << 10
 
-// setRate puts an I/O rate into effect, bytes a second; 0: no limit. Configure is the only one to call it, one at a time.
+// setRate puts an I/O rate into effect, bytes a second; 0: no limit. Configure is the only one to
+// call it, one at a time.
 func (c *Cleaner) setRate(bytesRate int64) {
 	old := c.bucket.Load()
 	if old != nil && old.bytesRate == bytesRate {
@@ -27,7 +28,8 @@ func (c *Cleaner) setRate(bytesRate int64) {
 	}
 	fresh := &bucket{rate.NewLimiter(rate.Inf, 0), bytesRate, make(chan struct{})}
 	if bytesRate > 0 {
-		fresh.Limiter = rate.NewLimiter(rate.Limit(bytesRate), int(max(minBurstBytes, bytesRate/10)))
+		fresh.Limiter = rate.NewLimiter(rate.Limit(bytesRate),
+			int(max(minBurstBytes, bytesRate/10)))
 	}
 	c.bucket.Store(fresh)
 	if old != nil {
@@ -35,8 +37,9 @@ func (c *Cleaner) setRate(bytesRate int64) {
 	}
 }
 
-// spend takes n bytes out of the token bucket, and waits for them. No lock is held: Kafka sleeps inside a lock that its threads share.
-// n may exceed the burst, so it is taken in parts. It fails only when ctx ends.
+// spend takes n bytes out of the token bucket, and waits for them. No lock is held: Kafka sleeps
+// inside a lock that its threads share. n may exceed the burst, so it is taken in parts. It fails
+// only when ctx ends.
 func (c *Cleaner) spend(ctx context.Context, n int) error {
 	began := time.Time{}
 	for n > 0 {

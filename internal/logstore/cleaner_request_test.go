@@ -26,7 +26,8 @@ func TestCleanNowCleansWhatIsInTheActiveSegmentToo(t *testing.T) {
 		}
 		wait(time.Minute)
 		status := f.cleaner.Status(partition)
-		if status.Runs[runSuccess] != 1 || status.Runs[runNothingToDo] != 0 || status.Reason != reasonUpToDate {
+		if status.Runs[runSuccess] != 1 || status.Runs[runNothingToDo] != 0 ||
+			status.Reason != reasonUpToDate {
 			t.Errorf("asked once: status %+v", status)
 		}
 	})
@@ -39,7 +40,8 @@ func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
 		f.put(keys...)
 		undecided := f.log.LogEnd() + 10
 		for range 30 { // not replicated
-			if _, err := f.log.Append(sent{keys: []string{"k0"}, value: "not replicated", timestamp: time.Now()}.bytes(t), time.Now()); err != nil {
+			if _, err := f.log.Append(sent{keys: []string{"k0"}, value: "not replicated",
+				timestamp: time.Now()}.bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -52,7 +54,8 @@ func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
 			t.Errorf("status %+v, want it to wait for what it was asked for", status)
 		}
 		wait(requestPatience)
-		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 || f.log.firstDirty.Load() > undecided {
+		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 ||
+			f.log.firstDirty.Load() > undecided {
 			t.Errorf("status %+v, clean to %d", status, f.log.firstDirty.Load())
 		}
 		f.log.AdvanceHighWatermark(f.log.LogEnd())
@@ -71,7 +74,8 @@ func TestCleanNowEndsAQuarantine(t *testing.T) {
 		f.spoil(f.log)
 		wait(15 * time.Second)
 		f.wantReason(reasonQuarantined)
-		if next := f.cleaner.Status(partition).NextDue; next == nil || *next < float64(time.Now().Unix()) {
+		if next := f.cleaner.Status(partition).NextDue; next == nil ||
+			*next < float64(time.Now().Unix()) {
 			t.Errorf("a quarantine ends at %v", next)
 		}
 		f.spoil(f.log)
@@ -79,7 +83,8 @@ func TestCleanNowEndsAQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(5 * time.Second)
-		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 || status.LastError != "" || status.LastErrorTime != nil {
+		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 ||
+			status.LastError != "" || status.LastErrorTime != nil {
 			t.Errorf("status %+v", status)
 		}
 		f.latest(latest)
@@ -93,7 +98,8 @@ func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
 		if _, err := f.cleaner.CleanNow(PartitionID{Topic: "nobody"}); !errors.Is(err, ErrNoLog) {
 			t.Error(err)
 		}
-		if _, err := f.cleaner.CleanNow(PartitionID{Topic: "tickets", Index: 1}); !errors.Is(err, ErrNotCompacted) {
+		if _, err := f.cleaner.CleanNow(PartitionID{Topic: "tickets", Index: 1}); !errors.Is(err,
+			ErrNotCompacted) {
 			t.Error(err)
 		}
 		f.cleaner.Configure(CleanerOptions{Workers: -1, Logger: quiet()})
@@ -104,7 +110,10 @@ func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
 }
 
 func TestCleanNowIsNotForgottenWhenItsPassIsAborted(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MinDirtyPercent = 100_000, 100 })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent = 100_000,
+			100
+	})
 	inBubble(t, config, slow, func(t *testing.T, f *cleanerFixture) {
 		for range 2 {
 			f.fillWith(f.log, 2_000, 500)
@@ -112,17 +121,24 @@ func TestCleanNowIsNotForgottenWhenItsPassIsAborted(t *testing.T) {
 		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
-		f.until(time.Minute, "the pass runs", func() bool { return f.cleaner.Status(partition).Trigger == triggerRequested })
-		f.until(time.Minute, "the pass runs", func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
-		f.log.Configure(compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MinDirtyPercent = 50_000, 100 }), true)
+		f.until(time.Minute, "the pass runs",
+			func() bool { return f.cleaner.Status(partition).Trigger == triggerRequested })
+		f.until(time.Minute, "the pass runs",
+			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
+		f.log.Configure(compacted(func(s *topicconfig.Settings) {
+			s.SegmentBytes,
+				s.MinDirtyPercent = 50_000, 100
+		}), true)
 		wait(2 * time.Second)
 		if runs := f.cleaner.Status(partition).Runs; runs[runAborted] != 1 {
 			t.Errorf("runs %v", runs)
 		}
 		f.cleaner.Configure(CleanerOptions{Logger: quiet()})
 		wait(5 * time.Second)
-		if n := len(readKeys(t, f.log, 0)); n != 500 || f.cleaner.Status(partition).Runs[runSuccess] != 1 {
-			t.Errorf("%d records are left of 500 keys, runs %v", n, f.cleaner.Status(partition).Runs)
+		if n := len(readKeys(t, f.log, 0)); n != 500 ||
+			f.cleaner.Status(partition).Runs[runSuccess] != 1 {
+			t.Errorf("%d records are left of 500 keys, runs %v", n,
+				f.cleaner.Status(partition).Runs)
 		}
 	})
 }

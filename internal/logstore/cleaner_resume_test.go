@@ -20,7 +20,8 @@ func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
 		for i := range 600 { // each batch is half garbage: all of the log has to be rewritten
 			batch := sent{value: strings.Repeat("v", 200), timestamp: time.Now()}
 			for j := range 5 {
-				batch.keys = append(batch.keys, fmt.Sprintf("hot %d", j), fmt.Sprintf("unique %d", i*5+j))
+				batch.keys = append(batch.keys, fmt.Sprintf("hot %d", j),
+					fmt.Sprintf("unique %d", i*5+j))
 			}
 			if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
@@ -35,23 +36,33 @@ func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
 			return status.RemovedRecords > 1_000 && status.Reason == reasonCleaning
 		})
 		first := f.cleaner.Status(partition)
-		if f.log.firstDirty.Load() != 0 || first.Runs[runSuccess] != 0 || first.RemovedRecords > 2_500 {
+		if f.log.firstDirty.Load() != 0 || first.Runs[runSuccess] != 0 ||
+			first.RemovedRecords > 2_500 {
 			t.Fatalf("clean to %d, status %+v", f.log.firstDirty.Load(), first)
 		}
 		f.restart()
-		f.until(time.Minute, "the rest is clean", func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
+		f.until(time.Minute, "the rest is clean",
+			func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
 		second := f.cleaner.Status(partition)
 		if all := first.RemovedRecords + second.RemovedRecords; all > 3_000 || all < 2_500 {
-			t.Errorf("%d records were removed before the restart, and %d behind it", first.RemovedRecords, second.RemovedRecords)
+			t.Errorf("%d records were removed before the restart, and %d behind it",
+				first.RemovedRecords, second.RemovedRecords)
 		}
 		if left := total * (3_000 - first.RemovedRecords) / 3_000; second.ReadBytes > left*11/10 {
-			t.Errorf("%d bytes were read behind the restart, %d were left: what was clean is cleaned again", second.ReadBytes, left)
+			t.Errorf(
+				"%d bytes were read behind the restart, %d were left: what was clean is cleaned again",
+				second.ReadBytes,
+				left,
+			)
 		}
 	})
 }
 
 func TestRetentionGoesOnInQuarantine(t *testing.T) { // I7: Kafka's does not
-	config := compacted(func(s *topicconfig.Settings) { s.Delete, s.RetentionTime = true, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.Delete, s.RetentionTime = true,
+			time.Hour
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		keys, _ := updates(50, 5)
 		f.put("stays, beside records that go")
@@ -118,8 +129,10 @@ func TestEachPassIsSummedUpInOneLine(t *testing.T) {
 		var keysOf []string
 		ended[0].Attrs(func(a slog.Attr) bool { keysOf = append(keysOf, a.Key); return true })
 		for _, key := range []string{
-			"result", "trigger", "seconds", "cleanedTo", "readBytes", "writtenBytes", "reclaimedBytes", "sidecarReadBytes", "removedRecords",
-			"rewrittenSegments", "untouchedSegments", "garbageBytes", "memoryPeakBytes", "memoryGrantedBytes",
+			"result", "trigger", "seconds", "cleanedTo", "readBytes", "writtenBytes",
+			"reclaimedBytes", "sidecarReadBytes", "removedRecords",
+			"rewrittenSegments", "untouchedSegments", "garbageBytes", "memoryPeakBytes",
+			"memoryGrantedBytes",
 		} {
 			if !slices.Contains(keysOf, key) {
 				t.Errorf("the line has %v, and not %s", keysOf, key)

@@ -10,11 +10,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// watchInterval is how often the passes that run are looked at: how long a pass goes on at most when its log is gone, cut, or not to be
-// cleaned so any more (I35, I36).
+// watchInterval is how often the passes that run are looked at: how long a pass goes on at most
+// when its log is gone, cut, or not to be cleaned so any more (I35, I36).
 const watchInterval = 250 * time.Millisecond
 
-// run looks at the logs, again and again, until Close: at once, then each Interval, and whenever a pass has ended.
+// run looks at the logs, again and again, until Close: at once, then each Interval, and whenever a
+// pass has ended.
 func (c *Cleaner) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -39,8 +40,9 @@ func (c *Cleaner) run() {
 	}
 }
 
-// endStale aborts passes whose log was closed, failed or was truncated, and those that go by settings that do not hold any more; and
-// what is made in the background of a log that was closed or is not compacted any more.
+// endStale aborts passes whose log was closed, failed or was truncated, and those that go by
+// settings that do not hold any more; and what is made in the background of a log that was closed
+// or is not compacted any more.
 func (c *Cleaner) endStale() {
 	type running struct {
 		log     *Log
@@ -62,7 +64,8 @@ func (c *Cleaner) endStale() {
 	}
 	for _, p := range passes {
 		cut := p.lineage != lineageNone && p.log.lineage.Load() != p.lineage
-		if cut || p.log.list.Load() == nil || p.log.fault.Load() != nil || !samePass(p.config, p.log.config.Load()) {
+		if cut || p.log.list.Load() == nil || p.log.fault.Load() != nil ||
+			!samePass(p.config, p.log.config.Load()) {
 			p.cancel()
 		}
 	}
@@ -74,7 +77,8 @@ func samePass(a, b *config) bool {
 		return true
 	}
 	x, y := rulesOf(a.settings), rulesOf(b.settings)
-	sameDenser := x.Denser == nil && y.Denser == nil || x.Denser != nil && y.Denser != nil && *x.Denser == *y.Denser
+	sameDenser := x.Denser == nil && y.Denser == nil || x.Denser != nil && y.Denser != nil &&
+		*x.Denser == *y.Denser
 	x.Denser, y.Denser = nil, nil
 	return b.settings.Compact && sameDenser && x == y && a.settings.MinLag == b.settings.MinLag
 }
@@ -96,8 +100,8 @@ type look struct {
 	run func(context.Context, clean.Job) (clean.Stats, error) // instead of clean.Run
 }
 
-// lookAt takes what the scheduler needs to know of a log. It changes nothing, and holds the segments only while it computes:
-// a look may be kept for as long as a pass runs.
+// lookAt takes what the scheduler needs to know of a log. It changes nothing, and holds the
+// segments only while it computes: a look may be kept for as long as a pass runs.
 func lookAt(l *Log, now time.Time) look {
 	config := l.config.Load()
 	seen := look{log: l, config: config, settings: config.settings}
@@ -135,9 +139,10 @@ func recordsIn(h *handle) int64 {
 	return h.SizeBytes() / recordBytesGuess
 }
 
-// schedule aborts passes whose log is gone and begins those that are due, as far as there are workers and memory. All logs are looked
-// at before Cleaner.mu is taken: a reset of the first dirty offset writes a file, and nobody shall wait for that. It tells whether
-// anything runs now that may have to be aborted.
+// schedule aborts passes whose log is gone and begins those that are due, as far as there are
+// workers and memory. All logs are looked at before Cleaner.mu is taken: a reset of the first dirty
+// offset writes a file, and nobody shall wait for that. It tells whether anything runs now that may
+// have to be aborted.
 func (c *Cleaner) schedule(now time.Time) (running bool) {
 	var looks []look
 	for _, log := range c.store.Logs() {
@@ -157,8 +162,9 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 	return c.mu.passes > 0 || c.mu.tended.log != nil
 }
 
-// forgetLocked drops the state of logs that are gone or not compacted any more, and ends their passes. The state of a running
-// pass stays until it has ended: until then no other may begin in the same directory.
+// forgetLocked drops the state of logs that are gone or not compacted any more, and ends their
+// passes. The state of a running pass stays until it has ended: until then no other may begin in
+// the same directory.
 func (c *Cleaner) forgetLocked(looks []look) {
 	compacted := map[*Log]bool{}
 	for _, seen := range looks {
@@ -182,7 +188,8 @@ type queued struct {
 	priority float64
 }
 
-// queueLocked brings the states up to date and returns the logs that are due, the most urgent first.
+// queueLocked brings the states up to date and returns the logs that are due, the most urgent
+// first.
 func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 	var queue []queued
 	for _, seen := range looks {
@@ -207,15 +214,17 @@ func (c *Cleaner) queueLocked(looks []look, now time.Time) []queued {
 		}
 		queue = append(queue, queued{seen, wanted, state.priority(wanted, now)})
 	}
-	slices.SortStableFunc(queue, func(a, b queued) int { return cmp.Compare(b.priority, a.priority) })
+	slices.SortStableFunc(queue,
+		func(a, b queued) int { return cmp.Compare(b.priority, a.priority) })
 	return queue
 }
 
-// measurePatience is how long a pass that is due because of the dirty ratio waits for the estimate that tells whether it pays.
+// measurePatience is how long a pass that is due because of the dirty ratio waits for the estimate
+// that tells whether it pays.
 const measurePatience = 10 * time.Second
 
-// needLocked is what the log wants, unless it is in quarantine. Scheduler and status ask it alike, so that a log is never reported
-// as queued which the scheduler would not take.
+// needLocked is what the log wants, unless it is in quarantine. Scheduler and status ask it alike,
+// so that a log is never reported as queued which the scheduler would not take.
 func (c *Cleaner) needLocked(state *cleanerState, seen look, now time.Time) need {
 	if state.quarantine.holds(now, seen.config) {
 		return need{}
@@ -223,10 +232,12 @@ func (c *Cleaner) needLocked(state *cleanerState, seen look, now time.Time) need
 	return needOf(seen.view, seen.settings, state.wishes(seen), now)
 }
 
-// startLocked begins a pass, unless no worker or memory is left for it. Close joins it: it is started under the lock that Close takes.
+// startLocked begins a pass, unless no worker or memory is left for it. Close joins it: it is
+// started under the lock that Close takes.
 //
-// Beside the passes that have a worker, or had one and wait for their next turn, only one is begun that waits for its first: so the most
-// urgent log is the next whenever a turn ends, and what waits holds no memory.
+// Beside the passes that have a worker, or had one and wait for their next turn, only one is begun
+// that waits for its first: so the most urgent log is the next whenever a turn ends, and what waits
+// holds no memory.
 func (c *Cleaner) startLocked(seen look, wanted need) bool {
 	if c.mu.closed || c.mu.opts.Workers == 0 || c.mu.fresh > 0 {
 		return false
@@ -243,7 +254,8 @@ func (c *Cleaner) startLocked(seen look, wanted need) bool {
 	if state.fresh {
 		c.mu.fresh++
 	}
-	state.cancel, state.trigger, state.config, state.lineage = cancel, wanted.trigger, seen.config, lineageNone
+	state.cancel, state.trigger, state.config, state.lineage = cancel, wanted.trigger, seen.config,
+		lineageNone
 	state.granted, state.began, state.due = granted, time.Now(), time.Time{}
 	state.progress = clean.Progress{Phase: clean.Indexing}
 	asked := state.request

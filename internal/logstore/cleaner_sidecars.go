@@ -7,12 +7,14 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// sidecarMemoryBytes is what the making of a sidecar holds at most: the least that sorts any segment in two steps. It is set aside of
-// the cleaner's memory; a budget below 64 MiB sets less aside, and is then exceeded by the sidecar of a segment with very many records.
+// sidecarMemoryBytes is what the making of a sidecar holds at most: the least that sorts any
+// segment in two steps. It is set aside of the cleaner's memory; a budget below 64 MiB sets less
+// aside, and is then exceeded by the sidecar of a segment with very many records.
 const sidecarMemoryBytes = 16 << 20
 
-// tend makes missing key sidecars and stale estimates, again and again, until Close: one at a time, in turns over the logs, within the
-// I/O budget of all workers. Without workers it does nothing: then there is no pass that would read them.
+// tend makes missing key sidecars and stale estimates, again and again, until Close: one at a time,
+// in turns over the logs, within the I/O budget of all workers. Without workers it does nothing:
+// then there is no pass that would read them.
 func (c *Cleaner) tend() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -32,7 +34,8 @@ func (c *Cleaner) tend() {
 	}
 }
 
-// tendSidecarsOnce makes at most one sidecar of each log, and tells whether there may be more to make.
+// tendSidecarsOnce makes at most one sidecar of each log, and tells whether there may be more to
+// make.
 func (c *Cleaner) tendSidecarsOnce(now time.Time) (more bool) {
 	for _, log := range c.store.Logs() {
 		if c.ctx.Err() != nil {
@@ -40,7 +43,8 @@ func (c *Cleaner) tendSidecarsOnce(now time.Time) (more bool) {
 		}
 		ctx, done := c.tending(log)
 		more = log.tendSidecars(ctx, now, sidecarOptions{
-			Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}, read: c.spend, background: true, maker: c.makerOf(nil),
+			Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: c.spend}, read: c.spend,
+			background: true, maker: c.makerOf(nil),
 		}) || more
 		done()
 	}
@@ -53,7 +57,8 @@ type tended struct {
 	cancel context.CancelFunc
 }
 
-// tending notes that something is made of a log. The context ends when that is not wanted any more, or with done, which must be called.
+// tending notes that something is made of a log. The context ends when that is not wanted any more,
+// or with done, which must be called.
 func (c *Cleaner) tending(log *Log) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -67,7 +72,8 @@ func (c *Cleaner) tending(log *Log) (ctx context.Context, done func()) {
 	}
 }
 
-// makerOf lends the right to make a sidecar. Who has a worker gives it back while he waits: who holds the right may be waiting for that.
+// makerOf lends the right to make a sidecar. Who has a worker gives it back while he waits: who
+// holds the right may be waiting for that.
 func (c *Cleaner) makerOf(work *shift) sidecarMaker {
 	return sidecarMaker{
 		lock: func(ctx context.Context) error {

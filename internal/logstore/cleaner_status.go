@@ -8,10 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// blockedQuarantined is the reason of log_blocked_bytes for what could be cleaned if the last pass had not failed.
+// blockedQuarantined is the reason of log_blocked_bytes for what could be cleaned if the last pass
+// had not failed.
 const blockedQuarantined = "quarantined"
 
-// Status returns what the cleaner knows of a log; nil if there is no such log, or it is not compacted.
+// Status returns what the cleaner knows of a log; nil if there is no such log, or it is not
+// compacted.
 func (c *Cleaner) Status(id PartitionID) *report.Compaction {
 	log := c.store.Log(id)
 	if log == nil {
@@ -35,8 +37,8 @@ func (c *Cleaner) statusOf(seen look, now time.Time) *report.Compaction {
 	return c.reportLocked(state, seen, now)
 }
 
-// reportLocked puts a log's report together, at one moment of its state. Blocked bytes are copied, as the quarantine adds
-// its own.
+// reportLocked puts a log's report together, at one moment of its state. Blocked bytes are copied,
+// as the quarantine adds its own.
 func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *report.Compaction {
 	sums := state.counters.add(state.progress.Stats) // the counters move while a pass runs
 	r := &report.Compaction{
@@ -68,7 +70,8 @@ func (c *Cleaner) reportLocked(state *cleanerState, seen look, now time.Time) *r
 	if r.Reason == reasonQuarantined {
 		r.BlockedBytes[blockedQuarantined] = seen.view.DirtyBytes
 	}
-	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(), state.last, state.asked, state.served
+	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(), state.last,
+		state.asked, state.served
 	if state.running() {
 		r.ProgressRatio, r.EtaSeconds = progressOf(state.progress, now.Sub(state.began))
 	}
@@ -89,9 +92,11 @@ func unixSeconds(at time.Time) *float64 {
 	return &seconds
 }
 
-// phaseLocked returns what the cleaner does with a log, why, and what made its pass due. The order matters: a pass that still runs
-// after the workers were set to none is shown; a quarantine without workers is not, because lifting it would change nothing.
-func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (phase clean.Phase, reason, trigger string) {
+// phaseLocked returns what the cleaner does with a log, why, and what made its pass due. The order
+// matters: a pass that still runs after the workers were set to none is shown; a quarantine without
+// workers is not, because lifting it would change nothing.
+func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (phase clean.Phase,
+	reason, trigger string) {
 	switch {
 	case state.running() && state.fresh:
 		return clean.Queued, reasonQueued, state.trigger
@@ -108,8 +113,9 @@ func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (ph
 	return clean.Idle, idleReason(seen.view, seen.settings), ""
 }
 
-// progressOf returns how much of a pass is done, 0 to 1, and how long the rest takes at the pace so far, in seconds; nil
-// while there is no pace. Time spent on waiting for the I/O budget is part of the pace.
+// progressOf returns how much of a pass is done, 0 to 1, and how long the rest takes at the pace so
+// far, in seconds; nil while there is no pace. Time spent on waiting for the I/O budget is part of
+// the pace.
 func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil
@@ -119,8 +125,8 @@ func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *fl
 	return ratio, &left
 }
 
-// reclaimable is the garbage of a log, nil while nobody has looked, and whether a pass has counted it. While a pass rewrites, it is
-// what that will still free.
+// reclaimable is the garbage of a log, nil while nobody has looked, and whether a pass has counted
+// it. While a pass rewrites, it is what that will still free.
 func reclaimable(state *cleanerState, v cleanView) (bytes *int64, exact bool) {
 	e := state.estimate
 	switch {

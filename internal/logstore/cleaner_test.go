@@ -23,7 +23,8 @@ func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// cleanerFixture is a store whose flush runs every second, as the cleaner needs it, in a bubble of synctest.
+// cleanerFixture is a store whose flush runs every second, as the cleaner needs it, in a bubble of
+// synctest.
 type cleanerFixture struct {
 	t       *testing.T
 	fsys    *vfs.Mem
@@ -32,7 +33,8 @@ type cleanerFixture struct {
 	log     *Log
 }
 
-func inBubble(t *testing.T, config topicconfig.Settings, opts CleanerOptions, run func(t *testing.T, f *cleanerFixture)) {
+func inBubble(t *testing.T, config topicconfig.Settings, opts CleanerOptions,
+	run func(t *testing.T, f *cleanerFixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &cleanerFixture{t: t, fsys: vfs.NewMem()}
 		var err error
@@ -74,7 +76,8 @@ func (f *cleanerFixture) restart() {
 func (f *cleanerFixture) put(keys ...string) {
 	f.t.Helper()
 	for _, key := range keys {
-		batch := sent{keys: []string{key}, value: "a value of some thirty bytes", timestamp: time.Now()}.bytes(f.t)
+		batch := sent{keys: []string{key}, value: "a value of some thirty bytes",
+			timestamp: time.Now()}.bytes(f.t)
 		if _, err := f.log.Append(batch, time.Now()); err != nil {
 			f.t.Fatal(err)
 		}
@@ -133,8 +136,10 @@ func TestCleanerCleansByItself(t *testing.T) {
 			t.Errorf("%d records are left of 100 of 5 keys", n)
 		}
 		status := f.cleaner.Status(partition)
-		if status.DirtyBytes != 0 || status.CleanBytes == 0 || status.Runs[runSuccess] == 0 || status.RemovedRecords < 70 ||
-			status.ReclaimedBytes < 5000 || status.LastSuccess == nil || status.Phase != "idle" || status.ReclaimableBytes == nil {
+		if status.DirtyBytes != 0 || status.CleanBytes == 0 || status.Runs[runSuccess] == 0 ||
+			status.RemovedRecords < 70 ||
+			status.ReclaimedBytes < 5000 || status.LastSuccess == nil || status.Phase != "idle" ||
+			status.ReclaimableBytes == nil {
 			t.Errorf("status %+v", status)
 		}
 		f.wantReason(reasonActiveSegmentOnly)
@@ -156,7 +161,8 @@ func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
 		f.put(keys[:20]...)
 		wait(5 * time.Second)
 		status := f.cleaner.Status(partition)
-		if status.Reason != reasonBelowDirtyRatio || status.DirtyRatio == 0 || status.DirtyRatio > 0.5 || status.Runs[runSuccess] != 0 {
+		if status.Reason != reasonBelowDirtyRatio || status.DirtyRatio == 0 ||
+			status.DirtyRatio > 0.5 || status.Runs[runSuccess] != 0 {
 			t.Errorf("status %+v, want it to wait", status)
 		}
 		if status.ReclaimableBytes != nil {
@@ -171,7 +177,10 @@ func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
 }
 
 func TestI5MaxLagOverridesTheDirtyRatio(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent, s.MaxLag = 100, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		keys, latest := updates(40, 5)
 		f.put(keys...)
@@ -210,7 +219,8 @@ func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would
 		keys, _ := updates(20, 3)
 		f.put(keys...)
 		has := func() bool {
-			return slices.ContainsFunc(readKeys(t, f.log, 0), func(text string) bool { return strings.HasSuffix(text, "=gone") })
+			return slices.ContainsFunc(readKeys(t, f.log, 0),
+				func(text string) bool { return strings.HasSuffix(text, "=gone") })
 		}
 		wait(59 * time.Minute)
 		if !has() {
@@ -223,7 +233,8 @@ func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would
 	})
 }
 
-// Each start used to begin the wait for the retention anew: a broker that starts once a day never came to it.
+// Each start used to begin the wait for the retention anew: a broker that starts once a day never
+// came to it.
 func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
@@ -239,9 +250,13 @@ func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
 			f.restart()
 		}
 		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
-			t.Errorf("runs %v since a start after all tombstones went: it knows that there are none", runs)
+			t.Errorf(
+				"runs %v since a start after all tombstones went: it knows that there are none",
+				runs,
+			)
 		}
-		if records := readKeys(t, f.log, 0); slices.ContainsFunc(records, func(text string) bool { return strings.HasSuffix(text, "=gone") }) {
+		if records := readKeys(t, f.log, 0); slices.ContainsFunc(records,
+			func(text string) bool { return strings.HasSuffix(text, "=gone") }) {
 			t.Errorf("the tombstone is there after 80 minutes: %v", records)
 		}
 		wait(2 * time.Hour)

@@ -9,9 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Nobody writes to the log after the first moment. Kafka would never roll its only segment, and keep the promise of maxLag never.
+// Nobody writes to the log after the first moment. Kafka would never roll its only segment, and
+// keep the promise of maxLag never.
 func TestI5IdleLogIsRolledAndCleanedByMaxLag(t *testing.T) { // KIP-354
-	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes, s.MinDirtyPercent, s.MaxLag = 1<<20, 100, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent,
+			s.MaxLag = 1<<20, 100, time.Hour
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		keys, latest := updates(40, 5)
 		f.put(keys...)
@@ -44,7 +48,8 @@ func TestIdleLogIsCleanedBehindMinLag(t *testing.T) { // KIP-58
 	})
 }
 
-// What a pass leaves for the sake of I/O goes when the oldest of it has been superseded for maxLag, though nothing is dirty (F7).
+// What a pass leaves for the sake of I/O goes when the oldest of it has been superseded for maxLag,
+// though nothing is dirty (F7).
 func TestF7GarbageThatWasLeftGoesByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
@@ -55,7 +60,8 @@ func TestF7GarbageThatWasLeftGoesByMaxLag(t *testing.T) {
 		f.fillWith(f.log, 300, 300)
 		wait(time.Hour)
 		left := f.cleaner.Status(partition)
-		if left.DirtyBytes != 0 || left.ReclaimableBytes == nil || *left.ReclaimableBytes == 0 || left.NextDue == nil {
+		if left.DirtyBytes != 0 || left.ReclaimableBytes == nil || *left.ReclaimableBytes == 0 ||
+			left.NextDue == nil {
 			t.Fatalf("status %+v, want a pass that has left garbage", left)
 		}
 		wait(65 * time.Minute) // past maxLag, by which the active segment was rolled too
@@ -92,12 +98,17 @@ func TestOverdueTellsHowLate(t *testing.T) {
 	}
 }
 
-// A producer whose clock is ahead must not put off what maxLag promises: the file's own time counts then.
+// A producer whose clock is ahead must not put off what maxLag promises: the file's own time counts
+// then.
 func TestI5TimestampsInTheFutureDoNotPutOffMaxLag(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent, s.MaxLag = 100, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
 	inBubble(t, config, CleanerOptions{}, func(t *testing.T, f *cleanerFixture) {
 		for range 40 {
-			batch := sent{keys: []string{"k"}, value: "a value of some thirty bytes", timestamp: time.Now().Add(50 * time.Minute)}
+			batch := sent{keys: []string{"k"}, value: "a value of some thirty bytes",
+				timestamp: time.Now().Add(50 * time.Minute)}
 			if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +122,10 @@ func TestI5TimestampsInTheFutureDoNotPutOffMaxLag(t *testing.T) {
 }
 
 func TestOverdueIsSeenWhileAPassCannotRun(t *testing.T) {
-	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent, s.MaxLag = 100, time.Hour })
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
 	inBubble(t, config, CleanerOptions{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
 		keys, _ := updates(40, 5)
 		f.put(keys...)
@@ -141,14 +155,17 @@ func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
 		keys, _ := updates(20, 3)
 		f.put(keys...)
 		has := func(key string) bool {
-			return slices.ContainsFunc(readKeys(t, f.log, 0), func(text string) bool { return strings.HasSuffix(text, "="+key) })
+			return slices.ContainsFunc(readKeys(t, f.log, 0),
+				func(text string) bool { return strings.HasSuffix(text, "="+key) })
 		}
 		wait(2 * time.Hour)
 		if has("gone") || !has("later") {
-			t.Errorf("behind the retention: %v; the tombstones of a replica are lonely up to 3", readKeys(t, f.log, 0))
+			t.Errorf("behind the retention: %v; the tombstones of a replica are lonely up to 3",
+				readKeys(t, f.log, 0))
 		}
 		wait(10 * time.Hour)
-		if runs := f.cleaner.Status(partition).Runs; !has("later") || runs[runSuccess]+runs[runNothingToDo] > 8 {
+		if runs := f.cleaner.Status(partition).Runs; !has("later") || runs[runSuccess]+
+			runs[runNothingToDo] > 8 {
 			t.Errorf("runs %v, %v", runs, readKeys(t, f.log, 0))
 		}
 		f.log.SetReplicasLonely(f.log.LonelyTo())

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// turns lends the workers to the passes. There are as many passes as have work and memory; who works at a moment holds a worker, and
-// who has had a turn gives it to the one that waits longest. So a log of a terabyte and one of a megabyte share the workers, and the
-// small one is done soon (ADR 0110).
+// turns lends the workers to the passes. There are as many passes as have work and memory; who
+// works at a moment holds a worker, and who has had a turn gives it to the one that waits longest.
+// So a log of a terabyte and one of a megabyte share the workers, and the small one is done soon
+// (ADR 0110).
 //
 // Invariants, under mu: free = workers - workers held; a row only while free <= 0.
 type turns struct {
@@ -22,7 +23,8 @@ type turns struct {
 	}
 }
 
-// resize sets how many workers there are. If they are fewer, those that are too many are given back at the end of their turns.
+// resize sets how many workers there are. If they are fewer, those that are too many are given back
+// at the end of their turns.
 func (t *turns) resize(workers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,17 +98,19 @@ func (t *turns) busy() (busy, idle int) {
 	return t.mu.workers - t.mu.free, max(0, t.mu.free)
 }
 
-// A turn lasts until so much was read and written, or so much time has passed: long enough that a pass reads and writes in large
-// pieces, short enough that nobody waits for a segment of a gigabyte.
+// A turn lasts until so much was read and written, or so much time has passed: long enough that a
+// pass reads and writes in large pieces, short enough that nobody waits for a segment of a
+// gigabyte.
 const (
 	turnBytes = 16 << 20
 	turnTime  = time.Second
 )
 
-// shift is the workers that one pass holds: one, and while its slices are resolved as many more as nobody else wants. They are
-// alike: any goroutine of the pass may give one up for the others.
+// shift is the workers that one pass holds: one, and while its slices are resolved as many more as
+// nobody else wants. They are alike: any goroutine of the pass may give one up for the others.
 //
-// Lock order for those who wait: the right to make a sidecar (Cleaner.maker) comes before a worker. Who waits for it holds none.
+// Lock order for those who wait: the right to make a sidecar (Cleaner.maker) comes before a worker.
+// Who waits for it holds none.
 type shift struct {
 	turns *turns
 	held  atomic.Int32
@@ -140,10 +144,11 @@ func (s *shift) renew() {
 	s.began.Store(time.Now().UnixNano())
 }
 
-// spent counts n bytes, and when the turn is over waits for the next one, if somebody else wants the worker. On an error, which is
-// that of ctx, the worker is given back.
+// spent counts n bytes, and when the turn is over waits for the next one, if somebody else wants
+// the worker. On an error, which is that of ctx, the worker is given back.
 func (s *shift) spent(ctx context.Context, n int) error {
-	if s == nil || s.bytes.Add(int64(n)) < turnBytes && time.Now().UnixNano()-s.began.Load() < int64(turnTime) {
+	if s == nil || s.bytes.Add(int64(n)) < turnBytes &&
+		time.Now().UnixNano()-s.began.Load() < int64(turnTime) {
 		return nil
 	}
 	if !s.turns.wanted() {
@@ -153,8 +158,8 @@ func (s *shift) spent(ctx context.Context, n int) error {
 	return s.away(ctx, func() error { return nil })
 }
 
-// away gives the worker back, does something that waits for others, and takes one again. A pass without a shift, by hand, has none
-// to give.
+// away gives the worker back, does something that waits for others, and takes one again. A pass
+// without a shift, by hand, has none to give.
 func (s *shift) away(ctx context.Context, do func() error) error {
 	if s == nil {
 		return do()
@@ -167,7 +172,8 @@ func (s *shift) away(ctx context.Context, do func() error) error {
 	return s.begin(ctx)
 }
 
-// parallel calls do(0) to do(n-1), on as many goroutines as there are workers that nobody wants, and returns when all have returned.
+// parallel calls do(0) to do(n-1), on as many goroutines as there are workers that nobody wants,
+// and returns when all have returned.
 func (s *shift) parallel(n int, do func(int)) {
 	var next atomic.Int64
 	work := func() {

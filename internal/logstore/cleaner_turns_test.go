@@ -133,21 +133,24 @@ func (f *cleanerFixture) fillWith(log *Log, n, keys int) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// One worker, a log whose pass takes an hour, and one whose pass takes a moment: Kafka's cleaner, and ours until turns came, made the
-// second wait for the first.
+// One worker, a log whose pass takes an hour, and one whose pass takes a moment: Kafka's cleaner,
+// and ours until turns came, made the second wait for the first.
 func TestLargeLogDoesNotKeepOthersWaiting(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
 	inBubble(t, large, CleanerOptions{IOBytesRate: 2048}, func(t *testing.T, f *cleanerFixture) {
 		f.fillWith(f.log, 20_000, 5_000) // four megabytes, and more than half an hour of reading
-		f.until(time.Hour, "the large log is at work", func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
+		f.until(time.Hour, "the large log is at work",
+			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
 		small := f.another(1, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 5_000 }))
 		f.fillWith(small, 60, 10)
 		began := time.Now()
-		f.until(time.Hour, "the small log is clean", func() bool { return f.cleaner.Status(small.id).Runs[runSuccess] > 0 })
+		f.until(time.Hour, "the small log is clean",
+			func() bool { return f.cleaner.Status(small.id).Runs[runSuccess] > 0 })
 		if took := time.Since(began); took > 10*time.Minute {
 			t.Errorf("the small log waited for %s", took)
 		}
-		if status := f.cleaner.Status(partition); status.Reason != reasonCleaning || status.Runs[runSuccess]+status.Runs[runAborted] > 0 {
+		if status := f.cleaner.Status(partition); status.Reason != reasonCleaning ||
+			status.Runs[runSuccess]+status.Runs[runAborted] > 0 {
 			t.Errorf("the large log %+v, want it at work still", status)
 		}
 	})
@@ -195,13 +198,15 @@ func TestWorkersShareOneBudget(t *testing.T) {
 			return done == len(logs)
 		})
 		if busiest != workers || most < workers || held == 0 {
-			t.Errorf("%d workers were busy, %d passes ran at once, %d bytes were held", busiest, most, held)
+			t.Errorf("%d workers were busy, %d passes ran at once, %d bytes were held", busiest,
+				most, held)
 		}
 		f.cleaner.mu.Lock()
 		passes, granted, fresh := f.cleaner.mu.passes, f.cleaner.mu.granted, f.cleaner.mu.fresh
 		f.cleaner.mu.Unlock()
 		if busy, _ := f.cleaner.turns.busy(); passes+fresh+busy != 0 || granted != 0 {
-			t.Errorf("%d passes, %d fresh, %d workers and %d bytes are left over", passes, fresh, busy, granted)
+			t.Errorf("%d passes, %d fresh, %d workers and %d bytes are left over", passes, fresh,
+				busy, granted)
 		}
 		for _, log := range logs {
 			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // and what is in the active segment

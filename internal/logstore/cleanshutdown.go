@@ -10,13 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanShutdown is the content of the marker of a clean stop, as Kafka writes it (CleanShutdownFileHandler, KIP-966).
+// cleanShutdown is the content of the marker of a clean stop, as Kafka writes it
+// (CleanShutdownFileHandler, KIP-966).
 type cleanShutdown struct {
 	Version     int   `json:"version"`
 	BrokerEpoch int64 `json:"brokerEpoch"` // the incarnation that stopped; -1: unknown
 }
 
-// writeCleanShutdown says that all of the directory is on disk. It is the last file that is written.
+// writeCleanShutdown says that all of the directory is on disk. It is the last file that is
+// written.
 func (s *Store) writeCleanShutdown() error {
 	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
 	if err != nil {
@@ -25,8 +27,8 @@ func (s *Store) writeCleanShutdown() error {
 	return vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content)
 }
 
-// readCleanShutdown tells whether the marker is there, and which incarnation wrote it. One that cannot be understood is a clean stop all
-// the same, for it is there; but nobody's.
+// readCleanShutdown tells whether the marker is there, and which incarnation wrote it. One that
+// cannot be understood is a clean stop all the same, for it is there; but nobody's.
 func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, cleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,34 +21,42 @@ const (
 //
 // Invariant: every segment of Segments ends at or below Bound; FirstDirty <= Bound.
 type cleanView struct {
-	Segments    []*segment.Segment // [log start, Bound), ascending, never the active one
-	FirstDirty  int64
-	Bound       int64                    // rounded down to a segment's base (reference I2)
-	CleanBytes  int64                    // below FirstDirty
-	DirtyBytes  int64                    // [FirstDirty, Bound)
-	Blocked     map[string]int64         // bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
-	OldestDirty time.Time                // when the oldest of the dirty segments was first written; zero if there is none
-	Producers   map[int64]clean.Producer // the active ones: their last batches stay, empty if need be (I25)
-	Lineage     int64                    // of the log when the view was taken: see Log.lineage
-	LogStart    int64
-	Aborted     []segment.AbortedTxn // that begin below Bound and end above it
-	Release     func()
+	Segments   []*segment.Segment // [log start, Bound), ascending, never the active one
+	FirstDirty int64
+	Bound      int64 // rounded down to a segment's base (reference I2)
+	CleanBytes int64 // below FirstDirty
+	DirtyBytes int64 // [FirstDirty, Bound)
+	// bytes above Bound by reason: active_segment, min_lag, open_transaction, unreplicated
+	Blocked map[string]int64
+	// when the oldest of the dirty segments was first written; zero if there is none
+	OldestDirty time.Time
+	// the active ones: their last batches stay, empty if need be (I25)
+	Producers map[int64]clean.Producer
+	Lineage   int64 // of the log when the view was taken: see Log.lineage
+	LogStart  int64
+	Aborted   []segment.AbortedTxn // that begin below Bound and end above it
+	Release   func()
 }
 
-// cleanView takes a view of the log for the cleaner. A first dirty offset that lies outside the log is reset, for good.
+// cleanView takes a view of the log for the cleaner. A first dirty offset that lies outside the log
+// is reset, for good.
 func (l *Log) cleanView(now time.Time) cleanView {
 	l.resetFirstDirty()
-	lineage := l.lineage.Load() // before the list: a truncation in between makes the view old, and not look new
+	// before the list: a truncation in between makes the view old, and not look new
+	lineage := l.lineage.Load()
 	list, facts := l.cleanFacts()
 	if list == nil {
 		return cleanView{Release: func() {}}
 	}
-	defer list.release() // what is above the bound is not held: a truncation there would wait for the pass
+	// what is above the bound is not held: a truncation there would wait for the pass
+	defer list.release()
 	view := viewOf(list.handles, facts, l.Settings(), now)
 	view.Producers = l.cleanProducers()
-	view.Lineage, view.LogStart, view.Release = lineage, facts.logStart, hold(list.handles, view.Segments)
+	view.Lineage, view.LogStart, view.Release = lineage, facts.logStart,
+		hold(list.handles, view.Segments)
 	if err := view.findAborted(list.handles); err != nil {
-		// Without them an aborted record could pass for a committed one: nothing is cleaned. The segment's reader will meet the same fault.
+		// Without them an aborted record could pass for a committed one: nothing is cleaned. The
+		// segment's reader will meet the same fault.
 		l.env.logger.Warn("read aborted transactions", "partition", l.id, "error", err)
 		view.Segments = nil
 	}
@@ -77,7 +85,8 @@ func (v *cleanView) findAborted(handles []*handle) error {
 		if h.Base() < v.Bound {
 			continue
 		}
-		complete, err := h.Aborted(v.Bound, v.Bound, func(a segment.AbortedTxn) { v.Aborted = append(v.Aborted, a) })
+		complete, err := h.Aborted(v.Bound, v.Bound,
+			func(a segment.AbortedTxn) { v.Aborted = append(v.Aborted, a) })
 		if err != nil || complete {
 			return err
 		}
@@ -95,12 +104,13 @@ type cleanFacts struct {
 	horizon    int64 // ms, horizonNone or horizonUnknown
 }
 
-// cleanFacts takes the list, which the caller releases, and the facts. It needs no lock, for a scrape of the metrics must not wait
-// for an append that waits for the disk.
+// cleanFacts takes the list, which the caller releases, and the facts. It needs no lock, for a
+// scrape of the metrics must not wait for an append that waits for the disk.
 //
-// The list comes first. A roll lowers durable before it publishes the list in which the rolled segment may be looked at, so the
-// durable that is read here does not count a segment of this list as sealed that is not. What changes behind that moment makes the
-// view older, not wrong; replaceSegments checks all of it again under the lock.
+// The list comes first. A roll lowers durable before it publishes the list in which the rolled
+// segment may be looked at, so the durable that is read here does not count a segment of this list
+// as sealed that is not. What changes behind that moment makes the view older, not wrong;
+// replaceSegments checks all of it again under the lock.
 func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 	list := l.acquire()
 	logStart := l.logStart.Load()
@@ -114,8 +124,8 @@ func (l *Log) cleanFacts() (*segmentList, cleanFacts) {
 	}
 }
 
-// settleDurableLocked follows a change of unsealed or checkpointed: durable = min(checkpointed, base of unsealed[0]). It is
-// stored in an atomic because cleanFacts reads it without Log.mu.
+// settleDurableLocked follows a change of unsealed or checkpointed: durable = min(checkpointed,
+// base of unsealed[0]). It is stored in an atomic because cleanFacts reads it without Log.mu.
 func (l *Log) settleDurableLocked() {
 	durable := l.mu.checkpointed
 	if len(l.mu.unsealed) > 0 {
@@ -124,7 +134,8 @@ func (l *Log) settleDurableLocked() {
 	l.durable.Store(durable)
 }
 
-// firstDirtyWithin returns the first dirty offset, or the log start if it lies outside the log (reference I3).
+// firstDirtyWithin returns the first dirty offset, or the log start if it lies outside the log
+// (reference I3).
 func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
 	if firstDirty < logStart || firstDirty > logEnd {
 		return logStart
@@ -132,7 +143,8 @@ func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
 	return firstDirty
 }
 
-// resetFirstDirty makes the reset of firstDirtyWithin lasting, at once, also when the log is not cleaned then.
+// resetFirstDirty makes the reset of firstDirtyWithin lasting, at once, also when the log is not
+// cleaned then.
 func (l *Log) resetFirstDirty() {
 	was := l.firstDirty.Load()
 	within := firstDirtyWithin(was, l.logStart.Load(), l.logEnd.Load())
@@ -151,9 +163,10 @@ const (
 	horizonNone    = math.MaxInt64 // the last pass left no tombstone
 )
 
-// setCleanedIn records what a pass has reached: how far the log is clean, up to where its tombstones are lonely, and when the earliest of
-// them may go. The horizon is stored first, for the same reason for which writeCheckpoints writes it first. If the log was truncated since
-// the lineage of the pass, it fails with errSegmentsChanged and records nothing.
+// setCleanedIn records what a pass has reached: how far the log is clean, up to where its
+// tombstones are lonely, and when the earliest of them may go. The horizon is stored first, for the
+// same reason for which writeCheckpoints writes it first. If the log was truncated since the
+// lineage of the pass, it fails with errSegmentsChanged and records nothing.
 func (l *Log) setCleanedIn(lineage int64, reached clean.Stats) error {
 	ms := int64(horizonNone)
 	if !reached.NextPass.IsZero() {
@@ -172,20 +185,23 @@ func (l *Log) setCleanedIn(lineage int64, reached clean.Stats) error {
 	return l.env.saveFirstDirty()
 }
 
-// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is that of writing
-// it: in memory the offset counts, and after a crash a pass is repeated, which changes nothing (I38).
+// setFirstDirty records how far the log is clean; it goes to cleaner-offset-checkpoint. An error is
+// that of writing it: in memory the offset counts, and after a crash a pass is repeated, which
+// changes nothing (I38).
 func (l *Log) setFirstDirty(offset int64) error {
 	l.firstDirty.Store(offset)
 	return l.env.saveFirstDirty()
 }
 
-// viewOf computes a view: which segments may be cleaned, and why the others may not. The view does not hold the segments:
-// the caller keeps the list they are of.
+// viewOf computes a view: which segments may be cleaned, and why the others may not. The view does
+// not hold the segments: the caller keeps the list they are of.
 //
-// Segments are taken whole. The bound is the base of the first one that is blocked (I2), and all behind it count as blocked
-// for the same reason: what lies above a blocked segment must not supersede anything below it. A segment in which firstDirty
-// lies counts as dirty as a whole, as in Kafka's ratio (I4).
-func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, now time.Time) cleanView {
+// Segments are taken whole. The bound is the base of the first one that is blocked (I2), and all
+// behind it count as blocked for the same reason: what lies above a blocked segment must not
+// supersede anything below it. A segment in which firstDirty lies counts as dirty as a whole, as in
+// Kafka's ratio (I4).
+func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings,
+	now time.Time) cleanView {
 	view := cleanView{Blocked: map[string]int64{}}
 	blocked := ""
 	for i, h := range handles {
@@ -196,7 +212,8 @@ func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, 
 		dirty := last || handles[i+1].Base() > facts.firstDirty
 		if blocked == "" {
 			blocked = blockedBy(handles, i, dirty, facts, settings, now)
-			view.Bound = h.Base() // where the first blocked segment begins; there is one, the active
+			// where the first blocked segment begins; there is one, the active
+			view.Bound = h.Base()
 		}
 		switch {
 		case blocked != "":
@@ -204,7 +221,8 @@ func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, 
 			continue
 		case dirty:
 			view.DirtyBytes += h.SizeBytes()
-			if written := h.firstWritten(); h.SizeBytes() > 0 && (view.OldestDirty.IsZero() || written.Before(view.OldestDirty)) {
+			if written := h.firstWritten(); h.SizeBytes() > 0 &&
+				(view.OldestDirty.IsZero() || written.Before(view.OldestDirty)) {
 				view.OldestDirty = written
 			}
 		default:
@@ -216,9 +234,11 @@ func viewOf(handles []*handle, facts cleanFacts, settings topicconfig.Settings, 
 	return view
 }
 
-// blockedBy tells why segment i cannot be cleaned; "" if it can. The lag holds back dirty segments only: one that was
-// cleaned before was old enough then, and a MinLag that was raised since must not move the bound below firstDirty.
-func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings topicconfig.Settings, now time.Time) string {
+// blockedBy tells why segment i cannot be cleaned; "" if it can. The lag holds back dirty segments
+// only: one that was cleaned before was old enough then, and a MinLag that was raised since must
+// not move the bound below firstDirty.
+func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts,
+	settings topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {
 		return blockedActive
 	}
@@ -237,7 +257,8 @@ func blockedBy(handles []*handle, i int, dirty bool, facts cleanFacts, settings 
 	return ""
 }
 
-// reasonOf tells under which reason a segment above the bound counts: the active one always counts as that.
+// reasonOf tells under which reason a segment above the bound counts: the active one always counts
+// as that.
 func reasonOf(blocked string, active bool) string {
 	if active {
 		return blockedActive
@@ -245,8 +266,9 @@ func reasonOf(blocked string, active bool) string {
 	return blocked
 }
 
-// firstWritten is when the segment got its first batch, by that batch's timestamp; by the file's if it has none, or one that lies
-// behind that: a producer whose clock is ahead must not put off what maxLag promises.
+// firstWritten is when the segment got its first batch, by that batch's timestamp; by the file's if
+// it has none, or one that lies behind that: a producer whose clock is ahead must not put off what
+// maxLag promises.
 func (h *handle) firstWritten() time.Time {
 	modified := h.ModTime()
 	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {

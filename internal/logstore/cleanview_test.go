@@ -48,7 +48,8 @@ func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
 	view := log.cleanView(epoch0.Add(time.Hour))
 	defer view.Release()
 	sizes := sizesOf(log)
-	if len(view.Segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 || view.CleanBytes != 0 || view.DirtyBytes != sum(sizes[:4]) {
+	if len(view.Segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 ||
+		view.CleanBytes != 0 || view.DirtyBytes != sum(sizes[:4]) {
 		t.Errorf("%+v", view)
 	}
 	if want := map[string]int64{blockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked, want) {
@@ -61,13 +62,15 @@ func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
 
 func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I4
 	_, log := compactLog(t, vfs.NewMem(), nil)
-	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3}, {40, 4}} {
+	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3},
+		{40, 4}} {
 		if err := log.setFirstDirty(test.firstDirty); err != nil {
 			t.Fatal(err)
 		}
 		view := log.cleanView(epoch0)
 		sizes := sizesOf(log)
-		if view.CleanBytes != sum(sizes[:test.clean]) || view.DirtyBytes != sum(sizes[test.clean:4]) || view.FirstDirty != test.firstDirty {
+		if view.CleanBytes != sum(sizes[:test.clean]) ||
+			view.DirtyBytes != sum(sizes[test.clean:4]) || view.FirstDirty != test.firstDirty {
 			t.Errorf("first dirty %d: %+v", test.firstDirty, view)
 		}
 		if view.OldestDirty.IsZero() != (view.DirtyBytes == 0) {
@@ -102,9 +105,11 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 		view.Release()
 	})
 	t.Run("minLag, which holds dirty segments only", func(t *testing.T) {
-		_, log := compactLog(t, vfs.NewMem(), func(s *topicconfig.Settings) { s.MinLag = time.Hour })
+		_, log := compactLog(t, vfs.NewMem(),
+			func(s *topicconfig.Settings) { s.MinLag = time.Hour })
 		view := log.cleanView(epoch0.Add(time.Hour - time.Millisecond))
-		if view.Bound != 0 || len(view.Segments) != 0 || view.Blocked[blockedMinLag] != sum(sizesOf(log)[:4]) {
+		if view.Bound != 0 || len(view.Segments) != 0 ||
+			view.Blocked[blockedMinLag] != sum(sizesOf(log)[:4]) {
 			t.Errorf("%+v", view)
 		}
 		view.Release()
@@ -134,16 +139,21 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 		t.Errorf("above the end: %+v", view)
 	}
 	view.Release()
-	if got := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).saved().firstDirty; got != 0 {
+	if got := createLog(t, openStore(t, mem.CrashClone()),
+		settings(nil)).saved().firstDirty; got != 0 {
 		t.Errorf("%d after a crash", got)
 	}
 
 	if err := log.setFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
-	log.Configure(settings(func(s *topicconfig.Settings) { s.Compact, s.RetentionBytes = true, 1900 }), true)
+	log.Configure(settings(func(s *topicconfig.Settings) {
+		s.Compact, s.RetentionBytes = true,
+			1900
+	}), true)
 	store.tick(epoch0, true)
-	if view = log.cleanView(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 || log.saved().firstDirty != 30 {
+	if view = log.cleanView(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
+		log.saved().firstDirty != 30 {
 		t.Errorf("below the start: %+v", view)
 	}
 	view.Release()
@@ -152,7 +162,8 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
-	if got, want := log.cleanProducers(), (map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
+	if got, want := log.cleanProducers(),
+		(map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -184,9 +195,12 @@ func TestMetricsOfLogs(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(store.Collector())
 	for name, want := range map[string]int{
-		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2, "heartwood_log_end_offset": 2,
-		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2, "heartwood_log_syncs_total": 2, "heartwood_log_sync_seconds_total": 2,
-		"heartwood_log_clean_bytes": 1, "heartwood_log_dirty_bytes": 1, "heartwood_log_dirty_ratio": 1, "heartwood_log_blocked_bytes": 5,
+		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2,
+		"heartwood_log_end_offset":     2,
+		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2,
+		"heartwood_log_syncs_total": 2, "heartwood_log_sync_seconds_total": 2,
+		"heartwood_log_clean_bytes": 1, "heartwood_log_dirty_bytes": 1,
+		"heartwood_log_dirty_ratio": 1, "heartwood_log_blocked_bytes": 5,
 	} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%s: %d series, want %d; %v", name, got, want, err)
@@ -198,14 +212,16 @@ func TestMetricsOfLogs(t *testing.T) {
 	}
 	sizes := sizesOf(log)
 	values := map[string]float64{
-		"heartwood_log_size_bytes": float64(sum(sizes)), "heartwood_log_end_offset": 50, "heartwood_log_segments": 5,
+		"heartwood_log_size_bytes": float64(sum(sizes)), "heartwood_log_end_offset": 50,
+		"heartwood_log_segments":    5,
 		"heartwood_log_dirty_ratio": float64(sum(sizes[1:4])) / float64(sum(sizes[:4])),
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			labels := metric.GetLabel()
 			want, checked := values[family.GetName()]
-			if checked && labels[len(labels)-1].GetValue() == "tickets" && metric.GetGauge().GetValue() != want {
+			if checked && labels[len(labels)-1].GetValue() == "tickets" &&
+				metric.GetGauge().GetValue() != want {
 				t.Errorf("%s is %v, want %v", family.GetName(), metric.GetGauge().GetValue(), want)
 			}
 		}

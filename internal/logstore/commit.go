@@ -8,27 +8,32 @@ import (
 )
 
 const (
-	// commitWorkersMax bounds how many logs of a store are synced at once for producers that wait. Filesystems put syncs that come
-	// together into one write of their journal, so a few are cheaper than one behind the other; each holds a thread while it lasts.
+	// commitWorkersMax bounds how many logs of a store are synced at once for producers that wait.
+	// Filesystems put syncs that come together into one write of their journal, so a few are
+	// cheaper than one behind the other; each holds a thread while it lasts.
 	commitWorkersMax = 16
-	// flushBytesDefault bounds, on a disk that keeps up, what a power cut takes from one log, besides flushIntervalDefault.
+	// flushBytesDefault bounds, on a disk that keeps up, what a power cut takes from one log,
+	// besides flushIntervalDefault.
 	flushBytesDefault = 64 << 20
 )
 
-// SafeEnd is the end of what this replica may vouch for, by the topic's durability: the log end, or under Fsync the end of what is on
-// its disk. A high watermark made of the SafeEnds of the in-sync replicas shows consumers nothing that can be lost (ADR 0050).
-// It falls when a topic changes to Fsync; a high watermark does not.
+// SafeEnd is the end of what this replica may vouch for, by the topic's durability: the log end, or
+// under Fsync the end of what is on its disk. A high watermark made of the SafeEnds of the in-sync
+// replicas shows consumers nothing that can be lost (ADR 0050). It falls when a topic changes to
+// Fsync; a high watermark does not.
 func (l *Log) SafeEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.logEnd.Load()
 	}
-	// synced is lowered before the log end is, and raised after it: it is never seen above an end that was there.
+	// synced is lowered before the log end is, and raised after it: it is never seen above an end
+	// that was there.
 	return min(l.synced.Load(), l.logEnd.Load())
 }
 
-// appended asks for the sync that what was appended wants: under Fsync at once, else once many bytes wait for one. It is called
-// behind each append, without Log.mu. A duplicate counts too: what it repeats may wait for its sync still, or may have been
-// appended when the topic was not under Fsync yet.
+// appended asks for the sync that what was appended wants: under Fsync at once, else once many
+// bytes wait for one. It is called behind each append, without Log.mu. A duplicate counts too: what
+// it repeats may wait for its sync still, or may have been appended when the topic was not under
+// Fsync yet.
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
@@ -41,9 +46,10 @@ func (l *Log) appended(config *config) {
 	}
 }
 
-// commit makes durable what was appended before it began: one sync for all appends that came in meanwhile. Unlike flush it seals
-// nothing and takes no Log.maintain, so that a producer waits for a sync of its log only, and never for the cleaner's swap. Appends
-// go on beside it. Segment.Sync lets one sync of a segment run at a time, so that of a failed one nobody takes the good half.
+// commit makes durable what was appended before it began: one sync for all appends that came in
+// meanwhile. Unlike flush it seals nothing and takes no Log.maintain, so that a producer waits for
+// a sync of its log only, and never for the cleaner's swap. Appends go on beside it. Segment.Sync
+// lets one sync of a segment run at a time, so that of a failed one nobody takes the good half.
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, cuts, stopped := l.logEnd.Load(), l.mu.cuts, l.mu.stopped
@@ -83,8 +89,8 @@ func (m *syncMeter) add(took time.Duration) {
 	m.count.Add(1)
 }
 
-// noteSyncedLocked is told that everything below end is on the disk. The recovery point follows as far as rolled segments are sealed:
-// a start takes a segment below it as it is.
+// noteSyncedLocked is told that everything below end is on the disk. The recovery point follows as
+// far as rolled segments are sealed: a start takes a segment below it as it is.
 func (l *Log) noteSyncedLocked(end int64) {
 	l.synced.Store(max(l.synced.Load(), end))
 	if len(l.mu.unsealed) == 0 && end > l.mu.recoveryPoint {
@@ -93,8 +99,9 @@ func (l *Log) noteSyncedLocked(end int64) {
 	}
 }
 
-// cutLocked is told, before the log end falls to end, that what lies above is cut off: it is not synced any more, whatever a sync that
-// is under way reports. Log.maintain is held too, so there is no flush beside it.
+// cutLocked is told, before the log end falls to end, that what lies above is cut off: it is not
+// synced any more, whatever a sync that is under way reports. Log.maintain is held too, so there is
+// no flush beside it.
 func (l *Log) cutLocked(end int64) {
 	l.mu.cuts++
 	l.cutSidecarsLocked()
@@ -103,8 +110,9 @@ func (l *Log) cutLocked(end int64) {
 	l.mu.checkpointed = min(l.mu.checkpointed, end)
 }
 
-// committer syncs the logs whose producers wait for it, each log one sync at a time: what is appended during one is covered by the
-// next, however many appends it is. Its goroutines are started when there is work and end when there is none.
+// committer syncs the logs whose producers wait for it, each log one sync at a time: what is
+// appended during one is covered by the next, however many appends it is. Its goroutines are
+// started when there is work and end when there is none.
 type committer struct {
 	// settled is told of each log that was synced, or could not be, without a lock.
 	settled func(*Log)
@@ -160,7 +168,8 @@ func (c *committer) work() {
 		if l == nil {
 			return
 		}
-		// The error has stopped the log, or the log is closed; either way those who wait look at the log itself.
+		// The error has stopped the log, or the log is closed; either way those who wait look at
+		// the log itself.
 		_ = l.commit()
 		c.finish(l)
 		c.settled(l)
@@ -204,8 +213,9 @@ func (c *committer) close() {
 // settlement is what Store.OnSettled was given.
 type settlement = atomic.Pointer[func(PartitionID)]
 
-// OnSettled has f called, from a goroutine of the store and without a lock, whenever a log's SafeEnd may have moved by a sync, and when
-// a log has stopped: whoever waits for either looks again. It replaces the f before.
+// OnSettled has f called, from a goroutine of the store and without a lock, whenever a log's
+// SafeEnd may have moved by a sync, and when a log has stopped: whoever waits for either looks
+// again. It replaces the f before.
 func (s *Store) OnSettled(f func(PartitionID)) { s.settlement.Store(&f) }
 
 // settled tells whoever waits for the log.
@@ -215,10 +225,12 @@ func (s *Store) settled(l *Log) {
 	}
 }
 
-// syncFailed stops the log, and returns what its caller fails with. A failed sync is not tried again: the kernel may have dropped what
-// it could not write, and would say yes the next time (ADR 0011).
+// syncFailed stops the log, and returns what its caller fails with. A failed sync is not tried
+// again: the kernel may have dropped what it could not write, and would say yes the next time (ADR
+// 0011).
 //
-// One that did not come to the sync, for want of room to write a tail again (segment.Recover), may succeed later.
+// One that did not come to the sync, for want of room to write a tail again (segment.Recover), may
+// succeed later.
 func (l *Log) syncFailed(h *handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {

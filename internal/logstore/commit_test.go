@@ -19,7 +19,8 @@ import (
 
 func fsync(s *topicconfig.Settings) { s.Fsync = true }
 
-// watchedDisk calls before at the beginning of each sync, of a file or a directory, and after at its end.
+// watchedDisk calls before at the beginning of each sync, of a file or a directory, and after at
+// its end.
 type watchedDisk struct {
 	vfs.FS
 	before, after func()
@@ -79,8 +80,9 @@ func awaitSafe(t *testing.T, log *Log, signal <-chan struct{}) {
 	}
 }
 
-// At every sync, and at random moments between, a power cut takes nothing of what SafeEnd has vouched for, whatever part of the rest
-// reached the disk, and invents nothing. Segments roll every ten batches, and the background flushes, seals and checkpoints beside it.
+// At every sync, and at random moments between, a power cut takes nothing of what SafeEnd has
+// vouched for, whatever part of the rest reached the disk, and invents nothing. Segments roll every
+// ten batches, and the background flushes, seals and checkpoints beside it.
 func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
@@ -140,7 +142,8 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	for i, m := range moments {
 		crashed := createLog(t, openStore(t, m.disk), settings(fsync))
 		if crashed.LogEnd() < m.safe {
-			t.Fatalf("moment %d of %d: the log ends at %d, and %d was vouched for", i, len(moments), crashed.LogEnd(), m.safe)
+			t.Fatalf("moment %d of %d: the log ends at %d, and %d was vouched for", i, len(moments),
+				crashed.LogEnd(), m.safe)
 		}
 		if got := readKeys(t, crashed, 0); !slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
 			t.Fatalf("moment %d: read %v", i, got)
@@ -148,13 +151,15 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	}
 }
 
-// While one sync is under way, any number of appends come in, and one more sync is enough for all of them.
+// While one sync is under way, any number of appends come in, and one more sync is enough for all
+// of them.
 func TestAppendsShareASync(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	disk := &stuckDisk{FS: trace}
 	store := openStore(t, disk)
 	signal := settledSignal(store)
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Fsync, s.SegmentBytes = true, 1<<20 }))
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) { s.Fsync, s.SegmentBytes = true, 1<<20 }))
 	trace.Take()
 	held := disk.hold(vfs.OpSync, "*.log")
 	fill := func(n int) {
@@ -180,8 +185,8 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 }
 
-// A failed sync stops the log, vouches for nothing that it was to cover, and is not tried again: the kernel may have thrown away what
-// it could not write, and would then report success.
+// A failed sync stops the log, vouches for nothing that it was to cover, and is not tried again:
+// the kernel may have thrown away what it could not write, and would then report success.
 func TestAFailedSyncVouchesForNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	trace := vfs.NewTrace(mem, dataDir)
@@ -215,7 +220,8 @@ func TestAFailedSyncVouchesForNothing(t *testing.T) {
 	}
 }
 
-// Replicated counts what the operating system has; a change to Fsync counts what is on the disk from then on, and syncs the rest.
+// Replicated counts what the operating system has; a change to Fsync counts what is on the disk
+// from then on, and syncs the rest.
 func TestDurabilityMayChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	signal := settledSignal(store)
@@ -233,7 +239,8 @@ func TestDurabilityMayChange(t *testing.T) {
 
 // The background does not wait for its interval when much has come.
 func TestManyUnsyncedBytesAreSyncedAheadOfTime(t *testing.T) {
-	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, FlushBytes: 2000})
+	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(),
+		FlushInterval: time.Hour, FlushBytes: 2000})
 	if err != nil {
 		t.Fatal(err)
 	}

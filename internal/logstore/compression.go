@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in its producer's codec is not
-// compressed here, and does not count.
+// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in its
+// producer's codec is not compressed here, and does not count.
 const (
 	siteProduce = "produce"
 	siteClean   = "clean"
@@ -29,8 +29,8 @@ var (
 		"Time spent compressing records, waits for a processor included.", compressionLabels, nil)
 )
 
-// compressionMeter sums up what a store's logs compress. Its series are as many as there are codecs and levels in use: they come
-// from topics' settings, never from clients. The zero value is ready.
+// compressionMeter sums up what a store's logs compress. Its series are as many as there are codecs
+// and levels in use: they come from topics' settings, never from clients. The zero value is ready.
 type compressionMeter struct {
 	mu struct {
 		sync.Mutex
@@ -57,7 +57,8 @@ func (m *compressionMeter) at(site string) compress.Func {
 		before, began := dst.Len(), time.Now()
 		err := compress.To(dst, src, codec, level)
 		if err == nil {
-			m.add(compressionKind{codec, level, site}, compressionSum{int64(len(src)), int64(dst.Len() - before), time.Since(began)})
+			m.add(compressionKind{codec, level, site},
+				compressionSum{int64(len(src)), int64(dst.Len() - before), time.Since(began)})
 		}
 		return err
 	}
@@ -65,7 +66,8 @@ func (m *compressionMeter) at(site string) compress.Func {
 
 // add counts one compression.
 func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
-	if kind.level == compress.LevelDefault { // the number that it stands for: one series, however it was asked for
+	// the number that it stands for: one series, however it was asked for
+	if kind.level == compress.LevelDefault {
 		_, _, kind.level, _ = kind.codec.Levels()
 	}
 	m.mu.Lock()
@@ -77,7 +79,8 @@ func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
 	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
 }
 
-// collect sends the sums. It copies them first: the channel may block, and appends must not wait for a scrape.
+// collect sends the sums. It copies them first: the channel may block, and appends must not wait
+// for a scrape.
 func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	m.mu.Lock()
 	sums := maps.Clone(m.mu.sums)

@@ -16,12 +16,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers run beside appends, rolls, flushes, retention and swaps: each batch they get is whole, and is the one that was
-// appended at its offset; and no file is left open or on disk that nobody uses.
+// Readers run beside appends, rolls, flushes, retention and swaps: each batch they get is whole,
+// and is the one that was appended at its offset; and no file is left open or on disk that nobody
+// uses.
 func TestReadersBesideEverything(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.RetentionBytes = 20_000 }))
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) { s.RetentionBytes = 20_000 }))
 	var readers, writers sync.WaitGroup
 	stop := make(chan struct{})
 	for seed := range uint64(3) {
@@ -42,7 +44,8 @@ func TestReadersBesideEverything(t *testing.T) {
 	for writer := range 2 {
 		writers.Go(func() {
 			for range 600 {
-				if _, err := log.Append(keyed(t, fmt.Sprintf("w%d", writer), "x"), epoch0); err != nil {
+				if _, err := log.Append(keyed(t, fmt.Sprintf("w%d", writer), "x"),
+					epoch0); err != nil {
 					t.Error(err)
 				}
 				log.AdvanceHighWatermark(log.LogEnd())
@@ -55,7 +58,8 @@ func TestReadersBesideEverything(t *testing.T) {
 	if log.LogEnd() != 2400 || log.LogStart() == 0 {
 		t.Errorf("log [%d, %d)", log.LogStart(), log.LogEnd())
 	}
-	if left := filesWith(t, files, log.dir, deletedSuffix, swapSuffix, cleanedSuffix); len(left) > 0 {
+	if left := filesWith(t, files, log.dir, deletedSuffix, swapSuffix,
+		cleanedSuffix); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if err := store.Close(); err != nil {
@@ -92,8 +96,10 @@ func readAlong(t *testing.T, log *Log, random *rand.Rand, stop chan struct{}) {
 		}
 		next := offset
 		for _, b := range batchesOf(t, slice) {
-			if b.LastOffset() < next || b.LastOffset() >= end || b.BaseOffset()%2 != 0 || b.LastOffsetDelta() != 1 {
-				t.Errorf("read at %d below %d: a batch of [%d, %d]", next, end, b.BaseOffset(), b.LastOffset())
+			if b.LastOffset() < next || b.LastOffset() >= end || b.BaseOffset()%2 != 0 ||
+				b.LastOffsetDelta() != 1 {
+				t.Errorf("read at %d below %d: a batch of [%d, %d]", next, end, b.BaseOffset(),
+					b.LastOffset())
 			}
 			next = b.NextOffset()
 		}
@@ -112,18 +118,21 @@ func rewriteFirst(t *testing.T, log *Log) {
 		return
 	}
 	sources := view.Segments[:2]
-	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), cleanedSuffix, segment.Config{})
+	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), cleanedSuffix,
+		segment.Config{})
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	for _, source := range sources {
-		err = errors.Join(err, source.Scan(0, func(_ int64, b record.Batch) error { return s.Append(b) }))
+		err = errors.Join(err,
+			source.Scan(0, func(_ int64, b record.Batch) error { return s.Append(b) }))
 	}
 	if err = errors.Join(err, s.Seal()); err != nil {
 		t.Error(err)
 	}
-	if err := log.replaceSegments(sources, []*segment.Segment{s}); err != nil && !errors.Is(err, errSegmentsChanged) {
+	if err := log.replaceSegments(sources, []*segment.Segment{s}); err != nil &&
+		!errors.Is(err, errSegmentsChanged) {
 		t.Error(err)
 	}
 }

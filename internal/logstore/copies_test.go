@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// outlets notes which memory codecs write into, and which memory data files are written from. Where both are the same, a byte was
-// copied twice at most: into a chunk, where the codec has a block of its own, and by the kernel.
+// outlets notes which memory codecs write into, and which memory data files are written from. Where
+// both are the same, a byte was copied twice at most: into a chunk, where the codec has a block of
+// its own, and by the kernel.
 type outlets struct{ coded, written [][]byte }
 
 // watch puts itself between a log and its codecs.
@@ -27,13 +28,15 @@ func (o *outlets) watch(log *Log) {
 	}
 }
 
-// elsewhere returns how many bytes were written in all, and how many of them not from where a codec left them.
+// elsewhere returns how many bytes were written in all, and how many of them not from where a codec
+// left them.
 func (o *outlets) elsewhere() (written, elsewhere int) {
 	for _, w := range o.written {
 		written += len(w)
 		inside := false
 		for _, c := range o.coded {
-			from, at := uintptr(unsafe.Pointer(unsafe.SliceData(c))), uintptr(unsafe.Pointer(unsafe.SliceData(w)))
+			from, at := uintptr(unsafe.Pointer(unsafe.SliceData(c))),
+				uintptr(unsafe.Pointer(unsafe.SliceData(w)))
 			inside = inside || from <= at && at+uintptr(len(w)) <= from+uintptr(len(c))
 		}
 		if !inside {
@@ -67,7 +70,8 @@ func (f outletFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestAByteIsCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses: into one chunk, and into several.
+// TestAByteIsCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses: into one
+// chunk, and into several.
 func TestAByteIsCopiedTwiceFromCodecToFile(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		for _, values := range []int{10, 15_000} {
@@ -75,14 +79,16 @@ func TestAByteIsCopiedTwiceFromCodecToFile(t *testing.T) {
 				seen := &outlets{}
 				store := openStore(t, outletDisk{vfs.NewMem(), seen})
 				log := createLog(t, store, settings(func(s *topicconfig.Settings) {
-					s.KeepCodec, s.Codec, s.SegmentBytes, s.MessageBytesMax = false, codec, 1<<30, 1<<30
+					s.KeepCodec, s.Codec, s.SegmentBytes, s.MessageBytesMax = false, codec, 1<<30,
+						1<<30
 				}))
 				seen.watch(log)
 				batch := keyed(t, manyKeys(values)...)
 				appendBatch(t, log, batch)
 				written, elsewhere := seen.elsewhere()
 				if int64(written) != log.Stats().SizeBytes || written == 0 || elsewhere != 0 {
-					t.Errorf("%d bytes in the file, %d written, %d of them copied a third time", log.Stats().SizeBytes, written, elsewhere)
+					t.Errorf("%d bytes in the file, %d written, %d of them copied a third time",
+						log.Stats().SizeBytes, written, elsewhere)
 				}
 				if several := len(seen.written) > 1; several != (written > compress.ChunkBytes) {
 					t.Errorf("%d bytes came in %d pieces", written, len(seen.written))

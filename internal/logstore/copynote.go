@@ -10,26 +10,35 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Files that are there while a log is being made, or completed, from another replica's; docs/format/store.md describes them.
+// Files that are there while a log is being made, or completed, from another replica's;
+// docs/format/store.md describes them.
 const (
-	copySourceFile = "copy.source" // the broker whose log is being copied into an empty one (ADR 0155)
-	copyGapFile    = "copy.gap"    // the leader epoch in which the log was sent something behind a gap (ADR 0201)
+	// the broker whose log is being copied into an empty one (ADR 0155)
+	copySourceFile = "copy.source"
+	// the leader epoch in which the log was sent something behind a gap (ADR 0201)
+	copyGapFile = "copy.gap"
 )
 
-// CopySource is the broker of which this log is a copy that is not whole yet, -1 if it is none. It reads the file.
-func (l *Log) CopySource() (broker int32, err error) { return l.readCopyNote(copySourceFile, "broker") }
+// CopySource is the broker of which this log is a copy that is not whole yet, -1 if it is none. It
+// reads the file.
+func (l *Log) CopySource() (broker int32,
+	err error) {
+	return l.readCopyNote(copySourceFile, "broker")
+}
 
-// SetCopySource notes it, for good before it returns: it comes before the first record of the copy. With -1 the copy is whole; should a
-// crash bring the note back, a copy is made once more.
+// SetCopySource notes it, for good before it returns: it comes before the first record of the copy.
+// With -1 the copy is whole; should a crash bring the note back, a copy is made once more.
 func (l *Log) SetCopySource(broker int32) error {
 	return l.writeCopyNote(copySourceFile, "broker", broker)
 }
 
-// CopyGap is the leader epoch in which this log was last sent something behind a gap, -1 if there is no gap that matters. It reads the file.
+// CopyGap is the leader epoch in which this log was last sent something behind a gap, -1 if there
+// is no gap that matters. It reads the file.
 func (l *Log) CopyGap() (epoch int32, err error) { return l.readCopyNote(copyGapFile, "epoch") }
 
-// SetCopyGap notes it, for good before it returns: it comes before the first record behind the gap. With -1 there is none that matters;
-// should a crash bring the note back, the log may be copied whole for nothing.
+// SetCopyGap notes it, for good before it returns: it comes before the first record behind the gap.
+// With -1 there is none that matters; should a crash bring the note back, the log may be copied
+// whole for nothing.
 func (l *Log) SetCopyGap(epoch int32) error { return l.writeCopyNote(copyGapFile, "epoch", epoch) }
 
 // readCopyNote reads the one number of a file, -1 if there is no file.
@@ -54,7 +63,8 @@ func (l *Log) writeCopyNote(file, key string, number int32) error {
 		}
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(l.env.fs, name, fmt.Appendf(nil, "version: 0\n%s: %d\n", key, number)); err != nil {
+	if err := vfs.WriteFileAtomic(l.env.fs, name,
+		fmt.Appendf(nil, "version: 0\n%s: %d\n", key, number)); err != nil {
 		return fmt.Errorf("write %s: %w: %w", file, ErrStorage, err)
 	}
 	return nil

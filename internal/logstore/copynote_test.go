@@ -27,7 +27,8 @@ func TestCopyGapIsKept(t *testing.T) {
 			t.Errorf("a copy of %d, %v", source, err)
 		}
 	}
-	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, copyGapFile), []byte("version: 0\nepoch: x\n")); err != nil {
+	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, copyGapFile),
+		[]byte("version: 0\nepoch: x\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := log.CopyGap(); !errors.Is(err, errMeta) {
@@ -62,7 +63,8 @@ func TestCopySourceIsKeptUntilTheCopyIsWhole(t *testing.T) {
 		want(log, -1)
 	}
 	name := filepath.Join(log.dir, copySourceFile)
-	for _, content := range []string{"", "version: 1\nbroker: 2\n", "version: 0\n", "version: 0\nbroker: -2\n", "version: 0\nbroker: 4294967296\n"} {
+	for _, content := range []string{"", "version: 1\nbroker: 2\n", "version: 0\n",
+		"version: 0\nbroker: -2\n", "version: 0\nbroker: 4294967296\n"} {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}

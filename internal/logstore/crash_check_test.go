@@ -15,8 +15,8 @@ func (failTB) Fatalf(format string, args ...any) {
 	panic(crashFailure{sprint(format, args...)})
 }
 
-// checkAll compares a store that was opened with the models, after a crash or a stop in order, and lets the models take over what
-// they find: from here on that is what was promised.
+// checkAll compares a store that was opened with the models, after a crash or a stop in order, and
+// lets the models take over what they find: from here on that is what was promised.
 func (w *workload) checkAll() {
 	for id, err := range w.store.Offline() {
 		w.failf("%s is offline: %v", id, err)
@@ -82,8 +82,10 @@ func (w *workload) checkLog(p *promised, log *Log) {
 	case start < p.start || start > max(p.startMax, p.start):
 		w.failf("%s begins at %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
 	}
-	if hw := log.HighWatermark(); hw < min(p.highWatermark, end) || hw > max(p.highWatermarkM, start) || hw > end || hw < start {
-		w.failf("high watermark of %s is %d, not in [%d, %d], log [%d, %d)", p.id, hw, p.highWatermark, p.highWatermarkM, start, end)
+	if hw := log.HighWatermark(); hw < min(p.highWatermark, end) ||
+		hw > max(p.highWatermarkM, start) || hw > end || hw < start {
+		w.failf("high watermark of %s is %d, not in [%d, %d], log [%d, %d)", p.id, hw,
+			p.highWatermark, p.highWatermarkM, start, end)
 	}
 	if dirty := log.firstDirty.Load(); dirty > max(min(p.cleanable, end), start) {
 		w.failf("%s is clean up to %d: no pass went above %d", p.id, dirty, p.cleanable)
@@ -121,7 +123,8 @@ func (w *workload) checkEpochs(p *promised, log *Log, read []modelRecord) {
 // take makes what was found the promise.
 func (w *workload) take(p *promised, log *Log) {
 	end := log.LogEnd()
-	p.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.base >= end })
+	p.batches = slices.DeleteFunc(slices.Clone(p.batches),
+		func(b appended) bool { return b.base >= end })
 	if len(p.batches) == 0 {
 		p.first = end
 	}
@@ -134,7 +137,8 @@ func (w *workload) take(p *promised, log *Log) {
 
 // knownEpochs are those that a log which ends at an offset knows of, up to the latest of it.
 func (p *promised) knownEpochs(end int64, latest int32) []epochEntry {
-	return slices.DeleteFunc(slices.Clone(p.epochs), func(e epochEntry) bool { return e.start > end || e.epoch > latest })
+	return slices.DeleteFunc(slices.Clone(p.epochs),
+		func(e epochEntry) bool { return e.start > end || e.epoch > latest })
 }
 
 // readAll reads a log from its start to its end, as a consumer does.
@@ -149,7 +153,8 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 		}
 		for _, b := range batchesOf(failTB{}, slice) {
 			if b.NextOffset() <= offset {
-				w.failf("%s: a read at %d gave [%d, %d]", log.ID(), offset, b.BaseOffset(), b.LastOffset())
+				w.failf("%s: a read at %d gave [%d, %d]", log.ID(), offset, b.BaseOffset(),
+					b.LastOffset())
 			}
 			if !b.Control() {
 				records = append(records, w.recordsOf(b, offset)...)

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// truncate cuts off the end, at any offset: within a batch, in a gap, above the end, and now and then below the start. But not below
-// the high watermark of a pass or a deletion: no follower does, and what the cut supersedes, decides or knew is gone for good.
+// truncate cuts off the end, at any offset: within a batch, in a gap, above the end, and now and
+// then below the start. But not below the high watermark of a pass or a deletion: no follower does,
+// and what the cut supersedes, decides or knew is gone for good.
 func (w *workload) truncate(p *promised, log *Log) {
 	start := log.LogStart()
 	from := max(start-2, 0)
@@ -78,7 +79,8 @@ func (w *workload) forgetEpochs(p *promised, offset int64) {
 	}
 	log := w.store.Log(p.id)
 	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (epochCache{}).latest() {
-		p.epochs = nil // of a log without records the epoch begins at the log start by now, and so at the end
+		// of a log without records the epoch begins at the log start by now, and so at the end
+		p.epochs = nil
 	}
 	if got, want := log.LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
 		w.failf("%s: leader epoch is %d behind a cut at %d, want %d", p.id, got, offset, want)
@@ -102,13 +104,14 @@ func (w *workload) restartAt(p *promised, log *Log, offset int64, cut func() err
 	w.checkLog(p, log)
 }
 
-// checkRestart looks at a log that was to begin anew when the power went: it is empty, or what is in it was appended. Then it is told to
-// begin anew again, as the follower would that it is.
+// checkRestart looks at a log that was to begin anew when the power went: it is empty, or what is
+// in it was appended. Then it is told to begin anew again, as the follower would that it is.
 func (w *workload) checkRestart(p *promised, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	if start != end {
 		if start < p.start || end > p.end() || !p.boundary(end) {
-			w.failf("%s is [%d, %d), was [%d, %d), and was to begin anew at %d", p.id, start, end, p.start, p.end(), p.restart)
+			w.failf("%s is [%d, %d), was [%d, %d), and was to begin anew at %d", p.id, start, end,
+				p.start, p.end(), p.restart)
 		}
 		known := map[int64]modelRecord{}
 		for _, r := range p.records(start, end, false) {
@@ -145,7 +148,8 @@ func (w *workload) deleteBefore(p *promised, log *Log) {
 	w.checkLog(p, log)
 }
 
-// replicate appends batches as a leader has them: with their offsets, gaps where its log was cleaned, epochs that begin, and markers.
+// replicate appends batches as a leader has them: with their offsets, gaps where its log was
+// cleaned, epochs that begin, and markers.
 func (w *workload) replicate(p *promised, log *Log) {
 	var batches []byte
 	for range 1 + w.random.IntN(5) {

@@ -9,14 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// crashDisk is a disk in memory whose power may go at every moment that matters: before and behind each sync, and before each other
-// change of a file or a name. moment is called at each of them, by whichever goroutine makes the change.
+// crashDisk is a disk in memory whose power may go at every moment that matters: before and behind
+// each sync, and before each other change of a file or a name. moment is called at each of them, by
+// whichever goroutine makes the change.
 type crashDisk struct {
 	vfs.FS
 	mem    *vfs.Mem
 	moment func(what, name string)
-	// turn is held by the workload while it acts. The store's own goroutine deletes released directories between two acts only, so
-	// that a seed gives the same run each time.
+	// turn is held by the workload while it acts. The store's own goroutine deletes released
+	// directories between two acts only, so that a seed gives the same run each time.
 	turn sync.Mutex
 }
 
@@ -91,7 +92,8 @@ func (f *crashFile) Sync() error {
 	return err
 }
 
-// crashed returns what the power cut leaves, by a random choice; in one case of four the worst: nothing that was not synced.
+// crashed returns what the power cut leaves, by a random choice; in one case of four the worst:
+// nothing that was not synced.
 func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	if random.IntN(4) == 0 {
 		return mem.CrashClone()
@@ -114,7 +116,8 @@ func leftovers(fsys vfs.FS) (names []string, err error) {
 			return nil, err
 		}
 		for _, entry := range entries {
-			for _, suffix := range []string{cleanedSuffix, swapSuffix, deletedSuffix, vfs.TemporarySuffix} {
+			for _, suffix := range []string{cleanedSuffix, swapSuffix, deletedSuffix,
+				vfs.TemporarySuffix} {
 				if strings.HasSuffix(entry.Name(), suffix) {
 					names = append(names, dir.Name()+"/"+entry.Name())
 				}

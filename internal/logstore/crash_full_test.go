@@ -15,7 +15,8 @@ func (w *workload) fill(_ *promised, _ *Log) {
 	w.fullFor = 1 + w.random.IntN(6)
 	skip := w.random.IntN(4)
 	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpMkdir} {
-		w.fault.Inject(vfs.Rule{Op: op, Skip: skip, Err: syscall.ENOSPC, WriteBytes: w.random.IntN(2) * w.random.IntN(90)})
+		w.fault.Inject(vfs.Rule{Op: op, Skip: skip, Err: syscall.ENOSPC,
+			WriteBytes: w.random.IntN(2) * w.random.IntN(90)})
 	}
 }
 
@@ -25,7 +26,8 @@ func (w *workload) drain() {
 	w.fault.Clear()
 }
 
-// done tells whether an operation came to its end: on a full disk it may fail, for want of space only.
+// done tells whether an operation came to its end: on a full disk it may fail, for want of space
+// only.
 func (w *workload) done(err error, what string) bool {
 	if err != nil && w.fullFor > 0 && errors.Is(err, syscall.ENOSPC) {
 		w.remember("(full)")

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// keys brings the log's sidecars to where they shall be, as the cleaner's goroutine does, or makes those of some segments as a pass does.
+// keys brings the log's sidecars to where they shall be, as the cleaner's goroutine does, or makes
+// those of some segments as a pass does.
 func (w *workload) keys(_ *promised, log *Log) {
 	w.drain() // a pass without room for sidecars fails, and that is all
 	if w.random.IntN(2) == 0 {
@@ -24,14 +25,16 @@ func (w *workload) keys(_ *promised, log *Log) {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
 			continue
 		}
-		reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+		reader, err := log.openKeys(context.Background(), h.Segment,
+			sidecarOptions{background: true})
 		w.must(err, "open keys")
 		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare keys")
 	}
 	log.trimSidecars()
 }
 
-// checkKeys holds every sidecar that there is against its segment: one that may be opened must be right, also right after a crash.
+// checkKeys holds every sidecar that there is against its segment: one that may be opened must be
+// right, also right after a crash.
 func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return
@@ -44,6 +47,7 @@ func (w *workload) checkKeys(log *Log) {
 			continue
 		}
 		w.must(err, "open a sidecar")
-		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare a sidecar with its segment")
+		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()),
+			"compare a sidecar with its segment")
 	}
 }

@@ -15,11 +15,12 @@ const (
 	aside                   // released, retained
 )
 
-// promised is what the store has promised of one partition, and what it may have done besides: the dumb model of the crash test. It
-// keeps everything that was ever appended in a list.
+// promised is what the store has promised of one partition, and what it may have done besides: the
+// dumb model of the crash test. It keeps everything that was ever appended in a list.
 //
-// Each operation first widens what may be (it has begun), and then narrows it to what must be (it returned): a crash in between may
-// leave either. A value of this type is a copy of everything that changes.
+// Each operation first widens what may be (it has begun), and then narrows it to what must be (it
+// returned): a crash in between may leave either. A value of this type is a copy of everything that
+// changes.
 type promised struct {
 	id       PartitionID
 	topic    TopicID
@@ -30,19 +31,23 @@ type promised struct {
 
 	first   int64      // where the log began
 	batches []appended // all whose append began, also below start
-	cutTo   int64      // where the last truncation ended the log: maybe in a gap between two batches
-	restart int64      // where the log is to begin anew, while that is under way; none else
-	synced  int64      // all below it was said to be durable: it must be there
-	// start is the log start that is durable, startMax what retention may have reached. The same of the high watermark and the end of
-	// what is clean.
+	// where the last truncation ended the log: maybe in a gap between two batches
+	cutTo   int64
+	restart int64 // where the log is to begin anew, while that is under way; none else
+	synced  int64 // all below it was said to be durable: it must be there
+	// start is the log start that is durable, startMax what retention may have reached. The same of
+	// the high watermark and the end of what is clean.
 	start, startMax               int64
 	highWatermark, highWatermarkM int64
 	epochs                        []epochEntry
-	leading                       bool  // epochs are being added or dropped: the last ones may be unknown
-	cleanable                     int64 // below it a pass may have removed what is superseded
-	// relied is up to where a pass or a deletion took the log for replicated: it goes by markers below, and by producer state as of there.
+	// epochs are being added or dropped: the last ones may be unknown
+	leading   bool
+	cleanable int64 // below it a pass may have removed what is superseded
+	// relied is up to where a pass or a deletion took the log for replicated: it goes by markers
+	// below, and by producer state as of there.
 	relied int64
-	// forgotten: of who wrote below it only, nothing need be known. It was deleted while the disk was full.
+	// forgotten: of who wrote below it only, nothing need be known. It was deleted while the disk
+	// was full.
 	forgotten int64
 }
 
@@ -76,21 +81,24 @@ func (p *promised) dataEnd() int64 {
 // begin makes the partition an empty log at an offset, of which nothing is known.
 func (p *promised) begin(offset int64) {
 	p.first, p.cutTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
-	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset, offset, offset, offset, offset
+	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset,
+		offset, offset, offset, offset
 	p.relied, p.forgotten = 0, 0
 }
 
 // upTo is the partition as it is when the log ends at an offset.
 func (p *promised) upTo(end int64) *promised {
 	c := p.clone()
-	c.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.base >= end })
+	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
+		func(b appended) bool { return b.base >= end })
 	return c
 }
 
 // since is the partition without the batches below an offset.
 func (p *promised) since(start int64) *promised {
 	c := p.clone()
-	c.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b appended) bool { return b.last() < start })
+	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
+		func(b appended) bool { return b.last() < start })
 	return c
 }
 
@@ -103,7 +111,8 @@ func (p *promised) clone() *promised {
 
 // boundary tells whether the log may end at an offset: between two batches.
 func (p *promised) boundary(end int64) bool {
-	return end == p.first || end == p.cutTo || slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
+	return end == p.first || end == p.cutTo ||
+		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 
 // latest is the last batch of each producer below an offset, in its latest epoch.
@@ -123,7 +132,8 @@ func (p *promised) latest(end int64) map[int64]appended {
 	return latest
 }
 
-// leaderEpoch is the latest epoch that a log with this end can know of: one that began above the end is lost with what it appended.
+// leaderEpoch is the latest epoch that a log with this end can know of: one that began above the
+// end is lost with what it appended.
 func (p *promised) leaderEpoch(end int64) int32 {
 	latest := int32(-1)
 	for _, e := range p.epochs {
@@ -143,7 +153,8 @@ type modelRecord struct {
 	epoch     int32
 }
 
-// records lists what was appended in [from, to), data only, and without aborted transactions if only what was committed is wanted.
+// records lists what was appended in [from, to), data only, and without aborted transactions if
+// only what was committed is wanted.
 func (p *promised) records(from, to int64, committed bool) (records []modelRecord) {
 	aborted := p.transactions().aborted
 	for _, b := range p.batches {
@@ -159,13 +170,15 @@ func (p *promised) records(from, to int64, committed bool) (records []modelRecor
 			if b.nulls {
 				value = ""
 			}
-			records = append(records, modelRecord{offset, key, value, b.sent.timestamp.UnixMilli(), b.epoch})
+			records = append(records,
+				modelRecord{offset, key, value, b.sent.timestamp.UnixMilli(), b.epoch})
 		}
 	}
 	return records
 }
 
-// removable are the records that a pass may have removed: superseded below cleanable, tombstones and aborted ones there.
+// removable are the records that a pass may have removed: superseded below cleanable, tombstones
+// and aborted ones there.
 func (p *promised) removable() map[int64]bool {
 	may := map[int64]bool{}
 	newest := map[string]int64{}
@@ -182,8 +195,9 @@ func (p *promised) removable() map[int64]bool {
 	return may
 }
 
-// missing returns why the records of [from, to) cannot have become what was read; "" if they can: each read record is one that was
-// appended, each that is missing is removable, and the last value of each key is the same.
+// missing returns why the records of [from, to) cannot have become what was read; "" if they can:
+// each read record is one that was appended, each that is missing is removable, and the last value
+// of each key is the same.
 func (p *promised) missing(read []modelRecord, from, to int64, committed bool) string {
 	final, got := map[string]modelRecord{}, map[string]string{}
 	may := p.removable()

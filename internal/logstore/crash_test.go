@@ -19,22 +19,29 @@ import (
 
 var (
 	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
-	crashTrace  = flag.Bool("crash.trace", false, "with a failure, tell what the disk and the log were after each act, and what the store logged")
-	crashTime   = flag.Duration("crash.time", 0, "begin no new run of the crash test after this time; 0: whenever")
+	crashTrace  = flag.Bool(
+		"crash.trace",
+		false,
+		"with a failure, tell what the disk and the log were after each act, and what the store logged",
+	)
+	crashTime = flag.Duration("crash.time", 0,
+		"begin no new run of the crash test after this time; 0: whenever")
 )
 
 const (
 	crashPartitions = 3
-	crashActs       = 40  // of a run before any crash
-	crashActsMore   = 12  // behind each crash
-	crashesOfOne    = 100 // of some thousand that follow from a seed: the next seed does other things
+	crashActs       = 40 // of a run before any crash
+	crashActsMore   = 12 // behind each crash
+	// of some thousand that follow from a seed: the next seed does other things
+	crashesOfOne = 100
 )
 
-// Random work on a store of several partitions, with a power cut at random moments of it. After each the store is opened (with more
-// cuts on the way), compared with the model (crash_model_test.go), worked on, and cut again, up to three times in a row.
+// Random work on a store of several partitions, with a power cut at random moments of it. After
+// each the store is opened (with more cuts on the way), compared with the model
+// (crash_model_test.go), worked on, and cut again, up to three times in a row.
 //
-// A seed gives the same run each time: logs are worked on one after the other, and what is synced beside an act is waited for before the
-// next. make crash takes ten thousand cuts and more.
+// A seed gives the same run each time: logs are worked on one after the other, and what is synced
+// beside an act is waited for before the next. make crash takes ten thousand cuts and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Alone(t)
@@ -55,7 +62,8 @@ func TestCrashes(t *testing.T) {
 	t.Logf("%d crashes in %d runs, %s", points, runs, time.Since(began).Round(time.Millisecond))
 }
 
-// A failure that cannot be repeated teaches little: of one seed, all that reaches the disk does so in one order.
+// A failure that cannot be repeated teaches little: of one seed, all that reaches the disk does so
+// in one order.
 func TestACrashRunIsTheSameEachTime(t *testing.T) {
 	var moments []uint64
 	for range 3 {
@@ -80,17 +88,21 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk, and then follows the crashes it took, until so many were taken in all.
+// runPlan runs a plan on an empty disk, and then follows the crashes it took, until so many were
+// taken in all.
 func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
 	cryptotest.SetGlobalRandom(t, seed) // of the salts of key sidecars
-	// In a bubble: a log takes the time from the clock when it is opened, and must not find its producers expired.
+	// In a bubble: a log takes the time from the clock when it is opened, and must not find its
+	// producers expired.
 	synctest.Test(t, func(*testing.T) {
 		models := make([]*promised, crashPartitions)
 		for i := range models {
 			models[i] = &promised{id: PartitionID{Topic: "tickets", Index: int32(i)}, restart: none}
 		}
-		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), wanted: wanted, moments: fnv.New64a()}
-		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"}, newPlan(seed, crashActs), 0)
+		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), wanted: wanted,
+			moments: fnv.New64a()}
+		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"},
+			newPlan(seed, crashActs), 0)
 	})
 	return run, err
 }
@@ -102,16 +114,19 @@ type crashRun struct {
 	moments       hash.Hash64 // over all of them
 }
 
-// follow opens what a crash left, checks it, goes on with a plan, and follows the crashes of that, in depth.
+// follow opens what a crash left, checks it, goes on with a plan, and follows the crashes of that,
+// in depth.
 func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
-	w := &workload{models: point.models, chance: r.chance, seen: r.moments, oneIn: []int{50, 60, 80, 1 << 30}[depth]}
+	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
+		oneIn: []int{50, 60, 80, 1 << 30}[depth]}
 	w.disk = newCrashDisk(point.mem, w.moment)
 	w.fault = vfs.NewFault(w.disk)
 	if err := w.run(plan); err != nil {
 		return fmt.Errorf("%w\nafter a crash at %s", err, w.story(point))
 	}
-	r.chance.Shuffle(len(w.crashes), func(i, j int) { w.crashes[i], w.crashes[j] = w.crashes[j], w.crashes[i] })
+	r.chance.Shuffle(len(w.crashes),
+		func(i, j int) { w.crashes[i], w.crashes[j] = w.crashes[j], w.crashes[i] })
 	for _, next := range w.crashes {
 		if r.taken > r.wanted {
 			return nil
@@ -132,7 +147,8 @@ func (w *workload) story(since crashPoint) string {
 	return since.at + "; then: " + strings.Join(w.trace, separator)
 }
 
-// run opens the store, checks it, and acts. A failed check is the error; the store is closed in any case.
+// run opens the store, checks it, and acts. A failed check is the error; the store is closed in any
+// case.
 func (w *workload) run(plan []act) (err error) {
 	defer func() {
 		if failure := recover(); failure != nil {

@@ -7,17 +7,20 @@ import (
 	"strings"
 )
 
-// note adds to the story of a run what the partitions and their files are like, if -crash.trace asks for it.
+// note adds to the story of a run what the partitions and their files are like, if -crash.trace
+// asks for it.
 func (w *workload) note(what string) {
 	if !*crashTrace {
 		return
 	}
 	for _, p := range w.models {
-		line := fmt.Sprintf("  %s%s: model %d..%d synced %d cleanable %d", p.id, what, p.start, p.end(), p.synced, p.cleanable)
+		line := fmt.Sprintf("  %s%s: model %d..%d synced %d cleanable %d", p.id, what, p.start,
+			p.end(), p.synced, p.cleanable)
 		if w.store != nil {
 			if log := w.store.Log(p.id); log != nil {
 				s := log.saved()
-				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v", log.LogStart(), log.LogEnd(), s.highWatermark,
+				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v",
+					log.LogStart(), log.LogEnd(), s.highWatermark,
 					s.recoveryPoint, log.mu.checkpointed, s.firstDirty, bases(log))
 			}
 		}
@@ -27,11 +30,13 @@ func (w *workload) note(what string) {
 				continue
 			}
 			info, _ := entry.Info()
-			line += fmt.Sprintf(" %s:%d", strings.TrimLeft(strings.TrimSuffix(entry.Name(), "-checkpoint"), "0"), info.Size())
+			line += fmt.Sprintf(" %s:%d",
+				strings.TrimLeft(strings.TrimSuffix(entry.Name(), "-checkpoint"), "0"), info.Size())
 		}
 		w.remember(line)
 	}
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, firstDirtyFile} {
+	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile,
+		firstDirtyFile} {
 		content, _ := w.disk.mem.ReadFile(dataDir + "/" + name)
 		w.remember("  " + name + ": " + strings.ReplaceAll(string(content), "\n", ", "))
 	}

@@ -26,7 +26,8 @@ type transactions struct {
 
 // transactions walks over all batches, as a consumer that reads everything would.
 func (p *promised) transactions() transactions {
-	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, seen: map[int64]int64{}, aborted: map[int64]bool{}}
+	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, seen: map[int64]int64{},
+		aborted: map[int64]bool{}}
 	within := map[int64][]int64{}
 	for _, b := range p.batches {
 		id := b.sent.producer
@@ -67,9 +68,11 @@ func (p *promised) abortedRecords() map[int64]bool {
 	return offsets
 }
 
-// lastStable is what consumers of committed data may see, of a log with this start and high watermark, if it need not know of some
-// transactions any more; last is where the marker is, math.MaxInt64 of one that is open.
-func (t transactions) lastStable(start, highWatermark int64, unknown func(first, last int64) bool) int64 {
+// lastStable is what consumers of committed data may see, of a log with this start and high
+// watermark, if it need not know of some transactions any more; last is where the marker is,
+// math.MaxInt64 of one that is open.
+func (t transactions) lastStable(start, highWatermark int64,
+	unknown func(first, last int64) bool) int64 {
 	stable := highWatermark
 	for _, first := range t.open {
 		if !unknown(first, math.MaxInt64) {
@@ -84,10 +87,12 @@ func (t transactions) lastStable(start, highWatermark int64, unknown func(first,
 	return max(start, stable)
 }
 
-// mayForget tells whether a log need not know of a transaction. What was deleted on a full disk, nobody remembers. And a pass works with
-// what was replicated when it began, also when a crash takes the high watermark back behind it: it may have removed the marker, if that
-// lay below its bound; and the batches that lay there, if the marker was replicated by then. Without the producer snapshots, which a
-// crash may take too, nothing tells then where the transaction began. It was decided for good.
+// mayForget tells whether a log need not know of a transaction. What was deleted on a full disk,
+// nobody remembers. And a pass works with what was replicated when it began, also when a crash
+// takes the high watermark back behind it: it may have removed the marker, if that lay below its
+// bound; and the batches that lay there, if the marker was replicated by then. Without the producer
+// snapshots, which a crash may take too, nothing tells then where the transaction began. It was
+// decided for good.
 func (p *promised) mayForget(first, last int64) bool {
 	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.relied
 }
@@ -105,7 +110,8 @@ func (w *workload) transact(p *promised, log *Log) {
 	w.put(p, log, a)
 }
 
-// endTransaction writes a marker: in one case of four for a producer that has no transaction open, as a coordinator may that repeats it.
+// endTransaction writes a marker: in one case of four for a producer that has no transaction open,
+// as a coordinator may that repeats it.
 func (w *workload) endTransaction(p *promised, log *Log) {
 	known := p.transactions()
 	id := int64(11 + w.random.IntN(3))
@@ -116,7 +122,8 @@ func (w *workload) endTransaction(p *promised, log *Log) {
 	if w.random.IntN(2) == 0 { // transaction version 2
 		end.ProducerEpoch, end.Version = end.ProducerEpoch+1, bumpingVersion
 	}
-	p.batches = append(p.batches, appended{base: p.end(), epoch: p.leaderEpoch(p.end()), marker: &end})
+	p.batches = append(p.batches,
+		appended{base: p.end(), epoch: p.leaderEpoch(p.end()), marker: &end})
 	_, err := log.AppendControl(end, time.Now())
 	if !w.done(err, "end a transaction") {
 		p.batches = slices.Clip(p.batches[:len(p.batches)-1])
@@ -125,7 +132,8 @@ func (w *workload) endTransaction(p *promised, log *Log) {
 	w.acknowledge(p, log)
 }
 
-// checkTransactions compares what a log knows of transactions with the model, and what consumers of committed data see.
+// checkTransactions compares what a log knows of transactions with the model, and what consumers of
+// committed data see.
 func (w *workload) checkTransactions(p *promised, log *Log) {
 	known := p.transactions()
 	for id, epoch := range known.epochs {
@@ -138,16 +146,20 @@ func (w *workload) checkTransactions(p *promised, log *Log) {
 		if epoch == 0 {
 			continue
 		}
-		late := sent{producer: id, epoch: epoch - 1, keys: []string{"late"}, txn: true, timestamp: time.Now()}.bytes(failTB{})
-		if _, err := log.AppendVerified(late, verified, time.Now()); !errors.Is(err, ErrInvalidProducerEpoch) {
-			w.failf("%s: a batch of epoch %d of producer %d, behind epoch %d: %v", p.id, epoch-1, id, epoch, err)
+		late := sent{producer: id, epoch: epoch - 1, keys: []string{"late"}, txn: true,
+			timestamp: time.Now()}.bytes(failTB{})
+		if _, err := log.AppendVerified(late, verified, time.Now()); !errors.Is(err,
+			ErrInvalidProducerEpoch) {
+			w.failf("%s: a batch of epoch %d of producer %d, behind epoch %d: %v", p.id, epoch-1,
+				id, epoch, err)
 		}
 	}
 	start, stable := log.LogStart(), log.LastStable()
 	low := known.lastStable(start, log.HighWatermark(), func(int64, int64) bool { return false })
 	high := known.lastStable(start, log.HighWatermark(), p.mayForget)
-	// Of a retention that was to take several segments a crash may leave the later ones, and the producer snapshot is at the end of all: a
-	// transaction with batches below the log start only need not hold back anything. Nobody can read of it.
+	// Of a retention that was to take several segments a crash may leave the later ones, and the
+	// producer snapshot is at the end of all: a transaction with batches below the log start only
+	// need not hold back anything. Nobody can read of it.
 	left := p.since(start).transactions()
 	left.open = known.open
 	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayForget))
@@ -169,7 +181,8 @@ func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 			return records
 		}
 		pending := slices.Clone(slice.Aborted)
-		slices.SortStableFunc(pending, func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
+		slices.SortStableFunc(pending,
+			func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
 		aborted := map[int64]bool{}
 		from := offset
 		for _, b := range batchesOf(failTB{}, slice) {
@@ -197,7 +210,8 @@ func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord) {
 	err := b.Records(1<<20, func(r *record.Record) error {
 		if r.Offset >= from {
-			records = append(records, modelRecord{r.Offset, string(r.Key), string(r.Value), r.Timestamp, b.LeaderEpoch()})
+			records = append(records,
+				modelRecord{r.Offset, string(r.Key), string(r.Value), r.Timestamp, b.LeaderEpoch()})
 		}
 		return nil
 	})
@@ -205,9 +219,11 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 	return records
 }
 
-// Seed 1795301618533486181 of TestCrashes, when its runs were not repeatable: "tickets-0 is stable up to 15, want [0, 0]". A pass removes
-// the first batch of a transaction whose marker, above its bound, is replicated. The power goes before the pass has saved the high
-// watermark, and takes the producer snapshots along. The log is right: nothing that is undecided is below what it calls stable.
+// Seed 1795301618533486181 of TestCrashes, when its runs were not repeatable: "tickets-0 is stable
+// up to 15, want [0, 0]". A pass removes the first batch of a transaction whose marker, above its
+// bound, is replicated. The power goes before the pass has saved the high watermark, and takes the
+// producer snapshots along. The log is right: nothing that is undecided is below what it calls
+// stable.
 func TestACrashMayTakeTheBeginningOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
 	var cut *vfs.Mem

@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// workload acts on a store of a few partitions, and keeps the model of each up to date. Its disk takes crashes at moments that chance
-// picks. A mismatch is a panic of crashFailure, which runPlan turns into an error.
+// workload acts on a store of a few partitions, and keeps the model of each up to date. Its disk
+// takes crashes at moments that chance picks. A mismatch is a panic of crashFailure, which runPlan
+// turns into an error.
 type workload struct {
 	disk  *crashDisk
 	fault *vfs.Fault // around disk
@@ -91,7 +92,8 @@ var operations = []operation{
 	{"take up", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, aside},
 }
 
-// act is one operation of a plan: its random choices are its own, so that a plan stays what it is when others are left out.
+// act is one operation of a plan: its random choices are its own, so that a plan stays what it is
+// when others are left out.
 type act struct {
 	partition int
 	seed      uint64
@@ -131,7 +133,8 @@ func (w *workload) do(a act) {
 	w.moment("idle", "")
 }
 
-// moment may be the end: then the disk is cloned as a power cut would leave it, with what must be on it.
+// moment may be the end: then the disk is cloned as a power cut would leave it, with what must be
+// on it.
 func (w *workload) moment(what, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +153,8 @@ func (w *workload) moment(what, name string) {
 
 // open opens the store on the workload's disk.
 func (w *workload) open() {
-	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(), FlushInterval: 1000 * time.Hour, Workers: 1})
+	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(),
+		FlushInterval: 1000 * time.Hour, Workers: 1})
 	w.must(err, "open")
 	w.store = store
 	synctest.Wait() // for directories to be deleted, which an earlier life has left
@@ -168,16 +172,19 @@ func (w *workload) append(p *promised, log *Log) {
 	}
 }
 
-// appendOne appends a batch of a few records, of an idempotent producer mostly, now and then in a new epoch of it.
+// appendOne appends a batch of a few records, of an idempotent producer mostly, now and then in a
+// new epoch of it.
 func (w *workload) appendOne(p *promised, log *Log) { w.put(p, log, w.data(p)) }
 
 // data makes a batch for the end of the log.
 func (w *workload) data(p *promised) appended {
-	s := sent{timestamp: time.Now(), value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
+	s := sent{timestamp: time.Now(),
+		value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
 	for range 1 + w.random.IntN(5) {
 		s.keys = append(s.keys, crashKeys[w.random.IntN(len(crashKeys))])
 	}
-	a := appended{base: p.end(), epoch: p.leaderEpoch(p.end()), sent: s, nulls: w.random.IntN(12) == 0}
+	a := appended{base: p.end(), epoch: p.leaderEpoch(p.end()), sent: s,
+		nulls: w.random.IntN(12) == 0}
 	if producer := int64(w.random.IntN(4)); producer > 0 && !a.nulls {
 		a.sent.producer = producer
 		if before, ok := p.latest(p.end())[producer]; ok {
@@ -198,7 +205,8 @@ func (w *workload) data(p *promised) appended {
 // put appends a batch that is to go to the end.
 func (w *workload) put(p *promised, log *Log, a appended) {
 	p.batches = append(p.batches, a)
-	got, err := log.AppendVerified(append([]byte{}, a.wire...), Verified{Transaction: a.sent.txn}, time.Now())
+	got, err := log.AppendVerified(append([]byte{}, a.wire...), Verified{Transaction: a.sent.txn},
+		time.Now())
 	if !w.done(err, "append") {
 		p.batches = slices.Clip(p.batches[:len(p.batches)-1])
 		return
@@ -236,11 +244,13 @@ func (w *workload) wantDuplicate(log *Log, b appended) {
 	vouched := Verified{Transaction: b.sent.txn}
 	got, err := log.AppendVerified(append([]byte{}, b.wire...), vouched, time.Now())
 	if err != nil || !got.Duplicate || got.BaseOffset != b.base {
-		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(), b.sent.producer, b.base, got, err)
+		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(),
+			b.sent.producer, b.base, got, err)
 	}
 	gap := b.sent
 	gap.sequence += int32(len(gap.keys)) + 7
-	if _, err := log.AppendVerified(gap.bytes(failTB{}), vouched, time.Now()); !errors.Is(err, ErrOutOfOrderSequence) {
+	if _, err := log.AppendVerified(gap.bytes(failTB{}), vouched, time.Now()); !errors.Is(err,
+		ErrOutOfOrderSequence) {
 		w.failf("%s: a gap in the sequence of producer %d: %v", log.ID(), b.sent.producer, err)
 	}
 }
@@ -273,7 +283,9 @@ func (w *workload) configure(p *promised, log *Log) {
 	retain := w.random.IntN(2) == 0
 	p.settings.Fsync = w.random.IntN(3) == 0
 	log.Configure(p.settings, p.retain)
-	synctest.Wait() // for the sync that Fsync asks for: beside the one of what is to be retained, either could come first
+	// for the sync that Fsync asks for: beside the one of what is to be retained, either could come
+	// first
+	synctest.Wait()
 	p.retain = retain
 	log.Configure(p.settings, p.retain)
 	w.acknowledge(p, log)
@@ -284,12 +296,14 @@ func (w *workload) clean(p *promised, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
-	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at once.
+	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at
+	// once.
 	p.cleanable = max(p.cleanable, min(log.saved().recoveryPoint, log.LastStable()))
 	p.relied = max(p.relied, log.HighWatermark())
 	c := newCleaner(w.store, CleanerOptions{Logger: w.logger()})
 	seen := look{log: log, config: log.config.Load(), settings: log.Settings()}
-	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen, budget{memoryBytes: 1 << 20})
+	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen,
+		budget{memoryBytes: 1 << 20})
 	w.done(err, "clean")
 	if dirty := log.firstDirty.Load(); dirty > p.end() {
 		w.failf("%s is clean up to %d, beyond its end %d", p.id, dirty, p.end())
@@ -359,7 +373,8 @@ func (w *workload) release(p *promised, _ *Log) {
 	}
 }
 
-// create makes a partition, or takes up the one that was put aside; each has another topic id than the one before.
+// create makes a partition, or takes up the one that was put aside; each has another topic id than
+// the one before.
 func (w *workload) create(p *promised) {
 	w.drain()
 	p.topic[0]++

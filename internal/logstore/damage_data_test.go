@@ -11,14 +11,16 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// A byte of a sealed segment changes below the recovery point, while the log is in use: whoever reads the batch is told where it lies,
-// what lies behind can be read, appends go on, and other partitions do. A start refuses the log and names the place: it is not ours
-// to cut off what was synced.
+// A byte of a sealed segment changes below the recovery point, while the log is in use: whoever
+// reads the batch is told where it lies, what lies behind can be read, appends go on, and other
+// partitions do. A start refuses the log and names the place: it is not ours to cut off what was
+// synced.
 func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		w := newWorld(t, clean)
 		store := openStore(t, w.mem)
-		log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact = true, true }))
+		log := createLog(t, store,
+			settings(func(s *topicconfig.Settings) { s.Delete, s.Compact = true, true }))
 		path := filepath.Join(dataDir, partition.String(), "00000000000000000010.log")
 		file, err := w.mem.OpenReadWrite(path)
 		if err != nil {
@@ -33,7 +35,8 @@ func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 		log.AdvanceHighWatermark(log.LogEnd())
 		_, err = log.Read(10, log.LogEnd(), 4096, true)
 		wantPlace(t, err, "read at offset 10", path, "position 0")
-		if got := readKeys(t, log, 20); !slices.Equal(got, w.want.keys[len(w.want.keys)-len(got):]) || len(got) < 10 {
+		if got := readKeys(t, log, 20); !slices.Equal(got,
+			w.want.keys[len(w.want.keys)-len(got):]) || len(got) < 10 {
 			t.Errorf("clean %v: behind it: %v", clean, got)
 		}
 		appendBatch(t, log, keyed(t, "more"))
@@ -45,7 +48,8 @@ func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 			t.Fatal(err)
 		}
 		store = openStore(t, w.mem)
-		wantPlace(t, store.Offline()[partition], partition.String(), "00000000000000000010.log", "position 0")
+		wantPlace(t, store.Offline()[partition], partition.String(), "00000000000000000010.log",
+			"position 0")
 		if !slices.Equal(readKeys(t, store.Log(other), 0), expectKeys(0, 3)) {
 			t.Errorf("clean %v: another partition was harmed by the start", clean)
 		}

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// world is a log with something in every file: segments, two leader epochs, an idempotent producer, transactions that were aborted and
-// one that is open, a log start above the first base.
+// world is a log with something in every file: segments, two leader epochs, an idempotent producer,
+// transactions that were aborted and one that is open, a log start above the first base.
 type world struct {
 	mem, earlier *vfs.Mem // the second as it was a while before
 	want         state
@@ -32,7 +32,8 @@ type state struct {
 	start, end, stable, highWatermark int64
 	keys, committed                   []string
 	epochs                            string
-	at                                string // where the first record of each of some timestamps lies
+	// where the first record of each of some timestamps lies
+	at string
 }
 
 func stateOf(t *testing.T, log *Log) state {
@@ -59,7 +60,11 @@ func newWorld(t *testing.T, clean bool) world {
 	t.Helper()
 	w := world{mem: vfs.NewMem()}
 	store := openStore(t, w.mem)
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact, s.SegmentBytes = true, true, 900 }))
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) {
+			s.Delete, s.Compact, s.SegmentBytes = true, true,
+				900
+		}))
 	if err := log.Lead(2); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +84,19 @@ func newWorld(t *testing.T, clean bool) world {
 		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
 		seen := time.Now() // a producer that was not seen for a day would be forgotten by the start
 		if _, err := log.Append(sent{
-			producer: 7, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("p%d", round)}, value: "of producer 7",
+			producer: 7, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("p%d", round)},
+			value: "of producer 7",
 		}.bytes(t), seen); err != nil {
 			t.Fatal(err)
 		}
-		txn := sent{producer: 9, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("t%d", round)}, value: "of a transaction", txn: true}.bytes(t)
+		txn := sent{producer: 9, sequence: round, timestamp: at,
+			keys: []string{fmt.Sprintf("t%d", round)}, value: "of a transaction",
+			txn: true}.bytes(t)
 		if _, err := log.AppendVerified(txn, Verified{Transaction: true}, seen); err != nil {
 			t.Fatal(err)
 		}
-		appendBatch(t, log, sent{timestamp: at, keys: []string{fmt.Sprintf("k%d", round)}, value: "a value of some thirty bytes"}.bytes(t))
+		appendBatch(t, log, sent{timestamp: at, keys: []string{fmt.Sprintf("k%d", round)},
+			value: "a value of some thirty bytes"}.bytes(t))
 		if round < 9 {
 			endTxn(t, log, 9, round%2 == 0)
 		}
@@ -97,7 +106,8 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// As a pass leaves it. What stands in it is held against the segment by the next one (package clean).
+	// As a pass leaves it. What stands in it is held against the segment by the next one (package
+	// clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
 	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
 		t.Fatal(err)
@@ -111,7 +121,8 @@ func newWorld(t *testing.T, clean bool) world {
 	return w
 }
 
-// damages of a file; earlier is what it was a while before, or what a file of its kind in another place is.
+// damages of a file; earlier is what it was a while before, or what a file of its kind in another
+// place is.
 var damages = []struct {
 	name   string
 	change func(content, earlier []byte) []byte // nil: the file is removed
@@ -120,7 +131,10 @@ var damages = []struct {
 	{"empty", func([]byte, []byte) []byte { return []byte{} }},
 	{"truncated", func(b, _ []byte) []byte { return b[:len(b)/2] }},
 	{"cut by a byte", func(b, _ []byte) []byte { return b[:max(len(b)-1, 0)] }},
-	{"garbage", func(b, _ []byte) []byte { return bytes.Repeat([]byte{0xa5, 0x5a, 0xff}, len(b)/3+7) }},
+	{"garbage", func(b, _ []byte) []byte {
+		return bytes.Repeat([]byte{0xa5, 0x5a, 0xff},
+			len(b)/3+7)
+	}},
 	{"zeros", func(b, _ []byte) []byte { return make([]byte, len(b)) }},
 	{"stale", func(_, earlier []byte) []byte { return earlier }},
 	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
@@ -154,15 +168,17 @@ func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	return found[0]
 }
 
-// What can be made anew is made anew, whatever became of it, and the log is what it was; what cannot is refused with an error that
-// names the file. Other partitions are not touched by it.
+// What can be made anew is made anew, whatever became of it, and the log is what it was; what
+// cannot is refused with an error that names the file. Other partitions are not touched by it.
 func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
 		last         bool
-		// except says what may differ: the file is all that knows of it (docs/format/checkpoints.md).
+		// except says what may differ: the file is all that knows of it
+		// (docs/format/checkpoints.md).
 		except func(got, want *state)
-		refuse bool // the partition is offline, or the directory is not opened, when the file is not as it was
+		// the partition is offline, or the directory is not opened, when the file is not as it was
+		refuse bool
 	}{
 		{name: "offset index, sealed", suffix: ".index"},
 		{name: "offset index, active", suffix: ".index", last: true},
@@ -176,11 +192,13 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		{name: "recovery points", suffix: recoveryPointFile},
 		{name: "log starts", suffix: logStartFile, except: func(got, want *state) {
 			if got.start == 0 { // of the first segment: nothing else tells
-				got.start, got.keys, got.committed, got.at = want.start, got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
+				got.start, got.keys, got.committed, got.at = want.start,
+					got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
 				got.epochs = want.epochs
 			}
 		}},
-		{name: "high watermarks", suffix: highWatermarkFile, except: func(got, want *state) { got.highWatermark = want.highWatermark }},
+		{name: "high watermarks", suffix: highWatermarkFile,
+			except: func(got, want *state) { got.highWatermark = want.highWatermark }},
 		{name: "first dirty offsets", suffix: firstDirtyFile},
 		{name: "tombstone horizons", suffix: horizonFile},
 		{name: "what is dead in a segment", suffix: segment.DeadExtension},
@@ -194,30 +212,32 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 	} {
 		for _, clean := range []bool{true, false} {
 			for _, damage := range damages {
-				t.Run(fmt.Sprintf("%s, %s, clean %v", file.name, damage.name, clean), func(t *testing.T) {
-					w := newWorld(t, clean)
-					path := findFile(t, w.mem, file.suffix, file.last)
-					content, err := w.mem.ReadFile(path)
-					if err != nil {
-						t.Fatal(err)
-					}
-					earlier, err := w.earlier.ReadFile(path)
-					if errors.Is(err, fs.ErrNotExist) {
-						earlier, err = w.mem.ReadFile(findFile(t, w.mem, file.suffix, !file.last))
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					if changed := damage.change(content, earlier); changed == nil {
-						err = w.mem.Remove(path)
-					} else {
-						err = vfs.WriteFileAtomic(w.mem, path, changed)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					w.open(t, path, file.refuse, file.except)
-				})
+				t.Run(fmt.Sprintf("%s, %s, clean %v", file.name, damage.name, clean),
+					func(t *testing.T) {
+						w := newWorld(t, clean)
+						path := findFile(t, w.mem, file.suffix, file.last)
+						content, err := w.mem.ReadFile(path)
+						if err != nil {
+							t.Fatal(err)
+						}
+						earlier, err := w.earlier.ReadFile(path)
+						if errors.Is(err, fs.ErrNotExist) {
+							earlier,
+								err = w.mem.ReadFile(findFile(t, w.mem, file.suffix, !file.last))
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						if changed := damage.change(content, earlier); changed == nil {
+							err = w.mem.Remove(path)
+						} else {
+							err = vfs.WriteFileAtomic(w.mem, path, changed)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						w.open(t, path, file.refuse, file.except)
+					})
 			}
 		}
 	}
@@ -232,12 +252,14 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 		err = store.Offline()[partition]
 	}
 	if err != nil {
-		if !mayRefuse || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(path)) {
+		if !mayRefuse || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
+			!strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Fatalf("refused: %v", err)
 		}
 		return
 	}
-	if other := store.Log(PartitionID{Topic: "other"}); other == nil || !slices.Equal(readKeys(t, other, 0), expectKeys(0, 3)) {
+	if other := store.Log(PartitionID{Topic: "other"}); other == nil ||
+		!slices.Equal(readKeys(t, other, 0), expectKeys(0, 3)) {
 		t.Error("another partition was harmed")
 	}
 	log := store.Log(partition)
@@ -261,20 +283,26 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 	}
 }
 
-// A key sidecar that is damaged, or of other data, is found by verify, and made anew when a cleaner asks for it.
+// A key sidecar that is damaged, or of other data, is found by verify, and made anew when a cleaner
+// asks for it.
 func TestDamagedSidecarsAreFoundAndMadeAnew(t *testing.T) {
 	for _, file := range []string{keys.Extension, keys.SaltFile} {
 		for _, damage := range damages {
 			t.Run(file+", "+damage.name, func(t *testing.T) {
 				w := newWorld(t, true)
 				store := openStore(t, w.mem)
-				log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Delete, s.Compact, s.SegmentBytes = true, true, 900 }))
+				log := createLog(t, store,
+					settings(func(s *topicconfig.Settings) {
+						s.Delete, s.Compact,
+							s.SegmentBytes = true, true, 900
+					}))
 				want := countKeys(t, log)
 				if err := store.Close(); err != nil {
 					t.Fatal(err)
 				}
 				dir := filepath.Join(dataDir, partition.String())
-				if problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{}, t.Output()); err != nil || problems > 0 {
+				if problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{},
+					t.Output()); err != nil || problems > 0 {
 					t.Fatalf("%d problems, %v", problems, err)
 				}
 				path := findFile(t, w.mem, file, false)
@@ -298,8 +326,10 @@ func TestDamagedSidecarsAreFoundAndMadeAnew(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{}, io.Discard)
-				if missing := file == keys.Extension && changed == nil; err != nil || (problems == 0) != missing {
+				problems, err := inspect.Verify(w.mem, []string{dir}, inspect.VerifyOptions{},
+					io.Discard)
+				if missing := file == keys.Extension && changed == nil; err != nil ||
+					(problems == 0) != missing {
 					t.Errorf("%d problems, %v", problems, err)
 				}
 				log = createLog(t, openStore(t, w.mem), log.Settings())

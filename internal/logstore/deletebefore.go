@@ -4,23 +4,29 @@ import (
 	"fmt"
 )
 
-// DeleteBefore gives up all records below an offset (DeleteRecords, KIP-107; a follower whose leader did): the log start moves there,
-// for good, and segments that lie wholly below are deleted whatever the topic's policy (KAFKA-7400). The log start is on disk when it
-// returns. An offset at or below the log start changes nothing.
+// DeleteBefore gives up all records below an offset (DeleteRecords, KIP-107; a follower whose
+// leader did): the log start moves there, for good, and segments that lie wholly below are deleted
+// whatever the topic's policy (KAFKA-7400). The log start is on disk when it returns. An offset at
+// or below the log start changes nothing.
 //
-// It fails with ErrOffsetOutOfRange above the high watermark, for what is not replicated must not be given up; with ErrStorage when
-// the disk fails, and then the log start has moved in memory and is written with the next checkpoints; with ErrClosed.
+// It fails with ErrOffsetOutOfRange above the high watermark, for what is not replicated must not
+// be given up; with ErrStorage when the disk fails, and then the log start has moved in memory and
+// is written with the next checkpoints; with ErrClosed.
 //
-// The order: a flush, which leaves a producer snapshot behind each segment that is to go, and a log that does not end below its start
-// after a crash; the log start in memory, so that nobody reads what goes; the segments; the checkpoints; the epochs that ended below. After a crash in between
-// the log begins at the older log start or at the first segment that is left, the later of the two, and knows the epochs from there on.
+// The order: a flush, which leaves a producer snapshot behind each segment that is to go, and a log
+// that does not end below its start after a crash; the log start in memory, so that nobody reads
+// what goes; the segments; the checkpoints; the epochs that ended below. After a crash in between
+// the log begins at the older log start or at the first segment that is left, the later of the two,
+// and knows the epochs from there on.
 func (l *Log) DeleteBefore(offset int64) error {
 	moved, err := l.deleteBefore(offset)
 	if err != nil || !moved {
 		return err
 	}
-	// No lock is held: it asks every log for its offsets. It also writes the first dirty offset, which the log start may have passed.
-	if within := firstDirtyWithin(l.firstDirty.Load(), l.LogStart(), l.LogEnd()); within != l.firstDirty.Load() {
+	// No lock is held: it asks every log for its offsets. It also writes the first dirty offset,
+	// which the log start may have passed.
+	if within := firstDirtyWithin(l.firstDirty.Load(), l.LogStart(),
+		l.LogEnd()); within != l.firstDirty.Load() {
 		l.firstDirty.Store(within) // reference I3
 	}
 	if err := l.env.saveFirstDirty(); err != nil {
@@ -30,12 +36,14 @@ func (l *Log) DeleteBefore(offset int64) error {
 	defer l.mu.Unlock()
 	epochs := l.epochs.Load().truncateFront(l.logStart.Load())
 	if l.mu.stopped != nil || len(epochs) == len(*l.epochs.Load()) {
-		return nil // a closed log's directory may not be its own any more; the next start drops them
+		// a closed log's directory may not be its own any more; the next start drops them
+		return nil
 	}
 	return l.saveEpochs(epochs)
 }
 
-// deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, so that segments go one after the other.
+// deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, so that segments go
+// one after the other.
 func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -46,7 +54,8 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	case stopped != nil:
 		return false, stopped
 	case offset > l.highWatermark.Load():
-		return false, fmt.Errorf("%w: delete before %d, the high watermark is %d", ErrOffsetOutOfRange, offset, l.highWatermark.Load())
+		return false, fmt.Errorf("%w: delete before %d, the high watermark is %d",
+			ErrOffsetOutOfRange, offset, l.highWatermark.Load())
 	case offset <= l.logStart.Load():
 		return false, nil
 	}

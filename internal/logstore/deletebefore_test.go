@@ -14,7 +14,10 @@ func TestDeleteBeforeGivesUpSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
-		config := settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = compact, !compact })
+		config := settings(func(s *topicconfig.Settings) {
+			s.Compact, s.Delete = compact,
+				!compact
+		})
 		log := createLog(t, store, config)
 		fill(t, log, 50)
 		store.tick(epoch0, false)
@@ -30,11 +33,14 @@ func TestDeleteBeforeGivesUpSegments(t *testing.T) {
 				t.Errorf("delete before %d: segments %v", offset, bases(log))
 			}
 			again := createLog(t, openStore(t, mem.CrashClone()), config)
-			if got := readKeys(t, again, again.LogStart()); again.LogStart() != start || !slices.Equal(got, expectKeys(start, 50)) {
-				t.Fatalf("delete before %d, after a crash: from %d read %v", offset, again.LogStart(), got)
+			if got := readKeys(t, again, again.LogStart()); again.LogStart() != start ||
+				!slices.Equal(got, expectKeys(start, 50)) {
+				t.Fatalf("delete before %d, after a crash: from %d read %v", offset,
+					again.LogStart(), got)
 			}
 		}
-		// The log goes on where it ended, though the log start lies above the active segment's base (KAFKA-8764).
+		// The log goes on where it ended, though the log start lies above the active segment's base
+		// (KAFKA-8764).
 		fill(t, log, 3)
 		if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 53)) {
 			t.Errorf("read %v", got)
@@ -58,7 +64,8 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
-// An open transaction whose beginning was deleted holds the last stable offset no lower than the log start.
+// An open transaction whose beginning was deleted holds the last stable offset no lower than the
+// log start.
 func TestDeleteBeforePassesAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")

@@ -19,9 +19,11 @@ func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
 		rule vfs.Rule
 	}{
 		{"nothing is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC}},
-		{"a part is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC, WriteBytes: 40}},
+		{"a part is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC,
+			WriteBytes: 40}},
 		{"no new file can be made", vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC}},
-		{"anything but cutting back fails", vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 1}},
+		{"anything but cutting back fails",
+			vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -35,7 +37,8 @@ func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
 				before := log.LogEnd()
 				if _, err := log.Append(keyed(t, "lost"), epoch0); err == nil {
 					t.Error("appended to a full disk")
-				} else if errors.Is(err, ErrStorage) && errors.Is(err, syscall.ENOSPC) && log.LogEnd() == before {
+				} else if errors.Is(err, ErrStorage) && errors.Is(err, syscall.ENOSPC) &&
+					log.LogEnd() == before {
 					failed++
 				} else {
 					t.Errorf("%v; the end moved from %d to %d", err, before, log.LogEnd())
@@ -70,7 +73,10 @@ func TestALogStopsWhenItsFileCannotBeTrusted(t *testing.T) {
 		}},
 		{"a failed sync", []vfs.Rule{{Op: vfs.OpSync, Name: "*.log"}}},
 	} {
-		t.Run(test.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testStops(t, test.rules) }) })
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t,
+				func(t *testing.T) { testStops(t, test.rules) })
+		})
 	}
 }
 
@@ -78,9 +84,10 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	told := map[PartitionID]error{}
-	store, err := Open(Options{FS: fault, Dir: dataDir, Logger: quiet(), FlushInterval: time.Second, Failed: func(id PartitionID, err error) {
-		told[id] = err
-	}})
+	store, err := Open(Options{FS: fault, Dir: dataDir, Logger: quiet(), FlushInterval: time.Second,
+		Failed: func(id PartitionID, err error) {
+			told[id] = err
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +103,8 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	time.Sleep(time.Second)
 	synctest.Wait()
 	fault.Clear()
-	if _, err := log.Append(keyed(t, "x"), epoch0); !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EIO) {
+	if _, err := log.Append(keyed(t, "x"), epoch0); !errors.Is(err, ErrStorage) ||
+		!errors.Is(err, syscall.EIO) {
 		t.Errorf("an append to a stopped log: %v", err)
 	}
 	if err := log.Lead(5); !errors.Is(err, ErrStorage) {
@@ -121,7 +129,8 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	}
 }
 
-// Whatever fails during a swap, the log holds the old records or the new, reads go on, and a restart brings it in order.
+// Whatever fails during a swap, the log holds the old records or the new, reads go on, and a
+// restart brings it in order.
 func TestAFailureAtEveryStepOfASwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -131,7 +140,8 @@ func TestAFailureAtEveryStepOfASwap(t *testing.T) {
 		err := swap(t, log)
 		over := !dead(fault) && err == nil && step > 60
 		fault.Clear()
-		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
+		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) &&
+			!slices.Equal(got, swapped()) {
 			t.Fatalf("step %d: read %v", step, got)
 		}
 		if err != nil && log.mu.stopped == nil {
@@ -149,8 +159,9 @@ func TestAFailureAtEveryStepOfASwap(t *testing.T) {
 	}
 }
 
-// After a crash on a full disk, or with index files that are gone there, the log is opened all the same: it can be read, and cut by
-// retention; and what waits for room is not taken for done by the next start.
+// After a crash on a full disk, or with index files that are gone there, the log is opened all the
+// same: it can be read, and cut by retention; and what waits for room is not taken for done by the
+// next start.
 func TestALogOpensOnAFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)
@@ -170,13 +181,18 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 60)) {
 			t.Fatalf("clean %t: read %v", clean, got)
 		}
-		log.config.Store(newConfig(settings(func(c *topicconfig.Settings) { c.RetentionBytes = 4500 }), true))
+		log.config.Store(
+			newConfig(settings(func(c *topicconfig.Settings) { c.RetentionBytes = 4500 }), true),
+		)
 		store.tick(epoch0, true)
-		if point, err := mem.ReadFile(dataDir + "/" + recoveryPointFile); err == nil && log.saved().recoveryPoint > 20 {
-			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean, log.saved().recoveryPoint, point)
+		if point, err := mem.ReadFile(dataDir + "/" + recoveryPointFile); err == nil &&
+			log.saved().recoveryPoint > 20 {
+			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean,
+				log.saved().recoveryPoint, point)
 		}
 		if log.LogStart() != 10 {
-			t.Errorf("clean %t: the log begins at %d: retention does not make room", clean, log.LogStart())
+			t.Errorf("clean %t: the log begins at %d: retention does not make room", clean,
+				log.LogStart())
 		}
 		crashed := createLog(t, openStore(t, mem.CrashClonePartly(1)), settings(nil))
 		if got := readKeys(t, crashed, 10); !slices.Equal(got, expectKeys(10, 60)) {

@@ -39,8 +39,9 @@ func appendNow(t testing.TB, log *Log, s sent) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// A truncation into a gap fills it. Else the next segment would begin behind a gap, and a start would take that for lost data and drop
-// what was synced; and a start would give the offsets of the gap again, which readers have passed.
+// A truncation into a gap fills it. Else the next segment would begin behind a gap, and a start
+// would take that for lost data and drop what was synced; and a start would give the offsets of the
+// gap again, which readers have passed.
 func TestATruncationIntoAGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
@@ -54,7 +55,8 @@ func TestATruncationIntoAGapFillsIt(t *testing.T) {
 		if err := log.flush(); err != nil {
 			t.Fatal(err)
 		}
-		if again := createLog(t, openStore(t, mem.CrashClone()), settings(nil)); again.LogEnd() != offset {
+		if again := createLog(t, openStore(t, mem.CrashClone()),
+			settings(nil)); again.LogEnd() != offset {
 			t.Errorf("cut at %d: ends at %d after a crash", offset, again.LogEnd())
 		}
 		gapped(t, log, offset)
@@ -73,7 +75,8 @@ func TestATruncationIntoAGapFillsIt(t *testing.T) {
 	}
 }
 
-// A truncation that leaves nothing above the log start begins the log anew there, also when the rest of it was a gap.
+// A truncation that leaves nothing above the log start begins the log anew there, also when the
+// rest of it was a gap.
 func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
@@ -87,8 +90,8 @@ func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
 	}
 }
 
-// A full disk takes the name of a data file and not that of its index. A smaller batch still fits into the old segment, and the power goes
-// before the file's removal is durable.
+// A full disk takes the name of a data file and not that of its index. A smaller batch still fits
+// into the old segment, and the power goes before the file's removal is durable.
 func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -108,9 +111,11 @@ func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
 		}
 		crashed := mem.CrashClone()
 		dir := filepath.Join(dataDir, partition.String())
-		err := vfs.WriteFileAtomic(crashed, filepath.Join(dir, segment.Name(9, segment.LogExtension, "")), nil)
+		err := vfs.WriteFileAtomic(crashed,
+			filepath.Join(dir, segment.Name(9, segment.LogExtension, "")), nil)
 		if torn {
-			damage(t, crashed, segment.Name(0, segment.LogExtension, ""), func(b []byte) []byte { return append(b, b[:40]...) })
+			damage(t, crashed, segment.Name(0, segment.LogExtension, ""),
+				func(b []byte) []byte { return append(b, b[:40]...) })
 		}
 		store = openStore(t, crashed)
 		if err = errors.Join(err, store.Offline()[partition]); err != nil {
@@ -118,14 +123,16 @@ func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
 		}
 		log = createLog(t, store, settings(nil))
 		end := log.LogEnd()
-		if got := readKeys(t, log, 0); end < 9 || !torn && end != 10 || !slices.Equal(got, expectKeys(0, end)) || !slices.Equal(bases(log), []int64{0}) {
+		if got := readKeys(t, log, 0); end < 9 || !torn && end != 10 ||
+			!slices.Equal(got, expectKeys(0, end)) || !slices.Equal(bases(log), []int64{0}) {
 			t.Errorf("torn %t: segments %v, read %v", torn, bases(log), got)
 		}
 	}
 }
 
-// A pass keeps the last batch of each producer as of the log end. A truncation to below that one still knows of the one before it, whose
-// batch the pass took, though a start has removed the snapshots.
+// A pass keeps the last batch of each producer as of the log end. A truncation to below that one
+// still knows of the one before it, whose batch the pass took, though a start has removed the
+// snapshots.
 func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -153,13 +160,15 @@ func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := log.Append(first, time.Now()); err != nil || !again.Duplicate || again.BaseOffset != 0 {
+	if again, err := log.Append(first, time.Now()); err != nil || !again.Duplicate ||
+		again.BaseOffset != 0 {
 		t.Errorf("%+v, %v", again, err)
 	}
 }
 
-// Each mark of retention is durable before the next one is made, also before that of the next round: a start that found the second only
-// would find a gap, and take it for one that cleaning left.
+// Each mark of retention is durable before the next one is made, also before that of the next
+// round: a start that found the second only would find a gap, and take it for one that cleaning
+// left.
 func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -167,7 +176,8 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 		if err := log.DeleteBefore(12); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := log.deleteBefore(23); err != nil { // up to the checkpoints, which would tell that the gap was given up
+		// up to the checkpoints, which would tell that the gap was given up
+		if _, err := log.deleteBefore(23); err != nil {
 			t.Fatal(err)
 		}
 		crashed := mem.CrashClonePartly(seed)
@@ -175,13 +185,15 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		log = createLog(t, openStore(t, crashed), settings(nil))
-		if got := readKeys(t, log, log.LogStart()); log.LogStart() > 23 || !slices.Equal(got, expectKeys(log.LogStart(), 50)) {
+		if got := readKeys(t, log, log.LogStart()); log.LogStart() > 23 ||
+			!slices.Equal(got, expectKeys(log.LogStart(), 50)) {
 			t.Errorf("seed %d: segments %v, read %v", seed, bases(log), got)
 		}
 	}
 }
 
-// What is deleted on a full disk takes the batches of a producer, and there is no room for a snapshot. Once there is, it is written.
+// What is deleted on a full disk takes the batches of a producer, and there is no room for a
+// snapshot. Once there is, it is written.
 func TestASnapshotThatHadNoRoomIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -206,18 +218,21 @@ func TestASnapshotThatHadNoRoomIsWrittenLater(t *testing.T) {
 		log := createLog(t, openStore(t, crashed), settings(nil))
 		again, err := log.Append(first.bytes(t), time.Now())
 		if err != nil || room && !again.Duplicate {
-			t.Errorf("room %t, log [%d, %d), first segment %d: %+v, %v", room, log.LogStart(), log.LogEnd(), base, again, err)
+			t.Errorf("room %t, log [%d, %d), first segment %d: %+v, %v", room, log.LogStart(),
+				log.LogEnd(), base, again, err)
 		}
 	}
 }
 
-// A snapshot below the first segment is not half believed: what was behind it is gone, and a producer that went on would be refused.
+// A snapshot below the first segment is not half believed: what was behind it is gone, and a
+// producer that went on would be refused.
 func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
 	for i := range int32(30) {
-		appendNow(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", i)}, value: "some thirty bytes for each one"})
+		appendNow(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", i)},
+			value: "some thirty bytes for each one"})
 	}
 	all := bases(log)
 	log.mu.Lock()
@@ -240,7 +255,8 @@ func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
 	}
 	files, err := listSegmentFiles(crashed, dir)
 	if err == nil {
-		_, err = removeFiles(crashed, dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > all[1] })
+		_, err = removeFiles(crashed, dir, files,
+			func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > all[1] })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -252,9 +268,9 @@ func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
 	}
 }
 
-// The recovery point is the end of a segment that was rolled, and not sealed, when the power went. A start makes its transaction index
-// anew; whatever it has written when the power goes again, the next start does not take the segment for a sealed one without aborted
-// transactions.
+// The recovery point is the end of a segment that was rolled, and not sealed, when the power went.
+// A start makes its transaction index anew; whatever it has written when the power goes again, the
+// next start does not take the segment for a sealed one without aborted transactions.
 func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -290,7 +306,8 @@ func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
 	}
 }
 
-// A log begins anew on a full disk, or is as it was, and goes on once there is room. It does not stop.
+// A log begins anew on a full disk, or is as it was, and goes on once there is room. It does not
+// stop.
 func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
@@ -312,7 +329,8 @@ func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
 			}
 			begun := log.LogEnd() == offset && log.LogStart() == offset
 			if !begun && !slices.Equal(readKeys(t, log, 5), expectKeys(5, 50)) {
-				t.Fatalf("start at %d, skip %d: [%d, %d)", offset, skip, log.LogStart(), log.LogEnd())
+				t.Fatalf("start at %d, skip %d: [%d, %d)", offset, skip, log.LogStart(),
+					log.LogEnd())
 			}
 			fault.Clear()
 			store.tick(epoch0, false)
@@ -325,16 +343,19 @@ func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
 			if got := readKeys(t, again, end); !slices.Equal(got, expectKeys(end, end+1)) {
 				t.Errorf("start at %d, skip %d, after a crash: %v", offset, skip, got)
 			}
-			if err := log.StartAt(offset); err != nil || log.LogEnd() != offset || log.LogStart() != offset {
-				t.Errorf("start at %d again: [%d, %d), %v", offset, log.LogStart(), log.LogEnd(), err)
+			if err := log.StartAt(offset); err != nil || log.LogEnd() != offset ||
+				log.LogStart() != offset {
+				t.Errorf("start at %d again: [%d, %d), %v", offset, log.LogStart(), log.LogEnd(),
+					err)
 			}
 		}
 	}
 }
 
-// Of a retention that takes two segments a crash leaves the second, and the producer snapshot is at the end of both. The marker is above the
-// high watermark that the crash left. Of a transaction of which only the marker is left nothing need hold back readers; one of which a
-// batch is left holds them back there, and its records stay aborted.
+// Of a retention that takes two segments a crash leaves the second, and the producer snapshot is at
+// the end of both. The marker is above the high watermark that the crash left. Of a transaction of
+// which only the marker is left nothing need hold back readers; one of which a batch is left holds
+// them back there, and its records stay aborted.
 func TestARetentionCutOffLeavesTransactionsRight(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -384,7 +405,8 @@ func TestARetentionCutOffLeavesTransactionsRight(t *testing.T) {
 			}
 			seen++
 			if want := min(saved, left); stable != want || again.HighWatermark() != saved {
-				t.Errorf("another batch %t: [%d, %d) is stable up to %d, want %d", more, start, again.LogEnd(), stable, want)
+				t.Errorf("another batch %t: [%d, %d) is stable up to %d, want %d", more, start,
+					again.LogEnd(), stable, want)
 			}
 			again.AdvanceHighWatermark(again.LogEnd())
 			for _, key := range committedKeys(t, again, start) {
@@ -393,7 +415,8 @@ func TestARetentionCutOffLeavesTransactionsRight(t *testing.T) {
 				}
 			}
 			if again.LastStable() != again.LogEnd() {
-				t.Errorf("another batch %t: stable up to %d of %d", more, again.LastStable(), again.LogEnd())
+				t.Errorf("another batch %t: stable up to %d of %d", more, again.LastStable(),
+					again.LogEnd())
 			}
 		}
 		if seen == 0 {

@@ -19,8 +19,10 @@ const (
 	deletedSuffix = ".deleted"
 )
 
-// indexKinds belong to a .log file and can be made from the log; they are renamed and removed with it.
-var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
+// indexKinds belong to a .log file and can be made from the log; they are renamed and removed with
+// it.
+var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,
+	segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
 // segmentFile is a name taken apart.
 type segmentFile struct {
@@ -30,7 +32,8 @@ type segmentFile struct {
 	suffix string // "" or one of the suffixes
 }
 
-// parseSegmentFile reads a name; ok is false for files that are not a segment's, which nobody here touches.
+// parseSegmentFile reads a name; ok is false for files that are not a segment's, which nobody here
+// touches.
 func parseSegmentFile(name string) (f segmentFile, ok bool) {
 	f.name = name
 	if f.base, f.kind, ok = segment.ParseName(name); !ok {
@@ -47,14 +50,16 @@ func parseSegmentFile(name string) (f segmentFile, ok bool) {
 
 func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
 
-// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first. Whoever renames or removes in this
-// order, or in its reverse by base, keeps the order that docs/format/swap.md relies on.
+// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first.
+// Whoever renames or removes in this order, or in its reverse by base, keeps the order that
+// docs/format/swap.md relies on.
 func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, _, err := listDirectory(fsys, dir)
 	return files, err
 }
 
-// listDirectory is listSegmentFiles, with the names of temporary files: what vfs.WriteFileAtomic did not get to rename, and spools.
+// listDirectory is listSegmentFiles, with the names of temporary files: what vfs.WriteFileAtomic
+// did not get to rename, and spools.
 func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -67,7 +72,8 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
 		}
-		// A spool of keys is both: it goes with its segment, and at the latest at a start, which cannot go on with it.
+		// A spool of keys is both: it goes with its segment, and at the latest at a start, which
+		// cannot go on with it.
 		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
 			temporary = append(temporary, entry.Name())
 		}
@@ -87,9 +93,11 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 	return files, temporary, nil
 }
 
-// removeFiles removes the files that match, in the order given, and tells how many were gone before an error. The directory is not
-// synced: some callers have to before they go on, and one that removes for the second time need not.
-func removeFiles(fsys vfs.FS, dir string, files []segmentFile, matches func(segmentFile) bool) (removed int, err error) {
+// removeFiles removes the files that match, in the order given, and tells how many were gone before
+// an error. The directory is not synced: some callers have to before they go on, and one that
+// removes for the second time need not.
+func removeFiles(fsys vfs.FS, dir string, files []segmentFile,
+	matches func(segmentFile) bool) (removed int, err error) {
 	for _, f := range files {
 		if !matches(f) {
 			continue

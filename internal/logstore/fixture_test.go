@@ -68,7 +68,8 @@ type sent struct {
 
 func (s sent) bytes(t testing.TB) []byte {
 	t.Helper()
-	id := record.Identity{LastOffsetDelta: int32(len(s.keys) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
+	id := record.Identity{LastOffsetDelta: int32(len(s.keys) - 1), LeaderEpoch: -1, ProducerID: -1,
+		ProducerEpoch: -1, BaseSequence: -1}
 	if s.producer != 0 {
 		id.ProducerID, id.ProducerEpoch, id.BaseSequence = s.producer, s.epoch, s.sequence
 		id.Transactional = s.txn
@@ -79,7 +80,8 @@ func (s sent) bytes(t testing.TB) []byte {
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
 	b.Reset(id)
 	for i, key := range s.keys {
-		b.Add(&record.Record{Offset: int64(i), Timestamp: s.timestamp.UnixMilli(), Key: []byte(key), Value: []byte(s.value)})
+		b.Add(&record.Record{Offset: int64(i), Timestamp: s.timestamp.UnixMilli(), Key: []byte(key),
+			Value: []byte(s.value)})
 	}
 	batch, err := b.Build(nil)
 	if err != nil {
@@ -111,7 +113,8 @@ func fill(t testing.TB, log *Log, n int) {
 	}
 }
 
-// readKeys reads the log from offset to its end as a consumer does, and returns offset=key for each record.
+// readKeys reads the log from offset to its end as a consumer does, and returns offset=key for each
+// record.
 func readKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	keys := []string{}

@@ -12,12 +12,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// snapshotsKept is how many producer snapshots a log keeps of those that a start may load: the newest, and one more in case it is
-// damaged. Those at the base of a segment are kept too, as in Kafka: a truncation makes its state from one. Those above are kept until the recovery point on disk is past them: until then a start scans from below them.
+// snapshotsKept is how many producer snapshots a log keeps of those that a start may load: the
+// newest, and one more in case it is damaged. Those at the base of a segment are kept too, as in
+// Kafka: a truncation makes its state from one. Those above are kept until the recovery point on
+// disk is past them: until then a start scans from below them.
 const snapshotsKept = 2
 
-// flush makes durable what was appended before it began, and moves the recovery point there. A failed sync stops the log: the
-// kernel may have dropped what it could not write, and would say yes the next time.
+// flush makes durable what was appended before it began, and moves the recovery point there. A
+// failed sync stops the log: the kernel may have dropped what it could not write, and would say yes
+// the next time.
 func (l *Log) flush() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -32,9 +35,10 @@ func (l *Log) flush() error {
 
 // flushMaintained is flush for callers that hold Log.maintain.
 //
-// Appends go on beside it. What they add behind end may be synced as well, and does not count. Should one roll, the last of
-// handles is still the segment that was active when end was read, so its sync covers all below end; and the new entry of
-// unsealed stands behind those that were taken here, so cutting off as many from the front leaves it for the next flush.
+// Appends go on beside it. What they add behind end may be synced as well, and does not count.
+// Should one roll, the last of handles is still the segment that was active when end was read, so
+// its sync covers all below end; and the new entry of unsealed stands behind those that were taken
+// here, so cutting off as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.payOwed()
@@ -59,7 +63,8 @@ func (l *Log) flushMaintained() error {
 	}
 	l.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
-		if err := pruneSnapshots(l.env.fs, l.dir, handles, scannedFrom(handles, checkpointed)); err != nil {
+		if err := pruneSnapshots(l.env.fs, l.dir, handles,
+			scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
 		}
 	}
@@ -68,17 +73,20 @@ func (l *Log) flushMaintained() error {
 	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
 	point := end
 	if rest := l.mu.unsealed; len(rest) > 0 && rest[0].end <= end {
-		point = rest[0].segment.Base() // the active segment was rolled behind end: a start has to look at it, as it is not sealed
+		// the active segment was rolled behind end: a start has to look at it, as it is not sealed
+		point = rest[0].segment.Base()
 	}
-	// A commit beside this flush may have come further; it left the recovery point where a segment waits for its seal.
+	// A commit beside this flush may have come further; it left the recovery point where a segment
+	// waits for its seal.
 	l.mu.recoveryPoint = max(l.mu.recoveryPoint, point)
 	l.noteSyncedLocked(end)
 	l.settleDurableLocked()
 	return nil
 }
 
-// seal ends a rolled segment and writes the producer state at its end. What fails for want of space, or of a file to open, is tried
-// again by the next flush; until then the recovery point stays.
+// seal ends a rolled segment and writes the producer state at its end. What fails for want of
+// space, or of a file to open, is tried again by the next flush; until then the recovery point
+// stays.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
 		return l.syncFailed(u.segment, err)
@@ -99,24 +107,30 @@ func (l *Log) seal(u unsealed) error {
 
 // passes tells an error that goes away when there is room, or when others close their files.
 func passes(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
+		errors.Is(err, syscall.ENFILE)
 }
 
-// sealFailed stops the log: an index that cannot be written, though there is room, is a disk that fails.
+// sealFailed stops the log: an index that cannot be written, though there is room, is a disk that
+// fails.
 func (l *Log) sealFailed(cause error) error {
 	err := fmt.Errorf("seal: %w", cause)
 	l.fail(err)
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
-// noteCheckpointed is told that the recovery point is on disk. Only now may the cleaner go up to it: above the point on disk
-// recovery takes a gap between segments for lost data (ADR 0015), and cleaning leaves such gaps.
+// noteCheckpointed is told that the recovery point is on disk. Only now may the cleaner go up to
+// it: above the point on disk recovery takes a gap between segments for lost data (ADR 0015), and
+// cleaning leaves such gaps.
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.checkpointed = min(recoveryPoint, l.mu.recoveryPoint) // the log may have been cut since the point was read
+	// the log may have been cut since the point was read
+	l.mu.checkpointed = min(recoveryPoint, l.mu.recoveryPoint)
 	if l.mu.cut != nil && l.mu.cut.due {
-		l.mu.cut = nil // whatever was written began behind a round that failed behind the cut: it tells of the log as it is
+		// whatever was written began behind a round that failed behind the cut: it tells of the log
+		// as it is
+		l.mu.cut = nil
 	}
 	l.settleDurableLocked()
 }
@@ -141,11 +155,12 @@ func (l *Log) saved() saved {
 	})
 }
 
-// close ends the log: what was appended is durable, the indexes and the producer state at the end are written, and the files are
-// closed once the last Slice is released. The error says why the log cannot be opened without a scan.
+// close ends the log: what was appended is durable, the indexes and the producer state at the end
+// are written, and the files are closed once the last Slice is released. The error says why the log
+// cannot be opened without a scan.
 //
-// The active segment is sealed here and not left to the last reader: that may come after the marker of a clean stop, or never,
-// and the marker promises that the index files are whole.
+// The active segment is sealed here and not left to the last reader: that may come after the marker
+// of a clean stop, or never, and the marker promises that the index files are whole.
 func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -174,7 +189,8 @@ func (l *Log) close() error {
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {
-			l.closed = closedLog{segments: summarize(old.handles), epochs: l.epochs.Load().summary()}
+			l.closed = closedLog{segments: summarize(old.handles),
+				epochs: l.epochs.Load().summary()}
 		}
 		for _, h := range old.handles {
 			h.Freeze() // a Release renames the directory next, and another log may get the name
@@ -184,15 +200,18 @@ func (l *Log) close() error {
 	return err
 }
 
-// sealActive seals the active segment, which only close does: everywhere else a roll comes first. Log.maintain is held.
+// sealActive seals the active segment, which only close does: everywhere else a roll comes first.
+// Log.maintain is held.
 func (l *Log) sealActive() error {
-	if list := l.list.Load(); list != nil { // nobody replaces it: Log.maintain is held, and appends have ended
+	// nobody replaces it: Log.maintain is held, and appends have ended
+	if list := l.list.Load(); list != nil {
 		return list.active().Seal()
 	}
 	return nil
 }
 
-// scannedFrom is where the scan after a crash begins: the base of the segment that holds the recovery point on disk.
+// scannedFrom is where the scan after a crash begins: the base of the segment that holds the
+// recovery point on disk.
 func scannedFrom(handles []*handle, checkpointed int64) int64 {
 	from := handles[0].Base()
 	for _, h := range handles {
@@ -203,16 +222,19 @@ func scannedFrom(handles []*handle, checkpointed int64) int64 {
 	return from
 }
 
-// pruneSnapshots removes producer snapshots but those above limit, the newest at or below it, and those at the base of a segment. The state at an offset does not
-// depend on segments, so cleaning and retention need not know of snapshots.
+// pruneSnapshots removes producer snapshots but those above limit, the newest at or below it, and
+// those at the base of a segment. The state at an offset does not depend on segments, so cleaning
+// and retention need not know of snapshots.
 func pruneSnapshots(fsys vfs.FS, dir string, handles []*handle, limit int64) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
-	files = slices.DeleteFunc(files, func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
-	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)], func(f segmentFile) bool {
-		return !slices.ContainsFunc(handles, func(h *handle) bool { return h.Base() == f.base })
-	})
+	files = slices.DeleteFunc(files,
+		func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
+	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)],
+		func(f segmentFile) bool {
+			return !slices.ContainsFunc(handles, func(h *handle) bool { return h.Base() == f.base })
+		})
 	return err
 }

@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	historyTime = flag.Duration("history.time", 0, "begin no new history after this time; 0: whenever")
+	historyTime = flag.Duration("history.time", 0,
+		"begin no new history after this time; 0: whenever")
 	historyRuns = flag.Int("history.runs", 30, "how many random histories to play")
 )
 
@@ -35,10 +36,12 @@ func TestHistoryScript(t *testing.T) {
 
 const historySteps = 70
 
-// Random histories of a compacted partition: produce in all codecs, tombstones, transactions, truncations, deleted records, settings that
-// change, restarts in order and by power cuts, with a real cleaner at work, against a list that keeps everything. A history that fails is
-// made shorter as long as it fails, and printed: as a script that can be put into testdata/clean as it is.
-func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
+// Random histories of a compacted partition: produce in all codecs, tombstones, transactions,
+// truncations, deleted records, settings that change, restarts in order and by power cuts, with a
+// real cleaner at work, against a list that keeps everything. A history that fails is made shorter
+// as long as it fails, and printed: as a script that can be put into testdata/clean as it is. I1 to
+// I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
+func TestHistoriesAgainstTheLedger(t *testing.T) {
 	began, runs := time.Now(), 0
 	for seed := range seed.Sequence(t, *historyRuns) {
 		if *historyTime > 0 && time.Since(began) > *historyTime {
@@ -50,7 +53,12 @@ func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 t
 		if err == nil {
 			continue
 		}
-		short := shrink(script, func(script []string) bool { _, err := play(t, slices.Concat(script, settle)); return err != nil })
+		short := shrink(script,
+			func(script []string) bool {
+				_,
+					err := play(t, slices.Concat(script, settle))
+				return err != nil
+			})
 		short = append(short, settle...)
 		_, why := play(t, short)
 		t.Fatalf("seed %d: %v\nmade shorter, %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
@@ -58,7 +66,8 @@ func TestHistoriesAgainstTheLedger(t *testing.T) { // I1 to I4, I9 to I18, I20 t
 	t.Logf("%d histories", runs)
 }
 
-// shrink returns a part of the script that fails still: without any run of lines, and then any line, that it fails without.
+// shrink returns a part of the script that fails still: without any run of lines, and then any
+// line, that it fails without.
 func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {
@@ -80,7 +89,10 @@ func shrink(script []string, fails func([]string) bool) []string {
 
 func TestShrinkLeavesWhatFails(t *testing.T) {
 	script := strings.Fields("a b c d e f g h i j k l m")
-	got := shrink(script, func(s []string) bool { return slices.Contains(s, "c") && slices.Contains(s, "l") })
+	got := shrink(script, func(s []string) bool {
+		return slices.Contains(s, "c") &&
+			slices.Contains(s, "l")
+	})
 	if !slices.Equal(got, []string{"c", "l"}) {
 		t.Errorf("%v", got)
 	}
@@ -89,7 +101,10 @@ func TestShrinkLeavesWhatFails(t *testing.T) {
 // A ledger that finds no fault is worth nothing: it must see each of these.
 func TestLedgerFindsFaults(t *testing.T) {
 	for name, spoil := range map[string]func(l *ledger){
-		"a record that is gone":         func(l *ledger) { l.append(ledgerBatch{base: l.end, records: l.batches[0].records}) },
+		"a record that is gone": func(l *ledger) {
+			l.append(ledgerBatch{base: l.end,
+				records: l.batches[0].records})
+		},
 		"a record that nobody appended": func(l *ledger) { l.batches = l.batches[1:] },
 		"another value":                 func(l *ledger) { l.batches[0].records[0].Value = []byte("other") },
 		"another timestamp":             func(l *ledger) { l.batches[0].records[0].Timestamp++ },
@@ -178,7 +193,8 @@ func (h *historian) put() {
 		case n < 5:
 			words = append(words, key)
 		default:
-			words = append(words, fmt.Sprintf("%s=%d%s", key, h.IntN(1000), strings.Repeat("x", h.IntN(60))))
+			words = append(words,
+				fmt.Sprintf("%s=%d%s", key, h.IntN(1000), strings.Repeat("x", h.IntN(60))))
 		}
 	}
 	h.say("%s", strings.Join(words, " "))
@@ -197,13 +213,18 @@ func (h *historian) config() {
 		func() string { return fmt.Sprintf("dirty=%d", h.IntN(100)) },
 		func() string { return fmt.Sprintf("garbage=%d", h.IntN(80)) },
 		func() string { return fmt.Sprintf("minlag=%ds", h.IntN(100)) },
-		func() string { return []string{"maxlag=unlimited", "maxlag=30s", "maxlag=200s"}[h.IntN(3)] },
+		func() string {
+			return []string{"maxlag=unlimited", "maxlag=30s",
+				"maxlag=200s"}[h.IntN(3)]
+		},
 		func() string { return []string{"age=168h", "age=20s"}[h.IntN(2)] },
 		func() string {
-			return []string{"policy=compact", "policy=delete", "policy=both", "policy=both bytes=3000"}[h.IntN(4)]
+			return []string{"policy=compact", "policy=delete", "policy=both",
+				"policy=both bytes=3000"}[h.IntN(4)]
 		},
 		func() string {
-			return "codec=" + []string{"producer", "none", "gzip", "snappy", "lz4", "zstd"}[h.IntN(6)]
+			return "codec=" + []string{"producer", "none", "gzip", "snappy", "lz4",
+				"zstd"}[h.IntN(6)]
 		},
 		func() string { return "clean=" + []string{"off", "zstd", "gzip", "lz4"}[h.IntN(4)] },
 	}[h.IntN(10)]())

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Invariants that want a whole log, with what checks them: docs/cleaner-invariants.md lists all, and where each is tested. Each line of
-// these scripts is followed by the ledger's checks (ledger_check_test.go).
+// Invariants that want a whole log, with what checks them: docs/cleaner-invariants.md lists all,
+// and where each is tested. Each line of these scripts is followed by the ledger's checks
+// (ledger_check_test.go).
 
 // played plays a script that must hold, and returns what it prints.
 func played(t *testing.T, script ...string) string {
@@ -21,14 +22,18 @@ func played(t *testing.T, script ...string) string {
 	return output
 }
 
-func TestI9KeptRecordsAreEqualToTheBit(t *testing.T) { // key, value, headers, timestamp, offset; the ledger compares
+// key, value, headers, timestamp, offset; the ledger compares
+func TestI9KeptRecordsAreEqualToTheBit(t *testing.T) {
 	var script []string
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-		script = append(script, "put -"+codec+" a=1 kept-"+codec+"=2*500 c \"\"=3", "put -"+codec+" -time=0 c=1 zero-"+codec+"=1")
+		script = append(script, "put -"+codec+" a=1 kept-"+codec+"=2*500 c \"\"=3",
+			"put -"+codec+" -time=0 c=1 zero-"+codec+"=1")
 	}
 	script = append(script, "roll", "wait 5s quietly")
-	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} { // and each into each other
-		script = append(script, "config clean="+codec, "put x="+codec, "roll", "wait 5s quietly", "read")
+	// and each into each other
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		script = append(script, "config clean="+codec, "put x="+codec, "roll", "wait 5s quietly",
+			"read")
 	}
 	got := played(t, append(script, "log")...)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -38,27 +43,34 @@ func TestI9KeptRecordsAreEqualToTheBit(t *testing.T) { // key, value, headers, t
 	}
 }
 
-func TestI14EveryViewEndsAsThatOfTheUncleanedLog(t *testing.T) { // at every moment, from every offset, with both isolation levels
+// at every moment, from every offset, with both isolation levels
+func TestI14EveryViewEndsAsThatOfTheUncleanedLog(t *testing.T) {
 	played(t, "config segment=1500 retention=20s",
 		"put a=1 b=1 c=1", "put -producer=1 -txn a=2 d=1", "put -producer=2 -txn b=2", "roll",
 		"abort 1", "put c", "roll", "wait 3s quietly", "read",
 		"put -producer=1 -txn a=3", "commit 2", "roll", "wait 3s quietly", "read",
-		"commit 1", "put d=2 b", "roll", "wait 3s quietly", "read", "wait 60s quietly", "read", "settled")
+		"commit 1", "put d=2 b", "roll", "wait 3s quietly", "read", "wait 60s quietly", "read",
+		"settled")
 }
 
-func TestI15ValuesStayForEverAndNothingMoves(t *testing.T) { // KAFKA-17076: log end and log start too
-	got := played(t, "put a=1 b=1", "put a=2", "roll", "wait 1h quietly", "log", "restart", "wait 1h quietly", "log")
+// KAFKA-17076: log end and log start too
+func TestI15ValuesStayForEverAndNothingMoves(t *testing.T) {
+	got := played(t, "put a=1 b=1", "put a=2", "roll", "wait 1h quietly", "log", "restart",
+		"wait 1h quietly", "log")
 	const want = "segment 0: 1:b=1 | 2:a=2\nactive  3:\n"
 	if got != want+want {
 		t.Errorf("the log is\n%s", got)
 	}
 }
 
-// The last batch of a producer stays, without its records, and a start knows by it what the producer sent last: "restart" and "kill" send
-// each producer's last batch again, which must be found out.
+// The last batch of a producer stays, without its records, and a start knows by it what the
+// producer sent last: "restart" and "kill" send each producer's last batch again, which must be
+// found out.
 func TestI26SequencesAreKnownBehindAStart(t *testing.T) {
-	got := played(t, "put -producer=1 a=1", "put -zstd -producer=2 a=2 b=1", "put -producer=3 -txn b=2", "commit 3", "put a=3 b=3", "roll",
-		"wait 5s quietly", "log", "restart", "kill", "put -producer=1 c=1", "put -producer=2 c=2", "put -producer=3 c=3")
+	got := played(t, "put -producer=1 a=1", "put -zstd -producer=2 a=2 b=1",
+		"put -producer=3 -txn b=2", "commit 3", "put a=3 b=3", "roll",
+		"wait 5s quietly", "log", "restart", "kill", "put -producer=1 c=1", "put -producer=2 c=2",
+		"put -producer=3 c=3")
 	for _, empty := range []string{"p1 0-0:empty", "p2 1-2:empty", "txn3 3-3:empty"} {
 		if !strings.Contains(got, empty) {
 			t.Errorf("no %s in\n%s", empty, got)
@@ -66,7 +78,8 @@ func TestI26SequencesAreKnownBehindAStart(t *testing.T) {
 	}
 }
 
-// An epoch of which no batch is left stands in the checkpoint alone, and a follower's question for its end is answered still.
+// An epoch of which no batch is left stands in the checkpoint alone, and a follower's question for
+// its end is answered still.
 func TestI33EpochsOutliveTheirBatches(t *testing.T) {
 	err := inStage(t, func(s *stage) {
 		s.open() // epoch 0
@@ -98,7 +111,8 @@ func TestI8FailedDiskStopsTheLogNotTheProcess(t *testing.T) {
 	err := inStage(t, func(s *stage) {
 		s.disk = func(mem *vfs.Mem) vfs.FS { disk = vfs.NewFault(mem); return disk }
 		s.open()
-		other, err := s.store.Create(PartitionID{Topic: "tickets", Index: 1}, topicOne, s.settings, true)
+		other, err := s.store.Create(PartitionID{Topic: "tickets", Index: 1}, topicOne, s.settings,
+			true)
 		stageMust(err, "create")
 		s.rest()
 		disk.Inject(vfs.Rule{Op: vfs.OpSync})

@@ -71,7 +71,8 @@ func kafkaTold(t *testing.T, name string) (all []told) {
 		case "partition":
 			var p told
 			var dir string
-			if _, err := fmt.Sscanf(rest, "%s start %d stable %d end %d epoch %d", &dir, &p.start, &p.stable, &p.end, &p.epoch); err != nil {
+			if _, err := fmt.Sscanf(rest, "%s start %d stable %d end %d epoch %d", &dir, &p.start,
+				&p.stable, &p.end, &p.epoch); err != nil {
 				t.Fatal(err)
 			}
 			p.id, _ = parsePartition(dir)
@@ -87,8 +88,9 @@ func kafkaTold(t *testing.T, name string) (all []told) {
 	return all
 }
 
-// Our log opens what Kafka wrote, stopped in order or killed: every record is there, as Kafka's own consumers got it, with the offsets,
-// the leader epoch, the producers and the open transactions; appends go on behind it, and all of it is there after a restart.
+// Our log opens what Kafka wrote, stopped in order or killed: every record is there, as Kafka's own
+// consumers got it, with the offsets, the leader epoch, the producers and the open transactions;
+// appends go on behind it, and all of it is there after a restart.
 func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,17 +120,20 @@ func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
 			for _, p := range partitions {
 				log := store.Log(p.id)
 				if log.LogEnd() != ends[p.id] {
-					t.Errorf("%s ends at %d after a restart, want %d", p.id, log.LogEnd(), ends[p.id])
+					t.Errorf("%s ends at %d after a restart, want %d", p.id, log.LogEnd(),
+						ends[p.id])
 				}
 				if got := recordsOf(t, log, p.end, false); !slices.Equal(got, p.readUncommitted) {
-					t.Errorf("%s after a restart: %d records, want %d", p.id, len(got), len(p.readUncommitted))
+					t.Errorf("%s after a restart: %d records, want %d", p.id, len(got),
+						len(p.readUncommitted))
 				}
 			}
 		})
 	}
 }
 
-// freshen has the producers of all snapshots seen just now: whoever was not seen for a day is forgotten by a start.
+// freshen has the producers of all snapshots seen just now: whoever was not seen for a day is
+// forgotten by a start.
 func freshen(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
@@ -152,7 +157,8 @@ func freshen(t *testing.T, mem *vfs.Mem) {
 			for _, known := range state.byID {
 				known.lastSeen = time.Now().UnixMilli()
 			}
-			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name), state.encode(f.base)); err != nil {
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name),
+				state.encode(f.base)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,18 +167,23 @@ func freshen(t *testing.T, mem *vfs.Mem) {
 
 func compareWithKafka(t *testing.T, log *Log, p told) {
 	t.Helper()
-	if log.LogStart() != p.start || log.LogEnd() != p.end || log.LastStable() != p.stable || log.LeaderEpoch() != p.epoch {
-		t.Errorf("%s: start %d, stable %d, end %d, epoch %d; Kafka has %+v", p.id, log.LogStart(), log.LastStable(), log.LogEnd(),
+	if log.LogStart() != p.start || log.LogEnd() != p.end || log.LastStable() != p.stable ||
+		log.LeaderEpoch() != p.epoch {
+		t.Errorf("%s: start %d, stable %d, end %d, epoch %d; Kafka has %+v", p.id, log.LogStart(),
+			log.LastStable(), log.LogEnd(),
 			log.LeaderEpoch(), []any{p.start, p.stable, p.end, p.epoch})
 	}
 	var producers []string
 	for _, id := range slices.Sorted(maps.Keys(log.mu.producers.byID)) {
 		known := log.mu.producers.get(id)
-		producers = append(producers, fmt.Sprintf("%d epoch %d sequence %d coordinator %d open %d", id, known.epoch, known.lastSequence(),
-			known.coordinatorEpoch, known.txnFirst))
+		producers = append(producers,
+			fmt.Sprintf("%d epoch %d sequence %d coordinator %d open %d", id, known.epoch,
+				known.lastSequence(),
+				known.coordinatorEpoch, known.txnFirst))
 	}
 	if !slices.Equal(producers, p.producers) {
-		t.Errorf("%s: producers\n%s\nKafka has\n%s", p.id, strings.Join(producers, "\n"), strings.Join(p.producers, "\n"))
+		t.Errorf("%s: producers\n%s\nKafka has\n%s", p.id, strings.Join(producers, "\n"),
+			strings.Join(p.producers, "\n"))
 	}
 	for _, c := range []struct {
 		committed bool
@@ -181,15 +192,18 @@ func compareWithKafka(t *testing.T, log *Log, p told) {
 		got := recordsOf(t, log, p.end, c.committed)
 		for i := range max(len(got), len(c.want)) {
 			if i >= len(got) || i >= len(c.want) || got[i] != c.want[i] {
-				t.Errorf("%s, committed %v: record %d of %d differs from the %d of Kafka\n%v\n%v", p.id, c.committed, i, len(got), len(c.want),
-					got[min(i, len(got)):min(i+1, len(got))], c.want[min(i, len(c.want)):min(i+1, len(c.want))])
+				t.Errorf("%s, committed %v: record %d of %d differs from the %d of Kafka\n%v\n%v",
+					p.id, c.committed, i, len(got), len(c.want),
+					got[min(i, len(got)):min(i+1, len(got))],
+					c.want[min(i, len(c.want)):min(i+1, len(c.want))])
 				break
 			}
 		}
 	}
 }
 
-// recordsOf reads a log below an offset as a consumer does, control records left out, in the form of Fill.java.
+// recordsOf reads a log below an offset as a consumer does, control records left out, in the form
+// of Fill.java.
 func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
 	t.Helper()
 	read := log.Read
@@ -203,7 +217,8 @@ func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []str
 		}
 		for _, b := range batchesOf(t, slice) {
 			aborted := slices.ContainsFunc(slice.Aborted, func(a segment.AbortedTxn) bool {
-				return a.ProducerID == b.ProducerID() && b.Transactional() && a.FirstOffset <= b.BaseOffset() && b.BaseOffset() <= a.LastOffset
+				return a.ProducerID == b.ProducerID() && b.Transactional() &&
+					a.FirstOffset <= b.BaseOffset() && b.BaseOffset() <= a.LastOffset
 			})
 			if !b.Control() && !aborted {
 				err := b.Records(1<<20, func(r *record.Record) error {
@@ -240,8 +255,8 @@ func lineOf(r *record.Record) string {
 	return line
 }
 
-// goOn appends as a leader of a later epoch: each producer goes on with its sequence, and each open transaction is aborted. It returns
-// the log end.
+// goOn appends as a leader of a later epoch: each producer goes on with its sequence, and each open
+// transaction is aborted. It returns the log end.
 func goOn(t *testing.T, log *Log, p told) int64 {
 	t.Helper()
 	if err := log.Lead(p.epoch + 1); err != nil {
@@ -253,13 +268,15 @@ func goOn(t *testing.T, log *Log, p told) int64 {
 			continue // none, to sent
 		}
 		if known.txnFirst != noTxn {
-			end := EndTxn{ProducerID: id, ProducerEpoch: known.epoch + 1, CoordinatorEpoch: known.coordinatorEpoch + 1, Version: 2}
+			end := EndTxn{ProducerID: id, ProducerEpoch: known.epoch + 1,
+				CoordinatorEpoch: known.coordinatorEpoch + 1, Version: 2}
 			if _, err := log.AppendControl(end, time.Now()); err != nil {
 				t.Errorf("%s: abort of producer %d: %v", p.id, id, err)
 			}
 			continue
 		}
-		next := sent{producer: id, epoch: known.epoch, sequence: nextSequence(known.lastSequence()), keys: []string{"later"}}
+		next := sent{producer: id, epoch: known.epoch, sequence: nextSequence(known.lastSequence()),
+			keys: []string{"later"}}
 		if _, err := log.Append(next.bytes(t), time.Now()); err != nil {
 			t.Errorf("%s: producer %d goes on: %v", p.id, id, err)
 		}
@@ -269,7 +286,8 @@ func goOn(t *testing.T, log *Log, p told) int64 {
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
 	if log.LastStable() != log.LogEnd() {
-		t.Errorf("%s: stable up to %d of %d, and no transaction is open", p.id, log.LastStable(), log.LogEnd())
+		t.Errorf("%s: stable up to %d of %d, and no transaction is open", p.id, log.LastStable(),
+			log.LogEnd())
 	}
 	return log.LogEnd()
 }

@@ -17,7 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDumpLog runs Kafka's own dump-log on files, and returns what it prints. The test is skipped without Java and Kafka's jars.
+// kafkaDumpLog runs Kafka's own dump-log on files, and returns what it prints. The test is skipped
+// without Java and Kafka's jars.
 func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	t.Helper()
 	java, err := exec.LookPath("java")
@@ -34,7 +35,8 @@ func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	arguments := append([]string{
-		"-Xmx256M", "-cp", filepath.Join(lib, "*"), "org.apache.kafka.tools.DumpLogSegments", "--files", strings.Join(files, ","),
+		"-Xmx256M", "-cp", filepath.Join(lib, "*"), "org.apache.kafka.tools.DumpLogSegments",
+		"--files", strings.Join(files, ","),
 	}, flags...)
 	out, err := exec.CommandContext(ctx, java, arguments...).CombinedOutput()
 	if err != nil {
@@ -50,8 +52,10 @@ func packed(t *testing.T, codec compress.Codec, id record.Identity, records int)
 	b := record.NewBuilder(codec, compress.LevelDefault)
 	b.Reset(id)
 	for i := range records {
-		b.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli() + int64(i), Key: fmt.Appendf(nil, "key-%d", i),
-			Value: fmt.Appendf(nil, "%d %x", i, uint64(i+1)*0x9E3779B97F4A7C15), Headers: []record.Header{{Key: []byte("h"), Value: nil}}})
+		b.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli() + int64(i),
+			Key:     fmt.Appendf(nil, "key-%d", i),
+			Value:   fmt.Appendf(nil, "%d %x", i, uint64(i+1)*0x9E3779B97F4A7C15),
+			Headers: []record.Header{{Key: []byte("h"), Value: nil}}})
 	}
 	batch, err := b.Build(nil)
 	if err != nil {
@@ -60,14 +64,16 @@ func packed(t *testing.T, codec compress.Codec, id record.Identity, records int)
 	return batch
 }
 
-// writeForKafka fills a log with all codecs, an idempotent producer, and transactions that committed, aborted and stay open.
+// writeForKafka fills a log with all codecs, an idempotent producer, and transactions that
+// committed, aborted and stay open.
 func writeForKafka(t *testing.T, dir string) (records int) {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := store.Create(partition, topicOne, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 20_000 }), true)
+	log, err := store.Create(partition, topicOne,
+		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 20_000 }), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +94,13 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 		add(packed(t, compress.None, txn(round), 2))
 		for codec := compress.None; codec <= compress.Zstd; codec++ {
 			add(packed(t, codec, none, 40))
-			idempotent := record.Identity{ProducerID: 8, BaseSequence: int32(30 * (5*round + int(codec)))}
+			idempotent := record.Identity{ProducerID: 8,
+				BaseSequence: int32(30 * (5*round + int(codec)))}
 			add(packed(t, codec, idempotent, 30))
 		}
 		if round < 7 {
-			if _, err := log.AppendControl(EndTxn{ProducerID: 9, Commit: round%2 == 0, CoordinatorEpoch: 4}, epoch0); err != nil {
+			if _, err := log.AppendControl(EndTxn{ProducerID: 9, Commit: round%2 == 0,
+				CoordinatorEpoch: 4}, epoch0); err != nil {
 				t.Fatal(err)
 			}
 			records++
@@ -104,8 +112,8 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 	return records
 }
 
-// Kafka's own tools read what we write: every record of every codec, and find nothing to complain of in the indexes, the transaction
-// indexes and the producer snapshots.
+// Kafka's own tools read what we write: every record of every codec, and find nothing to complain
+// of in the indexes, the transaction indexes and the producer snapshots.
 func TestKafkasToolsAcceptWhatWeWrite(t *testing.T) {
 	dir := t.TempDir()
 	records := writeForKafka(t, dir)
@@ -153,12 +161,13 @@ func TestKafkasToolsAcceptWhatWeWrite(t *testing.T) {
 	}
 }
 
-// wantNoComplaint: dump-log tells of faults in its text, not by its exit code. The first batch of a file that does not begin at 0 it
-// finds not to follow -1.
+// wantNoComplaint: dump-log tells of faults in its text, not by its exit code. The first batch of a
+// file that does not begin at 0 it finds not to follow -1.
 func wantNoComplaint(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
-		for _, bad := range []string{"mismatch", "Found ", "Mismatch", "xception", "corrupt", "is followed by"} {
+		for _, bad := range []string{"mismatch", "Found ", "Mismatch", "xception", "corrupt",
+			"is followed by"} {
 			if strings.Contains(line, bad) && !strings.Contains(line, "-1 is followed by") {
 				t.Errorf("dump-log: %s", line)
 			}

@@ -16,9 +16,9 @@ type producerState struct {
 	content []byte
 }
 
-// keepStateAt sees to it that there is a producer snapshot at the base of a segment: what lies below changes or goes, and a truncation
-// to above it makes its state from there on. Mostly there is one, of the roll; a start that has scanned removes those of the segments it
-// scanned.
+// keepStateAt sees to it that there is a producer snapshot at the base of a segment: what lies
+// below changes or goes, and a truncation to above it makes its state from there on. Mostly there
+// is one, of the roll; a start that has scanned removes those of the segments it scanned.
 func (l *Log) keepStateAt(handles []*handle, base int64) error {
 	state, err := l.stateMissingAt(handles, base)
 	if err != nil || state == nil {
@@ -27,7 +27,8 @@ func (l *Log) keepStateAt(handles []*handle, base int64) error {
 	return l.writeState(state)
 }
 
-// stateMissingAt makes the producer state as of a segment's base; nil if there is a snapshot of it, or nobody to be remembered.
+// stateMissingAt makes the producer state as of a segment's base; nil if there is a snapshot of it,
+// or nobody to be remembered.
 func (l *Log) stateMissingAt(handles []*handle, base int64) (*producerState, error) {
 	if from, _, err := newestSnapshot(l, base, base); err == nil && from == base && base > 0 {
 		return nil, nil
@@ -51,8 +52,9 @@ func (l *Log) writeState(s *producerState) error {
 	return nil
 }
 
-// payOwed writes the snapshot for which there was no room when what it was made from was deleted, once there is. Until then a crash takes
-// what was known of producers that have no batch left: their next batch is taken whatever its sequence, as after they expired. Log.maintain is held.
+// payOwed writes the snapshot for which there was no room when what it was made from was deleted,
+// once there is. Until then a crash takes what was known of producers that have no batch left:
+// their next batch is taken whatever its sequence, as after they expired. Log.maintain is held.
 func (l *Log) payOwed() {
 	l.mu.Lock()
 	owed, handles := l.mu.owed, l.currentLocked()
@@ -66,7 +68,8 @@ func (l *Log) payOwed() {
 			return
 		}
 		if err != nil {
-			l.env.logger.Warn("write a producer snapshot that had no room", "partition", l.id, "error", err)
+			l.env.logger.Warn("write a producer snapshot that had no room", "partition", l.id,
+				"error", err)
 		}
 	}
 	l.mu.Lock()

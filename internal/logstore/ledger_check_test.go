@@ -14,7 +14,8 @@ type scanned struct {
 	records map[int64]*record.Record
 }
 
-// scan reads the log as read_uncommitted does. A read that gives nothing, or does not move on, is a stall (I43, I44).
+// scan reads the log as read_uncommitted does. A read that gives nothing, or does not move on, is a
+// stall (I43, I44).
 func (s *stage) scan() scanned {
 	all := scanned{records: map[int64]*record.Record{}}
 	for offset, end := s.log.LogStart(), s.log.LogEnd(); offset < end; {
@@ -66,7 +67,8 @@ func copiesOf(b record.Batch) (all []*record.Record) {
 		c := *r
 		c.Key, c.Value, c.Headers = slices.Clone(r.Key), slices.Clone(r.Value), nil
 		for _, h := range r.Headers {
-			c.Headers = append(c.Headers, record.Header{Key: slices.Clone(h.Key), Value: slices.Clone(h.Value)})
+			c.Headers = append(c.Headers,
+				record.Header{Key: slices.Clone(h.Key), Value: slices.Clone(h.Value)})
 		}
 		all = append(all, &c)
 		return nil
@@ -93,7 +95,8 @@ func (l *ledger) check(s *stage) {
 	l.checkKeys(there, all, s.log.LastStable())
 }
 
-// checkBits checks that what is there was appended, and that what may not go is there: I1, I2, I9, I24.
+// checkBits checks that what is there was appended, and that what may not go is there: I1, I2, I9,
+// I24.
 func (l *ledger) checkBits(there scanned, all []ledgerRecord) {
 	appended := 0
 	for _, r := range all {
@@ -104,7 +107,8 @@ func (l *ledger) checkBits(there scanned, all []ledgerRecord) {
 		case ok:
 			appended++
 		case r.Offset >= l.cleanable && r.Offset >= l.start:
-			stageFail("the record at %d is gone, and nothing from %d on was ever below a bound", r.Offset, l.cleanable)
+			stageFail("the record at %d is gone, and nothing from %d on was ever below a bound",
+				r.Offset, l.cleanable)
 		case r.fate == openTxnFate && r.Offset >= l.start:
 			stageFail("the record at %d is gone, and its transaction is open", r.Offset)
 		}
@@ -118,11 +122,13 @@ func (l *ledger) checkBits(there scanned, all []ledgerRecord) {
 	}
 }
 
-// checkKeys checks each key's latest committed record: I10, I14, I15, I16, F1. As it stays, and nothing older is there without it, a
-// reader ends with the same value whatever the offset it begins at.
+// checkKeys checks each key's latest committed record: I10, I14, I15, I16, F1. As it stays, and
+// nothing older is there without it, a reader ends with the same value whatever the offset it
+// begins at.
 func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 	latest, older := map[string]*record.Record{}, map[string]int64{}
-	last := map[string]int64{} // key -> the highest offset so far of a committed record that is there
+	// key -> the highest offset so far of a committed record that is there
+	last := map[string]int64{}
 	now := time.Now()
 	for _, r := range all {
 		if r.Key == nil || r.fate != decidedTxnFate || r.Offset >= stable {
@@ -153,11 +159,13 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 		case r.Value != nil:
 			stageFail("the latest value of %q, at %d, is gone", key, r.Offset)
 		case isOlder:
-			stageFail("the tombstone of %q at %d is gone, and %d is there: the key is back", key, r.Offset, left)
+			stageFail("the tombstone of %q at %d is gone, and %d is there: the key is back", key,
+				r.Offset, left)
 		case !known:
 			stageFail("the tombstone of %q at %d was never seen", key, r.Offset)
 		case now.Sub(since) < l.retentionMin:
-			stageFail("the tombstone of %q at %d went within %s, retention is %s", key, r.Offset, now.Sub(since), l.retentionMin)
+			stageFail("the tombstone of %q at %d went within %s, retention is %s", key, r.Offset,
+				now.Sub(since), l.retentionMin)
 		}
 	}
 }
@@ -186,7 +194,8 @@ func (l *ledger) checkRead(s *stage, offset int64, rest []record.Batch) {
 	got := s.readAt(offset, 1)
 	if len(got) == 0 {
 		if len(rest) > 0 && !l.truncated {
-			stageFail("a read at %d gives nothing, and a batch at %d follows", offset, rest[0].BaseOffset())
+			stageFail("a read at %d gives nothing, and a batch at %d follows", offset,
+				rest[0].BaseOffset())
 		}
 		return
 	}
@@ -196,14 +205,17 @@ func (l *ledger) checkRead(s *stage, offset int64, rest []record.Batch) {
 		}
 		for _, r := range copiesOf(b) {
 			if r.Offset >= offset {
-				stageFail("a read at %d begins at %d, and passes over the record at %d", offset, got[0].BaseOffset(), r.Offset)
+				stageFail("a read at %d begins at %d, and passes over the record at %d", offset,
+					got[0].BaseOffset(), r.Offset)
 			}
 		}
 	}
-	stageFail("a read at %d gives a batch at %d, which no reader from the front got", offset, got[0].BaseOffset())
+	stageFail("a read at %d gives a batch at %d, which no reader from the front got", offset,
+		got[0].BaseOffset())
 }
 
-// checkCommitted checks one fetch of committed data: it shows what is there of decided transactions, and nothing else.
+// checkCommitted checks one fetch of committed data: it shows what is there of decided
+// transactions, and nothing else.
 func (l *ledger) checkCommitted(s *stage, offset int64, there scanned, fates map[int64]txnFate) {
 	slice, err := s.log.ReadCommitted(offset, s.log.LogEnd(), 200, true)
 	stageMust(err, "read committed")
@@ -216,14 +228,16 @@ func (l *ledger) checkCommitted(s *stage, offset int64, there scanned, fates map
 				continue
 			}
 			if shown[r.Offset] = true; fates[r.Offset] != decidedTxnFate {
-				stageFail("a read of committed data at %d shows the record at %d, which is not", offset, r.Offset)
+				stageFail("a read of committed data at %d shows the record at %d, which is not",
+					offset, r.Offset)
 			}
 		}
 	}
 	if len(batches) > 0 {
 		end = batches[len(batches)-1].NextOffset()
 	} else if !l.truncated {
-		stageFail("a read of committed data at %d gives nothing, and %d is stable", offset, s.log.LastStable())
+		stageFail("a read of committed data at %d gives nothing, and %d is stable", offset,
+			s.log.LastStable())
 	}
 	for o := offset; o < end; o++ {
 		if _, found := there.records[o]; found && fates[o] == decidedTxnFate && !shown[o] {
@@ -232,9 +246,11 @@ func (l *ledger) checkCommitted(s *stage, offset int64, there scanned, fates map
 	}
 }
 
-// leaveOut drops what a consumer drops: control batches, and those of the aborted transactions it was told of (Kafka's Fetcher).
+// leaveOut drops what a consumer drops: control batches, and those of the aborted transactions it
+// was told of (Kafka's Fetcher).
 func leaveOut(batches []record.Batch, told []segment.AbortedTxn) (left []record.Batch) {
-	told = slices.SortedStableFunc(slices.Values(told), func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
+	told = slices.SortedStableFunc(slices.Values(told),
+		func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
 	aborted := map[int64]bool{}
 	for _, b := range batches {
 		for len(told) > 0 && told[0].FirstOffset <= b.LastOffset() {
@@ -253,8 +269,9 @@ func leaveOut(batches []record.Batch, told []segment.AbortedTxn) (left []record.
 	return left
 }
 
-// checkSettled checks what a log comes to when all transactions are ended and time enough has passed: below the active segment each key
-// stands once, with a value, and nothing else does (I10, I11, I13, I17, I18, I20).
+// checkSettled checks what a log comes to when all transactions are ended and time enough has
+// passed: below the active segment each key stands once, with a value, and nothing else does (I10,
+// I11, I13, I17, I18, I20).
 func (l *ledger) checkSettled(s *stage) {
 	s.still()
 	list := s.log.acquire()
@@ -279,13 +296,15 @@ func (l *ledger) checkSettled(s *stage) {
 		keys[string(r.Key)] = r.Offset
 	}
 	for _, b := range there.batches {
-		if b.Control() && b.Count() > 0 && b.NextOffset() < bound && len(l.activeOf(b.ProducerID())) == 0 {
+		if b.Control() && b.Count() > 0 && b.NextOffset() < bound &&
+			len(l.activeOf(b.ProducerID())) == 0 {
 			stageFail("the marker at %d is there still", b.BaseOffset())
 		}
 	}
 }
 
-// activeOf are the batches that a producer's state keeps in the log, or whose keys do: while there is one, its marker may be needed.
+// activeOf are the batches that a producer's state keeps in the log, or whose keys do: while there
+// is one, its marker may be needed.
 func (l *ledger) activeOf(producer int64) (all []int64) {
 	for _, b := range l.batches {
 		if b.producer == producer {

@@ -11,19 +11,25 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ledger is the naive model of a log: a list of everything that was appended and not cut off. It knows nothing of segments or passes.
+// ledger is the naive model of a log: a list of everything that was appended and not cut off. It
+// knows nothing of segments or passes.
 type ledger struct {
 	batches []ledgerBatch
 	end     int64
 	start   int64
-	// cleanable is the highest bound that any pass may have had: what is at or above it was never touched.
+	// cleanable is the highest bound that any pass may have had: what is at or above it was never
+	// touched.
 	cleanable int64
-	known     int64          // where the log ended when a pass may last have run: what is below has decided on what goes
-	lost      map[int64]bool // records that an unclean truncation took with what had superseded them
-	truncated bool           // so the log may end where no batch does
+	// where the log ended when a pass may last have run: what is below has decided on what goes
+	known int64
+	// records that an unclean truncation took with what had superseded them
+	lost      map[int64]bool
+	truncated bool // so the log may end where no batch does
 	// retentionMin is the shortest of all retentions there were: no tombstone goes sooner.
 	retentionMin time.Duration
-	blocked      map[int64]time.Time // tombstone -> when a check last saw an older record of its key, or the tombstone for the first time
+	// tombstone -> when a check last saw an older record of its key, or the tombstone for the first
+	// time
+	blocked map[int64]time.Time
 }
 
 // ledgerBatch is a batch or a marker.
@@ -58,15 +64,16 @@ func (l *ledger) cut(end int64) {
 	maps.DeleteFunc(l.lost, func(offset int64, _ bool) bool { return offset >= end })
 }
 
-// truncate follows the log's truncation. What was superseded by what was cut off, and cleaned away, is gone for good: a follower never
-// cuts there, an unclean election may.
+// truncate follows the log's truncation. What was superseded by what was cut off, and cleaned away,
+// is gone for good: a follower never cuts there, an unclean election may.
 func (l *ledger) truncate(s *stage) (unclean bool) {
 	end := s.log.LogEnd()
 	unclean = end < l.known
 	l.cut(end)
 	l.known = min(l.known, end)
 	l.truncated = true
-	if s.log.LogStart() == end { // nothing is left, and nothing known of what was: the log begins anew, and be it within a batch
+	// nothing is left, and nothing known of what was: the log begins anew, and be it within a batch
+	if s.log.LogStart() == end {
 		l.batches, l.start = nil, end
 		return unclean
 	}
@@ -162,8 +169,13 @@ func (l *ledger) all() (all []ledgerRecord) {
 
 // sameRecord compares all of two records that must never change.
 func sameRecord(a, b *record.Record) bool {
-	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) &&
-		slices.EqualFunc(a.Headers, b.Headers, func(a, b record.Header) bool { return sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) })
+	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && sameBytes(a.Key, b.Key) &&
+		sameBytes(a.Value, b.Value) &&
+		slices.EqualFunc(a.Headers, b.Headers,
+			func(a, b record.Header) bool {
+				return sameBytes(a.Key, b.Key) &&
+					sameBytes(a.Value, b.Value)
+			})
 }
 
 // sameBytes holds null and nothing for two things.
@@ -172,7 +184,8 @@ func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equa
 // recordText is all of a record that must never change.
 func recordText(r *record.Record) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d@%d %t %q=%t %q", r.Offset, r.Timestamp, r.Key == nil, r.Key, r.Value == nil, r.Value)
+	fmt.Fprintf(&text, "%d@%d %t %q=%t %q", r.Offset, r.Timestamp, r.Key == nil, r.Key,
+		r.Value == nil, r.Value)
 	for _, h := range r.Headers {
 		fmt.Fprintf(&text, " %q:%t%q", h.Key, h.Value == nil, h.Value)
 	}

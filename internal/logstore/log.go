@@ -20,19 +20,29 @@ import (
 
 // What a Log's methods fail with, besides the errors of record.Validate.
 var (
-	ErrOffsetOutOfRange     = errors.New("offset out of range")          // Read: below the log start or above the limit
-	ErrBatchTooLarge        = errors.New("batch larger than a segment")  // Append: a batch never spans two segments
-	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")       // Append: the producer has a later epoch (KIP-98)
-	ErrOutOfOrderSequence   = errors.New("out of order sequence number") // Append: a batch before it is missing (KIP-98)
-	ErrInvalidTxnState      = errors.New("invalid transaction state")    // Append: a transaction nobody vouches for, or a write outside of one
-	ErrFencedLeaderEpoch    = errors.New("fenced leader epoch")          // Lead: a later leader was here
-	ErrStorage              = errors.New("storage error")                // the disk failed; wrapped with what failed
-	ErrClosed               = errors.New("log is closed")                // by Store.Close or Store.Release
-	ErrFollows              = errors.New("log follows another replica")  // Append: after Follow, until Lead
+	// Read: below the log start or above the limit
+	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// Append: a batch never spans two segments
+	ErrBatchTooLarge = errors.New("batch larger than a segment")
+	// Append: the producer has a later epoch (KIP-98)
+	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")
+	// Append: a batch before it is missing (KIP-98)
+	ErrOutOfOrderSequence = errors.New("out of order sequence number")
+	// Append: a transaction nobody vouches for, or a write outside of one
+	ErrInvalidTxnState = errors.New("invalid transaction state")
+	// Lead: a later leader was here
+	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
+	// the disk failed; wrapped with what failed
+	ErrStorage = errors.New("storage error")
+	// by Store.Close or Store.Release
+	ErrClosed = errors.New("log is closed")
+	// Append: after Follow, until Lead
+	ErrFollows = errors.New("log follows another replica")
 )
 
-// Log is one partition's log: an ordered list of segments, the last of which is active. One append at a time; reads run beside
-// it and beside roll, retention and cleaning, on an immutable snapshot of the segment list.
+// Log is one partition's log: an ordered list of segments, the last of which is active. One append
+// at a time; reads run beside it and beside roll, retention and cleaning, on an immutable snapshot
+// of the segment list.
 //
 // Invariant: LogStart <= HighWatermark <= LogEnd, and LastStable <= HighWatermark.
 type Log struct {
@@ -42,52 +52,65 @@ type Log struct {
 	dir   string
 	env   environment
 
-	// config is replaced as a whole, under maintain. Who needs two settings that agree loads it once.
+	// config is replaced as a whole, under maintain. Who needs two settings that agree loads it
+	// once.
 	config atomic.Pointer[config]
 	list   atomic.Pointer[segmentList] // nil once closed
 
 	// logStart never falls. It is stored before a list that lacks what lies below it (dropFront).
 	logStart atomic.Int64
-	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under stable, and falls only by a truncation.
+	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under
+	// stable, and falls only by a truncation.
 	highWatermark atomic.Int64
 	stable        stability
-	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it finds its batch.
+	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it
+	// finds its batch.
 	logEnd atomic.Int64
 	// synced <= logEnd is the end of what is on the disk. It rises only, but for a cut (cutLocked).
 	synced atomic.Int64
 	// unsynced is how many bytes were appended since a sync was asked for because of them.
 	unsynced atomic.Int64
-	// syncs counts commits and flushes that had something to sync, the seals of rolled segments included; for the metrics only.
+	// syncs counts commits and flushes that had something to sync, the seals of rolled segments
+	// included; for the metrics only.
 	syncs syncMeter
-	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a crash takes back.
+	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a
+	// crash takes back.
 	epochs atomic.Pointer[epochCache]
 	// fault is why the log stopped, nil while it is well. It is set once.
 	fault atomic.Pointer[error]
 	// firstDirty is where the cleaner begins to look for what may go: below it the log was cleaned.
 	firstDirty atomic.Int64
-	// horizon is when the earliest tombstone below firstDirty may go (ms), horizonNone or horizonUnknown.
+	// horizon is when the earliest tombstone below firstDirty may go (ms), horizonNone or
+	// horizonUnknown.
 	horizon atomic.Int64
-	// durable is the end of what may be cleaned: min(mu.checkpointed, base of mu.unsealed[0]), see the invariants in doc.go. It is
-	// stored under Log.mu, and before a list that the change concerns.
+	// durable is the end of what may be cleaned: min(mu.checkpointed, base of mu.unsealed[0]), see
+	// the invariants in doc.go. It is stored under Log.mu, and before a list that the change
+	// concerns.
 	durable atomic.Int64
-	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the metrics only.
+	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the
+	// metrics only.
 	quarantined atomic.Bool
-	// lonelyTo is what the last pass has told of tombstones below firstDirty: see LonelyTo. 0 if nobody knows.
+	// lonelyTo is what the last pass has told of tombstones below firstDirty: see LonelyTo. 0 if
+	// nobody knows.
 	lonelyTo  atomic.Int64
 	agreement agreement
 	sidecars  sidecars
 
-	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after close.
+	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after
+	// close.
 	closed closedLog
 
 	// truncating is held over a truncation, before all other locks: one at a time.
 	truncating sync.Mutex
-	// lineage rises with each truncation: what was computed from the log before may not hold for the log behind it.
+	// lineage rises with each truncation: what was computed from the log before may not hold for
+	// the log behind it.
 	lineage atomic.Int64
 
-	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs. See doc.go.
+	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs.
+	// See doc.go.
 	maintain sync.Mutex
-	// marked says that a segment at the front was marked as deleted, and the mark may not be durable. maintain guards it.
+	// marked says that a segment at the front was marked as deleted, and the mark may not be
+	// durable. maintain guards it.
 	marked bool
 
 	mu struct {
@@ -101,20 +124,26 @@ type Log struct {
 		producers  producers
 		appends    outage.State // of appends that fail and leave the log well: a full disk
 		background outage.State // of flush, roll and retention
-		// firstAppend is when the active segment got its first batch, as well as we know; zero while it is empty.
+		// firstAppend is when the active segment got its first batch, as well as we know; zero
+		// while it is empty.
 		firstAppend time.Time
-		// unsealed are rolled segments that wait for the next flush, oldest first, with the producer state at their end.
+		// unsealed are rolled segments that wait for the next flush, oldest first, with the
+		// producer state at their end.
 		unsealed []unsealed
-		// owed is the producer snapshot at the first segment's base that had no room; nil if none waits.
+		// owed is the producer snapshot at the first segment's base that had no room; nil if none
+		// waits.
 		owed *producerState
-		// aborted is what the checkpoints are to hold of transaction indexes once the log is closed.
+		// aborted is what the checkpoints are to hold of transaction indexes once the log is
+		// closed.
 		aborted []abortedCount
 		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64
-		cuts          int         // how often the end was cut off: a sync that began before one proves nothing
-		cut           *pendingCut // the truncation that is under way; nil if none is
-		// spool has the keys of the active segment, nil if not all of them are known; spools those of rolled ones, oldest first.
+		// how often the end was cut off: a sync that began before one proves nothing
+		cuts int
+		cut  *pendingCut // the truncation that is under way; nil if none is
+		// spool has the keys of the active segment, nil if not all of them are known; spools those
+		// of rolled ones, oldest first.
 		spool  *keys.Spool
 		spools []rolledSpool
 	}
@@ -123,8 +152,9 @@ type Log struct {
 // unsealed is a rolled segment that is not synced yet.
 type unsealed struct {
 	segment *handle
-	end     int64  // where the next segment begins
-	state   []byte // producer snapshot as of end; nil after a start, which does not know it any more
+	end     int64 // where the next segment begins
+	// producer snapshot as of end; nil after a start, which does not know it any more
+	state []byte
 }
 
 // environment is what a log needs of its store.
@@ -134,25 +164,29 @@ type environment struct {
 	logger   *slog.Logger
 	// failed is told, without waiting, that the log stopped.
 	failed func(PartitionID, error)
-	// saveFirstDirty writes cleaner-offset-checkpoint.
-	// It is Store.save, which takes Store.saving and then Log.mu: its caller holds no lock of the log.
+	// saveFirstDirty writes cleaner-offset-checkpoint. It is Store.save, which takes Store.saving
+	// and then Log.mu: its caller holds no lock of the log.
 	saveFirstDirty func() error
 	// compress returns what compresses, and measures it, at a site.
 	compress func(site string) compress.Func
-	// commit has a log synced soon, without waiting; flushBytes is after how many unsynced ones that is asked for.
+	// commit has a log synced soon, without waiting; flushBytes is after how many unsynced ones
+	// that is asked for.
 	commit     func(*Log)
 	flushBytes int64
 }
 
-// config is a log's settings, with what follows from them. It is immutable: appends read it without a lock.
+// config is a log's settings, with what follows from them. It is immutable: appends read it without
+// a lock.
 type config struct {
 	settings topicconfig.Settings
-	retain   bool         // reclaim policy: the data stays when the topic goes
-	rules    record.Rules // what record.Validate holds produced batches against; Compress is set for each append
+	retain   bool // reclaim policy: the data stays when the topic goes
+	// what record.Validate holds produced batches against; Compress is set for each append
+	rules record.Rules
 }
 
-// decompressedBytesMax is how much a produced batch may hold decompressed, unless its topic allows larger messages: 64 MiB is
-// far above what any client puts into a batch of 1 MiB, and bounds what a hostile one costs.
+// decompressedBytesMax is how much a produced batch may hold decompressed, unless its topic allows
+// larger messages: 64 MiB is far above what any client puts into a batch of 1 MiB, and bounds what
+// a hostile one costs.
 const decompressedBytesMax = 64 << 20
 
 // newConfig derives the rules once, so that an append has nothing to work out.
@@ -170,7 +204,8 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 	}}
 }
 
-// timestampMax is a limit as record.Rules has it, where 0 is none: the least that counts is next to nothing.
+// timestampMax is a limit as record.Rules has it, where 0 is none: the least that counts is next to
+// nothing.
 func timestampMax(limit time.Duration) time.Duration {
 	if limit == topicconfig.Unlimited {
 		return 0
@@ -178,11 +213,13 @@ func timestampMax(limit time.Duration) time.Duration {
 	return max(limit, time.Nanosecond)
 }
 
-// indexes are the bounds of a new segment's index files. Segments that are there keep those they were begun with, or after a restart
-// the defaults: an index with other gaps between its entries is read all the same. What the store was opened with goes before.
+// indexes are the bounds of a new segment's index files. Segments that are there keep those they
+// were begun with, or after a restart the defaults: an index with other gaps between its entries is
+// read all the same. What the store was opened with goes before.
 func (c *config) indexes(of segment.Config) segment.Config {
 	if of.IndexIntervalBytes == 0 {
-		of.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes) // 0 would be the default; every batch has more than one byte
+		// 0 would be the default; every batch has more than one byte
+		of.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes)
 	}
 	if of.IndexBytesMax == 0 {
 		of.IndexBytesMax = c.settings.SegmentIndexBytes
@@ -196,18 +233,20 @@ func (l *Log) ID() PartitionID { return l.id }
 // TopicID is the id of the topic the log belongs to; zero if its directory did not say.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
-// Retain tells whether the log's data is to be kept when its topic goes (reclaim policy). It outlives a restart, so that a topic
-// deleted while this broker was away is treated as its owner wished.
+// Retain tells whether the log's data is to be kept when its topic goes (reclaim policy). It
+// outlives a restart, so that a topic deleted while this broker was away is treated as its owner
+// wished.
 func (l *Log) Retain() bool { return l.config.Load().retain }
 
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
-// Configure puts new settings into effect, from the next append and the next round of retention on. The same ones again
-// change nothing.
+// Configure puts new settings into effect, from the next append and the next round of retention on.
+// The same ones again change nothing.
 //
-// The settings are not kept on disk: after a restart a log is unconfigured until Store.Create. The reclaim policy is; that
-// it cannot be written is only logged, and a restart then goes by the one before.
+// The settings are not kept on disk: after a restart a log is unconfigured until Store.Create. The
+// reclaim policy is; that it cannot be written is only logged, and a restart then goes by the one
+// before.
 func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -227,9 +266,9 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	}
 }
 
-// Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier one is asked for, with
-// ErrStorage when the epoch cannot be made durable (it may be tried again), with ErrClosed when the log is closed. The epoch
-// in effect again changes nothing.
+// Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier
+// one is asked for, with ErrStorage when the epoch cannot be made durable (it may be tried again),
+// with ErrClosed when the log is closed. The epoch in effect again changes nothing.
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,12 +276,14 @@ func (l *Log) Lead(epoch int32) error {
 	case l.mu.stopped != nil:
 		return l.mu.stopped
 	case epoch < l.mu.leaderEpoch:
-		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch, l.mu.leaderEpoch)
+		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
+			l.mu.leaderEpoch)
 	case epoch == l.mu.leaderEpoch:
 		l.mu.follows = false
 		return nil
 	}
-	// The file is written before any batch of the epoch is: a batch without its epoch in the file would need a scan to mend.
+	// The file is written before any batch of the epoch is: a batch without its epoch in the file
+	// would need a scan to mend.
 	next := l.epochs.Load().assign(epoch, l.logEnd.Load())
 	if err := l.saveEpochs(next); err != nil {
 		return err
@@ -251,9 +292,10 @@ func (l *Log) Lead(epoch int32) error {
 	return nil
 }
 
-// Follow ends that appends of producers and coordinators are taken; they fail with ErrFollows until the next Lead. An append that took
-// its broker for the leader a moment ago would else be stamped with an epoch that belongs to another leader, and no replica could tell
-// the two apart. When Follow returns, no such append is under way.
+// Follow ends that appends of producers and coordinators are taken; they fail with ErrFollows until
+// the next Lead. An append that took its broker for the leader a moment ago would else be stamped
+// with an epoch that belongs to another leader, and no replica could tell the two apart. When
+// Follow returns, no such append is under way.
 func (l *Log) Follow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,16 +309,19 @@ func (l *Log) LeaderEpoch() int32 {
 	return l.mu.leaderEpoch
 }
 
-// saveEpochs makes a new history durable, then current. Log.mu is held, except by recovery, which has the log to itself.
+// saveEpochs makes a new history durable, then current. Log.mu is held, except by recovery, which
+// has the log to itself.
 func (l *Log) saveEpochs(next epochCache) error {
-	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile), next.encode()); err != nil {
+	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile),
+		next.encode()); err != nil {
 		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
 	}
 	l.epochs.Store(&next)
 	return nil
 }
 
-// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or lies below all that is known of epochs.
+// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or lies below all
+// that is known of epochs.
 func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
@@ -293,8 +338,8 @@ func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
 // HighWatermark is the end of what consumers may see.
 func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 
-// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it moved. It
-// never moves down, so callers that overtake each other do no harm.
+// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it
+// moved. It never moves down, so callers that overtake each other do no harm.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	// Under the lock that a truncation takes: the bound holds until the offset is stored.
 	l.stable.Lock()
@@ -308,7 +353,8 @@ func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	return true
 }
 
-// Stats is a log's state, for metrics and reports. Invariant: LogStart <= LastStable <= HighWatermark <= LogEnd.
+// Stats is a log's state, for metrics and reports. Invariant: LogStart <= LastStable <=
+// HighWatermark <= LogEnd.
 type Stats struct {
 	SizeBytes     int64 // of the data files, without indexes; 0 once the log is closed
 	Segments      int   // the active one too; 0 once the log is closed
@@ -321,7 +367,8 @@ type Stats struct {
 // Stats returns the log's state now.
 func (l *Log) Stats() Stats {
 	// In this order each offset is at most the next one, whatever moves meanwhile.
-	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(), HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
+	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
+		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
 	if list := l.acquire(); list != nil {
 		defer list.release()
 		stats.Segments = len(list.handles)
@@ -330,7 +377,8 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// failLocked stops appends for good: memory and disk may differ, and only recovery can tell. Reads go on. Log.mu is held.
+// failLocked stops appends for good: memory and disk may differ, and only recovery can tell. Reads
+// go on. Log.mu is held.
 func (l *Log) failLocked(cause error) {
 	if l.mu.stopped != nil {
 		return
@@ -342,8 +390,9 @@ func (l *Log) failLocked(cause error) {
 	l.env.failed(l.id, stopped)
 }
 
-// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well; that it is closed is no fault. It
-// takes no lock: who asks is a report, and must not wait for an append that waits for the disk.
+// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well; that
+// it is closed is no fault. It takes no lock: who asks is a report, and must not wait for an append
+// that waits for the disk.
 func (l *Log) Fault() error {
 	if fault := l.fault.Load(); fault != nil {
 		return *fault
@@ -358,8 +407,8 @@ func (l *Log) fail(cause error) {
 	l.failLocked(cause)
 }
 
-// newSegment makes the files of an empty segment. Their names become durable with the first flush; until then a crash may
-// take them, together with what was appended.
+// newSegment makes the files of an empty segment. Their names become durable with the first flush;
+// until then a crash may take them, together with what was appended.
 func (l *Log) newSegment(base int64) (*handle, error) {
 	made, err := segment.Create(l.env.fs, l.dir, base, "", l.config.Load().indexes(l.env.segments))
 	if err != nil {
@@ -368,7 +417,8 @@ func (l *Log) newSegment(base int64) (*handle, error) {
 	return l.handleOf(made), nil
 }
 
-// handleOf wraps a segment for the log. It has no reference yet: the first list that holds it is its first user.
+// handleOf wraps a segment for the log. It has no reference yet: the first list that holds it is
+// its first user.
 func (l *Log) handleOf(s *segment.Segment) *handle {
 	return &handle{Segment: s, logger: l.env.logger}
 }

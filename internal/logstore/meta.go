@@ -28,8 +28,9 @@ const (
 const (
 	deleteSuffix   = "-delete"
 	retainedSuffix = "-retained"
-	nameBytesMax   = 255          // of one name in a directory, on every filesystem we know
-	lostAndFound   = "lost+found" // at the root of each ext4 volume; not worth a warning at each start
+	nameBytesMax   = 255 // of one name in a directory, on every filesystem we know
+	// at the root of each ext4 volume; not worth a warning at each start
+	lostAndFound = "lost+found"
 )
 
 // errMeta is wrapped by every error about the content of one of these files.
@@ -47,8 +48,8 @@ func parseID(text string) (id TopicID, err error) {
 	return TopicID(decoded), nil
 }
 
-// newID makes a random id (UUID version 4). One that would begin with a dash is thrown away, as Kafka does: tools would take it
-// for a flag.
+// newID makes a random id (UUID version 4). One that would begin with a dash is thrown away, as
+// Kafka does: tools would take it for a flag.
 func newID() TopicID {
 	for {
 		var id TopicID
@@ -61,10 +62,12 @@ func newID() TopicID {
 	}
 }
 
-// parsePartition reads a partition's directory name. The index begins after the last dash, for topics may hold dashes too.
+// parsePartition reads a partition's directory name. The index begins after the last dash, for
+// topics may hold dashes too.
 //
-// A topic that Kafka does not allow is none: the name of a directory that somebody copied here ("my backup-1") would end up in the
-// checkpoint files, whose fields spaces separate, and the next start could not read those of any partition.
+// A topic that Kafka does not allow is none: the name of a directory that somebody copied here ("my
+// backup-1") would end up in the checkpoint files, whose fields spaces separate, and the next start
+// could not read those of any partition.
 func parsePartition(name string) (id PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
 	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
@@ -79,18 +82,20 @@ func parsePartition(name string) (id PartitionID, ok bool) {
 
 // legalInTopic is Kafka's rule for the characters of a topic's name.
 func legalInTopic(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' ||
+		r == '_' || r == '-'
 }
 
-// asideName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the name cannot hold is cut off
-// the partition's part; nobody reads it back from there.
+// asideName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the
+// name cannot hold is cut off the partition's part; nobody reads it back from there.
 func asideName(id PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
 }
 
-// fields reads "key<separator>value" lines. It keeps keys it does not know: a later version may have written them.
+// fields reads "key<separator>value" lines. It keeps keys it does not know: a later version may
+// have written them.
 func fields(content []byte, separator string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(content)) {
@@ -102,9 +107,9 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are kept, so that
-// the directory can go back to it. A file of another version, or a malformed id, is an error: a new id would make the disk
-// look like another one.
+// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are
+// kept, so that the directory can go back to it. A file of another version, or a malformed id, is
+// an error: a new id would make the disk look like another one.
 func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	name := filepath.Join(dir, metaFile)
 	content, err := fsys.ReadFile(name)
@@ -139,7 +144,8 @@ func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 // writeTopicID writes partition.metadata.
 func writeTopicID(fsys vfs.FS, dir string, topic TopicID) error {
 	content := "version: 0\ntopic_id: " + topic.String() + "\n"
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, partitionFile), []byte(content)); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, partitionFile),
+		[]byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", partitionFile, err)
 	}
 	return nil
@@ -161,7 +167,8 @@ func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 // writePolicy writes reclaim.policy: what is to become of the data when the topic goes.
 func writePolicy(fsys vfs.FS, dir string, retain bool) error {
 	content := fmt.Sprintf("version: 0\nretain: %t\n", retain)
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, policyFile), []byte(content)); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, policyFile),
+		[]byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", policyFile, err)
 	}
 	return nil
@@ -187,7 +194,8 @@ func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	}
 	values := fields(content, ":")
 	if values["version"] != "0" {
-		return nil, fmt.Errorf("read %s: %w: version %q, want 0", filepath.Base(name), errMeta, values["version"])
+		return nil, fmt.Errorf("read %s: %w: version %q, want 0", filepath.Base(name), errMeta,
+			values["version"])
 	}
 	return values, nil
 }

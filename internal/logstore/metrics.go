@@ -12,9 +12,11 @@ type collector struct{ store *Store }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe makes a description; the labels are copied, for append could share their array between two descriptions.
+// describe makes a description; the labels are copied, for append could share their array between
+// two descriptions.
 func describe(name, help string, more ...string) *prometheus.Desc {
-	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...), nil)
+	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...),
+		nil)
 }
 
 var (
@@ -23,18 +25,30 @@ var (
 	startDesc         = describe("start_offset", "First offset that may be read.")
 	endDesc           = describe("end_offset", "Offset the next record gets.")
 	highWatermarkDesc = describe("high_watermark", "End of what consumers may see.")
-	lastStableDesc    = describe("last_stable_offset", "End of what consumers of committed records may see.")
-	cleanDesc         = describe("clean_bytes", "Bytes below the first dirty offset of a compacted log.")
-	dirtyDesc         = describe("dirty_bytes", "Bytes from the first dirty offset of a compacted log up to where it may be cleaned.")
-	dirtyRatioDesc    = describe("dirty_ratio", "dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
-	syncsDesc         = describe("syncs_total", "Syncs of a log that ended well; under durability Fsync appends share one.")
-	syncTimeDesc      = describe("sync_seconds_total", "Time that syncs of a log took, that of sealing rolled segments included.")
-	lonelyDesc        = describe("lonely_offset", "Below it no tombstone of a compacted log has anything older of its key left in the log.")
-	allLonelyDesc     = describe("replicas_lonely_offset", "The least log_lonely_offset of all replicas, as the leader told last: tombstones go below it.")
-	blockedDesc       = describe("blocked_bytes", "Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
+	lastStableDesc    = describe("last_stable_offset",
+		"End of what consumers of committed records may see.")
+	cleanDesc = describe("clean_bytes",
+		"Bytes below the first dirty offset of a compacted log.")
+	dirtyDesc = describe("dirty_bytes",
+		"Bytes from the first dirty offset of a compacted log up to where it may be cleaned.")
+	dirtyRatioDesc = describe("dirty_ratio",
+		"dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
+	syncsDesc = describe("syncs_total",
+		"Syncs of a log that ended well; under durability Fsync appends share one.")
+	syncTimeDesc = describe("sync_seconds_total",
+		"Time that syncs of a log took, that of sealing rolled segments included.")
+	lonelyDesc = describe("lonely_offset",
+		"Below it no tombstone of a compacted log has anything older of its key left in the log.")
+	allLonelyDesc = describe(
+		"replicas_lonely_offset",
+		"The least log_lonely_offset of all replicas, as the leader told last: tombstones go below it.",
+	)
+	blockedDesc = describe("blocked_bytes",
+		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
-// blockedReasons are always exported, so that a series does not vanish when its value is 0; so is blockedQuarantined.
+// blockedReasons are always exported, so that a series does not vanish when its value is 0; so is
+// blockedQuarantined.
 var blockedReasons = []string{blockedActive, blockedMinLag, blockedTransaction, blockedUnreplicated}
 
 // Collector returns the store's metrics.
@@ -43,7 +57,8 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 // Describe implements prometheus.Collector.
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc, dirtyDesc, dirtyRatioDesc, lonelyDesc, allLonelyDesc, blockedDesc, syncsDesc, syncTimeDesc,
+		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc,
+		dirtyDesc, dirtyRatioDesc, lonelyDesc, allLonelyDesc, blockedDesc, syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc

@@ -45,13 +45,16 @@ type modelBatch struct {
 
 func (b modelBatch) end() int64 { return b.base + b.records }
 
-// Random appends, transactions, appends as a follower, rolls, reads, retention, restarts and crashes, against a list.
+// Random appends, transactions, appends as a follower, rolls, reads, retention, restarts and
+// crashes, against a list.
 func TestLogFollowsTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 30) {
-		// In a bubble, for a log takes the time from the clock when it is opened, and must not find its producers expired.
+		// In a bubble, for a log takes the time from the clock when it is opened, and must not find
+		// its producers expired.
 		synctest.Test(t, func(t *testing.T) {
 			config := settings(func(s *topicconfig.Settings) { s.RetentionBytes = 4000 })
-			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(), config: config, now: time.Now()}
+			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(),
+				config: config, now: time.Now()}
 			m.open()
 			for range 150 {
 				m.step()
@@ -107,8 +110,8 @@ func (m *model) step() {
 	}
 }
 
-// deleteBefore gives up some records at the front. No further than what was synced: above it a crash may take the producer's last
-// batch, of which the model would have to know.
+// deleteBefore gives up some records at the front. No further than what was synced: above it a
+// crash may take the producer's last batch, of which the model would have to know.
 func (m *model) deleteBefore() {
 	if m.synced <= m.start || m.random.IntN(3) > 0 {
 		return
@@ -156,7 +159,8 @@ func (m *model) sequenceOf(producer int64) (next int32) {
 	return next
 }
 
-// transactions returns where the open transaction of each producer begins, and the records of aborted ones.
+// transactions returns where the open transaction of each producer begins, and the records of
+// aborted ones.
 func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 	open, aborted = map[int64]int64{}, map[int64]bool{}
 	for i, b := range m.batches {
@@ -166,7 +170,8 @@ func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 			open[b.producer] = b.base
 		case b.marker && isOpen:
 			for _, of := range m.batches[:i] {
-				for offset := of.base; !b.commit && of.producer == b.producer && of.base >= first && offset < of.end(); offset++ {
+				for offset := of.base; !b.commit && of.producer == b.producer && of.base >= first &&
+					offset < of.end(); offset++ {
 					aborted[offset] = true
 				}
 			}
@@ -185,7 +190,8 @@ func (m *model) add(b modelBatch, keys ...string) {
 }
 
 func (m *model) transact() {
-	batch := sent{producer: 11 + m.random.Int64N(2), keys: []string{"t", "u"}, value: "of a transaction", timestamp: m.now, txn: true}
+	batch := sent{producer: 11 + m.random.Int64N(2), keys: []string{"t", "u"},
+		value: "of a transaction", timestamp: m.now, txn: true}
 	batch.sequence = m.sequenceOf(batch.producer)
 	appended, err := m.log.AppendVerified(batch.bytes(m.t), verified, m.now)
 	if err != nil || appended.BaseOffset != m.end() || appended.Duplicate {
@@ -197,17 +203,20 @@ func (m *model) transact() {
 // endTransaction writes a marker, whether a transaction is open or not.
 func (m *model) endTransaction() {
 	end := EndTxn{ProducerID: 11 + m.random.Int64N(2), Commit: m.random.IntN(2) == 0}
-	if appended, err := m.log.AppendControl(end, m.now); err != nil || appended.BaseOffset != m.end() {
+	if appended, err := m.log.AppendControl(end, m.now); err != nil ||
+		appended.BaseOffset != m.end() {
 		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
 	}
-	m.add(modelBatch{base: m.end(), records: 1, producer: end.ProducerID, marker: true, commit: end.Commit}, "")
+	m.add(modelBatch{base: m.end(), records: 1, producer: end.ProducerID, marker: true,
+		commit: end.Commit}, "")
 }
 
 // replicate appends a batch as a leader has it, in one case of three behind a gap.
 func (m *model) replicate() {
 	gap := max(0, m.random.Int64N(12)-8)
 	keys := []string{"r", "s", "t"}
-	b := record.Batch(sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: "of a leader", timestamp: m.now}.bytes(m.t))
+	b := record.Batch(sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: "of a leader",
+		timestamp: m.now}.bytes(m.t))
 	b.SetBaseOffset(m.end() + gap)
 	if err := m.log.AppendReplicated(b, m.now); err != nil {
 		m.t.Fatal(err)
@@ -223,7 +232,8 @@ func (m *model) append() {
 	for range 1 + m.random.IntN(6) {
 		keys = append(keys, fmt.Sprintf("k%d", m.random.IntN(100)))
 	}
-	batch := sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: string(make([]byte, m.random.IntN(100))), timestamp: m.now}
+	batch := sent{producer: 5, sequence: m.sequenceOf(5), keys: keys,
+		value: string(make([]byte, m.random.IntN(100))), timestamp: m.now}
 	if m.random.IntN(8) == 0 && batch.sequence > 0 {
 		batch.sequence += 3
 		if _, err := m.log.Append(batch.bytes(m.t), m.now); !errors.Is(err, ErrOutOfOrderSequence) {
@@ -236,7 +246,8 @@ func (m *model) append() {
 		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
 	}
 	again, err := m.log.Append(batch.bytes(m.t), m.now)
-	if err != nil || again.BaseOffset != appended.BaseOffset || again.LastOffset != appended.LastOffset || !again.Duplicate {
+	if err != nil || again.BaseOffset != appended.BaseOffset ||
+		again.LastOffset != appended.LastOffset || !again.Duplicate {
 		m.t.Fatalf("the same batch again: %+v, %v", again, err)
 	}
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
@@ -271,7 +282,8 @@ func (m *model) crash() {
 	if start := m.log.LogStart(); start != m.start && start != m.log.list.Load().handles[0].Base() {
 		m.t.Fatalf("log start after a crash is %d, was %d", start, m.start)
 	}
-	if end < m.end() && !slices.ContainsFunc(m.batches, func(b modelBatch) bool { return b.base == end || b.end() == end }) && end != 0 {
+	if end < m.end() && !slices.ContainsFunc(m.batches,
+		func(b modelBatch) bool { return b.base == end || b.end() == end }) && end != 0 {
 		m.t.Fatalf("log end after a crash is %d, within a batch", end)
 	}
 	m.cut(end)
@@ -321,7 +333,8 @@ func (m *model) read() {
 		}
 	}
 	stable := committedKeys(m.t, m.log, offset)
-	stable = stable[max(0, len(stable)-len(committed)):] // without those of the first batch that lie below the offset
+	// without those of the first batch that lie below the offset
+	stable = stable[max(0, len(stable)-len(committed)):]
 	if !slices.Equal(stable, committed) {
 		m.t.Fatalf("committed from %d: %v, want %v", offset, got, committed)
 	}
@@ -356,8 +369,9 @@ func (m *model) readSome(offset int64) {
 	m.checkSlice(slice, offset, m.end(), bytesMax, whole, true)
 }
 
-// firstBatch is where a read has to begin: at the first batch below the limit that has a record from offset on. Of a gap that was filled
-// when the log was cut, a client is given the batch without records only if nothing else is there; a replica gets it in any case.
+// firstBatch is where a read has to begin: at the first batch below the limit that has a record
+// from offset on. Of a gap that was filled when the log was cut, a client is given the batch
+// without records only if nothing else is there; a replica gets it in any case.
 func (m *model) firstBatch(offset, limit int64, replica bool) (first modelBatch, found bool) {
 	for _, b := range m.batches {
 		if b.end() <= offset || b.end() > limit {
@@ -385,7 +399,8 @@ func (m *model) checkSlice(slice *Slice, offset, limit int64, bytesMax int, whol
 	case slice.Length > bytesMax && (!whole || len(batches) > 1):
 		m.t.Fatalf("%d bytes, %d were wanted", slice.Length, bytesMax)
 	case !found || b.BaseOffset() != first.base || b.LastOffset() != first.end()-1:
-		m.t.Fatalf("read at %d below %d (replica %t) begins with [%d, %d], want %+v", offset, limit, replica, b.BaseOffset(), b.LastOffset(), first)
+		m.t.Fatalf("read at %d below %d (replica %t) begins with [%d, %d], want %+v", offset, limit,
+			replica, b.BaseOffset(), b.LastOffset(), first)
 	case batches[len(batches)-1].LastOffset() >= limit:
 		m.t.Fatalf("read below %d goes to %d", limit, batches[len(batches)-1].LastOffset())
 	}

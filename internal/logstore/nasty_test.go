@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// What a cleaner meets once in its life, and must not fail on. Of the list of these TestF5EqualMD5KeysAreTwoKeys, TestI41HugeBatchesAreCleaned,
-// TestI30OffsetsOfAGroupFitOneSegment and TestNastyDecompressionBomb stand beside the pass itself.
+// What a cleaner meets once in its life, and must not fail on. Of the list of these
+// TestF5EqualMD5KeysAreTwoKeys, TestI41HugeBatchesAreCleaned, TestI30OffsetsOfAGroupFitOneSegment
+// and TestNastyDecompressionBomb stand beside the pass itself.
 
 // wantEnds plays a script and wants its output to end so.
 func wantEnds(t *testing.T, end string, script ...string) {
@@ -29,23 +30,29 @@ func TestNastyBatchOfTwentyMegabytesWithALimitOfOneKilobyte(t *testing.T) { // K
 		"config message=1024 segment=2000000", "roll", "wait 10s quietly", "log")
 }
 
-func TestNastyHundredThousandKeysInOneBatch(t *testing.T) { // KAFKA-2235, 3587, 3894: more keys than any budget
+// KAFKA-2235, 3587, 3894: more keys than any budget
+func TestNastyHundredThousandKeysInOneBatch(t *testing.T) {
 	got := played(t, "config segment=100000000 message=50000000", "memory 1000",
-		"fill n=100000 batch=100000 value=1", "fill n=20000 batch=20000 from=25000 value=2", "roll", "wait 3s", "counts", "settled")
-	if !strings.HasPrefix(got, "passes: 1 success, removed 20000,") || !strings.Contains(got, "batches 2, records 100000, keys 100000") {
+		"fill n=100000 batch=100000 value=1", "fill n=20000 batch=20000 from=25000 value=2", "roll",
+		"wait 3s", "counts", "settled")
+	if !strings.HasPrefix(got, "passes: 1 success, removed 20000,") ||
+		!strings.Contains(got, "batches 2, records 100000, keys 100000") {
 		t.Error(got)
 	}
 }
 
 func TestNastyOneKeyVeryOften(t *testing.T) { // F3: a hot key takes one slot
 	wantEnds(t, "segments 2, batches 1, records 1, keys 1, tombstones 0\n",
-		"config segment=400000", "memory 100000", "fill n=100000 batch=500 keys=1 value=1", "roll", "wait 60s quietly", "counts", "settled")
+		"config segment=400000", "memory 100000", "fill n=100000 batch=500 keys=1 value=1", "roll",
+		"wait 60s quietly", "counts", "settled")
 }
 
-func TestNastyOffsetsThreeBillionApart(t *testing.T) { // KAFKA-2024, 5413, 6264, 4451: as a log may be that was cleaned for years
+// KAFKA-2024, 5413, 6264, 4451: as a log may be that was cleaned for years
+func TestNastyOffsetsThreeBillionApart(t *testing.T) {
 	mem := vfs.NewMem()
 	stageMust(mem.MkdirAll(offlineDir), "make a directory")
-	for _, part := range [][]any{{int64(0), "a", "b"}, {int64(3_000_000_000), "a"}, {int64(9_000_000_000), "c", "b"}, {int64(9_000_000_002), "d"}} {
+	for _, part := range [][]any{{int64(0), "a", "b"}, {int64(3_000_000_000), "a"},
+		{int64(9_000_000_000), "c", "b"}, {int64(9_000_000_002), "d"}} {
 		file, err := segment.Create(mem, offlineDir, part[0].(int64), "", segment.Config{})
 		stageMust(err, "create")
 		for i, key := range part[1:] {
@@ -55,7 +62,8 @@ func TestNastyOffsetsThreeBillionApart(t *testing.T) { // KAFKA-2024, 5413, 6264
 		}
 		stageMust(errors.Join(file.Seal(), file.Close()), "seal")
 	}
-	want := map[string]int64{"a": 3_000_000_000, "b": 9_000_000_001, "c": 9_000_000_000, "d": 9_000_000_002}
+	want := map[string]int64{"a": 3_000_000_000, "b": 9_000_000_001, "c": 9_000_000_000,
+		"d": 9_000_000_002}
 	for range 2 {
 		if _, err := byHand(t, mem, ByHand{SegmentBytes: 1 << 20}); err != nil {
 			t.Fatal(err)
@@ -67,21 +75,33 @@ func TestNastyOffsetsThreeBillionApart(t *testing.T) { // KAFKA-2024, 5413, 6264
 }
 
 func TestNastyKeysThatLookLikeMarkers(t *testing.T) { // KAFKA-14055
-	wantEnds(t, "segment 0: txn5 0:a=1 | 1:COMMIT(5) | 3:\x00\x00\x00\x00=abort | 4:\x00\x00\x00\x01=commit\nactive  5:\n",
-		"put -producer=5 -txn a=1", "commit 5", `put "\x00\x00\x00\x01"=user "\x00\x00\x00\x00"=abort`, `put "\x00\x00\x00\x01"=commit`,
-		"roll", "wait 5s quietly", "read", "log")
+	wantEnds(
+		t,
+		"segment 0: txn5 0:a=1 | 1:COMMIT(5) | 3:\x00\x00\x00\x00=abort | 4:\x00\x00\x00\x01=commit\nactive  5:\n",
+		"put -producer=5 -txn a=1",
+		"commit 5",
+		`put "\x00\x00\x00\x01"=user "\x00\x00\x00\x00"=abort`,
+		`put "\x00\x00\x00\x01"=commit`,
+		"roll",
+		"wait 5s quietly",
+		"read",
+		"log",
+	)
 }
 
 // minLag and maxLag, retention and the age of segments count by timestamps that anybody may send.
 func TestNastyTimestampsIn2099AndNone(t *testing.T) {
 	for _, ms := range []string{"4083696000000", "-1", "0"} {
-		got := played(t, "config minlag=10m maxlag=1h dirty=50", "put -time="+ms+" a=1 b=1 c=1", "put -time="+ms+" a", "put b=2", "roll",
-			"wait 9m quietly", "log", "wait 55m quietly", "log", "config minlag=0s maxlag=unlimited dirty=0", "put end=1", "roll",
+		got := played(t, "config minlag=10m maxlag=1h dirty=50", "put -time="+ms+" a=1 b=1 c=1",
+			"put -time="+ms+" a", "put b=2", "roll",
+			"wait 9m quietly", "log", "wait 55m quietly", "log",
+			"config minlag=0s maxlag=unlimited dirty=0", "put end=1", "roll",
 			"wait 5m quietly", "settled", "read")
 		if !strings.Contains(got, "0:a=1 1:b=1 2:c=1 | 3:a | 4:b=2") && ms == "4083696000000" {
 			t.Errorf("timestamp %s: minLag does not hold\n%s", ms, got)
 		}
-		if strings.Count(got, "a=1") > 1 && ms != "4083696000000" { // minLag goes before maxLag, and by what the record says
+		// minLag goes before maxLag, and by what the record says
+		if strings.Count(got, "a=1") > 1 && ms != "4083696000000" {
 			t.Errorf("timestamp %s: maxLag does not hold\n%s", ms, got)
 		}
 	}
@@ -92,15 +112,19 @@ func TestNastyEveryCodecInAndOut(t *testing.T) { // KAFKA-3252, 4298
 	for _, in := range codecs {
 		var script []string
 		for _, out := range codecs {
-			for _, setting := range []string{"codec=" + out + " clean=off", "codec=producer clean=" + out} {
-				script = append(script, "config codec=producer clean=off", "put -"+in+" a=1 c=x*300", "put -"+in+" a=2 c=2", "put -"+in+" c=3",
+			for _, setting := range []string{"codec=" + out + " clean=off",
+				"codec=producer clean=" + out} {
+				script = append(script, "config codec=producer clean=off",
+					"put -"+in+" a=1 c=x*300", "put -"+in+" a=2 c=2", "put -"+in+" c=3",
 					"config "+setting, "roll", "wait 3s quietly")
 			}
 		}
 		played(t, append(script, "read", "settled")...)
 		for _, out := range codecs {
-			want := map[bool]string{true: "segment 0: 1:b=1 |", false: "segment 0: " + out + " 1:b=1 |"}[out == "none"]
-			got := played(t, "put -"+in+" a=1 b=1", "put -"+in+" a=2", "config codec="+out, "roll", "wait 3s quietly", "log")
+			want := map[bool]string{true: "segment 0: 1:b=1 |",
+				false: "segment 0: " + out + " 1:b=1 |"}[out == "none"]
+			got := played(t, "put -"+in+" a=1 b=1", "put -"+in+" a=2", "config codec="+out, "roll",
+				"wait 3s quietly", "log")
 			if !strings.HasPrefix(got, want) {
 				t.Errorf("%s into %s:\n%s", in, out, got)
 			}
@@ -109,12 +133,16 @@ func TestNastyEveryCodecInAndOut(t *testing.T) { // KAFKA-3252, 4298
 }
 
 // Transactions of thousands of batches, over many segments, in a budget that holds next to nothing.
-func TestNastyHugeTransactions(t *testing.T) { // F12, I21; complaints: they pin the last stable offset
+// F12, I21; complaints: they pin the last stable offset
+func TestNastyHugeTransactions(t *testing.T) {
 	var script []string
 	for producer, end := range []string{"commit", "abort", "commit"} {
-		script = append(script, fmt.Sprintf("fill n=4000 batch=4 keys=500 from=%d value=3 txn=%d", producer*100, producer), "wait 3s quietly",
+		script = append(script,
+			fmt.Sprintf("fill n=4000 batch=4 keys=500 from=%d value=3 txn=%d", producer*100,
+				producer), "wait 3s quietly",
 			fmt.Sprintf("%s %d", end, producer))
 	}
-	wantEnds(t, "records 502, keys 501, tombstones 0\n", append(append([]string{"config segment=20000 retention=10s", "memory 500"}, script...),
-		"put z=1", "roll", "put z=2", "wait 60s quietly", "settled", "counts")...)
+	wantEnds(t, "records 502, keys 501, tombstones 0\n",
+		append(append([]string{"config segment=20000 retention=10s", "memory 500"}, script...),
+			"put z=1", "roll", "put z=2", "wait 60s quietly", "settled", "counts")...)
 }

@@ -30,12 +30,13 @@ type pathFault struct{ name string }
 func (e *pathFault) Error() string { return e.name + ": too many open files" }
 func (e *pathFault) Unwrap() error { return syscall.EMFILE }
 
-// That there is no file left to open fails what wants one, and only that: connections may take all there are, and a log that stopped
-// for it would stay offline until somebody looks.
+// That there is no file left to open fails what wants one, and only that: connections may take all
+// there are, and a log that stopped for it would stay offline until somebody looks.
 func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	open := func() *Store {
-		store, err := Open(Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1})
+		store, err := Open(Options{FS: disk, Dir: dataDir, Logger: quiet(),
+			FlushInterval: time.Hour, OpenFilesMax: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,8 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 			t.Fatalf("%s, when there are files again: %v", what, err)
 		}
 	}
-	first, err := log.Read(0, 1, 100, true) // its segment's file takes the place of the active one's, should that be open
+	// its segment's file takes the place of the active one's, should that be open
+	first, err := log.Read(0, 1, 100, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,8 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 		}
 		return err
 	})
-	for range 20 { // rolls; the index files are so short that nothing was written to them, so they are not open
+	// rolls; the index files are so short that nothing was written to them, so they are not open
+	for range 20 {
 		appendBatch(t, log, keyed(t, "k"))
 	}
 	fails("a flush", log.flush)
@@ -92,7 +95,8 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 	}
 }
 
-// fewFiles is a process that may have max files open, directories among them. The store's background is idle, so no lock is needed.
+// fewFiles is a process that may have max files open, directories among them. The store's
+// background is idle, so no lock is needed.
 type fewFiles struct {
 	vfs.FS
 	open, max int
@@ -147,8 +151,8 @@ func (f *fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A truncation has the files that it needs before it marks the first segment, and a log that begins anew takes its marks back: with however
-// few files left, it is done, or nothing is.
+// A truncation has the files that it needs before it marks the first segment, and a log that begins
+// anew takes its marks back: with however few files left, it is done, or nothing is.
 func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
 	const spareMax = 40
 	for name, cut := range map[string]struct {
@@ -173,12 +177,14 @@ func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
 	}
 }
 
-// cutWithFewFiles has a log cut when spare files are left to open, and once more when there are enough. It tells whether that was not needed.
+// cutWithFewFiles has a log cut when spare files are left to open, and once more when there are
+// enough. It tells whether that was not needed.
 func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
 	t.Helper()
 	const filled = 45
 	disk := &fewFiles{FS: vfs.NewMem(), max: 1000}
-	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1}
+	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
+		OpenFilesMax: 1}
 	store, err := Open(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +209,8 @@ func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (
 		t.Errorf("with %d files left: %v, the log ends at %d", spare, err, log.LogEnd())
 	}
 	if again := cut(log); again != nil || log.LogEnd() != end {
-		t.Errorf("with %d files left before, and enough now: %v, the log ends at %d", spare, again, log.LogEnd())
+		t.Errorf("with %d files left before, and enough now: %v, the log ends at %d", spare, again,
+			log.LogEnd())
 	}
 	appendBatch(t, log, keyed(t, "next"))
 	if err := store.Close(); err != nil {
@@ -212,10 +219,12 @@ func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (
 	return err == nil
 }
 
-// A segment that could not be marked as deleted, as one of its files could not be opened, keeps none of the others open.
+// A segment that could not be marked as deleted, as one of its files could not be opened, keeps
+// none of the others open.
 func TestAFailedRenameKeepsNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
-	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour, OpenFilesMax: 1}
+	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
+		OpenFilesMax: 1}
 	store, err := Open(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -252,8 +261,8 @@ func TestAFailedRenameKeepsNoFileOpen(t *testing.T) {
 	}
 }
 
-// An append that rolls while a flush syncs leaves the rolled segment unsealed, and a start must look at it: so the recovery point does
-// not pass it, though everything in it is synced.
+// An append that rolls while a flush syncs leaves the rolled segment unsealed, and a start must
+// look at it: so the recovery point does not pass it, though everything in it is synced.
 func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)

@@ -15,29 +15,35 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ErrNoPartition is returned by OpenOffline for a directory that is not a partition's, or that holds what no log does.
+// ErrNoPartition is returned by OpenOffline for a directory that is not a partition's, or that
+// holds what no log does.
 var ErrNoPartition = errors.New("not the directory of a partition")
 
-// ErrUnkeyed is returned by Clean when no record that it goes over has a key: such a log is no compacted topic's, and nothing would be
-// left of it.
+// ErrUnkeyed is returned by Clean when no record that it goes over has a key: such a log is no
+// compacted topic's, and nothing would be left of it.
 var ErrUnkeyed = errors.New("no record has a key: this is no compacted topic's log")
 
-// metadataLog is the topic of Kafka's own metadata (KRaft), whose records have no keys, and which no cleaner of Kafka's touches.
+// metadataLog is the topic of Kafka's own metadata (KRaft), whose records have no keys, and which
+// no cleaner of Kafka's touches.
 const metadataLog = "__cluster_metadata"
 
-// Offline is one partition of a data directory that no broker serves, open for cleaning by hand. It is a Store with one log and
-// without goroutines: the directory is mended and the checkpoints are kept by the same code. The checkpoints go on telling what they
-// knew of other partitions; nothing else outside the partition's directory is touched, but for the lock. The marker of a clean stop is
-// left as it is: nothing is appended, and a start mends what was cut off whether it is there or not.
+// Offline is one partition of a data directory that no broker serves, open for cleaning by hand. It
+// is a Store with one log and without goroutines: the directory is mended and the checkpoints are
+// kept by the same code. The checkpoints go on telling what they knew of other partitions; nothing
+// else outside the partition's directory is touched, but for the lock. The marker of a clean stop
+// is left as it is: nothing is appended, and a start mends what was cut off whether it is there or
+// not.
 type Offline struct {
 	store *Store
 	log   *Log
 }
 
-// OpenOffline locks the data directory that holds dir, and opens the log in it. vfs.ErrLocked is wrapped when a broker holds it.
+// OpenOffline locks the data directory that holds dir, and opens the log in it. vfs.ErrLocked is
+// wrapped when a broker holds it.
 //
-// Nothing is scanned and nothing cut: a log whose end is damaged is refused, with the place, and a broker's start mends it. As there is
-// nobody to ask, all of the log counts as replicated, unless the checkpoints know the partition, and say less.
+// Nothing is scanned and nothing cut: a log whose end is damaged is refused, with the place, and a
+// broker's start mends it. As there is nobody to ask, all of the log counts as replicated, unless
+// the checkpoints know the partition, and say less.
 func OpenOffline(opts Options, dir string) (*Offline, error) {
 	opts.Dir = filepath.Dir(dir)
 	id, err := offlineID(opts, dir)
@@ -81,7 +87,8 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 	logs := 0
 	for _, entry := range entries {
 		if !entry.IsDir() && !entry.Type().IsRegular() {
-			return id, fmt.Errorf("%w: %s is neither a file nor a directory", ErrNoPartition, filepath.Join(dir, entry.Name()))
+			return id, fmt.Errorf("%w: %s is neither a file nor a directory", ErrNoPartition,
+				filepath.Join(dir, entry.Name()))
 		}
 		if f, ok := parseSegmentFile(entry.Name()); ok && f.isLog() {
 			logs++
@@ -100,7 +107,8 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 		return nil, err
 	}
 	for name, content := range s.saving.written {
-		// They are written again, with the lines of all partitions: what cannot be read would be lost.
+		// They are written again, with the lines of all partitions: what cannot be read would be
+		// lost.
 		var err error
 		switch name {
 		case abortedFile:
@@ -140,9 +148,10 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 	return log, s.save()
 }
 
-// provePast checks what the log holds behind the recovery point as a start does, but cuts nothing. It is sound then, and once it was
-// synced the recovery point may pass it. Where there is none, it is the active segment that is checked; the others were sealed, and a
-// pass holds each batch it reads against its checksum.
+// provePast checks what the log holds behind the recovery point as a start does, but cuts nothing.
+// It is sound then, and once it was synced the recovery point may pass it. Where there is none, it
+// is the active segment that is checked; the others were sealed, and a pass holds each batch it
+// reads against its checksum.
 func (l *Log) provePast(recoveryPoint int64) error {
 	list := l.acquire()
 	defer list.release()
@@ -169,9 +178,10 @@ func (l *Log) provePast(recoveryPoint int64) error {
 	return nil
 }
 
-// completeTxnIndexes makes the transaction indexes anew that were not copied along: without them a pass would take an aborted
-// transaction whose marker lies above its bound for a committed one, and remove what was committed before it. An index that has entries
-// is whole: a damaged one was mended when the log was opened.
+// completeTxnIndexes makes the transaction indexes anew that were not copied along: without them a
+// pass would take an aborted transaction whose marker lies above its bound for a committed one, and
+// remove what was committed before it. An index that has entries is whole: a damaged one was mended
+// when the log was opened.
 func (l *Log) completeTxnIndexes() error {
 	list := l.acquire()
 	defer list.release()
@@ -225,10 +235,11 @@ func (o *Offline) Close() error {
 
 // ByHand says how a log is cleaned by hand.
 type ByHand struct {
-	MemoryBytes        int64         // default 128 MiB
-	Workers            int           // slices worked on at once; default 1
-	IOBytesRate        int64         // reads plus writes a second; 0: no limit
-	MinDirtyPercent    int           // at or below it nothing is done, unless a tombstone is due; 0: in any case
+	MemoryBytes int64 // default 128 MiB
+	Workers     int   // slices worked on at once; default 1
+	IOBytesRate int64 // reads plus writes a second; 0: no limit
+	// at or below it nothing is done, unless a tombstone is due; 0: in any case
+	MinDirtyPercent    int
 	MaxGarbagePercent  int           // what a pass may leave for the sake of I/O
 	MinLag             time.Duration // a younger segment is not cleaned
 	TombstoneRetention time.Duration
@@ -237,21 +248,24 @@ type ByHand struct {
 	DryRun             bool      // rewrite nothing, and tell what would be
 }
 
-// Cleaned is what cleaning by hand did: the sums of its passes; of the segments there were at first, SegmentsRewritten and
-// SegmentsUntouched say what became of each. Of a dry run, all of it is what a pass would do, LogReadBytes and LogWrittenBytes at most.
+// Cleaned is what cleaning by hand did: the sums of its passes; of the segments there were at
+// first, SegmentsRewritten and SegmentsUntouched say what became of each. Of a dry run, all of it
+// is what a pass would do, LogReadBytes and LogWrittenBytes at most.
 type Cleaned struct {
 	Passes int
 	clean.Stats
 }
 
-// passesByHandMax bounds the passes over one log. Two are the most that make sense: one that finds a tombstone alone, and one that
-// takes it when no retention is asked for.
+// passesByHandMax bounds the passes over one log. Two are the most that make sense: one that finds
+// a tombstone alone, and one that takes it when no retention is asked for.
 const passesByHandMax = 4
 
-// Clean runs passes until nothing is left that may go now. What was committed before an error or the end of ctx stays.
+// Clean runs passes until nothing is left that may go now. What was committed before an error or
+// the end of ctx stays.
 func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 	cleaner := newCleaner(o.store, CleanerOptions{
-		Workers: 1, MemoryBytes: by.MemoryBytes, IOBytesRate: by.IOBytesRate, Logger: o.store.opts.Logger,
+		Workers: 1, MemoryBytes: by.MemoryBytes, IOBytesRate: by.IOBytesRate,
+		Logger: o.store.opts.Logger,
 	})
 	if by.Now.IsZero() {
 		by.Now = time.Now()
@@ -291,7 +305,8 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 	return sum, nil
 }
 
-// sealed are the segments as they are now, without the active one. They are not held: only to tell which is which.
+// sealed are the segments as they are now, without the active one. They are not held: only to tell
+// which is which.
 func (o *Offline) sealed() []*segment.Segment {
 	list := o.log.acquire()
 	defer list.release()
@@ -302,7 +317,8 @@ func (o *Offline) sealed() []*segment.Segment {
 	return all
 }
 
-// missing counts the segments that are not there any more. A clean appends nothing and no retention runs: they were rewritten.
+// missing counts the segments that are not there any more. A clean appends nothing and no retention
+// runs: they were rewritten.
 func missing(before, now []*segment.Segment) (count int) {
 	there := make(map[*segment.Segment]bool, len(now))
 	for _, s := range now {
@@ -320,7 +336,8 @@ func missing(before, now []*segment.Segment) (count int) {
 func (o *Offline) settings(by ByHand) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, true
-	s.MinLag, s.TombstoneRetention, s.SegmentBytes = by.MinLag, by.TombstoneRetention, by.SegmentBytes
+	s.MinLag, s.TombstoneRetention, s.SegmentBytes = by.MinLag, by.TombstoneRetention,
+		by.SegmentBytes
 	if s.SegmentBytes > 0 {
 		return s
 	}
@@ -335,7 +352,8 @@ func (o *Offline) settings(by ByHand) topicconfig.Settings {
 // dueByHand tells whether there is a reason for a pass.
 func dueByHand(seen look, by ByHand) bool {
 	return by.MinDirtyPercent <= 0 || seen.view.dirtyRatio()*100 > float64(by.MinDirtyPercent) ||
-		seen.horizon != horizonNone && seen.horizon != horizonUnknown && seen.horizon <= by.Now.UnixMilli()
+		seen.horizon != horizonNone && seen.horizon != horizonUnknown &&
+			seen.horizon <= by.Now.UnixMilli()
 }
 
 // errDryRun ends a dry run where the first segment would be rewritten.
@@ -369,9 +387,14 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	if err != nil && !errors.Is(err, errDryRun) {
 		return stats, err
 	}
-	// A pass goes window by window if the bits of its records do not fit half of the memory, and a dry run sees the first only.
+	// A pass goes window by window if the bits of its records do not fit half of the memory, and a
+	// dry run sees the first only.
 	if needed := stats.RecordsRead * 3 / 8 * 2; err != nil && needed > job.Limits.MemoryBytes {
-		return stats, fmt.Errorf("a dry run over %d records needs %d bytes of memory; a clean does not", stats.RecordsRead, needed)
+		return stats, fmt.Errorf(
+			"a dry run over %d records needs %d bytes of memory; a clean does not",
+			stats.RecordsRead,
+			needed,
+		)
 	}
 	stats.ReclaimedBytes = last.ReclaimableBytes
 	rewriting := max(0, last.TotalBytes-last.DoneBytes)
@@ -385,12 +408,13 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	return stats, nil
 }
 
-// refuseUnkeyed ends a pass before it writes, with ErrUnkeyed, if it has met records and none with a key. A pass opens all sidecars
-// before it rewrites anything.
+// refuseUnkeyed ends a pass before it writes, with ErrUnkeyed, if it has met records and none with
+// a key. A pass opens all sidecars before it rewrites anything.
 func refuseUnkeyed(job *clean.Job) {
 	open, create := job.Env.Keys, job.Env.Create
 	keyed, unkeyed := false, false
-	job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader, error) {
+	job.Env.Keys = func(ctx context.Context, s *segment.Segment,
+		opts clean.KeysOptions) (*keys.Reader, error) {
 		r, err := open(ctx, s, opts)
 		switch {
 		case err != nil:

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Some call of a clean by hand fails, whichever: it says so, the log is legal and complete, and the next run does the work.
+// Some call of a clean by hand fails, whichever: it says so, the log is legal and complete, and the
+// next run does the work.
 func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, short writes
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -31,17 +32,20 @@ func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, sho
 			_, err := byHand(t, disk, ByHand{TombstoneRetention: time.Hour, SegmentBytes: 2000})
 			hit := disk.Failed() > 0
 			disk.Clear()
-			if err == nil && errors.Is(fault.rule.Err, syscall.ENOSPC) && fault.rule.Times == 0 && hit {
+			if err == nil && errors.Is(fault.rule.Err, syscall.ENOSPC) && fault.rule.Times == 0 &&
+				hit {
 				t.Errorf("%s at call %d is not told", fault.name, skip)
 			}
 			if got, _ := latestIn(t, mem); !maps.Equal(got, latest) {
-				t.Fatalf("%s at call %d (seed %d), %v: latest %v, want %v", fault.name, skip, seed, err, got, latest)
+				t.Fatalf("%s at call %d (seed %d), %v: latest %v, want %v", fault.name, skip, seed,
+					err, got, latest)
 			}
 			if _, err := byHand(t, mem, ByHand{SegmentBytes: 2000}); err != nil {
 				t.Fatalf("%s at call %d (seed %d): the next run: %v", fault.name, skip, seed, err)
 			}
 			if got, records := latestIn(t, mem); !maps.Equal(got, latest) || records > 40 {
-				t.Fatalf("%s at call %d (seed %d): %d records in the end, latest %v, want %v", fault.name, skip, seed, records, got, latest)
+				t.Fatalf("%s at call %d (seed %d): %d records in the end, latest %v, want %v",
+					fault.name, skip, seed, records, got, latest)
 			}
 			if !hit {
 				break

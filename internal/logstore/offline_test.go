@@ -19,8 +19,8 @@ import (
 // offlineDir is the partition's directory in the fixture.
 var offlineDir = filepath.Join(dataDir, partition.String())
 
-// abandoned returns a disk with a log of n updates of so many keys, as a broker left it that was closed; and the latest offset of each
-// key.
+// abandoned returns a disk with a log of n updates of so many keys, as a broker left it that was
+// closed; and the latest offset of each key.
 func abandoned(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -48,7 +48,8 @@ func byHand(t *testing.T, fsys vfs.FS, by ByHand) (Cleaned, error) {
 	return cleaned, errors.Join(err, o.Close())
 }
 
-// latestIn reads the log as a broker would after a start, and returns the last offset of each key, and how many records there are.
+// latestIn reads the log as a broker would after a start, and returns the last offset of each key,
+// and how many records there are.
 func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) {
 	t.Helper()
 	s := openStore(t, fsys)
@@ -80,14 +81,17 @@ func TestOfflineCleansAndIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cleaned.Passes != 1 || cleaned.RecordsRemoved == 0 || cleaned.ReclaimedBytes <= 0 || cleaned.SegmentsRewritten == 0 {
+	if cleaned.Passes != 1 || cleaned.RecordsRemoved == 0 || cleaned.ReclaimedBytes <= 0 ||
+		cleaned.SegmentsRewritten == 0 {
 		t.Errorf("cleaned %+v", cleaned)
 	}
-	if got, records := latestIn(t, disk); !maps.Equal(got, latest) || records >= 400-int(cleaned.RecordsRemoved)+1 {
+	if got, records := latestIn(t, disk); !maps.Equal(got, latest) ||
+		records >= 400-int(cleaned.RecordsRemoved)+1 {
 		t.Errorf("%d records, latest %v, want %v", records, got, latest)
 	}
 	again, err := byHand(t, disk, ByHand{TombstoneRetention: time.Hour})
-	if err != nil || again.RecordsRemoved != 0 || again.SegmentsRewritten != 0 || again.LogWrittenBytes != 0 {
+	if err != nil || again.RecordsRemoved != 0 || again.SegmentsRewritten != 0 ||
+		again.LogWrittenBytes != 0 {
 		t.Errorf("a second time: %+v, %v", again, err)
 	}
 }
@@ -105,12 +109,15 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dry.ReclaimedBytes <= 0 || dry.LogWrittenBytes < cleaned.LogWrittenBytes || dry.RecordsRead != cleaned.RecordsRead ||
-		dry.SegmentsRewritten != cleaned.SegmentsRewritten || dry.SegmentsUntouched != cleaned.SegmentsUntouched ||
+	if dry.ReclaimedBytes <= 0 || dry.LogWrittenBytes < cleaned.LogWrittenBytes ||
+		dry.RecordsRead != cleaned.RecordsRead ||
+		dry.SegmentsRewritten != cleaned.SegmentsRewritten ||
+		dry.SegmentsUntouched != cleaned.SegmentsUntouched ||
 		dry.RecordsRemoved != cleaned.RecordsRemoved || cleaned.RecordsRemoved == 0 {
 		t.Errorf("foretold %+v, done %+v", dry, cleaned)
 	}
-	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 || off < -0.1 {
+	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 ||
+		off < -0.1 {
 		t.Errorf("foretold %d bytes, %d were freed", dry.ReclaimedBytes, cleaned.ReclaimedBytes)
 	}
 	if got, _ := latestIn(t, disk); !maps.Equal(got, latest) {
@@ -138,8 +145,10 @@ func TestOfflineCountsASegmentOnce(t *testing.T) {
 	if err != nil || cleaned.Passes != 2 || cleaned.TombstonesRemoved != 1 {
 		t.Fatalf("cleaned %+v, %v; want two passes, and the tombstone gone", cleaned, err)
 	}
-	if cleaned.SegmentsRewritten+cleaned.SegmentsUntouched != cleaned.SegmentsTotal || cleaned.SegmentsRewritten == 0 {
-		t.Errorf("of %d segments %d rewritten and %d untouched", cleaned.SegmentsTotal, cleaned.SegmentsRewritten, cleaned.SegmentsUntouched)
+	if cleaned.SegmentsRewritten+cleaned.SegmentsUntouched != cleaned.SegmentsTotal ||
+		cleaned.SegmentsRewritten == 0 {
+		t.Errorf("of %d segments %d rewritten and %d untouched", cleaned.SegmentsTotal,
+			cleaned.SegmentsRewritten, cleaned.SegmentsUntouched)
 	}
 }
 
@@ -148,7 +157,8 @@ func unkeyed(t *testing.T) []byte {
 	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
 	b.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
-	b.Add(&record.Record{Timestamp: epoch0.UnixMilli(), Value: []byte("a value of some thirty bytes")})
+	b.Add(&record.Record{Timestamp: epoch0.UnixMilli(),
+		Value: []byte("a value of some thirty bytes")})
 	batch, err := b.Build(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -211,10 +221,15 @@ func TestOfflineRefuses(t *testing.T) {
 		change func(t *testing.T, disk *vfs.Mem)
 		want   string
 	}{
-		{"a damaged end", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, lastLog(t, disk), 70) }, "batch at 0"},
-		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) }, "corrupt"},
+		{"a damaged end", func(t *testing.T,
+			disk *vfs.Mem) {
+			flipByte(t, disk, lastLog(t, disk), 70)
+		}, "batch at 0"},
+		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
+			"corrupt"},
 		{"a checkpoint that cannot be read", func(t *testing.T, disk *vfs.Mem) {
-			if err := vfs.WriteFileAtomic(disk, filepath.Join(dataDir, firstDirtyFile), []byte("nonsense")); err != nil {
+			if err := vfs.WriteFileAtomic(disk, filepath.Join(dataDir, firstDirtyFile),
+				[]byte("nonsense")); err != nil {
 				t.Fatal(err)
 			}
 		}, firstDirtyFile},
@@ -263,7 +278,8 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 		_, err := OpenOffline(Options{FS: vfs.OS{}, Logger: quiet()}, dir)
 		return err
 	}
-	if err := open(dir); !errors.Is(err, ErrNoPartition) || !strings.Contains(err.Error(), "no .log file") {
+	if err := open(dir); !errors.Is(err, ErrNoPartition) ||
+		!strings.Contains(err.Error(), "no .log file") {
 		t.Errorf("empty: %v", err)
 	}
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "00000000000000000000.log")); err != nil {
@@ -286,8 +302,8 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOfflineSurvivesACrashAnywhere: the disk is cloned at every change of a name and every sync, as a crash would leave it, and cleaned
-// once more.
+// TestOfflineSurvivesACrashAnywhere: the disk is cloned at every change of a name and every sync,
+// as a crash would leave it, and cleaned once more.
 func TestOfflineSurvivesACrashAnywhere(t *testing.T) {
 	disk, latest := abandoned(t, 200, 10)
 	var crashed []*vfs.Mem

@@ -14,9 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Open locks the directory, brings every log in it back (a scan from the recovery point after an unclean stop), and starts the
-// background flush and retention. A log that cannot be opened does not stop the others: see Offline. vfs.ErrLocked is wrapped
-// when another process holds the directory.
+// Open locks the directory, brings every log in it back (a scan from the recovery point after an
+// unclean stop), and starts the background flush and retention. A log that cannot be opened does
+// not stop the others: see Offline. vfs.ErrLocked is wrapped when another process holds the
+// directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
 	if err := s.makeDirectory(); err != nil {
@@ -40,7 +41,8 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// makeDirectory makes the data directory if it is not there. A volume's mount point is there, and its parent may not be ours.
+// makeDirectory makes the data directory if it is not there. A volume's mount point is there, and
+// its parent may not be ours.
 func (s *Store) makeDirectory() error {
 	if _, err := s.opts.FS.Stat(s.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -68,7 +70,8 @@ func newStore(opts Options) *Store {
 	if opts.FlushBytes <= 0 {
 		opts.FlushBytes = flushBytesDefault
 	}
-	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	s.commits = newCommitter(s.settled)
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.cleanEpoch = -1
@@ -80,8 +83,9 @@ func newStore(opts Options) *Store {
 	return s
 }
 
-// load reads the directory. It fails for what concerns the directory as a whole; a single log that fails is noted as
-// offline. The store's goroutine does not run yet, so only the workers that open logs need Store.mu.
+// load reads the directory. It fails for what concerns the directory as a whole; a single log that
+// fails is noted as offline. The store's goroutine does not run yet, so only the workers that open
+// logs need Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
@@ -117,19 +121,22 @@ func (s *Store) load() (err error) {
 	if len(s.mu.offline) > 0 {
 		s.cleanEpoch = -1 // it does not hold all that it held
 	}
-	// Gone for good before the first append, and only now: a start that is cut off may begin again as a clean one.
+	// Gone for good before the first append, and only now: a start that is cut off may begin again
+	// as a clean one.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
 	return s.opts.FS.SyncDir(s.opts.Dir)
 }
 
-// saveCut writes the checkpoints anew after an unclean stop, before the first append. An offset in them that recovery had to cut, as the
-// log ends below it, would else count again should the next crash come soon: a high watermark above what was ever replicated.
-// A disk that is full is no reason not to start.
+// saveCut writes the checkpoints anew after an unclean stop, before the first append. An offset in
+// them that recovery had to cut, as the log ends below it, would else count again should the next
+// crash come soon: a high watermark above what was ever replicated. A disk that is full is no
+// reason not to start.
 func (s *Store) saveCut() {
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write the checkpoints after recovery; the next flush tries again", "error", err)
+		s.opts.Logger.Warn("write the checkpoints after recovery; the next flush tries again",
+			"error", err)
 	}
 }
 
@@ -157,7 +164,8 @@ func (s *Store) partitions() ([]PartitionID, error) {
 	return ids, nil
 }
 
-// openWorkers is how many logs are opened at once: they wait for the disk more than for the processor.
+// openWorkers is how many logs are opened at once: they wait for the disk more than for the
+// processor.
 const openWorkers = 16
 
 // start is what is known of a log before it is opened.
@@ -168,8 +176,8 @@ type start struct {
 	summed bool // closed holds all segments that had no transaction index
 }
 
-// openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew of an offline log: once the disk
-// is mended, a start finds it as it was.
+// openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew
+// of an offline log: once the disk is mended, a start finds it as it was.
 func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
 	log, known, err := s.recover(id, from)
@@ -177,15 +185,18 @@ func (s *Store) openLog(id PartitionID, from start) {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.opts.Logger.Error("log cannot be opened", "partition", id, "error", err)
-		s.mu.offline[id] = offline{err: fmt.Errorf("%w: open log %s: %w", ErrStorage, id, err), saved: known}
+		s.mu.offline[id] = offline{err: fmt.Errorf("%w: open log %s: %w", ErrStorage, id, err),
+			saved: known}
 		return
 	}
 	s.mu.logs[id] = log
-	s.opts.Logger.Debug("log opened", "partition", id, "clean", from.clean, "start", log.LogStart(), "end", log.LogEnd(),
+	s.opts.Logger.Debug("log opened", "partition", id, "clean", from.clean, "start", log.LogStart(),
+		"end", log.LogEnd(),
 		"took", time.Since(began))
 }
 
-// recover opens the log of a partition's directory. It returns what is known of the log too, also when it fails.
+// recover opens the log of a partition's directory. It returns what is known of the log too, also
+// when it fails.
 func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
@@ -202,12 +213,14 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 		return nil, known, err
 	}
 	if wasAside {
-		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and they still do.
+		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and
+		// they still do.
 		known = known.merge(aside.saved)
 		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: time.Now(), closed: from.closed, summed: from.clean && from.summed}
+	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: time.Now(),
+		closed: from.closed, summed: from.clean && from.summed}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}
@@ -219,16 +232,20 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 	return log, known, nil
 }
 
-// environment is given by value: a log knows what it may ask of its store, and not the store, whose lock comes behind its own.
+// environment is given by value: a log knows what it may ask of its store, and not the store, whose
+// lock comes behind its own.
 func (s *Store) environment() environment {
 	return environment{
-		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger, failed: s.logFailed,
-		saveFirstDirty: s.save, compress: s.compressed.at, commit: s.commits.request, flushBytes: s.opts.FlushBytes,
+		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
+		failed:         s.logFailed,
+		saveFirstDirty: s.save, compress: s.compressed.at, commit: s.commits.request,
+		flushBytes: s.opts.FlushBytes,
 	}
 }
 
-// openFilesDefault leaves half of the files that the process may have to connections, and to segment files that must stay open. Where
-// the limit is unknown, or none, it is as many as a common limit allows.
+// openFilesDefault leaves half of the files that the process may have to connections, and to
+// segment files that must stay open. Where the limit is unknown, or none, it is as many as a common
+// limit allows.
 func openFilesDefault() int {
 	const common = 10_000
 	var limit syscall.Rlimit

@@ -10,12 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// withoutOrphans removes segments that a roll has begun and not ended, and returns the bases of the others. A full disk may take the name
-// of a data file and not that of its index: the roll takes it back and the append fails, but a smaller one may still fit into the old
-// segment. Should the power go then, the directory may have kept the empty file, in the midst of the one before it.
+// withoutOrphans removes segments that a roll has begun and not ended, and returns the bases of the
+// others. A full disk may take the name of a data file and not that of its index: the roll takes it
+// back and the append fails, but a smaller one may still fit into the old segment. Should the power
+// go then, the directory may have kept the empty file, in the midst of the one before it.
 //
-// It is held against the segment before it: one that is sound and ends where the empty one begins was rolled there, or was cleaned.
-// It looks at nothing if no file is empty.
+// It is held against the segment before it: one that is sound and ends where the empty one begins
+// was rolled there, or was cleaned. It looks at nothing if no file is empty.
 func (r *recovery) withoutOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
 	full := -1 // index of the last one kept that has data
@@ -26,7 +27,8 @@ func (r *recovery) withoutOrphans(bases []int64) ([]int64, error) {
 			orphan, err = r.reaches(kept[full], base)
 		}
 		if err == nil && orphan {
-			r.log.env.logger.Warn("segment of a roll that failed removed", "partition", r.log.id, "segment", base)
+			r.log.env.logger.Warn("segment of a roll that failed removed", "partition", r.log.id,
+				"segment", base)
 			err = segment.RemoveFiles(r.log.env.fs, r.log.dir, base, "")
 		}
 		if err != nil {
@@ -44,25 +46,28 @@ func (r *recovery) withoutOrphans(bases []int64) ([]int64, error) {
 		return bases, nil
 	}
 	r.files = slices.DeleteFunc(r.files, func(f segmentFile) bool {
-		return f.kind != snapshotSuffix && slices.Contains(bases, f.base) && !slices.Contains(kept, f.base)
+		return f.kind != snapshotSuffix && slices.Contains(bases, f.base) &&
+			!slices.Contains(kept, f.base)
 	})
 	return kept, r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// dataBytes is the size of a segment's data file. After a clean stop it is in the summary, and no file is looked at.
+// dataBytes is the size of a segment's data file. After a clean stop it is in the summary, and no
+// file is looked at.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
 		return r.closed.segments[i].Files[0].SizeBytes, nil
 	}
-	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir, segment.Name(base, segment.LogExtension, "")))
+	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
+		segment.Name(base, segment.LogExtension, "")))
 	if err != nil {
 		return 0, fmt.Errorf("look at segment %d: %w", base, err)
 	}
 	return info.Size(), nil
 }
 
-// reaches tells whether a segment has data that ends above an offset, or does not end with a whole batch: then its end was not synced,
-// and nothing that was lies behind it.
+// reaches tells whether a segment has data that ends above an offset, or does not end with a whole
+// batch: then its end was not synced, and nothing that was lies behind it.
 func (r *recovery) reaches(base, offset int64) (bool, error) {
 	s, err := r.openSegment(base)
 	if errors.Is(err, record.ErrCorrupt) {

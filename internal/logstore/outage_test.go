@@ -10,11 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A full disk is told once for each log when it begins and once when it ends, whatever fails meanwhile and however often.
+// A full disk is told once for each log when it begins and once when it ends, whatever fails
+// meanwhile and however often.
 func TestAFullDiskIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	var out strings.Builder
-	store, err := Open(Options{FS: fault, Dir: dataDir, Logger: slog.New(slog.NewTextHandler(&out, nil)), FlushInterval: time.Hour})
+	store, err := Open(Options{FS: fault, Dir: dataDir,
+		Logger: slog.New(slog.NewTextHandler(&out, nil)), FlushInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

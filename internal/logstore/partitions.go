@@ -19,8 +19,9 @@ type Wanted struct {
 	Retain   bool // reclaim policy
 }
 
-// makeWorkers is how many logs are made at once. Each takes some ten syncs one after the other, waits for the disk meanwhile, and those of
-// several logs share a write of the filesystem's journal.
+// makeWorkers is how many logs are made at once. Each takes some ten syncs one after the other,
+// waits for the disk meanwhile, and those of several logs share a write of the filesystem's
+// journal.
 const makeWorkers = 16
 
 // Made is what became of a Wanted.
@@ -30,19 +31,23 @@ type Made struct {
 }
 
 // Create is CreateAll for one log.
-func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings, retain bool) (*Log, error) {
+func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings,
+	retain bool) (*Log, error) {
 	made := s.CreateAll([]Wanted{{id, topic, settings, retain}})
 	return made[0].Log, made[0].Err
 }
 
-// CreateAll makes partitions' logs, or returns those that are there for the same topic id, configured, in the order of wanted. A log
-// retained by Release under the same name is taken up again under the new topic id, the newest if there are several; one of another
-// topic id that was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that is there is
-// offline; with ErrClosed once the store is closed.
+// CreateAll makes partitions' logs, or returns those that are there for the same topic id,
+// configured, in the order of wanted. A log retained by Release under the same name is taken up
+// again under the new topic id, the newest if there are several; one of another topic id that was
+// not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that
+// is there is offline; with ErrClosed once the store is closed.
 //
-// The names must be ones that Kafka allows, for under any other a start does not find the log (parsePartition), and all different.
+// The names must be ones that Kafka allows, for under any other a start does not find the log
+// (parsePartition), and all different.
 //
-// The checkpoints are written once for all: one log at a time, a thousand logs would write lines for half a million.
+// The checkpoints are written once for all: one log at a time, a thousand logs would write lines
+// for half a million.
 func (s *Store) CreateAll(wanted []Wanted) []Made {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -60,20 +65,23 @@ func (s *Store) CreateAll(wanted []Wanted) []Made {
 	aside, err := s.newestRetained()
 	if err == nil {
 		// The directories of all are durable before any of them is opened.
-		inParallel(missing, s.opts.workers(makeWorkers), func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
+		inParallel(missing, s.opts.workers(makeWorkers),
+			func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
 	inParallel(missing, s.opts.workers(makeWorkers), func(i int) {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
 			// A retained log says itself whether it was closed in order.
-			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID,
+				start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
 		}
 	})
 	s.admit(wanted, made, missing)
 	return made
 }
 
-// present returns what there is to say of a log without touching the disk, or nearly so; there is false if it has to be made.
+// present returns what there is to say of a log without touching the disk, or nearly so; there is
+// false if it has to be made.
 func (s *Store) present(w Wanted) (made Made, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
@@ -93,8 +101,9 @@ func (s *Store) present(w Wanted) (made Made, there bool) {
 	return Made{Log: log}, true
 }
 
-// admit takes the logs that were made among the store's. Nobody has them yet, so their recovery points are on disk before the first
-// append. Without one, recovery could not tell a gap that a crash tore from one that cleaning left (ADR 0015).
+// admit takes the logs that were made among the store's. Nobody has them yet, so their recovery
+// points are on disk before the first append. Without one, recovery could not tell a gap that a
+// crash tore from one that cleaning left (ADR 0015).
 func (s *Store) admit(wanted []Wanted, made []Made, missing []int) {
 	for _, i := range missing {
 		id := wanted[i].ID
@@ -108,11 +117,13 @@ func (s *Store) admit(wanted []Wanted, made []Made, missing []int) {
 		s.mu.Unlock()
 	}
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write the checkpoint of new logs; the next flush tries again", "logs", len(missing), "error", err)
+		s.opts.Logger.Warn("write the checkpoint of new logs; the next flush tries again", "logs",
+			len(missing), "error", err)
 	}
 }
 
-// adopt checks that a log belongs to the topic. A directory that names none (it came from elsewhere) is given the name.
+// adopt checks that a log belongs to the topic. A directory that names none (it came from
+// elsewhere) is given the name.
 func (s *Store) adopt(log *Log, topic TopicID) error {
 	switch log.TopicID() {
 	case topic:
@@ -127,13 +138,14 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	return fmt.Errorf("create log %s: %w: %s, not %s", log.id, ErrOtherTopic, log.TopicID(), topic)
 }
 
-// makeDirectoryOf makes the directory ready, the topic id and the policy in it durable before the first append: a new one, or the
-// retained one (aside, "" if there is none). Its name is durable once the data directory is synced.
+// makeDirectoryOf makes the directory ready, the topic id and the policy in it durable before the
+// first append: a new one, or the retained one (aside, "" if there is none). Its name is durable
+// once the data directory is synced.
 func (s *Store) makeDirectoryOf(w Wanted, aside string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
-		// An earlier Create failed when the directory was there already: it is what was chosen then. A retained one cannot take
-		// its place, and must not be changed.
+		// An earlier Create failed when the directory was there already: it is what was chosen
+		// then. A retained one cannot take its place, and must not be changed.
 		aside = ""
 	}
 	from := dir
@@ -154,7 +166,8 @@ func (s *Store) makeDirectoryOf(w Wanted, aside string) error {
 	if err := s.opts.FS.Rename(from, dir); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("retained log taken up again", "partition", w.ID, "directory", aside, "topicID", w.Topic)
+	s.opts.Logger.Info("retained log taken up again", "partition", w.ID, "directory", aside,
+		"topicID", w.Topic)
 	return nil
 }
 
@@ -171,19 +184,22 @@ func (s *Store) newestRetained() (map[PartitionID]string, error) {
 		}
 		aside, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
 		if err != nil {
-			s.opts.Logger.Warn("retained directory unreadable", "directory", entry.Name(), "error", err)
+			s.opts.Logger.Warn("retained directory unreadable", "directory", entry.Name(), "error",
+				err)
 			continue
 		}
-		if _, known := newest[aside.id]; ok && (!known || aside.released.After(released[aside.id])) {
+		if _, known := newest[aside.id]; ok &&
+			(!known || aside.released.After(released[aside.id])) {
 			newest[aside.id], released[aside.id] = entry.Name(), aside.released
 		}
 	}
 	return newest, nil
 }
 
-// Release ends a partition here: its data is deleted, or, with retain, moved aside for a later Create. Slices that are held
-// can be read on. A partition that is not here is released already: no error. After ErrStorage the partition is offline, and
-// Release may be called again. Deletion itself is left to the store's goroutine.
+// Release ends a partition here: its data is deleted, or, with retain, moved aside for a later
+// Create. Slices that are held can be read on. A partition that is not here is released already: no
+// error. After ErrStorage the partition is offline, and Release may be called again. Deletion
+// itself is left to the store's goroutine.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -207,7 +223,8 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	if err := s.putAside(aside, retain); err != nil {
 		err = fmt.Errorf("%w: release log %s: %w", ErrStorage, id, err)
 		s.mu.Lock()
-		// The log is closed, so it is offline until a Release succeeds or the store is opened again.
+		// The log is closed, so it is offline until a Release succeeds or the store is opened
+		// again.
 		delete(s.mu.logs, id)
 		s.mu.offline[id] = offline{err: err, saved: aside.saved}
 		s.mu.Unlock()
@@ -217,10 +234,12 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.save()
 }
 
-// putAside renames the directory. Once that is durable the checkpoints may forget the partition, and the data may go; should the
-// sync fail, either name may be there after a crash, and both are understood.
+// putAside renames the directory. Once that is durable the checkpoints may forget the partition,
+// and the data may go; should the sync fail, either name may be there after a crash, and both are
+// understood.
 func (s *Store) putAside(aside retained, retain bool) error {
-	// No checkpoints are written meanwhile: they would remove the file "retained" if it was there since the log was taken up.
+	// No checkpoints are written meanwhile: they would remove the file "retained" if it was there
+	// since the log was taken up.
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	dir := filepath.Join(s.opts.Dir, aside.id.String())
@@ -249,8 +268,9 @@ func (s *Store) putAside(aside retained, retain bool) error {
 	return nil
 }
 
-// retainedName names a directory after its topic id; with a random id if that is unreadable (the log may be offline for it), or
-// taken (the id of a directory from elsewhere is zero, and that can come twice).
+// retainedName names a directory after its topic id; with a random id if that is unreadable (the
+// log may be offline for it), or taken (the id of a directory from elsewhere is zero, and that can
+// come twice).
 func (s *Store) retainedName(id PartitionID, dir string) string {
 	topic, err := readTopicID(s.opts.FS, dir)
 	if err != nil {

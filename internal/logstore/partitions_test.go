@@ -37,7 +37,8 @@ func TestCreateReturnsTheLogThatIsThere(t *testing.T) {
 	if again := createLog(t, store, settings(nil)); again != log {
 		t.Error("another log")
 	}
-	if _, err := store.Create(partition, topicTwo, settings(nil), true); !errors.Is(err, ErrOtherTopic) {
+	if _, err := store.Create(partition, topicTwo, settings(nil), true); !errors.Is(err,
+		ErrOtherTopic) {
 		t.Errorf("another topic id: %v", err)
 	}
 	if log.TopicID() != topicOne || !log.Retain() {
@@ -117,7 +118,8 @@ func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
 		t.Errorf("topic %v, %+v", log.TopicID(), log.saved())
 	}
 	store.tick(epoch0, false)
-	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(), retainedFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(),
+		retainedFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file retained is still there: %v", err)
 	}
 }
@@ -157,14 +159,16 @@ func testNewestIsTakenUp(t *testing.T) {
 	}
 }
 
-// A log that is offline can be put aside and taken up again, as it is: nothing of it is trusted, and no gap of cleaning cut off.
+// A log that is offline can be put aside and taken up again, as it is: nothing of it is trusted,
+// and no gap of cleaning cut off.
 func TestAnOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, partitionFile, flip(0))
 	if err := mem.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20, ""); err != nil {
+	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20,
+		""); err != nil {
 		t.Fatal(err)
 	}
 	store := openStore(t, mem)
@@ -178,7 +182,8 @@ func TestAnOfflineLogCanBeReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := readKeys(t, log, 0); !slices.Equal(got, append(expectKeys(0, 20), expectKeys(30, 60)...)) {
+	if got := readKeys(t, log, 0); !slices.Equal(got,
+		append(expectKeys(0, 20), expectKeys(30, 60)...)) {
 		t.Errorf("read %v", got)
 	}
 }
@@ -233,7 +238,8 @@ func TestReleaseTraces(t *testing.T) {
 			store.tick(epoch0, false)
 			got += "-- next checkpoints\n" + trace.Take()
 		}
-		golden(t, fmt.Sprintf("release-retain-%t.trace", retain), sizes.ReplaceAllString(randomID.ReplaceAllString(got, ".<id>-delete"), "0+<n>"))
+		golden(t, fmt.Sprintf("release-retain-%t.trace", retain),
+			sizes.ReplaceAllString(randomID.ReplaceAllString(got, ".<id>-delete"), "0+<n>"))
 		store.stop, store.done = make(chan struct{}), make(chan struct{})
 		go store.run()
 	}
@@ -242,7 +248,8 @@ func TestReleaseTraces(t *testing.T) {
 // sizes of small text files, which hold times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
-// A crash at any step of Release and of Create behind it: the log is there, or put aside, or gone for good; never a part of it.
+// A crash at any step of Release and of Create behind it: the log is there, or put aside, or gone
+// for good; never a part of it.
 func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	for _, retain := range []bool{false, true} {
 		for step := 0; ; step++ {
@@ -263,7 +270,8 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 			}
 			over := err == nil && !dead(fault)
 			for seed := range uint64(4) {
-				checkReleased(t, crash(mem, seed), retain, fmt.Sprintf("retain %t, step %d, seed %d", retain, step, seed))
+				checkReleased(t, crash(mem, seed), retain,
+					fmt.Sprintf("retain %t, step %d, seed %d", retain, step, seed))
 			}
 			fault.Clear()
 			if over {
@@ -318,7 +326,8 @@ func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", partitionFile), []byte("version: 9\n")); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", partitionFile),
+		[]byte("version: 9\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
@@ -351,7 +360,8 @@ func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
 func TestASecondStoreIsRefused(t *testing.T) {
 	fsys := vfs.NewMem()
 	openStore(t, fsys)
-	if _, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet()}); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet()}); !errors.Is(err,
+		vfs.ErrLocked) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -361,20 +371,23 @@ func takeUp(t *testing.T, store *Store) {
 	t.Helper()
 	aside, err := store.newestRetained()
 	if err == nil {
-		err = store.makeDirectoryOf(Wanted{ID: partition, Topic: topicOne, Retain: true}, aside[partition])
+		err = store.makeDirectoryOf(Wanted{ID: partition, Topic: topicOne, Retain: true},
+			aside[partition])
 	}
 	if err == nil {
 		err = store.opts.FS.SyncDir(dataDir)
 	}
 	if err == nil {
-		_, _, err = store.recover(partition, start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+		_, _, err = store.recover(partition,
+			start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Checkpoints that are written while a log is being taken up do not list it yet: its own file must stay until some do.
+// Checkpoints that are written while a log is being taken up do not list it yet: its own file must
+// stay until some do.
 func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -415,19 +428,23 @@ func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
 	}
 }
 
-// A Create that failed behind its commit point is repeated with the same directory, and leaves older ones alone.
+// A Create that failed behind its commit point is repeated with the same directory, and leaves
+// older ones alone.
 func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	for _, n := range []int{3, 5} {
 		fill(t, createLog(t, store, settings(nil)), n)
-		if n == 3 { // put aside by hand: a second Release under the same topic id would take it up first
+		// put aside by hand: a second Release under the same topic id would take it up first
+		if n == 3 {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)
 			}
 			old := filepath.Join(dataDir, asideName(partition, topicOne, retainedSuffix))
-			if err := mem.Rename(old, filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))+".hidden"); err != nil {
+			if err := mem.Rename(old,
+				filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))+
+					".hidden"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -440,7 +457,8 @@ func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log", Times: 1})
-	if _, err := store.Create(partition, topicOne, settings(nil), true); !errors.Is(err, ErrStorage) {
+	if _, err := store.Create(partition, topicOne, settings(nil), true); !errors.Is(err,
+		ErrStorage) {
 		t.Fatalf("create: %v", err)
 	}
 	log := createLog(t, store, settings(nil))

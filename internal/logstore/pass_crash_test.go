@@ -14,10 +14,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var passAll = flag.Bool("pass.all", false, "cut the power at every moment of the passes, and fail every call, instead of some")
+var passAll = flag.Bool("pass.all", false,
+	"cut the power at every moment of the passes, and fail every call, instead of some")
 
-// passSetup is a log that has something for every part of a pass: garbage, lonely tombstones with their clocks, transactions of both kinds
-// over several segments, codecs, sidecars that are kept and such that are not.
+// passSetup is a log that has something for every part of a pass: garbage, lonely tombstones with
+// their clocks, transactions of both kinds over several segments, codecs, sidecars that are kept
+// and such that are not.
 func passSetup() []string {
 	script := []string{"config segment=3000 retention=20s"}
 	for round := range 2 {
@@ -48,9 +50,11 @@ type passCut struct {
 	why string
 }
 
-// recordPasses plays the setup, and lets the cleaner pass over it: a pass over what is dirty, and one for its tombstones. It returns the
-// disks after power cuts at the moments that take picks, and the ledger.
-func recordPasses(t *testing.T, seed uint64, take func(what, name string) bool) (cuts []passCut, book ledger, err error) {
+// recordPasses plays the setup, and lets the cleaner pass over it: a pass over what is dirty, and
+// one for its tombstones. It returns the disks after power cuts at the moments that take picks, and
+// the ledger.
+func recordPasses(t *testing.T, seed uint64, take func(what, name string) bool) (cuts []passCut,
+	book ledger, err error) {
 	err = inStage(t, func(s *stage) {
 		on, moments := false, 0
 		s.disk = func(mem *vfs.Mem) vfs.FS {
@@ -59,7 +63,8 @@ func recordPasses(t *testing.T, seed uint64, take func(what, name string) bool) 
 					return
 				}
 				why := fmt.Sprintf("moment %d, %s %s", moments, what, name)
-				cuts = append(cuts, passCut{mem.CrashClone(), time.Now(), why}, passCut{mem.CrashClonePartly(seed + uint64(moments)), time.Now(), why})
+				cuts = append(cuts, passCut{mem.CrashClone(), time.Now(), why},
+					passCut{mem.CrashClonePartly(seed + uint64(moments)), time.Now(), why})
 			})
 		}
 		s.open()
@@ -77,7 +82,8 @@ func recordPasses(t *testing.T, seed uint64, take func(what, name string) bool) 
 	return cuts, book, err
 }
 
-// rest plays the setup without a second pass, and waits until all is synced: what goes wrong behind it is the passes' doing.
+// rest plays the setup without a second pass, and waits until all is synced: what goes wrong behind
+// it is the passes' doing.
 func (s *stage) rest() {
 	script := passSetup()
 	at := slices.Index(script, "wait 5s quietly") + 1
@@ -95,7 +101,8 @@ func (s *stage) wake() {
 	s.cleaner.Configure(s.budget)
 }
 
-// The power goes at a moment of a pass: what a start finds is legal and complete, and the next passes do their work.
+// The power goes at a moment of a pass: what a start finds is legal and complete, and the next
+// passes do their work.
 func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -108,7 +115,8 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"write:.*dead", "rename:.*dead", "write:.*keys", "sync:.*keys", "rename:.*cleaned", "sync:.*log.cleaned", "remove:.*deleted", "synced-dir:data/",
+		"write:.*dead", "rename:.*dead", "write:.*keys", "sync:.*keys", "rename:.*cleaned",
+		"sync:.*log.cleaned", "remove:.*deleted", "synced-dir:data/",
 		"rename:.*" + horizonFile, "rename:.*" + firstDirtyFile, "rename:.*" + agreedFile,
 	} {
 		if !regexp.MustCompile(name).MatchString(changed) {
@@ -145,7 +153,8 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 // clone is the ledger as it is now.
 func (l *ledger) clone() ledger {
 	c := newLedger()
-	c.batches, c.end, c.start, c.cleanable, c.known = slices.Clip(l.batches), l.end, l.start, l.cleanable, l.known
+	c.batches, c.end, c.start, c.cleanable, c.known = slices.Clip(l.batches), l.end, l.start,
+		l.cleanable, l.known
 	c.retentionMin, c.truncated = l.retentionMin, l.truncated
 	for offset, at := range l.blocked {
 		c.blocked[offset] = at

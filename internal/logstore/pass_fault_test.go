@@ -17,7 +17,8 @@ type passFault struct {
 	step int // one call of so many is tried, unless -pass.all
 }
 
-// passFaults are the ways. Of a full disk all writes behind the first that fails do so too, until it is cleared.
+// passFaults are the ways. Of a full disk all writes behind the first that fails do so too, until
+// it is cleared.
 var passFaults = []passFault{
 	{"an I/O error", vfs.Rule{Times: 1, Err: syscall.EIO}, 100},
 	{"a full disk", vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC}, 20},
@@ -28,9 +29,10 @@ var passFaults = []passFault{
 	{"a directory that is not synced", vfs.Rule{Op: vfs.OpSyncDir, Times: 1, Err: syscall.EIO}, 5},
 }
 
-// Some call of a pass fails, whichever: the log stays legal and complete, under the eyes of its readers and behind the next start, and the
-// next passes do their work once the disk is well.
-func TestFaultInAPass(t *testing.T) { // I7, I8, I37, KAFKA-7866: EIO, ENOSPC and short writes at every call
+// Some call of a pass fails, whichever: the log stays legal and complete, under the eyes of its
+// readers and behind the next start, and the next passes do their work once the disk is well. I7,
+// I8, I37, KAFKA-7866: EIO, ENOSPC and short writes at every call
+func TestFaultInAPass(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, fault := range passFaults {
@@ -55,7 +57,8 @@ func TestFaultInAPass(t *testing.T) { // I7, I8, I37, KAFKA-7866: EIO, ENOSPC an
 	}
 }
 
-// passWith plays the passes with a fault behind so many calls that it fits, and tells whether there was such a call.
+// passWith plays the passes with a fault behind so many calls that it fits, and tells whether there
+// was such a call.
 func passWith(t *testing.T, fault passFault, skip int) (hit bool, err error) {
 	var disk *vfs.Fault
 	err = inStage(t, func(s *stage) {
@@ -76,7 +79,8 @@ func passWith(t *testing.T, fault passFault, skip int) (hit bool, err error) {
 		s.ledger.check(s)
 		s.ledger.checkReads(s)
 		s.at = "behind the fault"
-		if s.log.Fault() != nil { // it stopped, as a log does whose disk failed: only a start brings it back
+		// it stopped, as a log does whose disk failed: only a start brings it back
+		if s.log.Fault() != nil {
 			s.kill()
 		}
 		s.doAll(slices.Concat([]string{"config dirty=1"}, passSettle, []string{"restart", "read"}))

@@ -31,7 +31,8 @@ func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 	t.Helper()
 	count := max(s.count, 1)
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{BaseOffset: offset, LastOffsetDelta: count - 1, ProducerID: 9, ProducerEpoch: s.epoch, BaseSequence: s.sequence})
+	b.Reset(record.Identity{BaseOffset: offset, LastOffsetDelta: count - 1, ProducerID: 9,
+		ProducerEpoch: s.epoch, BaseSequence: s.sequence})
 	for i := range int64(count) {
 		b.Add(&record.Record{Offset: offset + i, Timestamp: epoch0.UnixMilli(), Key: []byte("k")})
 	}
@@ -56,24 +57,37 @@ func TestProducerRules(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"KIP-98: sequences follow each other", []step{{0, 0, 3, nil}, {0, 3, 2, nil}, {0, 5, 1, nil}}},
-		{"KIP-98: a gap is refused", []step{{0, 0, 1, nil}, {0, 2, 1, ErrOutOfOrderSequence}, {0, 1, 1, nil}}},
-		{"KIP-98: an older sequence that is no repeat is refused", []step{{0, 0, 3, nil}, {0, 1, 1, ErrOutOfOrderSequence}}},
-		{"KIP-98: an older epoch is fenced", []step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidProducerEpoch}}},
-		{"KIP-98: a new epoch begins at 0", []step{{0, 7, 1, nil}, {1, 8, 1, ErrOutOfOrderSequence}, {1, 0, 1, nil}, {1, 1, 1, nil}}},
-		{"KIP-360: an unknown producer may begin anywhere", []step{{3, 4711, 1, nil}, {3, 4712, 1, nil}}},
+		{"KIP-98: sequences follow each other",
+			[]step{{0, 0, 3, nil}, {0, 3, 2, nil}, {0, 5, 1, nil}}},
+		{"KIP-98: a gap is refused",
+			[]step{{0, 0, 1, nil}, {0, 2, 1, ErrOutOfOrderSequence}, {0, 1, 1, nil}}},
+		{"KIP-98: an older sequence that is no repeat is refused",
+			[]step{{0, 0, 3, nil}, {0, 1, 1, ErrOutOfOrderSequence}}},
+		{"KIP-98: an older epoch is fenced",
+			[]step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidProducerEpoch}}},
+		{"KIP-98: a new epoch begins at 0",
+			[]step{{0, 7, 1, nil}, {1, 8, 1, ErrOutOfOrderSequence}, {1, 0, 1, nil},
+				{1, 1, 1, nil}}},
+		{"KIP-360: an unknown producer may begin anywhere",
+			[]step{{3, 4711, 1, nil}, {3, 4712, 1, nil}}},
 		{"KAFKA-5494: any of the last five batches is known again", []step{
 			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil},
-			{0, 0, 1, errDuplicate}, {0, 2, 1, errDuplicate}, {0, 4, 1, errDuplicate}, {0, 5, 1, nil},
+			{0, 0, 1, errDuplicate}, {0, 2, 1, errDuplicate}, {0, 4, 1, errDuplicate},
+			{0, 5, 1, nil},
 		}},
 		{"KAFKA-5494: the sixth last is not", []step{
-			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil}, {0, 5, 1, nil},
+			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil},
+			{0, 5, 1, nil},
 			{0, 0, 1, ErrOutOfOrderSequence}, {0, 1, 1, errDuplicate},
 		}},
-		{"KAFKA-5494: a repeat of another length is no repeat", []step{{0, 0, 3, nil}, {0, 0, 2, ErrOutOfOrderSequence}}},
-		{"KAFKA-5793: batches of an older epoch are not known again", []step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidProducerEpoch}}},
-		{"KIP-98: sequences wrap to 0", []step{{0, last - 1, 2, nil}, {0, 0, 1, nil}, {0, last - 1, 2, errDuplicate}}},
-		{"KIP-98: a batch may span the wrap", []step{{0, last - 1, 4, nil}, {0, 2, 1, nil}, {0, last - 1, 4, errDuplicate}}},
+		{"KAFKA-5494: a repeat of another length is no repeat",
+			[]step{{0, 0, 3, nil}, {0, 0, 2, ErrOutOfOrderSequence}}},
+		{"KAFKA-5793: batches of an older epoch are not known again",
+			[]step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidProducerEpoch}}},
+		{"KIP-98: sequences wrap to 0",
+			[]step{{0, last - 1, 2, nil}, {0, 0, 1, nil}, {0, last - 1, 2, errDuplicate}}},
+		{"KIP-98: a batch may span the wrap",
+			[]step{{0, last - 1, 4, nil}, {0, 2, 1, nil}, {0, last - 1, 4, errDuplicate}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			known := producers{}
@@ -100,7 +114,8 @@ func TestBatchesWithoutProducerAreNotChecked(t *testing.T) {
 	known := producers{}
 	b := record.Batch(keyed(t, "k"))
 	updateWith(t, &known, b)
-	if duplicate, err := known.check(b, Verified{}); duplicate != nil || err != nil || known.count() != 0 {
+	if duplicate, err := known.check(b, Verified{}); duplicate != nil || err != nil ||
+		known.count() != 0 {
 		t.Errorf("%v, %v, %v", duplicate, err, known)
 	}
 }
@@ -132,12 +147,14 @@ func TestLastOffsetsAreOffsets(t *testing.T) {
 	known := producers{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
-	if got := known.lastOffsets(); !reflect.DeepEqual(got, map[int64]clean.Producer{9: {LastOffset: 20, Epoch: 1}}) {
+	if got := known.lastOffsets(); !reflect.DeepEqual(got,
+		map[int64]clean.Producer{9: {LastOffset: 20, Epoch: 1}}) {
 		t.Errorf("%v", got)
 	}
 }
 
-// A model of the rules that remembers all sequences of the epoch instead of five batches, and counts on without wrapping.
+// A model of the rules that remembers all sequences of the epoch instead of five batches, and
+// counts on without wrapping.
 func TestProducersFollowTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const start = math.MaxInt32 - 40 // soon to wrap
@@ -145,7 +162,8 @@ func TestProducersFollowTheModel(t *testing.T) {
 	next, offset := int64(start), int64(0)
 	var history []step
 	for i := range 2000 {
-		s := step{sequence: int32((next + random.Int64N(5) - 2) & math.MaxInt32), count: 1 + random.Int32N(4)}
+		s := step{sequence: int32((next + random.Int64N(5) - 2) & math.MaxInt32),
+			count: 1 + random.Int32N(4)}
 		repeat := len(history) > 0 && random.IntN(3) == 0
 		if repeat {
 			s = history[len(history)-1-random.IntN(min(5, len(history)))]
@@ -194,9 +212,11 @@ func TestProducerSnapshotComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &producer{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: noTxn, batches: []producerBatch{{
-		firstSequence: math.MaxInt32 - 1, lastSequence: 2, lastOffset: 74, offsetDelta: 4, timestamp: epoch0.UnixMilli(),
-	}}}
+	want := &producer{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: noTxn,
+		batches: []producerBatch{{
+			firstSequence: math.MaxInt32 - 1, lastSequence: 2, lastOffset: 74, offsetDelta: 4,
+			timestamp: epoch0.UnixMilli(),
+		}}}
 	if !reflect.DeepEqual(back.get(9), want) {
 		t.Errorf("%+v, want %+v", back.get(9), want)
 	}
@@ -230,12 +250,14 @@ func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := back.get(9); len(got.batches) != producerBatchesMax || !reflect.DeepEqual(got.batches, known.get(9).batches) {
+	if got := back.get(9); len(got.batches) != producerBatchesMax ||
+		!reflect.DeepEqual(got.batches, known.get(9).batches) {
 		t.Errorf("%+v, want %+v", got.batches, known.get(9).batches)
 	}
 }
 
-// A snapshot is as of the offset that its name says, or it is none: it tells of batches that come later, or misses some.
+// A snapshot is as of the offset that its name says, or it is none: it tells of batches that come
+// later, or misses some.
 func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
 	known := producers{}
 	updateWith(t, &known, step{}.batchAt(t, 0))

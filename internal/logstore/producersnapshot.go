@@ -9,14 +9,15 @@ import (
 	"slices"
 )
 
-// The file <offset>.snapshot: producer state as of that offset, in Kafka's format (docs/format/store.md).
+// The file <offset>.snapshot: producer state as of that offset, in Kafka's format
+// (docs/format/store.md).
 const (
 	snapshotSuffix      = ".snapshot"
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of all behind it; number of entries
 	snapshotEntryBytes  = 46
-	// snapshotTrailer stands behind the entries of those that we write, behind it the offset, and behind that the older batches. Kafka
-	// reads the entries only.
+	// snapshotTrailer stands behind the entries of those that we write, behind it the offset, and
+	// behind that the older batches. Kafka reads the entries only.
 	snapshotTrailer      = "as of"
 	snapshotTrailerBytes = len(snapshotTrailer) + 8
 	snapshotOlderBytes   = 32 // one older batch
@@ -27,9 +28,10 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// encode writes the snapshot file of an offset, which it is bound to: the content of one must not pass for that of another. Kafka keeps
-// the last batch of each producer only, and refuses the repeat of an older one after a restart as out of order; a client that has five
-// in flight repeats all of them. So ours has the older ones, too, where Kafka does not look.
+// encode writes the snapshot file of an offset, which it is bound to: the content of one must not
+// pass for that of another. Kafka keeps the last batch of each producer only, and refuses the
+// repeat of an older one after a restart as out of order; a client that has five in flight repeats
+// all of them. So ours has the older ones, too, where Kafka does not look.
 func (ps *producers) encode(offset int64) []byte {
 	ids := make([]int64, 0, ps.count())
 	for id := range ps.byID {
@@ -62,7 +64,8 @@ func (p *producer) appendEntry(out []byte, id int64) []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(last.lastSequence))
 	out = binary.BigEndian.AppendUint64(out, uint64(last.lastOffset))
 	out = binary.BigEndian.AppendUint32(out, uint32(last.offsetDelta))
-	// Kafka expires a producer by this field; so it holds when we saw it, not the batch's own timestamp, which is the client's.
+	// Kafka expires a producer by this field; so it holds when we saw it, not the batch's own
+	// timestamp, which is the client's.
 	out = binary.BigEndian.AppendUint64(out, uint64(p.lastSeen))
 	out = binary.BigEndian.AppendUint32(out, uint32(p.coordinatorEpoch))
 	return binary.BigEndian.AppendUint64(out, uint64(p.txnFirst))
@@ -80,8 +83,8 @@ func (p *producer) appendOlder(out []byte, id int64) []byte {
 	return out
 }
 
-// decodeProducers reads the snapshot file of an offset. Its size was checked against count before anything was made: a count alone could ask for
-// any amount of memory.
+// decodeProducers reads the snapshot file of an offset. Its size was checked against count before
+// anything was made: a count alone could ask for any amount of memory.
 func decodeProducers(content []byte, offset int64) (*producers, error) {
 	if len(content) < snapshotHeaderBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errSnapshot, len(content))
@@ -105,7 +108,8 @@ func decodeProducers(content []byte, offset int64) (*producers, error) {
 	ps := &producers{byID: make(map[int64]*producer, count)}
 	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
 		id, p := decodeProducer(entries)
-		if id < 0 || p.txnFirst >= offset || len(p.batches) > 0 && p.batches[0].lastOffset >= offset {
+		if id < 0 || p.txnFirst >= offset || len(p.batches) > 0 &&
+			p.batches[0].lastOffset >= offset {
 			return nil, fmt.Errorf("%w: producer id %d, as of offset %d", errSnapshot, id, offset)
 		}
 		if ps.byID[id] = p; p.txnFirst != noTxn {
@@ -122,13 +126,14 @@ func decodeProducers(content []byte, offset int64) (*producers, error) {
 	return ps, nil
 }
 
-// checkTrailer holds what stands behind the entries against the offset in the file's name, and returns the older batches. Behind
-// Kafka's stands nothing.
+// checkTrailer holds what stands behind the entries against the offset in the file's name, and
+// returns the older batches. Behind Kafka's stands nothing.
 func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	if len(trailer) == 0 {
 		return nil, nil
 	}
-	if len(trailer) < snapshotTrailerBytes || string(trailer[:len(snapshotTrailer)]) != snapshotTrailer ||
+	if len(trailer) < snapshotTrailerBytes ||
+		string(trailer[:len(snapshotTrailer)]) != snapshotTrailer ||
 		(len(trailer)-snapshotTrailerBytes)%snapshotOlderBytes != 0 {
 		return nil, fmt.Errorf("%w: %d bytes behind the entries", errSnapshot, len(trailer))
 	}
@@ -138,7 +143,8 @@ func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	return trailer[snapshotTrailerBytes:], nil
 }
 
-// remember puts older batches before the last one of their producers. They come producer by producer, oldest first.
+// remember puts older batches before the last one of their producers. They come producer by
+// producer, oldest first.
 func (ps *producers) remember(older []byte) error {
 	be := binary.BigEndian
 	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
@@ -150,21 +156,25 @@ func (ps *producers) remember(older []byte) error {
 			timestamp:    int64(be.Uint64(older[24:])),
 		}
 		p := ps.byID[id]
-		if p == nil || len(p.batches) == 0 || len(p.batches) == producerBatchesMax || b.lastSequence < 0 || b.offsetDelta < 0 ||
+		if p == nil || len(p.batches) == 0 || len(p.batches) == producerBatchesMax ||
+			b.lastSequence < 0 || b.offsetDelta < 0 ||
 			b.lastOffset < int64(b.offsetDelta) {
-			return fmt.Errorf("%w: an older batch of producer %d at %d", errSnapshot, id, b.lastOffset)
+			return fmt.Errorf("%w: an older batch of producer %d at %d", errSnapshot, id,
+				b.lastOffset)
 		}
 		b.firstSequence = sequenceBefore(b.lastSequence, b.offsetDelta)
 		last := len(p.batches) - 1
 		p.batches = slices.Insert(p.batches, last, b)
-		if b.lastOffset >= p.batches[last+1].lastOffset || last > 0 && b.lastOffset <= p.batches[last-1].lastOffset {
+		if b.lastOffset >= p.batches[last+1].lastOffset || last > 0 &&
+			b.lastOffset <= p.batches[last-1].lastOffset {
 			return fmt.Errorf("%w: older batches of producer %d are not in order", errSnapshot, id)
 		}
 	}
 	return nil
 }
 
-// decodeProducer reads one entry. A producer without a last batch has written only a marker in its epoch.
+// decodeProducer reads one entry. A producer without a last batch has written only a marker in its
+// epoch.
 func decodeProducer(entry []byte) (id int64, p *producer) {
 	be := binary.BigEndian
 	p = &producer{

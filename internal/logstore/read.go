@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Slice is a range of whole batches in one data file. It keeps the segment's files alive until Release.
+// Slice is a range of whole batches in one data file. It keeps the segment's files alive until
+// Release.
 type Slice struct {
 	File      vfs.File // nil if Length is 0; the filesystem's own, which stays open until Release
 	Position  int64    // of the first batch in File
@@ -20,10 +21,12 @@ type Slice struct {
 	LogStart  int64
 	HighWater int64 // this, LogStart and Stable are as of the Read
 	Stable    int64
-	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it, or its file ended.
+	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it,
+	// or its file ended.
 	More bool
-	// Aborted are the aborted transactions that a reader of the slice must leave out, when it was read by ReadCommitted: of each
-	// producer's transactional batches from FirstOffset up to LastOffset, which is the marker. Some may have no batch in the slice.
+	// Aborted are the aborted transactions that a reader of the slice must leave out, when it was
+	// read by ReadCommitted: of each producer's transactional batches from FirstOffset up to
+	// LastOffset, which is the marker. Some may have no batch in the slice.
 	Aborted []segment.AbortedTxn
 
 	held *handle
@@ -38,13 +41,15 @@ func (s *Slice) Release() {
 	}
 }
 
-// Read returns whole batches from the one that holds offset on (reference I43, I44), below the offset limit, at most bytesMax
-// bytes of them, but the first batch always when wholeFirst is set. It fails with ErrOffsetOutOfRange outside
-// [LogStart, limit], where limit counts up to LogEnd at most; with ErrStorage when the disk fails, which does not stop the
-// log; with ErrClosed. At limit itself it returns an empty slice. It takes no lock.
+// Read returns whole batches from the one that holds offset on (reference I43, I44), below the
+// offset limit, at most bytesMax bytes of them, but the first batch always when wholeFirst is set.
+// It fails with ErrOffsetOutOfRange outside [LogStart, limit], where limit counts up to LogEnd at
+// most; with ErrStorage when the disk fails, which does not stop the log; with ErrClosed. At limit
+// itself it returns an empty slice. It takes no lock.
 //
-// A batch at the front that holds no record >= offset any more (the cleaner took it) is left out when a later one can be given
-// instead: clients that count records would ask for the same offset for ever.
+// A batch at the front that holds no record >= offset any more (the cleaner took it) is left out
+// when a later one can be given instead: clients that count records would ask for the same offset
+// for ever.
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// Before the list: then what lies below it is in the list, even if the log rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
@@ -53,11 +58,13 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
+	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax,
+		wholeFirst: wholeFirst})
 }
 
-// ReadReplica is Read for another replica: up to the log end, and with the batches that have no record left. Those keep producers'
-// sequences (reference I25), and a replica without them would take a repeated batch for a new one.
+// ReadReplica is Read for another replica: up to the log end, and with the batches that have no
+// record left. Those keep producers' sequences (reference I25), and a replica without them would
+// take a repeated batch for a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // before the list, as in Read
 	list := l.acquire()
@@ -65,7 +72,8 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst, empties: true})
+	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax,
+		wholeFirst: wholeFirst, empties: true})
 }
 
 // reading is what a read asks for.
@@ -76,17 +84,19 @@ type reading struct {
 	empties       bool // it may be one without a record at or above offset
 }
 
-// ReadCommitted is Read for consumers of committed data (read_committed): below the last stable offset, and with the transactions
-// that were aborted.
+// ReadCommitted is Read for consumers of committed data (read_committed): below the last stable
+// offset, and with the transactions that were aborted.
 func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// Before the list, as in Read: then the list holds the markers of what is decided below the limit.
+	// Before the list, as in Read: then the list holds the markers of what is decided below the
+	// limit.
 	limit = min(limit, l.LastStable())
 	list := l.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
 	defer list.release()
-	slice, err := l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
+	slice, err := l.readFrom(list,
+		reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
 	if err != nil || slice.Length == 0 {
 		return slice, err
 	}
@@ -97,10 +107,12 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	return slice, nil
 }
 
-// findAborted gathers the aborted transactions that overlap [offset, end of the slice), from the offset's segment on up to the first
-// entry by which all of that was decided (Kafka's collectAbortedTransactions).
+// findAborted gathers the aborted transactions that overlap [offset, end of the slice), from the
+// offset's segment on up to the first entry by which all of that was decided (Kafka's
+// collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
-	// The end is where the next batch begins, or the segment ends. That more may have been appended meanwhile makes it no lower.
+	// The end is where the next batch begins, or the segment ends. That more may have been appended
+	// meanwhile makes it no lower.
 	end := s.held.NextOffset()
 	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
 	case err == nil:
@@ -110,7 +122,8 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	}
 	end = min(end, limit)
 	for _, h := range list.handles[list.floor(offset):] {
-		complete, err := h.Aborted(offset, end, func(a segment.AbortedTxn) { s.Aborted = append(s.Aborted, a) })
+		complete, err := h.Aborted(offset, end,
+			func(a segment.AbortedTxn) { s.Aborted = append(s.Aborted, a) })
 		if complete || err != nil {
 			return err
 		}
@@ -118,13 +131,16 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	return nil
 }
 
-// readFrom is Read on a list that the caller holds; its limit is at most the log end as it was before.
+// readFrom is Read on a list that the caller holds; its limit is at most the log end as it was
+// before.
 func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
-	// Again, with the list in hand: a truncation lowers the log end before it shows the list it leaves (truncate.go).
+	// Again, with the list in hand: a truncation lowers the log end before it shows the list it
+	// leaves (truncate.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
-		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, slice.LogStart, limit)
+		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset,
+			slice.LogStart, limit)
 	}
 	if offset == limit {
 		return slice, nil
@@ -134,11 +150,13 @@ func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
 	if err != nil && l.list.Load() == nil {
-		return nil, ErrClosed // its directory may be another log's, and files of it are not opened any more
+		// its directory may be another log's, and files of it are not opened any more
+		return nil, ErrClosed
 	}
 	if err != nil {
 		name := segment.Name(list.handles[list.floor(offset)].Base(), segment.LogExtension, "")
-		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset, filepath.Join(l.dir, name), err)
+		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset,
+			filepath.Join(l.dir, name), err)
 	}
 	return slice, nil
 }
@@ -149,12 +167,13 @@ type place struct {
 	header segment.Header
 }
 
-// firstBatch finds the batch that a read at offset begins with; found is false if no batch below limit is left. With empties it is the
-// first one, also if it has no record to give.
-// After cleaning the batch may stand in a later segment than the one whose range holds offset, so the walk goes on to the
-// end of the list (I44). A batch counts as below limit only as a whole: a reader must not see a part of what is not
-// replicated yet.
-func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place, found bool, err error) {
+// firstBatch finds the batch that a read at offset begins with; found is false if no batch below
+// limit is left. With empties it is the first one, also if it has no record to give. After cleaning
+// the batch may stand in a later segment than the one whose range holds offset, so the walk goes on
+// to the end of the list (I44). A batch counts as below limit only as a whole: a reader must not
+// see a part of what is not replicated yet.
+func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place, found bool,
+	err error) {
 	for _, h := range s.handles[s.floor(offset):] {
 		position, err := h.Position(offset)
 		if err != nil {
@@ -185,8 +204,9 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place
 	return first, found, nil
 }
 
-// holdsFrom tells whether a batch whose last offset is >= offset has a record there. Only a batch that was cleaned and that
-// begins below offset has to be decompressed to know, as far as the first such record.
+// holdsFrom tells whether a batch whose last offset is >= offset has a record there. Only a batch
+// that was cleaned and that begins below offset has to be decompressed to know, as far as the first
+// such record.
 func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
@@ -207,8 +227,8 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	return false, nil
 }
 
-// fill makes the slice the range from first on, within the one segment: a response is sent from one file. It takes its own
-// reference, for the list may go before the slice does.
+// fill makes the slice the range from first on, within the one segment: a response is sent from one
+// file. It takes its own reference, for the list may go before the slice does.
 func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {
@@ -235,8 +255,8 @@ func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) er
 	return nil
 }
 
-// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the first, which does; cut is
-// true if bytesMax was the bound.
+// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the
+// first, which does; cut is true if bytesMax was the bound.
 func rangeEnd(first place, limit, bytesMax int64) (end int64, cut bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {

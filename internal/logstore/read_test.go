@@ -16,16 +16,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanedBatch is a batch as the cleaner leaves it: offsets [base, last], of which only some have a record.
-func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec, offsets ...int64) record.Batch {
+// cleanedBatch is a batch as the cleaner leaves it: offsets [base, last], of which only some have a
+// record.
+func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec,
+	offsets ...int64) record.Batch {
 	t.Helper()
 	b := record.NewBuilder(codec, compress.LevelDefault)
 	b.Reset(record.Identity{
-		BaseOffset: base, LastOffsetDelta: int32(last - base), ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		BaseOffset: base, LastOffsetDelta: int32(last - base), ProducerID: -1, ProducerEpoch: -1,
+		BaseSequence: -1,
 		MaxTimestamp: epoch0.UnixMilli(),
 	})
 	for _, offset := range offsets {
-		b.Add(&record.Record{Offset: offset, Timestamp: epoch0.UnixMilli() + offset, Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("v")})
+		b.Add(&record.Record{Offset: offset, Timestamp: epoch0.UnixMilli() + offset,
+			Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("v")})
 	}
 	batch, err := b.Build(nil)
 	if err != nil {
@@ -47,7 +51,8 @@ func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(s.Seal(), log.replaceSegments(sourcesOf(log, 1, 3), []*segment.Segment{s})); err != nil {
+	if err := errors.Join(s.Seal(),
+		log.replaceSegments(sourcesOf(log, 1, 3), []*segment.Segment{s})); err != nil {
 		t.Fatal(err)
 	}
 	return log
@@ -78,7 +83,8 @@ func TestReadLeavesOutBatchesWithNothingToGive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if batches := batchesOf(t, slice); batches[0].BaseOffset() != test.first {
-			t.Errorf("read at %d begins with the batch at %d, want %d: %s", test.offset, batches[0].BaseOffset(), test.first, test.why)
+			t.Errorf("read at %d begins with the batch at %d, want %d: %s", test.offset,
+				batches[0].BaseOffset(), test.first, test.why)
 		}
 		slice.Release()
 	}
@@ -98,10 +104,13 @@ func TestReadGivesAnEmptyBatchWhenNothingElseIsThere(t *testing.T) {
 	}
 }
 
-// KAFKA-15388, reference I43 and I44: every offset of a cleaned log can be read from, and gives what lies behind it.
+// KAFKA-15388, reference I43 and I44: every offset of a cleaned log can be read from, and gives
+// what lies behind it.
 func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
-	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13), cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
-	want := slices.Concat(expectKeys(0, 10), []string{"13=k13", "18=k18", "20=k20"}, expectKeys(30, 50))
+	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13),
+		cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
+	want := slices.Concat(expectKeys(0, 10), []string{"13=k13", "18=k18", "20=k20"},
+		expectKeys(30, 50))
 	offsets := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 18, 20}
 	for offset := range int64(50) {
 		first, found := slices.BinarySearch(offsets, offset)
@@ -122,13 +131,15 @@ func TestReadOutsideTheLogIsRefused(t *testing.T) {
 	}
 	log.maintain.Unlock()
 	for _, test := range []struct{ offset, limit int64 }{{9, 50}, {51, 99}, {31, 30}, {-1, 50}} {
-		if slice, err := log.Read(test.offset, test.limit, 1000, true); !errors.Is(err, ErrOffsetOutOfRange) {
+		if slice, err := log.Read(test.offset, test.limit, 1000, true); !errors.Is(err,
+			ErrOffsetOutOfRange) {
 			t.Errorf("at %d, limit %d: %+v, %v", test.offset, test.limit, slice, err)
 		}
 	}
 	for _, test := range []struct{ offset, limit int64 }{{50, 50}, {50, 99}, {30, 30}} {
 		slice, err := log.Read(test.offset, test.limit, 1000, true)
-		if err != nil || slice.Length != 0 || slice.File != nil || slice.LogStart != 10 || slice.HighWater != 50 || slice.Stable != 50 {
+		if err != nil || slice.Length != 0 || slice.File != nil || slice.LogStart != 10 ||
+			slice.HighWater != 50 || slice.Stable != 50 {
 			t.Errorf("at %d, limit %d: %+v, %v", test.offset, test.limit, slice, err)
 		}
 	}
@@ -136,13 +147,15 @@ func TestReadOutsideTheLogIsRefused(t *testing.T) {
 
 func TestTimestampLookups(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
-	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late, as clients' clocks go.
+	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late,
+	// as clients' clocks go.
 	for i := range 30 {
 		at := epoch0.Add(time.Duration(10*i) * time.Second)
 		if i == 15 {
 			at = epoch0
 		}
-		appendBatch(t, log, sent{keys: []string{"a", "b"}, value: "some value", timestamp: at}.bytes(t))
+		appendBatch(t, log, sent{keys: []string{"a", "b"}, value: "some value",
+			timestamp: at}.bytes(t))
 	}
 	if len(bases(log)) < 3 {
 		t.Fatalf("one segment is too few: %v", bases(log))
@@ -151,7 +164,8 @@ func TestTimestampLookups(t *testing.T) {
 		seconds, limit int64
 		offset         int64 // -1: none
 	}{
-		{-1, 60, 0}, {0, 60, 0}, {1, 60, 2}, {10, 60, 2}, {140, 60, 28}, {141, 60, 32}, {150, 60, 32}, {290, 60, 58}, {291, 60, -1},
+		{-1, 60, 0}, {0, 60, 0}, {1, 60, 2}, {10, 60, 2}, {140, 60, 28}, {141, 60, 32},
+		{150, 60, 32}, {290, 60, 58}, {291, 60, -1},
 		{290, 59, 58}, {290, 58, -1}, {10, 2, -1},
 	} {
 		ms := epoch0.Add(time.Duration(test.seconds) * time.Second).UnixMilli()
@@ -160,11 +174,13 @@ func TestTimestampLookups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok != (test.offset >= 0) || ok && (at.Offset != test.offset || at.Timestamp < ms) {
-			t.Errorf("%d s below %d: %+v, %t; want %d", test.seconds, test.limit, at, ok, test.offset)
+			t.Errorf("%d s below %d: %+v, %t; want %d", test.seconds, test.limit, at, ok,
+				test.offset)
 		}
 	}
 	at, ok, err := log.MaxTimestamp()
-	if err != nil || !ok || at.Offset != 58 || at.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
+	if err != nil || !ok || at.Offset != 58 ||
+		at.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
 		t.Errorf("max timestamp %+v, %t, %v", at, ok, err)
 	}
 }
@@ -184,7 +200,8 @@ func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
 	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
 		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
 	}
-	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil { // it is in the same batch, but below
+	// it is in the same batch, but below
+	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
 		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
 	}
 }
@@ -193,9 +210,11 @@ func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
 func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
-	builder.Reset(record.Identity{LastOffsetDelta: 2, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	builder.Reset(record.Identity{LastOffsetDelta: 2, ProducerID: -1, ProducerEpoch: -1,
+		BaseSequence: -1})
 	for i, size := range valueBytes {
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli() + 10 + int64(i), Key: []byte("k"), Value: make([]byte, size)})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli() + 10 + int64(i),
+			Key: []byte("k"), Value: make([]byte, size)})
 	}
 	huge, err := builder.Build(nil)
 	if err != nil {
@@ -204,10 +223,15 @@ func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	return huge
 }
 
-// lookups asks a log of two records, the huge batch and one more record for timestamps, and compares with what is wanted.
+// lookups asks a log of two records, the huge batch and one more record for timestamps, and
+// compares with what is wanted.
 func lookups(t *testing.T, huge []byte, tests []lookup) {
 	t.Helper()
-	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.MessageBytesMax, s.SegmentBytes = 3*decompressedBytesMax, 1<<20 }))
+	log := createLog(t, openStore(t, vfs.NewMem()),
+		settings(func(s *topicconfig.Settings) {
+			s.MessageBytesMax,
+				s.SegmentBytes = 3*decompressedBytesMax, 1<<20
+		}))
 	fill(t, log, 2)
 	appendBatch(t, log, huge)
 	fill(t, log, 1)
@@ -215,10 +239,12 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	for _, test := range tests {
 		log.logStart.Store(test.from)
 		at, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
-		if err != nil || ok != (test.want >= 0) || ok && (at.Offset != test.want || at.Timestamp != ms+test.timestamp) {
+		if err != nil || ok != (test.want >= 0) || ok &&
+			(at.Offset != test.want || at.Timestamp != ms+test.timestamp) {
 			t.Errorf("%+v: %+v, %t, %v", test, at, ok, err)
 		}
-		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != test.latest || at.Timestamp != ms+12 {
+		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != test.latest ||
+			at.Timestamp != ms+12 {
 			t.Errorf("largest from %d: %+v, %t, %v", test.from, at, ok, err)
 		}
 	}
@@ -234,20 +260,24 @@ type lookup struct {
 func TestTimestampLookupsInAHugeBatchFindItsRecords(t *testing.T) {
 	const half = decompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
-		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4}, {12, 0, 4, -1, 0, 4}, {13, 0, 6, -1, 0, 4},
+		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4},
+		{12, 0, 4, -1, 0, 4}, {13, 0, 6, -1, 0, 4},
 	})
 }
 
-// A batch with a record that is too large to be looked at answers by its header: never an error, never behind a record that counts.
+// A batch with a record that is too large to be looked at answers by its header: never an error,
+// never behind a record that counts.
 func TestTimestampLookupsBehindAHugeRecordAnswerByTheHeader(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
-		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2}, {13, 0, 6, -1, 0, 2},
+		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
+		{13, 0, 6, -1, 0, 2},
 	})
 }
 
 // A reader that knows of a record finds it, also while the log rolls under it.
 func TestReadsAtTheEndBesideRolls(t *testing.T) {
-	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))
+	log := createLog(t, openStore(t, vfs.NewMem()),
+		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))
 	batch := keyed(t, "k")
 	var readers sync.WaitGroup
 	for range 2 {

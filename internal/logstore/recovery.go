@@ -16,8 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and the ends of index files;
-// after an unclean one it also scans the segments from the recovery point on.
+// recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and
+// the ends of index files; after an unclean one it also scans the segments from the recovery point
+// on.
 type recovery struct {
 	log    *Log
 	saved  saved // as the checkpoints have it; the log may bear out less
@@ -26,18 +27,22 @@ type recovery struct {
 	closed closedLog // as the clean stop left it; nothing after any other
 	summed bool      // and all of the segments that had no transaction index
 
-	files     []segmentFile // of the directory, by base
-	handles   []*handle     // what is open so far, ascending; published by install
-	known     int64         // producers held the state as of this offset before the scan: what lies below is in it already
-	atActive  []byte        // the snapshot as of the base of the last segment that was scanned; nil if none was
+	files   []segmentFile // of the directory, by base
+	handles []*handle     // what is open so far, ascending; published by install
+	// producers held the state as of this offset before the scan: what lies below is in it already
+	known int64
+	// the snapshot as of the base of the last segment that was scanned; nil if none was
+	atActive  []byte
 	producers producers
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    epochCache
 	onDisk    epochCache // what the file holds; nil if there is no usable one
-	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1: there is none yet. An epoch that the
-	// batches tell of is taken to begin there: see Log.AppendReplicated.
+	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1:
+	// there is none yet. An epoch that the batches tell of is taken to begin there: see
+	// Log.AppendReplicated.
 	batchEnd int64
-	mayBe    epochEntry // an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
+	// an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
+	mayBe epochEntry
 }
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
@@ -51,7 +56,8 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	return l
 }
 
-// unconfigured are the settings of a log until Store.Create tells its own: nothing is deleted by them, and nothing cleaned.
+// unconfigured are the settings of a log until Store.Create tells its own: nothing is deleted by
+// them, and nothing cleaned.
 func unconfigured() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, false
@@ -60,9 +66,10 @@ func unconfigured() topicconfig.Settings {
 
 // run does the work. On an error no file is open.
 //
-// The order matters. The directory is mended first, so that what is listed is the log. Segments below the recovery point are opened
-// before those above it are scanned, for the scan needs to know where they end; producers are replayed in between, for the scan
-// carries them on. Only what is known in the end is put into the log, which nobody else has yet: no lock is needed.
+// The order matters. The directory is mended first, so that what is listed is the log. Segments
+// below the recovery point are opened before those above it are scanned, for the scan needs to know
+// where they end; producers are replayed in between, for the scan carries them on. Only what is
+// known in the end is put into the log, which nobody else has yet: no lock is needed.
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
@@ -83,11 +90,12 @@ func (r *recovery) run() (err error) {
 	}
 	scanFrom := len(bases)
 	if !r.clean {
-		// From the segment that holds the recovery point: only a whole one can be scanned, its indexes are made anew with it. Without
-		// a recovery point everything is scanned.
+		// From the segment that holds the recovery point: only a whole one can be scanned, its
+		// indexes are made anew with it. Without a recovery point everything is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
-		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint && !r.sealedTo(r.saved.recoveryPoint) {
+		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint &&
+			!r.sealedTo(r.saved.recoveryPoint) {
 			scanFrom--
 		}
 	}
@@ -118,17 +126,19 @@ func (r *recovery) run() (err error) {
 	return r.install()
 }
 
-// sealedTo tells whether the segment that ends at an offset was sealed for certain. It may have been active when its end was synced, and
-// rolled just before the crash: then the recovery point is its end, but its transaction index was never synced, and is not to be believed.
-// The snapshot at its end is written once it is sealed (Log.seal).
+// sealedTo tells whether the segment that ends at an offset was sealed for certain. It may have
+// been active when its end was synced, and rolled just before the crash: then the recovery point is
+// its end, but its transaction index was never synced, and is not to be believed. The snapshot at
+// its end is written once it is sealed (Log.seal).
 func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
 		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
 	})
 }
 
-// open opens segments that were closed in order or lie below the recovery point. That they overlap cannot come from a crash, and
-// which of the two tells the truth nobody knows: the log stays offline, untouched, for a person to look at.
+// open opens segments that were closed in order or lie below the recovery point. That they overlap
+// cannot come from a crash, and which of the two tells the truth nobody knows: the log stays
+// offline, untouched, for a person to look at.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := r.openSegment(base)
@@ -136,7 +146,8 @@ func (r *recovery) open(bases []int64) error {
 			return err
 		}
 		if end := r.end(); end > base {
-			err := fmt.Errorf("%w: segment %d begins below the end of the one before it, %d", record.ErrCorrupt, base, end)
+			err := fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
+				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
 		r.handles = append(r.handles, r.log.handleOf(s))
@@ -144,7 +155,8 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of what is open so far. It is 0 before the first segment, and so no bound for any base.
+// end returns the end of what is open so far. It is 0 before the first segment, and so no bound for
+// any base.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0
@@ -152,11 +164,12 @@ func (r *recovery) end() int64 {
 	return r.handles[len(r.handles)-1].NextOffset()
 }
 
-// replay makes producer state (and epochs, if they are not known) as of the end of the open segments: from the newest snapshot
-// that is not above it, and the batches behind that.
+// replay makes producer state (and epochs, if they are not known) as of the end of the open
+// segments: from the newest snapshot that is not above it, and the batches behind that.
 //
-// A snapshot between there and the log start counts too. The log does not end below its start (settleEnd), so such a snapshot
-// tells of the log as it will be, whatever the scan finds; and when all segments are gone it is all that is known of producers.
+// A snapshot between there and the log start counts too. The log does not end below its start
+// (settleEnd), so such a snapshot tells of the log as it will be, whatever the scan finds; and when
+// all segments are gone it is all that is known of producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
@@ -180,8 +193,8 @@ func (r *recovery) replay(toScan []int64) error {
 	return nil
 }
 
-// replaySegment walks over a segment's headers. It takes producers from offset from on; leader epochs, if they have to be made anew,
-// from all batches.
+// replaySegment walks over a segment's headers. It takes producers from offset from on; leader
+// epochs, if they have to be made anew, from all batches.
 func (r *recovery) replaySegment(h *handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
@@ -206,7 +219,8 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
-			// The file's time is not before the batch was written. Rather remember a producer too long than too short.
+			// The file's time is not before the batch was written. Rather remember a producer too
+			// long than too short.
 			if err := r.producers.replay(h, header, h.ModTime()); err != nil {
 				return err
 			}
@@ -215,9 +229,10 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 	}
 }
 
-// loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset. Later ones are removed: they
-// tell of what the scan may cut off, and the next flush writes new ones. One below the first segment is none if there are segments: what
-// was behind it is gone, and half of what is known of a producer is worse than nothing, as its next batch would be refused.
+// loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset.
+// Later ones are removed: they tell of what the scan may cut off, and the next flush writes new
+// ones. One below the first segment is none if there are segments: what was behind it is gone, and
+// half of what is known of a producer is worse than nothing, as its next batch would be refused.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
@@ -234,7 +249,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 				r.producers = *ps
 				return f.base, nil
 			}
-			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file", f.name)
+			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file",
+				f.name)
 		}
 		if err := r.log.env.fs.Remove(name); err != nil {
 			return 0, fmt.Errorf("remove producer snapshot: %w", err)
@@ -243,17 +259,22 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	return 0, nil
 }
 
-// scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap (ADR 0015); what follows is
-// deleted, from the back, so that a crash in between leaves something that is found again.
+// scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap
+// (ADR 0015); what follows is deleted, from the back, so that a crash in between leaves something
+// that is found again.
 func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
-		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d", record.ErrCorrupt, bases[0], r.end())
+		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
+			record.ErrCorrupt, bases[0], r.end())
 	}
 	config := r.log.env.segments
 	config.Synced = r.saved.recoveryPoint
 	for i, base := range bases {
-		if end := r.end(); i > 0 && base != end && (base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
-			return r.drop(bases[i:], fmt.Errorf("segment %d does not join the one before it, which ends at %d", base, end))
+		if end := r.end(); i > 0 && base != end &&
+			(base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
+			return r.drop(bases[i:],
+				fmt.Errorf("segment %d does not join the one before it, which ends at %d", base,
+					end))
 		}
 		r.aborted = nil
 		r.atActive = r.producers.encode(base)
@@ -269,7 +290,8 @@ func (r *recovery) scan(bases []int64) error {
 			return err
 		}
 		if found.TruncatedBytes > 0 {
-			r.log.env.logger.Warn("log cut at the first bad batch", "partition", r.log.id, "segment", base,
+			r.log.env.logger.Warn("log cut at the first bad batch", "partition", r.log.id,
+				"segment", base,
 				"offset", s.NextOffset(), "bytes", found.TruncatedBytes, "cause", found.Cause)
 			return r.drop(bases[i+1:], found.Cause)
 		}
@@ -277,8 +299,9 @@ func (r *recovery) scan(bases []int64) error {
 	return nil
 }
 
-// visit follows the scan batch by batch. A batch below known is in the snapshot already: taken in again it would set its producer
-// back, and the producer's next batch would be refused as out of order.
+// visit follows the scan batch by batch. A batch below known is in the snapshot already: taken in
+// again it would set its producer back, and the producer's next batch would be refused as out of
+// order.
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.assign(b.LeaderEpoch(), r.batchEnd)
 	r.batchEnd = b.NextOffset()
@@ -292,10 +315,12 @@ func (r *recovery) visit(b record.Batch) error {
 	return err
 }
 
-// drop deletes segments behind the end of the log. Their offsets will be given to other records, so they cannot stay.
+// drop deletes segments behind the end of the log. Their offsets will be given to other records, so
+// they cannot stay.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
-		r.log.env.logger.Warn("segment behind the end of the log deleted", "partition", r.log.id, "segment", base, "cause", cause)
+		r.log.env.logger.Warn("segment behind the end of the log deleted", "partition", r.log.id,
+			"segment", base, "cause", cause)
 		if err := segment.RemoveFiles(r.log.env.fs, r.log.dir, base, ""); err != nil {
 			return err
 		}
@@ -306,8 +331,9 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// sealMended makes durable what was made anew of segments that nothing is appended to any more: the recovery point on disk may lie above
-// them, and the next start would take them as they are. On a full disk they wait for a flush that can seal them (install).
+// sealMended makes durable what was made anew of segments that nothing is appended to any more: the
+// recovery point on disk may lie above them, and the next start would take them as they are. On a
+// full disk they wait for a flush that can seal them (install).
 func (r *recovery) sealMended() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.Unfinished() {
@@ -320,26 +346,31 @@ func (r *recovery) sealMended() error {
 	return nil
 }
 
-// keepSnapshot writes the producer state at the beginning of the active segment, if the scan passed it. Snapshots above the beginning of
-// the scan are gone (loadSnapshot), and the segments that the state was made from may go too, by retention, before a roll writes one.
-// On a full disk the log opens without; and so where the segment below could not be sealed, which a snapshot vouches for (sealedTo).
+// keepSnapshot writes the producer state at the beginning of the active segment, if the scan passed
+// it. Snapshots above the beginning of the scan are gone (loadSnapshot), and the segments that the
+// state was made from may go too, by retention, before a roll writes one. On a full disk the log
+// opens without; and so where the segment below could not be sealed, which a snapshot vouches for
+// (sealedTo).
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
-	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 || last > 0 && r.handles[last-1].Unfinished() {
+	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 || last > 0 &&
+		r.handles[last-1].Unfinished() {
 		return nil
 	}
 	name := filepath.Join(r.log.dir, segment.Name(active, snapshotSuffix, ""))
 	err := vfs.WriteFileAtomic(r.log.env.fs, name, r.atActive)
 	if errors.Is(err, syscall.ENOSPC) {
-		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error", err)
+		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error",
+			err)
 		return nil
 	}
 	return err
 }
 
-// settleEnd sees to it that there is an active segment, and that the log does not end below its start: records below it were given
-// up, and what is appended next must not get an offset that consumers have passed.
+// settleEnd sees to it that there is an active segment, and that the log does not end below its
+// start: records below it were given up, and what is appended next must not get an offset that
+// consumers have passed.
 func (r *recovery) settleEnd() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
@@ -357,27 +388,33 @@ func (r *recovery) settleEnd() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	// No transaction goes on: nothing of one is left, and its marker may never come, as where the log was to begin anew.
+	// No transaction goes on: nothing of one is left, and its marker may never come, as where the
+	// log was to begin anew.
 	r.producers.forgetOpen()
-	r.atActive, r.known = r.producers.encode(r.saved.logStart), -1 // also in the place of a snapshot that has them open
-	// Its name is durable before any append. Were the name of the first segment lost in a crash and that of the second kept, nothing
-	// would tell that the log once began below: recovery finds gaps between segments only (ADR 0015, 0070).
+	// also in the place of a snapshot that has them open
+	r.atActive, r.known = r.producers.encode(r.saved.logStart), -1
+	// Its name is durable before any append. Were the name of the first segment lost in a crash and
+	// that of the second kept, nothing would tell that the log once began below: recovery finds
+	// gaps between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// install puts what was found into the log, each offset cut to what the log bears out (docs/format/checkpoints.md).
+// install puts what was found into the log, each offset cut to what the log bears out
+// (docs/format/checkpoints.md).
 func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
 	start := max(r.saved.logStart, r.handles[0].Base())
 	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
 		// Not ours to mend, and not to be passed over in silence: what was synced is not there.
-		l.env.logger.Warn("log ends below what was synced: the disk lost data", "partition", l.id, "end", end,
+		l.env.logger.Warn("log ends below what was synced: the disk lost data", "partition", l.id,
+			"end", end,
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
 	epochs := r.epochs.assign(r.mayBe.epoch, r.mayBe.start).truncateEnd(end).truncateFront(start)
 	l.epochs.Store(&epochs)
-	// Also when none is left: an epoch that began above the end would come back, and claim what is appended there now.
+	// Also when none is left: an epoch that began above the end would come back, and claim what is
+	// appended there now.
 	if !slices.Equal(epochs, r.onDisk) {
 		if err := l.saveEpochs(epochs); err != nil {
 			return err
@@ -398,10 +435,12 @@ func (r *recovery) install() error {
 	l.agreement.begin(r.saved.agreed, end)
 	l.horizon.Store(r.saved.horizon)
 	if l.LonelyTo() == start && r.saved.firstDirty > start {
-		l.horizon.Store(horizonUnknown) // nobody knows what became of the tombstones there: a pass shall look, be the log quiet or not
+		// nobody knows what became of the tombstones there: a pass shall look, be the log quiet or
+		// not
+		l.horizon.Store(horizonUnknown)
 	}
-	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a full disk wait for a flush that
-	// can seal their segment, and the recovery point with them.
+	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a
+	// full disk wait for a flush that can seal their segment, and the recovery point with them.
 	l.mu.recoveryPoint = end
 	for i, h := range r.handles[:len(r.handles)-1] {
 		if h.Unfinished() {
@@ -410,7 +449,8 @@ func (r *recovery) install() error {
 		}
 	}
 	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
-		l.mu.recoveryPoint = min(l.mu.recoveryPoint, active.Base()) // the next flush syncs what could not be written again
+		// the next flush syncs what could not be written again
+		l.mu.recoveryPoint = min(l.mu.recoveryPoint, active.Base())
 	}
 	l.synced.Store(l.mu.recoveryPoint)
 	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), l.mu.recoveryPoint)

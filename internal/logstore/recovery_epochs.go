@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the batches. After a clean stop it has to be
-// the one that Close left.
+// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the
+// batches. After a clean stop it has to be the one that Close left.
 func (r *recovery) loadEpochs() error {
 	r.mayBe.epoch = epochCache{}.latest()
 	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, epochFile))
@@ -20,7 +20,8 @@ func (r *recovery) loadEpochs() error {
 	}
 	if err == nil {
 		if r.epochs, err = decodeEpochs(content); err != nil {
-			r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches", "partition", r.log.id, "error", err)
+			r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches",
+				"partition", r.log.id, "error", err)
 		} else {
 			r.onDisk = append(epochCache{}, r.epochs...)
 		}
@@ -33,12 +34,14 @@ func (r *recovery) loadEpochs() error {
 
 // remakeEpochs has the leader epochs made from the batches. latest is one that may have none.
 func (r *recovery) remakeEpochs(cause string, latest epochEntry) {
-	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id, "cause", cause)
+	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id,
+		"cause", cause)
 	r.epochs, r.onDisk, r.mayBe = nil, nil, latest
 }
 
-// distrustEpochs holds the leader epochs against the batches that segments begin with, and the last one, after an unclean stop. The
-// file is durable before the first batch of an epoch is written, so if it contradicts one it is not the log's: an old copy is as readable.
+// distrustEpochs holds the leader epochs against the batches that segments begin with, and the last
+// one, after an unclean stop. The file is durable before the first batch of an epoch is written, so
+// if it contradicts one it is not the log's: an old copy is as readable.
 func (r *recovery) distrustEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil
@@ -65,7 +68,8 @@ func (r *recovery) distrustEpochs() error {
 				if n := len(r.epochs); n > 0 {
 					latest = r.epochs[n-1]
 				}
-				r.remakeEpochs(fmt.Sprintf("the batch at %d has epoch %d", header.BaseOffset(), header.LeaderEpoch()), latest)
+				r.remakeEpochs(fmt.Sprintf("the batch at %d has epoch %d", header.BaseOffset(),
+					header.LeaderEpoch()), latest)
 				return nil
 			}
 		}
@@ -73,7 +77,8 @@ func (r *recovery) distrustEpochs() error {
 	return nil
 }
 
-// contradicted tells whether a batch has another epoch than its offset. Of what lies below the first entry nothing is said: it was given up.
+// contradicted tells whether a batch has another epoch than its offset. Of what lies below the
+// first entry nothing is said: it was given up.
 func (c epochCache) contradicted(batch segment.Header) bool {
 	if len(c) == 0 {
 		return batch.LeaderEpoch() > c.latest()

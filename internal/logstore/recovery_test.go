@@ -61,7 +61,8 @@ func TestACrashLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// stopped is swapLog with producer 7 and two leader epochs, closed in order or not, and the files of its partition.
+// stopped is swapLog with producer 7 and two leader epochs, closed in order or not, and the files
+// of its partition.
 func stopped(t *testing.T, clean bool) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -70,7 +71,8 @@ func stopped(t *testing.T, clean bool) *vfs.Mem {
 		t.Fatal(err)
 	}
 	for i := range int32(10) {
-		appendBatch(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.bytes(t))
+		appendBatch(t, log, sent{producer: 7, sequence: i,
+			keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.bytes(t))
 	}
 	store.tick(epoch0, false)
 	if clean {
@@ -117,8 +119,10 @@ func TestRecoveryMendsWhatItFinds(t *testing.T) {
 		how   func([]byte) []byte
 		end   int64 // of the log; 60 if nothing is lost
 	}{
-		{"a torn batch at the end is cut off", false, active, func(b []byte) []byte { return b[:len(b)-7] }, 59},
-		{"zeros at the end are cut off", false, active, func(b []byte) []byte { return append(b, make([]byte, 4096)...) }, 60},
+		{"a torn batch at the end is cut off", false, active,
+			func(b []byte) []byte { return b[:len(b)-7] }, 59},
+		{"zeros at the end are cut off", false, active,
+			func(b []byte) []byte { return append(b, make([]byte, 4096)...) }, 60},
 		{"a damaged batch ends the log", false, active, flip(30), 50},
 		{"a damaged last batch is cut off", false, active, flip(-1), 59},
 		{"an index is made anew", false, "00000000000000000020.index", gone, 60},
@@ -140,14 +144,16 @@ func TestRecoveryMendsWhatItFinds(t *testing.T) {
 			}
 			// The producer goes on where the log does, and is known again.
 			next := sent{producer: 7, sequence: int32(test.end - 50), keys: []string{"next"}}
-			if appended := appendBatch(t, log, next.bytes(t)); appended.BaseOffset != test.end || appended.Duplicate {
+			if appended := appendBatch(t, log, next.bytes(t)); appended.BaseOffset != test.end ||
+				appended.Duplicate {
 				t.Errorf("%+v", appended)
 			}
 			if appended := appendBatch(t, log, next.bytes(t)); !appended.Duplicate {
 				t.Errorf("again: %+v", appended)
 			}
 			gap := sent{producer: 7, sequence: int32(test.end - 40), keys: []string{"gap"}}
-			if _, err := log.Append(gap.bytes(t), epoch0); test.end > 50 && !errors.Is(err, ErrOutOfOrderSequence) {
+			if _, err := log.Append(gap.bytes(t), epoch0); test.end > 50 &&
+				!errors.Is(err, ErrOutOfOrderSequence) {
 				t.Errorf("a gap: %v", err)
 			}
 		})
@@ -177,7 +183,8 @@ func TestSegmentsBehindABadBatchAreDropped(t *testing.T) {
 	}
 }
 
-// KAFKA-17076: the log end lives in an empty active segment's name, when all before it was cleaned away.
+// KAFKA-17076: the log end lives in an empty active segment's name, when all before it was cleaned
+// away.
 func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -205,11 +212,13 @@ func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
 func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
 	mem := stopped(t, false)
 	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
-	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
+		checkpoint); err != nil {
 		t.Fatal(err)
 	}
 	log := createLog(t, openStore(t, mem), settings(nil))
-	if log.LogStart() != 100 || log.LogEnd() != 100 || log.HighWatermark() != 100 || !slices.Equal(bases(log), []int64{100}) {
+	if log.LogStart() != 100 || log.LogEnd() != 100 || log.HighWatermark() != 100 ||
+		!slices.Equal(bases(log), []int64{100}) {
 		t.Errorf("%+v, segments %v", log.Stats(), bases(log))
 	}
 }
@@ -225,7 +234,8 @@ func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20, ""); err != nil {
+	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20,
+		""); err != nil {
 		t.Fatal(err)
 	}
 	store := openStore(t, mem)
@@ -236,7 +246,8 @@ func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := readKeys(t, log, 0); !slices.Equal(got, append(expectKeys(0, 20), expectKeys(30, 60)...)) {
+	if got := readKeys(t, log, 0); !slices.Equal(got,
+		append(expectKeys(0, 20), expectKeys(30, 60)...)) {
 		t.Errorf("read %v", got)
 	}
 	log = openStore(t, mem.CrashClone()).Log(partition)
@@ -245,8 +256,8 @@ func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 	}
 }
 
-// All segments below the log start are gone, the one that begins there was never synced: what is known of producers is in the
-// snapshot of that offset, and nowhere else.
+// All segments below the log start are gone, the one that begins there was never synced: what is
+// known of producers is in the snapshot of that offset, and nowhere else.
 func TestProducersOutliveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -261,15 +272,19 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 				if base < test.end {
 					continue
 				}
-				if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), base, ""); err != nil {
+				if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), base,
+					""); err != nil {
 					t.Fatal(err)
 				}
 			}
 			last := producerBatch{firstSequence: 9, lastSequence: 9, lastOffset: 59}
-			known := producers{byID: map[int64]*producer{7: {lastSeen: time.Now().UnixMilli(), txnFirst: noTxn, batches: []producerBatch{last}}}}
+			known := producers{byID: map[int64]*producer{7: {lastSeen: time.Now().UnixMilli(),
+				txnFirst: noTxn, batches: []producerBatch{last}}}}
 			checkpoint := encodeOffsets(map[PartitionID]int64{partition: 60})
-			damage(t, mem, "00000000000000000060.snapshot", func([]byte) []byte { return known.encode(60) })
-			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+			damage(t, mem, "00000000000000000060.snapshot",
+				func([]byte) []byte { return known.encode(60) })
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
+				checkpoint); err != nil {
 				t.Fatal(err)
 			}
 			log := createLog(t, openStore(t, mem), settings(nil))
@@ -277,10 +292,12 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 				t.Fatalf("%+v", log.Stats())
 			}
 			again := sent{producer: 7, sequence: 9, keys: []string{"k59"}}
-			if appended := appendBatch(t, log, again.bytes(t)); !appended.Duplicate || appended.BaseOffset != 59 {
+			if appended := appendBatch(t, log, again.bytes(t)); !appended.Duplicate ||
+				appended.BaseOffset != 59 {
 				t.Errorf("the producer's last batch again: %+v", appended)
 			}
-			if _, err := log.Append(sent{producer: 7, sequence: 20, keys: []string{"gap"}}.bytes(t), epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
+			if _, err := log.Append(sent{producer: 7, sequence: 20, keys: []string{"gap"}}.bytes(t),
+				epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
 				t.Errorf("a gap: %v", err)
 			}
 		})
@@ -290,7 +307,8 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 func TestAFailureWhileTheLogIsEmptiedLeavesNoFileOpen(t *testing.T) {
 	mem := stopped(t, false)
 	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
-	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile), checkpoint); err != nil {
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
+		checkpoint); err != nil {
 		t.Fatal(err)
 	}
 	fault := vfs.NewFault(mem)
@@ -312,12 +330,15 @@ func TestALogThatLostSyncedDataSaysSo(t *testing.T) {
 		damage(t, mem, "00000000000000000050.log", func(b []byte) []byte { return b[:0] })
 		damage(t, mem, "00000000000000000050.index", gone)
 		var out strings.Builder
-		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: slog.New(slog.NewTextHandler(&out, nil)), FlushInterval: time.Hour})
+		store, err := Open(Options{FS: mem, Dir: dataDir,
+			Logger: slog.New(slog.NewTextHandler(&out, nil)), FlushInterval: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if log := store.Log(partition); log.LogEnd() != 50 || !strings.Contains(out.String(), "the disk lost data") {
-			t.Errorf("clean %t: the log ends at %d, and tells\n%s", clean, log.LogEnd(), out.String())
+		if log := store.Log(partition); log.LogEnd() != 50 ||
+			!strings.Contains(out.String(), "the disk lost data") {
+			t.Errorf("clean %t: the log ends at %d, and tells\n%s", clean, log.LogEnd(),
+				out.String())
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)

@@ -14,9 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// repairDirectory ends what a crash cut off (the table in docs/format/swap.md): a swap is taken back or finished, leftovers are
-// removed. It returns the segments' files, by base, those that it removed for want of a .log among them. It may itself be cut off at
-// any step and run again. A directory in order is listed once: there may be thousands.
+// repairDirectory ends what a crash cut off (the table in docs/format/swap.md): a swap is taken
+// back or finished, leftovers are removed. It returns the segments' files, by base, those that it
+// removed for want of a .log among them. It may itself be cut off at any step and run again. A
+// directory in order is listed once: there may be thousands.
 func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
@@ -39,7 +40,8 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	}
 	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
 		// A spool has lost the memory that its last page was in.
-		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix && !present[f.base]
+		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix &&
+			!present[f.base]
 	})
 	if err == nil && orphans > 0 {
 		err = fsys.SyncDir(dir)
@@ -68,19 +70,24 @@ func basesOf(files []segmentFile) []int64 {
 	return bases
 }
 
-// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit point: as long as any .cleaned file
-// is there, no .swap was committed. Which of them were renamed says nothing: before the commit point the disk may have kept the
-// renames in any order (ADR 0070).
+// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit
+// point: as long as any .cleaned file is there, no .swap was committed. Which of them were renamed
+// says nothing: before the commit point the disk may have kept the renames in any order (ADR 0070).
 func takeBackSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err
 	}
-	uncommitted := slices.ContainsFunc(files, func(f segmentFile) bool { return f.suffix == cleanedSuffix })
+	uncommitted := slices.ContainsFunc(files,
+		func(f segmentFile) bool { return f.suffix == cleanedSuffix })
 	isSwap := func(f segmentFile) bool { return uncommitted && f.suffix == swapSuffix }
-	isRest := func(f segmentFile) bool { return f.suffix == deletedSuffix || f.suffix == cleanedSuffix }
+	isRest := func(f segmentFile) bool {
+		return f.suffix == deletedSuffix ||
+			f.suffix == cleanedSuffix
+	}
 	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
-		// The .swap files must be gone for good first: without a .cleaned beside them they count as committed.
+		// The .swap files must be gone for good first: without a .cleaned beside them they count as
+		// committed.
 		removed, err := removeFiles(fsys, dir, files, matches)
 		if err != nil {
 			return err
@@ -95,7 +102,8 @@ func takeBackSwap(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// finishSwap gives the files of a committed swap their place: what they replace is removed, then they lose the suffix.
+// finishSwap gives the files of a committed swap their place: what they replace is removed, then
+// they lose the suffix.
 func finishSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -121,7 +129,8 @@ func finishSwap(fsys vfs.FS, dir string) error {
 		if f.suffix != swapSuffix {
 			continue
 		}
-		// Each segment for good before the next: no .swap may ever lie below one of them that has its final name (swapRange).
+		// Each segment for good before the next: no .swap may ever lie below one of them that has
+		// its final name (swapRange).
 		if renamed >= 0 && renamed != f.base {
 			if err := fsys.SyncDir(dir); err != nil {
 				return err
@@ -139,9 +148,10 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-// swapRange returns the offsets that the .log.swap files cover, [-1, 0) and so no segment at all if there are none; plain
-// segments that begin there are replaced by them: none of those has its final name yet, as names are given in ascending order, each
-// for good before the next. A replaced segment that begins behind the last survivor is not known any more: it stays, and is cleaned
+// swapRange returns the offsets that the .log.swap files cover, [-1, 0) and so no segment at all if
+// there are none; plain segments that begin there are replaced by them: none of those has its final
+// name yet, as names are given in ascending order, each for good before the next. A replaced
+// segment that begins behind the last survivor is not known any more: it stays, and is cleaned
 // again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
@@ -161,8 +171,9 @@ func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, er
 	return from, to, nil
 }
 
-// nextOffset walks the batch headers of a data file to its end. The file was sealed and synced before the commit point, so anything
-// but whole batches is an error, and the log stays offline rather than lose what the swap was to replace.
+// nextOffset walks the batch headers of a data file to its end. The file was sealed and synced
+// before the commit point, so anything but whole batches is an error, and the log stays offline
+// rather than lose what the swap was to replace.
 func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	file, err := fsys.Open(name)
 	if err != nil {

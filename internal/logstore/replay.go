@@ -12,17 +12,20 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// replay takes in a batch of which only the header was read. Of a control batch it reads the rest: what it ended stands in its record.
+// replay takes in a batch of which only the header was read. Of a control batch it reads the rest:
+// what it ended stands in its record.
 func (ps *producers) replay(h *handle, header segment.Header, seen time.Time) error {
 	_, err := ps.replayed(h, header, seen)
 	return err
 }
 
-func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) (ended *endedTxn, err error) {
+func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) (ended *endedTxn,
+	err error) {
 	batch := header.Batch
 	if batch.Control() && batch.ProducerID() >= 0 {
 		if header.SizeBytes > controlBytesMax {
-			return nil, fmt.Errorf("control batch at offset %d has %d bytes", batch.BaseOffset(), header.SizeBytes)
+			return nil, fmt.Errorf("control batch at offset %d has %d bytes", batch.BaseOffset(),
+				header.SizeBytes)
 		}
 		if batch, err = readBatch(h, header); err != nil {
 			return nil, err
@@ -31,7 +34,8 @@ func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) 
 	return ps.update(batch, seen)
 }
 
-// controlBytesMax is how large a control batch may be that is read into memory; they have some eighty bytes.
+// controlBytesMax is how large a control batch may be that is read into memory; they have some
+// eighty bytes.
 const controlBytesMax = 1 << 20
 
 // readBatch reads a whole batch into memory. Its size was checked against the file by HeaderAt.
@@ -43,8 +47,10 @@ func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	return batch, nil
 }
 
-// eachHeader visits the headers of a segment from a position on, up to the first that is not wanted.
-func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn bool, err error)) error {
+// eachHeader visits the headers of a segment from a position on, up to the first that is not
+// wanted.
+func (h *handle) eachHeader(position int64,
+	visit func(segment.Header) (goOn bool, err error)) error {
 	for {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) {
@@ -60,10 +66,12 @@ func (h *handle) eachHeader(position int64, visit func(segment.Header) (goOn boo
 	}
 }
 
-// stateAt makes the producer state as of an offset at which a batch begins, or the log ends: from the newest usable snapshot that is
-// not above it, and the batches behind that. ended are the transactions that were ended on the way, with a marker at or above since.
-// It reads what lies below the offset only.
-func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, ended []endedTxn, err error) {
+// stateAt makes the producer state as of an offset at which a batch begins, or the log ends: from
+// the newest usable snapshot that is not above it, and the batches behind that. ended are the
+// transactions that were ended on the way, with a marker at or above since. It reads what lies
+// below the offset only.
+func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, ended []endedTxn,
+	err error) {
 	from, state, err := newestSnapshot(l, handles[0].Base(), min(offset, since))
 	if err != nil {
 		return state, nil, err
@@ -96,8 +104,9 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, e
 	return state, ended, nil
 }
 
-// newestSnapshot loads the newest usable producer snapshot at or below limit, and not below first, where the log's data begin (see
-// recovery.loadSnapshot); from is its offset, 0 if there is none. No file is changed.
+// newestSnapshot loads the newest usable producer snapshot at or below limit, and not below first,
+// where the log's data begin (see recovery.loadSnapshot); from is its offset, 0 if there is none.
+// No file is changed.
 func newestSnapshot(l *Log, first, limit int64) (from int64, state producers, err error) {
 	files, err := listSegmentFiles(l.env.fs, l.dir)
 	if err != nil {
@@ -121,20 +130,23 @@ func newestSnapshot(l *Log, first, limit int64) (from int64, state producers, er
 // errTxnIndexLost is of a transaction index that was there, or longer, and is not any more.
 var errTxnIndexLost = errors.New("transaction index lost")
 
-// lostTxnIndex tells whether a segment must have had a transaction index, or a longer one: the checkpoints of then count its entries, and
-// a clean stop sums up every segment that has none (segment.Summary). Without it aborted records would pass for committed ones.
+// lostTxnIndex tells whether a segment must have had a transaction index, or a longer one: the
+// checkpoints of then count its entries, and a clean stop sums up every segment that has none
+// (segment.Summary). Without it aborted records would pass for committed ones.
 //
-// The checkpoints may be older than a pass of the cleaner, which takes entries away. Then the index is made anew for nothing.
+// The checkpoints may be older than a pass of the cleaner, which takes entries away. Then the index
+// is made anew for nothing.
 func (r *recovery) lostTxnIndex(h *handle) bool {
 	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.abortedIn(h.Base()) {
 		return true
 	}
 	return r.summed && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
-		!slices.ContainsFunc(r.closed.segments, func(sum segment.Summary) bool { return sum.Base == h.Base() })
+		!slices.ContainsFunc(r.closed.segments,
+			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
-// mendTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost. Only recovery does it: it has the log
-// to itself.
+// mendTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost.
+// Only recovery does it: it has the log to itself.
 func (r *recovery) mendTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
@@ -144,7 +156,8 @@ func (r *recovery) mendTxnIndexes() error {
 		if damage == nil {
 			continue
 		}
-		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id, "segment", h.Base(), "cause", damage)
+		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id,
+			"segment", h.Base(), "cause", damage)
 		_, ended, err := stateAt(r.log, r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
 			err = h.ResetAborted(abortedOf(ended))
@@ -156,9 +169,10 @@ func (r *recovery) mendTxnIndexes() error {
 	return nil
 }
 
-// settleDecided finds the transactions whose marker is not below the high watermark: a truncation may still take the marker, so the last
-// stable offset stays below them, as it was before the restart. Most starts find no marker there, and read a few headers. Only recovery
-// calls it: it has the log to itself.
+// settleDecided finds the transactions whose marker is not below the high watermark: a truncation
+// may still take the marker, so the last stable offset stays below them, as it was before the
+// restart. Most starts find no marker there, and read a few headers. Only recovery calls it: it has
+// the log to itself.
 func (r *recovery) settleDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()

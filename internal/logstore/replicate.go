@@ -9,17 +9,20 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ErrUnexpectedOffset is what AppendReplicated fails with when a batch does not lie at or above the log end.
+// ErrUnexpectedOffset is what AppendReplicated fails with when a batch does not lie at or above the
+// log end.
 var ErrUnexpectedOffset = errors.New("unexpected append offset")
 
-// AppendReplicated appends batches as the leader has them: one or more whole ones, whose bytes stay as they are. Their offsets ascend
-// from the log end on, with gaps where the leader's log was cleaned. They are checked for length and checksum and not for what a topic
-// asks of its producers: the leader did that, by the settings of then.
+// AppendReplicated appends batches as the leader has them: one or more whole ones, whose bytes stay
+// as they are. Their offsets ascend from the log end on, with gaps where the leader's log was
+// cleaned. They are checked for length and checksum and not for what a topic asks of its producers:
+// the leader did that, by the settings of then.
 //
-// Leader epochs are the batches' own, and are made durable before the first batch of each (as by Lead). It fails with ErrCorrupt (of
-// package record) and ErrUnexpectedOffset for batches that are none, with ErrFencedLeaderEpoch for one of an earlier epoch than the log
-// knows (epochs never fall along a log), and as Append does when the disk fails. What was appended before
-// the failure stays: LogEnd tells how far it got.
+// Leader epochs are the batches' own, and are made durable before the first batch of each (as by
+// Lead). It fails with ErrCorrupt (of package record) and ErrUnexpectedOffset for batches that are
+// none, with ErrFencedLeaderEpoch for one of an earlier epoch than the log knows (epochs never fall
+// along a log), and as Append does when the disk fails. What was appended before the failure stays:
+// LogEnd tells how far it got.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
 	defer l.appended(config) // asks for the sync of what got in, also when the rest did not
@@ -37,7 +40,8 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 				return err
 			}
 		}
-		if err := l.appending(now, func() error { return l.followLocked(b, from, config, now) }); err != nil {
+		if err := l.appending(now,
+			func() error { return l.followLocked(b, from, config, now) }); err != nil {
 			return err
 		}
 		l.unsynced.Add(int64(len(b)))
@@ -46,8 +50,8 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	return nil
 }
 
-// checkReplicated checks a batch by itself, outside the lock. A marker is read here, because it must not turn out to be none once it
-// is in the log.
+// checkReplicated checks a batch by itself, outside the lock. A marker is read here, because it
+// must not turn out to be none once it is in the log.
 func checkReplicated(b record.Batch) error {
 	if err := b.CheckCRC(); err != nil {
 		return err
@@ -59,26 +63,33 @@ func checkReplicated(b record.Batch) error {
 	return err
 }
 
-// followLocked appends a batch at its own offsets; from is where the log ended before. Log.mu is held.
+// followLocked appends a batch at its own offsets; from is where the log ended before. Log.mu is
+// held.
 //
-// A new epoch is taken to begin at from, though its first batch here may lie behind a gap: what the leader's log had in between was
-// cleaned away, and nobody knows of which epoch it was. Were it given to the epoch before, a replica with other records there, which
-// were never acknowledged, would be told that they are this log's. Given to the new one, a replica may cut off records there that
-// were, and gets what superseded them.
+// A new epoch is taken to begin at from, though its first batch here may lie behind a gap: what the
+// leader's log had in between was cleaned away, and nobody knows of which epoch it was. Were it
+// given to the epoch before, a replica with other records there, which were never acknowledged,
+// would be told that they are this log's. Given to the new one, a replica may cut off records there
+// that were, and gets what superseded them.
 //
-// A segment that is rolled begins at the log end and not at the batch, though there may be a gap between: above the recovery point
-// segments join without one, and recovery takes a gap for lost data (ADR 0015).
+// A segment that is rolled begins at the log end and not at the batch, though there may be a gap
+// between: above the recovery point segments join without one, and recovery takes a gap for lost
+// data (ADR 0015).
 func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.Time) error {
 	if end := l.logEnd.Load(); b.BaseOffset() < end {
-		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset, b.BaseOffset(), end)
+		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset,
+			b.BaseOffset(), end)
 	}
 	active := l.list.Load().active()
-	if b.LastOffset()-l.logEnd.Load() > math.MaxInt32 || active.SizeBytes() == 0 && !active.Fits(record.Whole(b)) {
-		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment", ErrUnexpectedOffset, b.BaseOffset(), active.Base())
+	if b.LastOffset()-l.logEnd.Load() > math.MaxInt32 || active.SizeBytes() == 0 &&
+		!active.Fits(record.Whole(b)) {
+		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment",
+			ErrUnexpectedOffset, b.BaseOffset(), active.Base())
 	}
 	epoch := b.LeaderEpoch()
 	if epoch < l.mu.leaderEpoch {
-		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch, epoch, b.BaseOffset(), l.mu.leaderEpoch)
+		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch,
+			epoch, b.BaseOffset(), l.mu.leaderEpoch)
 	}
 	if epoch > l.mu.leaderEpoch {
 		if err := l.saveEpochs(l.epochs.Load().assign(epoch, from)); err != nil {
@@ -89,9 +100,10 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 	return l.writeAtLocked(record.Whole(b), config, now)
 }
 
-// EndOffsetFor answers a replica that asks how far a leader epoch goes here (OffsetForLeaderEpoch, KIP-101, KIP-279): the largest
-// epoch that is not above it, and where that one ends. Both are -1 if nothing is known: the epoch is none, or later than all. For one
-// below all that is known it is the epoch itself, which ends where the first one that is known begins.
+// EndOffsetFor answers a replica that asks how far a leader epoch goes here (OffsetForLeaderEpoch,
+// KIP-101, KIP-279): the largest epoch that is not above it, and where that one ends. Both are -1
+// if nothing is known: the epoch is none, or later than all. For one below all that is known it is
+// the epoch itself, which ends where the first one that is known begins.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The end first: an epoch that begins meanwhile begins at or above it.
 	logEnd := l.logEnd.Load()

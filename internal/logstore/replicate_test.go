@@ -31,7 +31,8 @@ func bytesOf(t testing.TB, log *Log) []byte {
 	return all
 }
 
-// A follower that gets all of the leader's batches has its log: bytes, epochs, producers, transactions.
+// A follower that gets all of the leader's batches has its log: bytes, epochs, producers,
+// transactions.
 func TestAFollowerHasTheLeadersLog(t *testing.T) {
 	leaderDisk := vfs.NewMem()
 	_, leader, want := txnLog(t, leaderDisk)
@@ -57,14 +58,17 @@ func TestAFollowerHasTheLeadersLog(t *testing.T) {
 		if !slices.Equal(bytesOf(t, log), sentBytes) {
 			t.Fatalf("%s: other bytes", stage)
 		}
-		if log.LastStable() != leader.LastStable() || log.LeaderEpoch() != 6 || !log.HasOpenTransaction(9, 0) {
-			t.Fatalf("%s: last stable offset %d, epoch %d", stage, log.LastStable(), log.LeaderEpoch())
+		if log.LastStable() != leader.LastStable() || log.LeaderEpoch() != 6 ||
+			!log.HasOpenTransaction(9, 0) {
+			t.Fatalf("%s: last stable offset %d, epoch %d", stage, log.LastStable(),
+				log.LeaderEpoch())
 		}
 		for epoch := int32(-1); epoch < 9; epoch++ {
 			found, end := log.EndOffsetFor(epoch)
 			wantFound, wantEnd := leader.EndOffsetFor(epoch)
 			if found != wantFound || end != wantEnd {
-				t.Errorf("%s: epoch %d is %d until %d, want %d until %d", stage, epoch, found, end, wantFound, wantEnd)
+				t.Errorf("%s: epoch %d is %d until %d, want %d until %d", stage, epoch, found, end,
+					wantFound, wantEnd)
 			}
 		}
 		expectCommitted(t, stage, log, want)
@@ -75,7 +79,8 @@ func TestAFollowerHasTheLeadersLog(t *testing.T) {
 	check("after a crash")
 }
 
-// A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap between them for lost data.
+// A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap
+// between them for lost data.
 func TestReplicatedGapsSurviveACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -126,11 +131,13 @@ func TestWhatCannotBeReplicated(t *testing.T) {
 		batches []byte
 		want    error
 	}{
-		"below the end":       {at(4, nil), ErrUnexpectedOffset},
-		"a wrong checksum":    {at(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
-		"half a batch":        {at(5, nil)[:40], record.ErrCorrupt},
-		"no batch":            {make([]byte, 80), record.ErrCorrupt},
-		"an earlier epoch":    {at(7, func(b []byte) { record.Batch(b).SetLeaderEpoch(log.LeaderEpoch() - 1) }), ErrFencedLeaderEpoch},
+		"below the end":    {at(4, nil), ErrUnexpectedOffset},
+		"a wrong checksum": {at(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
+		"half a batch":     {at(5, nil)[:40], record.ErrCorrupt},
+		"no batch":         {make([]byte, 80), record.ErrCorrupt},
+		"an earlier epoch": {at(7,
+			func(b []byte) { record.Batch(b).SetLeaderEpoch(log.LeaderEpoch() - 1) }),
+			ErrFencedLeaderEpoch},
 		"the second is wrong": {slices.Concat(at(5, nil), at(6, nil)), ErrUnexpectedOffset},
 	} {
 		if err := log.AppendReplicated(test.batches, epoch0); !errors.Is(err, test.want) {
@@ -142,8 +149,9 @@ func TestWhatCannotBeReplicated(t *testing.T) {
 	}
 }
 
-// What a cleaned leader's log lacks between two epochs belongs to neither. A copy says that the earlier one ends where its records do:
-// else a replica with records of its own in the gap would be told that they are everybody's.
+// What a cleaned leader's log lacks between two epochs belongs to neither. A copy says that the
+// earlier one ends where its records do: else a replica with records of its own in the gap would be
+// told that they are everybody's.
 func TestAnEpochBehindAGapBeginsBeforeIt(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {
@@ -153,7 +161,8 @@ func TestAnEpochBehindAGapBeginsBeforeIt(t *testing.T) {
 		return b
 	}
 	first := log.LeaderEpoch() + 1
-	if err := log.AppendReplicated(slices.Concat(batch(0, first), batch(20, first+1)), epoch0); err != nil {
+	if err := log.AppendReplicated(slices.Concat(batch(0, first), batch(20, first+1)),
+		epoch0); err != nil {
 		t.Fatal(err)
 	}
 	check := func(stage string, log *Log) {
@@ -178,9 +187,11 @@ func TestEndOffsetsOfEpochs(t *testing.T) {
 	for _, test := range []struct {
 		epoch, found int32
 		end          int64
-	}{{-1, -1, -1}, {0, 0, 10}, {1, 1, 10}, {2, 2, 30}, {3, 2, 30}, {4, 4, 50}, {6, 4, 50}, {7, 7, 90}, {8, -1, -1}} {
+	}{{-1, -1, -1}, {0, 0, 10}, {1, 1, 10}, {2, 2, 30}, {3, 2, 30}, {4, 4, 50}, {6, 4, 50},
+		{7, 7, 90}, {8, -1, -1}} {
 		if found, end := c.endOf(test.epoch, 90); found != test.found || end != test.end {
-			t.Errorf("epoch %d: %d until %d, want %d until %d", test.epoch, found, end, test.found, test.end)
+			t.Errorf("epoch %d: %d until %d, want %d until %d", test.epoch, found, end, test.found,
+				test.end)
 		}
 	}
 	if found, end := (epochCache{}).endOf(0, 90); found != -1 || end != -1 {

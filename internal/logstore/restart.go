@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// StartAt gives up the whole log and begins anew at an offset, which may lie above or below what there was: what a follower does whose
-// leader's log begins above its end (KIP-107). Nothing is known of epochs and producers then. It fails as TruncateTo does.
+// StartAt gives up the whole log and begins anew at an offset, which may lie above or below what
+// there was: what a follower does whose leader's log begins above its end (KIP-107). Nothing is
+// known of epochs and producers then. It fails as TruncateTo does.
 func (l *Log) StartAt(offset int64) error {
 	if offset < 0 {
 		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
@@ -24,8 +25,9 @@ func (l *Log) restartAt(offset int64) error {
 	return l.cut(pendingCut{offset: offset, firstDirty: offset, restart: true}, l.cutAll)
 }
 
-// cutAll gives up every segment and begins a new one. The old ones are marked before it is made, for it may have the name of one. Without
-// room for it the marks are taken back, and nothing was cut.
+// cutAll gives up every segment and begins a new one. The old ones are marked before it is made,
+// for it may have the name of one. Without room for it the marks are taken back, and nothing was
+// cut.
 func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 	afforded, err := l.affordCut(nil, handles)
 	if err != nil {
@@ -34,12 +36,14 @@ func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 	defer afforded.release()
 	active, err := l.markAll(pending, handles)
 	if err != nil && passes(err) {
-		return errors.Join(fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset, err), l.unmark(handles))
+		return errors.Join(fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset, err),
+			l.unmark(handles))
 	}
 	if err != nil {
 		return l.stopCut(err)
 	}
-	// No snapshot is of the new log, and its epochs are none: without the file a start makes them of its batches.
+	// No snapshot is of the new log, and its epochs are none: without the file a start makes them
+	// of its batches.
 	err = l.env.fs.Remove(filepath.Join(l.dir, epochFile))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = l.dropSnapshots(afforded.files, -1)
@@ -71,12 +75,14 @@ func (l *Log) markAll(pending pendingCut, handles []*handle) (*handle, error) {
 		return nil, err
 	}
 	if err := active.Sync(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset, err), active.Remove(), active.Close())
+		return nil, errors.Join(fmt.Errorf("%w: begin anew at %d: %w", ErrStorage, pending.offset,
+			err), active.Remove(), active.Close())
 	}
 	return active, nil
 }
 
-// unmark takes back the marks of markAll. What it cannot take back stops the log: a start finds it empty.
+// unmark takes back the marks of markAll. What it cannot take back stops the log: a start finds it
+// empty.
 func (l *Log) unmark(handles []*handle) error {
 	for _, h := range handles {
 		if err := h.Rename(""); err != nil {

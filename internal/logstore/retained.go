@@ -12,18 +12,20 @@ import (
 
 // saved is what the checkpoint files know of a partition.
 type saved struct {
-	logStart      int64 // 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
+	// 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
+	logStart      int64
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
-	horizon       int64          // horizonUnknown after a Release: then a pass looks again
-	lonelyTo      int64          // of a log that was put aside 0: a pass looks again
-	agreed        clean.Agreed   // of a log that was put aside nothing
-	aborted       []abortedCount // of the segments below the recovery point; nothing of a log that was put aside
+	horizon       int64        // horizonUnknown after a Release: then a pass looks again
+	lonelyTo      int64        // of a log that was put aside 0: a pass looks again
+	agreed        clean.Agreed // of a log that was put aside nothing
+	// of the segments below the recovery point; nothing of a log that was put aside
+	aborted []abortedCount
 }
 
-// retained is the file "retained" of a directory that was put aside by Release: whose it was, and its part of the checkpoints,
-// which do not list it any more.
+// retained is the file "retained" of a directory that was put aside by Release: whose it was, and
+// its part of the checkpoints, which do not list it any more.
 type retained struct {
 	id       PartitionID
 	clean    bool // the log was closed in order
@@ -31,13 +33,15 @@ type retained struct {
 	saved    saved
 }
 
-// write makes the file durable before the directory is renamed: a retained directory without it belongs to nobody.
+// write makes the file durable before the directory is renamed: a retained directory without it
+// belongs to nobody.
 func (r retained) write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",
 		r.id.Topic, r.id.Index, r.clean, r.released.UnixMilli(),
 		r.saved.logStart, r.saved.recoveryPoint, r.saved.highWatermark, r.saved.firstDirty)
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, retainedFile), []byte(content)); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, retainedFile),
+		[]byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", retainedFile, err)
 	}
 	return nil
@@ -70,9 +74,10 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// merge takes, of two states of one log, the later one, field by field: each only ever rises while a log lives.
-// The horizon is the exception: it may fall, and is left at horizonUnknown, after which a pass looks again. So is all that is known of
-// tombstones: nobody has kept it up to date meanwhile.
+// merge takes, of two states of one log, the later one, field by field: each only ever rises while
+// a log lives. The horizon is the exception: it may fall, and is left at horizonUnknown, after
+// which a pass looks again. So is all that is known of tombstones: nobody has kept it up to date
+// meanwhile.
 func (s saved) merge(other saved) saved {
 	return saved{
 		logStart:      max(s.logStart, other.logStart),

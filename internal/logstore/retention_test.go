@@ -17,7 +17,8 @@ func TestCountExpired(t *testing.T) {
 	now := epoch0
 	// Four segments of 100 bytes, one a minute, and 50 bytes in the active one.
 	segments := []segmentFacts{
-		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute}, {30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
+		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute},
+		{30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
 	}
 	all := logFacts{logStart: 0, highWatermark: 45, sizeBytes: 450}
 	forever := func(change func(*topicconfig.Settings)) topicconfig.Settings {
@@ -50,10 +51,12 @@ func TestCountExpired(t *testing.T) {
 		{"a compacted topic keeps everything", all, forever(func(s *topicconfig.Settings) {
 			s.Delete, s.Compact, s.RetentionTime, s.RetentionBytes = false, true, 0, 0
 		}), 0},
-		{"CompactDelete deletes (KIP-71)", all, forever(func(s *topicconfig.Settings) { s.Compact, s.RetentionTime = true, 0 }), 4},
-		{"below the log start, also with pure compaction (KAFKA-7400)", logFacts{25, 45, 450}, forever(func(s *topicconfig.Settings) {
-			s.Delete, s.Compact = false, true
-		}), 2},
+		{"CompactDelete deletes (KIP-71)", all,
+			forever(func(s *topicconfig.Settings) { s.Compact, s.RetentionTime = true, 0 }), 4},
+		{"below the log start, also with pure compaction (KAFKA-7400)", logFacts{25, 45, 450},
+			forever(func(s *topicconfig.Settings) {
+				s.Delete, s.Compact = false, true
+			}), 2},
 	} {
 		if got := countExpired(segments, test.log, test.settings, now); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
@@ -126,15 +129,21 @@ func TestIdleSegmentsRoll(t *testing.T) {
 		after  time.Duration
 		rolls  bool
 	}{
-		{"at the segment's age, not before", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
-		{"behind it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1, true},
-		{"maxLag of a compacted topic (KIP-354)", func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute }, time.Minute + 1, true},
-		{"maxLag is nothing to others", func(s *topicconfig.Settings) { s.MaxLag = time.Minute }, time.Minute + 1, false},
+		{"at the segment's age, not before",
+			func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
+		{"behind it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
+			true},
+		{"maxLag of a compacted topic (KIP-354)",
+			func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute },
+			time.Minute + 1, true},
+		{"maxLag is nothing to others", func(s *topicconfig.Settings) { s.MaxLag = time.Minute },
+			time.Minute + 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
 			// The records are old, which is nothing to a roll by our clock.
-			appendBatch(t, log, sent{keys: []string{"k"}, timestamp: epoch0.Add(-1000 * time.Hour)}.bytes(t))
+			appendBatch(t, log,
+				sent{keys: []string{"k"}, timestamp: epoch0.Add(-1000 * time.Hour)}.bytes(t))
 			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
 				t.Fatal(err)
 			}
@@ -152,8 +161,10 @@ func TestIdleSegmentsRoll(t *testing.T) {
 }
 
 func TestAnAppendRollsByTimestamps(t *testing.T) {
-	log := createLog(t, openStore(t, vfs.NewMem()), settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
-	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond, 0} {
+	log := createLog(t, openStore(t, vfs.NewMem()),
+		settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
+	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond,
+		0} {
 		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: epoch0.Add(at)}.bytes(t))
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 3}) {
@@ -161,7 +172,8 @@ func TestAnAppendRollsByTimestamps(t *testing.T) {
 	}
 }
 
-// A segment that cannot be marked stays, and goes once the disk is well: nothing behind it goes before.
+// A segment that cannot be marked stays, and goes once the disk is well: nothing behind it goes
+// before.
 func TestASegmentThatCannotBeMarkedAsDeletedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
@@ -182,8 +194,8 @@ func TestASegmentThatCannotBeMarkedAsDeletedStays(t *testing.T) {
 	}
 }
 
-// A burst fills the disk before anything is sealed, and sealing takes room: retention has to make it, or the log takes appends
-// never again.
+// A burst fills the disk before anything is sealed, and sealing takes room: retention has to make
+// it, or the log takes appends never again.
 func TestRetentionMakesRoomOnAFullDiskBeforeAnythingIsSealed(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -207,14 +219,17 @@ func TestRetentionMakesRoomOnAFullDiskBeforeAnythingIsSealed(t *testing.T) {
 	// The marks outlive a crash, else a start would take what was never synced for sealed.
 	for seed := range seed.Sequence(t, 50) {
 		log := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
-		if got := readKeys(t, log, 20); log.LogStart() != 20 || !slices.Equal(got, expectKeys(20, log.LogEnd())) || len(got) < 25 {
-			t.Errorf("seed %d: after a crash the log is [%d, %d): %v", seed, log.LogStart(), log.LogEnd(), got)
+		if got := readKeys(t, log, 20); log.LogStart() != 20 ||
+			!slices.Equal(got, expectKeys(20, log.LogEnd())) || len(got) < 25 {
+			t.Errorf("seed %d: after a crash the log is [%d, %d): %v", seed, log.LogStart(),
+				log.LogEnd(), got)
 		}
 	}
 }
 
-// A crash at any step of a retention that takes several segments: what is left is the end of the log without a gap, or, before
-// anything was marked, all of it. The flush is durable, and the checkpoint that would tell of it is not yet: the order of a tick.
+// A crash at any step of a retention that takes several segments: what is left is the end of the
+// log without a gap, or, before anything was marked, all of it. The flush is durable, and the
+// checkpoint that would tell of it is not yet: the order of a tick.
 func TestCrashAtEveryStepOfRetention(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

@@ -8,12 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// rollBefore tells whether a batch, offsets set, has to go into a new segment: the size would be passed, an index or the 31-bit
-// relative offset is full, or the batch is more than the segment's age, by the timestamps of records, after its first batch.
+// rollBefore tells whether a batch, offsets set, has to go into a new segment: the size would be
+// passed, an index or the 31-bit relative offset is full, or the batch is more than the segment's
+// age, by the timestamps of records, after its first batch.
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
-		return false // a batch of any size fits into an empty segment; and a second one of the same base cannot be
+		// a batch of any size fits into an empty segment; and a second one of the same base cannot
+		// be
+		return false
 	}
 	if size > config.settings.SegmentBytes-int64(b.SizeBytes()) || !active.Fits(b) {
 		return true
@@ -22,8 +25,8 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	return ok && b.MaxTimestamp()-first > segmentAge(config.settings, active.Base()).Milliseconds()
 }
 
-// segmentAge is how old the active segment of a base offset may get, the jitter off: a compacted topic's MaxLag counts, as the active
-// segment is never cleaned.
+// segmentAge is how old the active segment of a base offset may get, the jitter off: a compacted
+// topic's MaxLag counts, as the active segment is never cleaned.
 func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	age := s.SegmentAge
 	if s.Compact && s.MaxLag > 0 && s.MaxLag < age {
@@ -32,8 +35,9 @@ func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	return age - jitter(min(s.SegmentJitter, age), base)
 }
 
-// jitter is a segment's share of the longest jitter, 0 up to it. Kafka draws it anew for each segment; here the base offset decides, so
-// that a restart does not move the end of a segment, and the same partition's replicas roll alike.
+// jitter is a segment's share of the longest jitter, 0 up to it. Kafka draws it anew for each
+// segment; here the base offset decides, so that a restart does not move the end of a segment, and
+// the same partition's replicas roll alike.
 func jitter(longest time.Duration, base int64) time.Duration {
 	if longest <= 0 {
 		return 0
@@ -43,8 +47,9 @@ func jitter(longest time.Duration, base int64) time.Duration {
 	return time.Duration(mixed % uint64(longest))
 }
 
-// rollLocked begins a new active segment. The old one is sealed and synced by the next flush, so that an append does not wait
-// for the disk: until then a crash may lose its end while it keeps the new segment, which recovery finds as a gap (ADR 0015).
+// rollLocked begins a new active segment. The old one is sealed and synced by the next flush, so
+// that an append does not wait for the disk: until then a crash may lose its end while it keeps the
+// new segment, which recovery finds as a gap (ADR 0015).
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
 	next, err := l.newSegment(end)
@@ -53,7 +58,8 @@ func (l *Log) rollLocked() error {
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
-	l.mu.unsealed = append(l.mu.unsealed, unsealed{segment: old, end: end, state: l.mu.producers.encode(end)})
+	l.mu.unsealed = append(l.mu.unsealed,
+		unsealed{segment: old, end: end, state: l.mu.producers.encode(end)})
 	// Before the list with the rolled segment is published: see cleanFacts.
 	l.settleDurableLocked()
 	l.mu.firstAppend = time.Time{}
@@ -63,9 +69,10 @@ func (l *Log) rollLocked() error {
 	return nil
 }
 
-// rollIdle rolls a segment that has grown old without an append that would do it (Kafka does not, so that a quiet compacted
-// partition breaks its promise of maxLag). Here age is by our clock, from the segment's first append: by the timestamps of
-// records, a producer that sends old data would get a segment a tick.
+// rollIdle rolls a segment that has grown old without an append that would do it (Kafka does not,
+// so that a quiet compacted partition breaks its promise of maxLag). Here age is by our clock, from
+// the segment's first append: by the timestamps of records, a producer that sends old data would
+// get a segment a tick.
 func (l *Log) rollIdle(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,12 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Rule "index full" (reference 2.1): a segment far from its size is rolled when an index has no room for the next batch, one entry of the
-// time index kept for the seal; and every segment stays readable and sealable.
+// Rule "index full" (reference 2.1): a segment far from its size is rolled when an index has no
+// room for the next batch, one entry of the time index kept for the seal; and every segment stays
+// readable and sealable.
 func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
-	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1, 5*segment.TimeEntryBytes
+	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1,
+		5*segment.TimeEntryBytes
 	fill(t, log, 1)
 	log.mu.Lock()
 	err := log.rollLocked() // the segments from here on have the small indexes
@@ -26,7 +28,8 @@ func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		// A later timestamp each: else the time index takes no entry, and the offset index holds eight.
+		// A later timestamp each: else the time index takes no entry, and the offset index holds
+		// eight.
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
 	}
@@ -41,8 +44,9 @@ func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
 	}
 }
 
-// Rule "offset range" (reference 2.1): relative offsets have 31 bits, so a batch that lies further from the base begins a segment,
-// however small the one before is. It takes a cleaned leader's log to get there.
+// Rule "offset range" (reference 2.1): relative offsets have 31 bits, so a batch that lies further
+// from the base begins a segment, however small the one before is. It takes a cleaned leader's log
+// to get there.
 func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -65,7 +69,8 @@ func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfATopicsIndexSettings: the topic's own index size ends a segment, and a finer interval has more entries.
+// TestSegmentsOfATopicsIndexSettings: the topic's own index size ends a segment, and a finer
+// interval has more entries.
 func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
@@ -82,7 +87,8 @@ func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
 	}
-	// An index has an entry for each batch but the first; 1024 bytes hold 85 entries of time, one of them kept free.
+	// An index has an entry for each batch but the first; 1024 bytes hold 85 entries of time, one
+	// of them kept free.
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 86, 171}) {
 		t.Errorf("segments begin at %v", got)
 	}
@@ -91,7 +97,8 @@ func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
 	}
 }
 
-// TestJitterIsAShareOfItself: never more than was asked for, never below nothing, and not the same for neighbours.
+// TestJitterIsAShareOfItself: never more than was asked for, never below nothing, and not the same
+// for neighbours.
 func TestJitterIsAShareOfItself(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for base := range int64(1000) {

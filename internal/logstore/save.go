@@ -12,11 +12,13 @@ import (
 // unknownOffset says that a checkpoint does not list a partition.
 const unknownOffset = -1
 
-// save writes the checkpoint files whose content has changed. Each is replaced atomically, and they may be of different
-// moments: recovery trusts none of them further than the log itself bears it out.
+// save writes the checkpoint files whose content has changed. Each is replaced atomically, and they
+// may be of different moments: recovery trusts none of them further than the log itself bears it
+// out.
 //
-// The state of each log is read before anything is written, and a log is told of the recovery point that was read: a flush
-// that moves it meanwhile is for the next round. The caller holds no lock of a log (doc.go).
+// The state of each log is read before anything is written, and a log is told of the recovery point
+// that was read: a flush that moves it meanwhile is for the next round. The caller holds no lock of
+// a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -39,9 +41,9 @@ func (s *Store) save() error {
 	return s.removeSettled(all)
 }
 
-// removeSettled removes the files "retained" of the logs that the checkpoints on disk list. A log that is just being taken up is
-// settled before it is among the store's logs, so before any checkpoint tells of it: its file stays for the next round. Store.saving
-// is held.
+// removeSettled removes the files "retained" of the logs that the checkpoints on disk list. A log
+// that is just being taken up is settled before it is among the store's logs, so before any
+// checkpoint tells of it: its file stays for the next round. Store.saving is held.
 func (s *Store) removeSettled(listed map[PartitionID]saved) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -68,11 +70,13 @@ func (s *Store) forgetSettled(id PartitionID) {
 	delete(s.mu.settled, id)
 }
 
-// writeCheckpoints writes the files whose content differs from what it wrote last: most seconds of most clusters that is none, and
-// each file costs two syncs. When one fails the others of this round wait; those before it are on disk, which does no harm.
+// writeCheckpoints writes the files whose content differs from what it wrote last: most seconds of
+// most clusters that is none, and each file costs two syncs. When one fails the others of this
+// round wait; those before it are on disk, which does no harm.
 func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	files := map[string]map[PartitionID]int64{
-		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, horizonFile: {}, firstDirtyFile: {},
+		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, horizonFile: {},
+		firstDirtyFile: {},
 	}
 	for id, of := range all {
 		put := func(file string, offset, unlessAtMost int64) {
@@ -94,8 +98,10 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	if err := s.writeCheckpoint(agreedFile, encodeAgreed(all)); err != nil {
 		return err
 	}
-	// The horizon before the first dirty offset: a clean section with tombstones of which nobody knows would keep them.
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile, firstDirtyFile} {
+	// The horizon before the first dirty offset: a clean section with tombstones of which nobody
+	// knows would keep them.
+	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile,
+		firstDirtyFile} {
 		if err := s.writeCheckpoint(name, encodeOffsets(files[name])); err != nil {
 			return err
 		}
@@ -162,8 +168,8 @@ func (s *Store) loadAgreed(all map[PartitionID]saved) error {
 	return nil
 }
 
-// loadCheckpoints reads the checkpoint files. A missing or malformed one is as if it listed nothing: without a recovery point
-// everything is scanned, without the others a little is repeated.
+// loadCheckpoints reads the checkpoint files. A missing or malformed one is as if it listed
+// nothing: without a recovery point everything is scanned, without the others a little is repeated.
 func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
 	all := map[PartitionID]saved{}
 	load := func(name string, set func(*saved, int64)) error {

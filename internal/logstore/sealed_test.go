@@ -38,7 +38,8 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 	return d.FS.OpenReadWrite(name)
 }
 
-// A clean start opens no data file and no index: checkpoints tell it everything, and reads and appends go on from there.
+// A clean start opens no data file and no index: checkpoints tell it everything, and reads and
+// appends go on from there.
 func TestACleanStartReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -64,42 +65,55 @@ func TestACleanStartReadsCheckpointsOnly(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	fill(t, log, 25)
-	if at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil || !ok || at.Offset != 0 {
+	if at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil || !ok ||
+		at.Offset != 0 {
 		t.Errorf("lookup: %+v, %t, %v", at, ok, err)
 	}
 	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 80)) {
 		t.Errorf("appended: read %v", got)
 	}
 	crashed := createLog(t, openStore(t, mem.CrashClonePartly(3)), settings(nil))
-	if got := readKeys(t, crashed, 0); len(got) < 55 || !slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
+	if got := readKeys(t, crashed, 0); len(got) < 55 ||
+		!slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
 		t.Errorf("after a crash: read %v", got)
 	}
 }
 
-// Files that somebody touched after the stop are opened the long way, and so is everything when the summary is gone or damaged.
+// Files that somebody touched after the stop are opened the long way, and so is everything when the
+// summary is gone or damaged.
 func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
-		"an index is gone": func(m *vfs.Mem) error { return m.Remove(dataDir + "/tickets-0/00000000000000000010.index") },
+		"an index is gone": func(m *vfs.Mem) error {
+			return m.Remove(dataDir +
+				"/tickets-0/00000000000000000010.index")
+		},
 		"another time": func(m *vfs.Mem) error {
 			return m.Chtimes(dataDir+"/tickets-0/00000000000000000010.log", time.Unix(5, 0))
 		},
 		"another size": func(m *vfs.Mem) error {
-			return vfs.WriteFileAtomic(m, dataDir+"/tickets-0/00000000000000000020.timeindex", make([]byte, 5))
+			return vfs.WriteFileAtomic(m, dataDir+"/tickets-0/00000000000000000020.timeindex",
+				make([]byte, 5))
 		},
-		"no summary":      func(m *vfs.Mem) error { return m.Remove(dataDir + "/" + segmentsFile) },
-		"another version": func(m *vfs.Mem) error { return vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte("9\n0\n")) },
+		"no summary": func(m *vfs.Mem) error { return m.Remove(dataDir + "/" + segmentsFile) },
+		"another version": func(m *vfs.Mem) error {
+			return vfs.WriteFileAtomic(m,
+				dataDir+"/"+segmentsFile, []byte("9\n0\n"))
+		},
 		"a wrong end": func(m *vfs.Mem) error {
 			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
 			changed := strings.Replace(string(content), "tickets 0 10 20", "tickets 0 10 10", 1)
-			return errors.Join(err, vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+			return errors.Join(err,
+				vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
 		},
 		"a bit that fell over": func(m *vfs.Mem) error {
 			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
-			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1) // no file tells that it is wrong
+			// no file tells that it is wrong
+			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1)
 			if changed == string(content) {
 				t.Errorf("no such line in %s", content)
 			}
-			return errors.Join(err, vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+			return errors.Join(err,
+				vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
 		},
 	} {
 		mem := stopped(t, true)
@@ -114,7 +128,8 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 }
 
 func FuzzDecodeSummaries(f *testing.F) {
-	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2, MaxTimestampOffset: 4}}
+	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2,
+		MaxTimestampOffset: 4}}
 	f.Add(summaries{{"t", 0}: {segments: segments, epochs: epochCache{{3, 2}}.summary()}}.encode())
 	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
 	f.Add([]byte("0\n1\n" + line + " " + segmentChecksum([]byte(line)) + "\n"))
@@ -132,8 +147,9 @@ func FuzzDecodeSummaries(f *testing.F) {
 	})
 }
 
-// A sync fails, the kernel drops what it could not write, and the process starts again on the same boot: the page cache still has the
-// records. What recovery vouches for then has to be on the disk, though every sync of it succeeds without writing anything.
+// A sync fails, the kernel drops what it could not write, and the process starts again on the same
+// boot: the page cache still has the records. What recovery vouches for then has to be on the disk,
+// though every sync of it succeeds without writing anything.
 func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -163,14 +179,16 @@ func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
 	}
 	for round := range 2 {
 		again := createLog(t, openStoreOnce(t, mem), settings(fsync))
-		if got := readKeys(t, again, 0); again.SafeEnd() != end || !slices.Equal(got, expectKeys(0, end)) {
+		if got := readKeys(t, again, 0); again.SafeEnd() != end ||
+			!slices.Equal(got, expectKeys(0, end)) {
 			t.Fatalf("start %d: %d of %d is safe; read %v", round, again.SafeEnd(), end, got)
 		}
 		mem = mem.CrashClone()
 	}
 }
 
-// openStoreOnce opens a store of which a crash is taken: it is closed by nobody, so that its disk stays as it is.
+// openStoreOnce opens a store of which a crash is taken: it is closed by nobody, so that its disk
+// stays as it is.
 func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -181,7 +199,8 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	return s
 }
 
-// No room to write the tail again: the log opens, does not vouch for it, and does so once there is room.
+// No room to write the tail again: the log opens, does not vouch for it, and does so once there is
+// room.
 func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(fsync))
@@ -204,7 +223,8 @@ func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
 	if log.SafeEnd() != end {
 		t.Errorf("with room: %d of %d is safe", log.SafeEnd(), end)
 	}
-	if crashed := createLog(t, openStore(t, mem.CrashClone()), settings(fsync)); crashed.LogEnd() != end {
+	if crashed := createLog(t, openStore(t, mem.CrashClone()),
+		settings(fsync)); crashed.LogEnd() != end {
 		t.Errorf("after a crash the log ends at %d, want %d", crashed.LogEnd(), end)
 	}
 }
@@ -216,9 +236,11 @@ func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
 	trace.Take()
 	var wanted []Wanted
 	for i := range int32(50) {
-		wanted = append(wanted, Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
+		wanted = append(wanted,
+			Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
 	}
-	made := store.CreateAll(append(wanted, Wanted{ID: PartitionID{"many", 50}, Topic: topicOne, Settings: settings(nil)}))
+	made := store.CreateAll(append(wanted,
+		Wanted{ID: PartitionID{"many", 50}, Topic: topicOne, Settings: settings(nil)}))
 	for i, m := range made {
 		if m.Err != nil || m.Log.ID() != (PartitionID{"many", int32(i)}) {
 			t.Errorf("%d: %v", i, m.Err)
@@ -228,7 +250,8 @@ func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
 	written := strings.Count(lines, "-> "+recoveryPointFile)
 	listed := strings.LastIndex(lines, "-> "+recoveryPointFile)
 	if last := strings.LastIndex(lines, partitionFile); written != 1 || listed < last {
-		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written, listed, last)
+		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written,
+			listed, last)
 	}
 	if again := store.CreateAll(wanted); again[7].Log != made[7].Log || trace.Take() != "" {
 		t.Error("made again")

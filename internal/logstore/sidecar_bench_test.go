@@ -15,22 +15,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkAppendKeys is what noting keys costs an append, in CPU time a record: batches of 100 records with keys of 36 bytes, into a
-// directory of the real disk. cpu-ns/record is user and system time of the process; with=made adds the making of the sidecars.
+// BenchmarkAppendKeys is what noting keys costs an append, in CPU time a record: batches of 100
+// records with keys of 36 bytes, into a directory of the real disk. cpu-ns/record is user and
+// system time of the process; with=made adds the making of the sidecars.
 func BenchmarkAppendKeys(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
 			for _, with := range []string{"nothing", "spool", "made"} {
-				b.Run(fmt.Sprintf("size=%d/codec=%s/with=%s", size, codec, with), func(b *testing.B) {
-					benchmarkAppendKeys(b, size, codec, with)
-				})
+				b.Run(fmt.Sprintf("size=%d/codec=%s/with=%s", size, codec, with),
+					func(b *testing.B) {
+						benchmarkAppendKeys(b, size, codec, with)
+					})
 			}
 		}
 	}
 }
 
 func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with string) {
-	store, err := Open(Options{FS: vfs.OS{}, Dir: b.TempDir(), Logger: quiet(), FlushInterval: time.Hour})
+	store, err := Open(Options{FS: vfs.OS{}, Dir: b.TempDir(), Logger: quiet(),
+		FlushInterval: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -65,7 +68,8 @@ func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
 	if with == "made" {
-		for log.tendSidecars(context.Background(), epoch0, sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+		for log.tendSidecars(context.Background(), epoch0,
+			sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
 		}
 	}
 	if err := log.applyRetention(epoch0); err != nil {
@@ -78,14 +82,16 @@ func benchmarkBatches(b *testing.B, size int, codec compress.Codec) (all [][]byt
 	random := rand.New(rand.NewPCG(1, 1))
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	for range 64 {
-		builder.Reset(record.Identity{LastOffsetDelta: 99, LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		builder.Reset(record.Identity{LastOffsetDelta: 99, LeaderEpoch: -1, ProducerID: -1,
+			ProducerEpoch: -1, BaseSequence: -1})
 		for i := range 100 {
 			value := make([]byte, size-36)
 			for at := 0; at+16 <= len(value); at += 16 {
 				binary.LittleEndian.PutUint64(value[at:], random.Uint64())
 			}
 			key := fmt.Appendf(nil, "%036d", random.Uint64())
-			builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(), Key: key, Value: value})
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(), Key: key,
+				Value: value})
 		}
 		batch, err := builder.Build(nil)
 		if err != nil {

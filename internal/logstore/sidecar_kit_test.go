@@ -33,7 +33,8 @@ func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 func fillKeyed(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
-		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("k%d", log.LogEnd())}, value: randomText(100)}.bytes(t))
+		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("k%d", log.LogEnd())},
+			value: randomText(100)}.bytes(t))
 	}
 }
 
@@ -65,19 +66,25 @@ func tend(log *Log, now time.Time) {
 }
 
 // expectedKeys reads a segment record by record: what its sidecar must say.
-func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record, err error) {
+func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record,
+	err error) {
 	err = h.Scan(0, func(_ int64, b record.Batch) error {
 		return b.Records(1<<20, func(r *record.Record) error {
 			null := r.Key == nil || b.Control()
 			if !null {
-				entries = append(entries, keys.Entry{Hash: hasher.Hash(r.Key), Ordinal: uint32(len(records)), Tombstone: r.Tombstone()})
+				entries = append(entries,
+					keys.Entry{Hash: hasher.Hash(r.Key), Ordinal: uint32(len(records)),
+						Tombstone: r.Tombstone()})
 			}
-			records = append(records, keys.Record{BodyBytes: r.BodyBytes(), Tombstone: !null && r.Tombstone(), NullKey: null})
+			records = append(records,
+				keys.Record{BodyBytes: r.BodyBytes(), Tombstone: !null && r.Tombstone(),
+					NullKey: null})
 			return nil
 		})
 	})
 	slices.SortFunc(entries, func(a, b keys.Entry) int {
-		return cmp.Or(cmp.Compare(a.Hash.High, b.Hash.High), cmp.Compare(a.Hash.Low, b.Hash.Low), cmp.Compare(a.Ordinal, b.Ordinal))
+		return cmp.Or(cmp.Compare(a.Hash.High, b.Hash.High), cmp.Compare(a.Hash.Low, b.Hash.Low),
+			cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	return entries, records, err
 }
@@ -106,7 +113,8 @@ func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	}
 	// A batch that was rebuilt has other deltas, and so records of another size by a few bytes.
 	alike := func(a, b keys.Record) bool {
-		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey && max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
+		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey &&
+			max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
 	}
 	if !slices.Equal(gotEntries, wantEntries) || !slices.EqualFunc(gotRecords, wantRecords, alike) {
 		return errors.New("the sidecar tells of other records than the segment has")

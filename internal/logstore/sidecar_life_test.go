@@ -16,12 +16,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A topic that turns from delete to compact gets its sidecars in the background, one that turns back loses them.
+// A topic that turns from delete to compact gets its sidecars in the background, one that turns
+// back loses them.
 func TestPolicyTurns(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
-	appendBatch(t, log, nullableBatch(t, record.Record{Value: []byte(strings.Repeat("v", 200))})) // without a key: legal then
+	// without a key: legal then
+	appendBatch(t, log, nullableBatch(t, record.Record{Value: []byte(strings.Repeat("v", 200))}))
 	fillKeyed(t, log, 35)
 	store.tick(epoch0, false)
 	tend(log, epoch0)
@@ -54,11 +56,13 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	}
 	store.tick(epoch0, false)
 	tend(log, epoch0)
-	if made := namesWith(t, fsys, log, keys.Extension); len(made) > 0 && !strings.Contains(made[0], "spool") {
+	if made := namesWith(t, fsys, log, keys.Extension); len(made) > 0 &&
+		!strings.Contains(made[0], "spool") {
 		t.Errorf("made: %v", made)
 	}
 	for _, h := range keyedSegments(t, log) {
-		reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+		reader, err := log.openKeys(context.Background(), h.Segment,
+			sidecarOptions{background: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,19 +83,23 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 		logBytes int64
 		records  int
 		want     bool
-	}{{0, 0, true}, {61, 0, true}, {1000, 10, true}, {999, 10, false}, {1 << 31, 1 << 20, true}, {40 << 20, 1 << 20, false}} {
+	}{{0, 0, true}, {61, 0, true}, {1000, 10, true}, {999, 10, false}, {1 << 31, 1 << 20, true},
+		{40 << 20, 1 << 20, false}} {
 		if got := keepsSidecar(c.logBytes, c.records); got != c.want {
 			t.Errorf("%d bytes, %d records: %t", c.logBytes, c.records, got)
 		}
 	}
 }
 
-// The estimate is for a segment whose sidecar is not there: of batches of one size it is exact, also where offsets have gaps.
+// The estimate is for a segment whose sidecar is not there: of batches of one size it is exact,
+// also where offsets have gaps.
 func TestEstimateOfRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
-	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 10_000 }))
+	log := createLog(t, store,
+		keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 10_000 }))
 	for range 150 {
-		appendBatch(t, log, sent{keys: []string{"a", "b", "c"}, value: strings.Repeat("v", 30)}.bytes(t))
+		appendBatch(t, log, sent{keys: []string{"a", "b", "c"},
+			value: strings.Repeat("v", 30)}.bytes(t))
 	}
 	h := keyedSegments(t, log)[0]
 	if got, want := estimateRecords(h), int(h.NextOffset()-h.Base()); got != want {
@@ -119,7 +127,8 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 	store.tick(epoch0, false)
 	tend(log, epoch0)
 	checkSidecars(t, log)
-	sources := []*segment.Segment{keyedSegments(t, log)[1].Segment, keyedSegments(t, log)[2].Segment}
+	sources := []*segment.Segment{keyedSegments(t, log)[1].Segment,
+		keyedSegments(t, log)[2].Segment}
 	cleaned, err := cleanedOf(t, log, sources, []int64{sources[0].Base() + 1, sources[1].Base()})
 	if err != nil {
 		t.Fatal(err)
@@ -130,12 +139,16 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 	if _, err := fsys.Stat(log.sidecarName(sources[0].Base())); err == nil {
 		t.Fatal("the sidecar of a source lies beside the cleaned segment")
 	}
-	if _, err := log.openKeys(context.Background(), sources[0], sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
+	if _, err := log.openKeys(context.Background(), sources[0],
+		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a sidecar for a segment that was replaced: %v", err)
 	}
 	tend(log, epoch0)
 	checkSidecars(t, log)
-	log.Configure(keyedSettings(func(s *topicconfig.Settings) { s.Delete, s.RetentionBytes = true, 1500 }), true)
+	log.Configure(keyedSettings(func(s *topicconfig.Settings) {
+		s.Delete, s.RetentionBytes = true,
+			1500
+	}), true)
 	if err := log.applyRetention(epoch0); err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +157,15 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 		t.Fatal("retention took nothing")
 	}
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
-		if base, _, _ := segment.ParseName(name); base < first && !strings.Contains(name, deletedSuffix) {
+		if base, _, _ := segment.ParseName(name); base < first &&
+			!strings.Contains(name, deletedSuffix) {
 			t.Errorf("%s outlives its segment: the log begins at %d", name, first)
 		}
 	}
 }
 
-// A sidecar that is made while its segment is replaced must not appear: beside the new one it would name other records.
+// A sidecar that is made while its segment is replaced must not appear: beside the new one it would
+// name other records.
 func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -159,14 +174,16 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 	store.tick(epoch0, false)
 	h := keyedSegments(t, log)[1]
 	replaced := false
-	err := log.makeSidecar(context.Background(), h, sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
-		if !replaced {
-			replaced = true
-			cleaned, err := cleanedOf(t, log, []*segment.Segment{h.Segment}, []int64{h.Base() + 1})
-			return errors.Join(err, log.replaceSegments([]*segment.Segment{h.Segment}, cleaned))
-		}
-		return nil
-	}}})
+	err := log.makeSidecar(context.Background(), h,
+		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
+			if !replaced {
+				replaced = true
+				cleaned, err := cleanedOf(t, log, []*segment.Segment{h.Segment},
+					[]int64{h.Base() + 1})
+				return errors.Join(err, log.replaceSegments([]*segment.Segment{h.Segment}, cleaned))
+			}
+			return nil
+		}}})
 	if !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("%v", err)
 	}
@@ -177,7 +194,8 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The end of the log is cut off while a sidecar is made of what stays: it does not appear, and the next one is right.
+// The end of the log is cut off while a sidecar is made of what stays: it does not appear, and the
+// next one is right.
 func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -185,13 +203,14 @@ func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 	fillKeyed(t, log, 50)
 	store.tick(epoch0, false)
 	h := keyedSegments(t, log)[1]
-	err := log.makeSidecar(context.Background(), h, sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
-		log.mu.Lock()
-		defer log.mu.Unlock()
-		log.cutSidecarsLocked()
-		log.mu.cuts++
-		return nil
-	}}})
+	err := log.makeSidecar(context.Background(), h,
+		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			log.cutSidecarsLocked()
+			log.mu.cuts++
+			return nil
+		}}})
 	if !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("%v", err)
 	}
@@ -221,7 +240,8 @@ func TestCleanerMakesSidecarsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)
-		log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 }))
+		log := createLog(t, store,
+			keyedSettings(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 }))
 		fillKeyed(t, log, 35)
 		store.tick(time.Now(), false)
 		cleaner := NewCleaner(store, CleanerOptions{Logger: quiet()})
@@ -243,7 +263,8 @@ func TestCleanerMakesSidecarsInTheBackground(t *testing.T) {
 	})
 }
 
-// The order on disk: the salt before what is hashed with it, the sidecar under its name only when it is whole.
+// The order on disk: the salt before what is hashed with it, the sidecar under its name only when
+// it is whole.
 func TestSidecarTrace(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)

@@ -21,12 +21,18 @@ import (
 
 // The leader hashed the keys while it validated what was produced: no segment is read again.
 func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
-	for _, codec := range []compress.Codec{compress.None, compress.LZ4} { // as sent, and recompressed
+	// as sent, and recompressed
+	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)
-		log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.KeepCodec, s.Codec, s.SegmentBytes = false, codec, 10_000 }))
+		log := createLog(t, store,
+			keyedSettings(func(s *topicconfig.Settings) {
+				s.KeepCodec, s.Codec,
+					s.SegmentBytes = false, codec, 10_000
+			}))
 		for range 12 {
-			appendBatch(t, log, sent{keys: []string{"a", "b", "a", "", "c"}, value: randomText(700)}.bytes(t))
+			appendBatch(t, log,
+				sent{keys: []string{"a", "b", "a", "", "c"}, value: randomText(700)}.bytes(t))
 			appendBatch(t, log, sent{keys: []string{"a"}, timestamp: epoch0}.withoutValue(t))
 			fillKeyed(t, log, 20)
 			store.tick(epoch0, false)
@@ -36,41 +42,49 @@ func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
 		if n := log.sidecars.scannedBytes.Load(); n > 0 {
 			t.Errorf("%s: %d bytes were scanned", codec, n)
 		}
-		if read, written := log.sidecars.readBytes.Load(), log.sidecars.writtenBytes.Load(); read == 0 || written == 0 {
+		if read, written := log.sidecars.readBytes.Load(),
+			log.sidecars.writtenBytes.Load(); read == 0 || written == 0 {
 			t.Errorf("%d bytes of sidecars read, %d written", read, written)
 		}
 	}
 }
 
-// What is not appended leaves no trace: were one record of it counted, every ordinal behind it would name another record.
+// What is not appended leaves no trace: were one record of it counted, every ordinal behind it
+// would name another record.
 func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		fault := vfs.NewFault(vfs.NewMem())
 		store := openStore(t, fault)
 		log := createLog(t, store, keyedSettings(nil))
-		appendBatch(t, log, sent{producer: 7, keys: []string{"first", "x"}, value: strings.Repeat("v", 80)}.bytes(t))
+		appendBatch(t, log, sent{producer: 7, keys: []string{"first", "x"},
+			value: strings.Repeat("v", 80)}.bytes(t))
 		sequence := int32(2)
 		for n := range 120 {
-			b := sent{producer: 7, sequence: sequence, keys: []string{fmt.Sprint(n), "x"}, value: strings.Repeat("v", 80)}
+			b := sent{producer: 7, sequence: sequence, keys: []string{fmt.Sprint(n), "x"},
+				value: strings.Repeat("v", 80)}
 			switch random.IntN(5) {
 			case 0: // refused for its sequence, after its keys were hashed
 				b.sequence += 5
-				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
+				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err,
+					ErrOutOfOrderSequence) {
 					t.Fatal(err)
 				}
 			case 1: // a duplicate
 				b.sequence -= 2
-				if appended, err := log.Append(b.bytes(t), epoch0); err != nil || !appended.Duplicate {
+				if appended, err := log.Append(b.bytes(t), epoch0); err != nil ||
+					!appended.Duplicate {
 					t.Fatal(appended, err)
 				}
 			case 2: // the second record has no key: refused in the middle of the batch
-				bad := nullableBatch(t, record.Record{Key: []byte("k"), Value: []byte("v")}, record.Record{Offset: 1, Value: []byte("v")})
+				bad := nullableBatch(t, record.Record{Key: []byte("k"), Value: []byte("v")},
+					record.Record{Offset: 1, Value: []byte("v")})
 				if _, err := log.Append(bad, epoch0); !errors.Is(err, record.ErrInvalidRecord) {
 					t.Fatal(err)
 				}
 			case 3: // the disk is full, after some bytes
-				fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC, WriteBytes: random.IntN(100)})
+				fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC,
+					WriteBytes: random.IntN(100)})
 				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrStorage) {
 					t.Fatal(err)
 				}
@@ -94,7 +108,8 @@ func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
 func nullableBatch(t testing.TB, records ...record.Record) []byte {
 	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	b.Reset(record.Identity{LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1,
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 	for i := range records {
 		records[i].Timestamp = epoch0.UnixMilli()
 		b.Add(&records[i])
@@ -110,14 +125,16 @@ func nullableBatch(t testing.TB, records ...record.Record) []byte {
 func TestSpoolOnAFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
-	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }))
+	log := createLog(t, store,
+		keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }))
 	fault.Inject(vfs.Rule{Name: "*.keys.spool.tmp", Err: syscall.ENOSPC})
 	var many []string
 	for i := range 700 {
 		many = append(many, fmt.Sprint("key", i))
 	}
 	for range 3 {
-		appendBatch(t, log, sent{keys: many, value: strings.Repeat("v", 100)}.bytes(t)) // more than the spool holds in memory
+		// more than the spool holds in memory
+		appendBatch(t, log, sent{keys: many, value: strings.Repeat("v", 100)}.bytes(t))
 	}
 	fault.Clear()
 	store.tick(epoch0, false)
@@ -134,11 +151,14 @@ func TestFollowerAndMarkers(t *testing.T) {
 	leader := createLog(t, leaderStore, keyedSettings(nil))
 	for n := range 40 {
 		id := int64(1 + n%3)
-		b := sent{producer: id, sequence: int32(n / 3), keys: []string{fmt.Sprint(n)}, value: strings.Repeat("v", 150), txn: true}
-		if _, err := leader.AppendVerified(b.bytes(t), Verified{Transaction: true}, epoch0); err != nil {
+		b := sent{producer: id, sequence: int32(n / 3), keys: []string{fmt.Sprint(n)},
+			value: strings.Repeat("v", 150), txn: true}
+		if _, err := leader.AppendVerified(b.bytes(t), Verified{Transaction: true},
+			epoch0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := leader.AppendControl(EndTxn{ProducerID: id, Commit: n%2 == 0}, epoch0); err != nil {
+		if _, err := leader.AppendControl(EndTxn{ProducerID: id, Commit: n%2 == 0},
+			epoch0); err != nil {
 			t.Fatal(err)
 		}
 		leader.AdvanceHighWatermark(leader.LogEnd())
@@ -174,7 +194,8 @@ func TestFollowerAndMarkers(t *testing.T) {
 	}
 }
 
-// After a start spools are gone, and the salt and the sidecars are as before; what is missing is made by a scan, once.
+// After a start spools are gone, and the salt and the sidecars are as before; what is missing is
+// made by a scan, once.
 func TestSidecarsOverARestart(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -207,7 +228,8 @@ func TestSidecarsOverARestart(t *testing.T) {
 		unknown += h.SizeBytes()
 	}
 	if got := log.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
-		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes", got, made, len(segments), unknown)
+		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes",
+			got, made, len(segments), unknown)
 	}
 	scanned := log.sidecars.scannedBytes.Load()
 	tend(log, epoch0)
@@ -278,7 +300,8 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 				h.sidecar.Store(nil) // as after a start
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
-			reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+			reader, err := log.openKeys(context.Background(), h.Segment,
+				sidecarOptions{background: true})
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}

@@ -7,16 +7,19 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// tooFar tells whether a batch lies so far behind the log end that no segment that begins there can hold it: its offset in the segment
-// has 31 bits. A leader's log has such a gap where cleaning took more than two thousand million records out.
+// tooFar tells whether a batch lies so far behind the log end that no segment that begins there can
+// hold it: its offset in the segment has 31 bits. A leader's log has such a gap where cleaning took
+// more than two thousand million records out.
 func (l *Log) tooFar(b record.Batch) bool { return b.LastOffset()-l.logEnd.Load() > math.MaxInt32 }
 
-// skipTo moves the end of the log up to an offset, below which nothing more will come, and begins a segment there.
+// skipTo moves the end of the log up to an offset, below which nothing more will come, and begins a
+// segment there.
 //
-// Above the recovery point segments join, and recovery takes a gap for lost data (ADR 0015). So the recovery point on disk is moved
-// beyond the gap before anything is appended behind it. The order: what there is is synced; the new segment is made; it and the
-// sealed one before are synced, and the recovery point moves there; the checkpoints. After a crash before the last the log ends where it
-// did, without the empty segment; after it, at offset.
+// Above the recovery point segments join, and recovery takes a gap for lost data (ADR 0015). So the
+// recovery point on disk is moved beyond the gap before anything is appended behind it. The order:
+// what there is is synced; the new segment is made; it and the sealed one before are synced, and
+// the recovery point moves there; the checkpoints. After a crash before the last the log ends where
+// it did, without the empty segment; after it, at offset.
 func (l *Log) skipTo(offset int64) error {
 	if err := l.skipMaintained(offset); err != nil {
 		return err

@@ -18,8 +18,8 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 	return b
 }
 
-// A leader whose log has a gap of more than 2^31 offsets, between segments or at its front, can be followed; the follower's log is
-// whole after a crash at any moment of it, and goes on.
+// A leader whose log has a gap of more than 2^31 offsets, between segments or at its front, can be
+// followed; the follower's log is whole after a crash at any moment of it, and goes on.
 func TestAFollowerSkipsAGapThatNoSegmentSpans(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
@@ -44,7 +44,8 @@ func TestAFollowerSkipsAGapThatNoSegmentSpans(t *testing.T) {
 			t.Fatalf("after a crash: %d bytes that are not the leader's", len(got))
 		}
 		rest := sent[len(bytesOf(t, crashed)):]
-		if err := crashed.AppendReplicated(slices.Clone(rest), epoch0); err != nil || !slices.Equal(bytesOf(t, crashed), sent) {
+		if err := crashed.AppendReplicated(slices.Clone(rest), epoch0); err != nil ||
+			!slices.Equal(bytesOf(t, crashed), sent) {
 			t.Fatalf("it goes on with %d bytes: %v", len(rest), err)
 		}
 		// A leader that has other records behind the first part: the far ones go.
@@ -68,7 +69,8 @@ func TestFollowRefusesProducers(t *testing.T) {
 	}
 	fill(t, log, 1)
 	log.Follow()
-	if _, err := log.Append(keyed(t, "x"), epoch0); err != ErrFollows { //nolint:errorlint // exactly this one
+	if _, err := log.Append(keyed(t, "x"),
+		epoch0); err != ErrFollows { //nolint:errorlint // exactly this one
 		t.Errorf("append: %v", err)
 	}
 	if err := log.AppendReplicated(farBatch(t, log.LogEnd(), 2, "y"), epoch0); err != nil {
@@ -85,7 +87,8 @@ func TestFollowRefusesProducers(t *testing.T) {
 	}
 }
 
-// The marker of a clean stop says which incarnation it was, once, and only if all of the directory is as that one left it.
+// The marker of a clean stop says which incarnation it was, once, and only if all of the directory
+// is as that one left it.
 func TestCleanEpoch(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, c := range []struct{ note, found int64 }{{7, -1}, {8, 7}, {-1, 8}, {9, -1}} {

@@ -49,15 +49,36 @@ func (s *stage) config(args []string) {
 }
 
 var stageSettings = map[string]func(to *topicconfig.Settings, value string) error{
-	"segment":   func(to *topicconfig.Settings, v string) error { return scan(v, &to.SegmentBytes) },
-	"dirty":     func(to *topicconfig.Settings, v string) error { return scan(v, &to.MinDirtyPercent) },
-	"garbage":   func(to *topicconfig.Settings, v string) error { return scan(v, &to.MaxGarbagePercent) },
-	"message":   func(to *topicconfig.Settings, v string) error { return scan(v, &to.MessageBytesMax) },
-	"bytes":     func(to *topicconfig.Settings, v string) error { return scan(v, &to.RetentionBytes) },
-	"age":       func(to *topicconfig.Settings, v string) error { return duration(v, &to.SegmentAge) },
-	"retention": func(to *topicconfig.Settings, v string) error { return duration(v, &to.TombstoneRetention) },
-	"minlag":    func(to *topicconfig.Settings, v string) error { return duration(v, &to.MinLag) },
-	"maxlag":    func(to *topicconfig.Settings, v string) error { return duration(v, &to.MaxLag) },
+	"segment": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.SegmentBytes)
+	},
+	"dirty": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MinDirtyPercent)
+	},
+	"garbage": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MaxGarbagePercent)
+	},
+	"message": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MessageBytesMax)
+	},
+	"bytes": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.RetentionBytes)
+	},
+	"age": func(to *topicconfig.Settings,
+		v string) error {
+		return duration(v, &to.SegmentAge)
+	},
+	"retention": func(to *topicconfig.Settings,
+		v string) error {
+		return duration(v, &to.TombstoneRetention)
+	},
+	"minlag": func(to *topicconfig.Settings, v string) error { return duration(v, &to.MinLag) },
+	"maxlag": func(to *topicconfig.Settings, v string) error { return duration(v, &to.MaxLag) },
 	"policy": func(to *topicconfig.Settings, v string) error {
 		to.Compact, to.Delete = v != "delete", v != "compact"
 		return nil
@@ -96,8 +117,9 @@ func duration(text string, to *time.Duration) (err error) {
 	return err
 }
 
-// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n is n times the value. Before them: -zstd
-// or another codec, -producer=5, -txn, and as a follower gets it, -time=ms and -at=offset.
+// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n is n
+// times the value. Before them: -zstd or another codec, -producer=5, -txn, and as a follower gets
+// it, -time=ms and -at=offset.
 func (s *stage) put(args []string) {
 	b := ledgerBatch{producer: -1, base: s.ledger.end}
 	codec, ms := compress.None, time.Now().UnixMilli()
@@ -126,7 +148,8 @@ func (s *stage) put(args []string) {
 		unkeyed = unkeyed || b.records[i].Key == nil
 	}
 	if s.settings.Compact && unkeyed && !b.forged {
-		if _, err := s.log.Append(b.build(codec), time.Now()); !errors.Is(err, record.ErrInvalidRecord) {
+		if _, err := s.log.Append(b.build(codec), time.Now()); !errors.Is(err,
+			record.ErrInvalidRecord) {
 			stageFail("a record without a key, in a compacted topic: %v", err)
 		}
 		return
@@ -137,7 +160,8 @@ func (s *stage) put(args []string) {
 // recordOf makes a record of a word.
 func recordOf(word string, ms int64) record.Record {
 	key, value, valued := strings.Cut(word, "=")
-	r := record.Record{Timestamp: ms, Headers: []record.Header{{Key: []byte("h"), Value: []byte(word)}, {Key: []byte("h")}}}
+	r := record.Record{Timestamp: ms,
+		Headers: []record.Header{{Key: []byte("h"), Value: []byte(word)}, {Key: []byte("h")}}}
 	if unquoted, err := strconv.Unquote(key); err == nil {
 		r.Key = []byte(unquoted) // which may be empty, and is a key
 	} else if key != "" {
@@ -156,9 +180,11 @@ func recordOf(word string, ms int64) record.Record {
 
 // build makes the bytes that a producer sends.
 func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
-	id := record.Identity{LastOffsetDelta: int32(len(b.records) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
+	id := record.Identity{LastOffsetDelta: int32(len(b.records) - 1), LeaderEpoch: -1,
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
 	if b.producer >= 0 {
-		id.ProducerID, id.ProducerEpoch, id.BaseSequence, id.Transactional = b.producer, 0, b.sequence, b.transactional
+		id.ProducerID, id.ProducerEpoch, id.BaseSequence, id.Transactional = b.producer, 0,
+			b.sequence, b.transactional
 	}
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(id)
@@ -172,7 +198,8 @@ func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 	return built
 }
 
-// append appends a batch to the log, and to the ledger. A forged one, which no leader would take, comes as a follower takes it: unlooked at.
+// append appends a batch to the log, and to the ledger. A forged one, which no leader would take,
+// comes as a follower takes it: unlooked at.
 func (s *stage) append(b ledgerBatch, codec compress.Codec) {
 	if b.producer >= 0 {
 		b.sequence = s.ledger.nextSequence(b.producer)
@@ -195,13 +222,14 @@ func (s *stage) append(b ledgerBatch, codec compress.Codec) {
 	s.replicated()
 }
 
-// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo keys=100, value=50 bytes long; txn=5: in the
-// transaction of that producer.
+// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo
+// keys=100, value=50 bytes long; txn=5: in the transaction of that producer.
 func (s *stage) fill(args []string) {
 	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")
-		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys, "value": &value, "txn": &txn}[name]
+		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys,
+			"value": &value, "txn": &txn}[name]
 		if to == nil {
 			stageFail("fill %s", arg)
 		}
@@ -210,7 +238,9 @@ func (s *stage) fill(args []string) {
 	for i := 0; i < n; {
 		b := ledgerBatch{producer: int64(txn), base: s.ledger.end, transactional: txn >= 0}
 		for range min(batch, n-i) {
-			r := record.Record{Timestamp: time.Now().UnixMilli(), Key: fmt.Appendf(nil, "k%d", (from+i)%keys), Value: []byte(strings.Repeat("v", value))}
+			r := record.Record{Timestamp: time.Now().UnixMilli(),
+				Key:   fmt.Appendf(nil, "k%d", (from+i)%keys),
+				Value: []byte(strings.Repeat("v", value))}
 			b.records = append(b.records, r)
 			i++
 		}
@@ -231,7 +261,8 @@ func (s *stage) end(producer int64, commit bool) {
 	if got.BaseOffset != s.ledger.end {
 		stageFail("a marker at %d is at %d", s.ledger.end, got.BaseOffset)
 	}
-	s.ledger.append(ledgerBatch{base: s.ledger.end, producer: producer, marker: true, commit: commit})
+	s.ledger.append(ledgerBatch{base: s.ledger.end, producer: producer, marker: true,
+		commit: commit})
 	s.replicated()
 }
 
@@ -264,8 +295,10 @@ func (s *stage) wait(args []string) {
 		fmt.Fprintf(&s.out, "no pass (%s)\n", now.reason)
 		return
 	}
-	fmt.Fprintf(&s.out, "passes: %sremoved %d, read %s, wrote %s, freed %s (%s)\n", passes, now.removed-was.removed,
-		size(now.read-was.read), size(now.written-was.written), size(now.reclaimed-was.reclaimed), now.reason)
+	fmt.Fprintf(&s.out, "passes: %sremoved %d, read %s, wrote %s, freed %s (%s)\n", passes,
+		now.removed-was.removed,
+		size(now.read-was.read), size(now.written-was.written), size(now.reclaimed-was.reclaimed),
+		now.reason)
 	if now.lastError != "" {
 		fmt.Fprintf(&s.out, "error: %s\n", now.lastError)
 	}
@@ -279,7 +312,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// truncate cuts off what is at or above an offset, or, if that is negative, as many offsets: what a follower does, which then leads.
+// truncate cuts off what is at or above an offset, or, if that is negative, as many offsets: what a
+// follower does, which then leads.
 func (s *stage) truncate(args []string) {
 	var offset int64
 	stageMust(scan(args[0], &offset), "offset")
@@ -302,7 +336,8 @@ func (s *stage) truncate(args []string) {
 	s.replicated()
 }
 
-// abandon ends the transactions of producers that are no more, as a coordinator does when their time is over.
+// abandon ends the transactions of producers that are no more, as a coordinator does when their
+// time is over.
 func (s *stage) abandon() {
 	for _, b := range s.ledger.lastOfProducers() {
 		if b.producer < s.producers && s.log.HasOpenTransaction(b.producer, 0) {
@@ -311,7 +346,8 @@ func (s *stage) abandon() {
 	}
 }
 
-// deleteBefore gives up what is below an offset, or, if that is negative, below so many before the end: DeleteRecords.
+// deleteBefore gives up what is below an offset, or, if that is negative, below so many before the
+// end: DeleteRecords.
 func (s *stage) deleteBefore(args []string) {
 	var offset int64
 	stageMust(scan(args[0], &offset), "offset")

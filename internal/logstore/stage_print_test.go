@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// print shows the log as it lies on the disk: a line for each segment, its batches apart by bars. "3:a=1" is a record at offset 3, "3:a" a
-// tombstone, "3:=1" a record without a key; "5-6:empty" is a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer
+// print shows the log as it lies on the disk: a line for each segment, its batches apart by bars.
+// "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key; "5-6:empty" is
+// a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer
 // 5. A batch says its codec and producer, if it has one.
 func (s *stage) print() {
 	list := s.log.acquire()
@@ -24,7 +25,8 @@ func (s *stage) print() {
 		if i == len(list.handles)-1 {
 			name = "active "
 		}
-		s.out.WriteString(strings.TrimRight(fmt.Sprintf("%s %d: %s", name, h.Base(), strings.Join(batches, " | ")), " ") + "\n")
+		s.out.WriteString(strings.TrimRight(fmt.Sprintf("%s %d: %s", name, h.Base(),
+			strings.Join(batches, " | ")), " ") + "\n")
 	}
 	if start := s.log.LogStart(); start > 0 {
 		fmt.Fprintf(&s.out, "begins at %d\n", start)
@@ -54,7 +56,8 @@ func printed(b record.Batch) string {
 		words = append(words, fmt.Sprintf("%s%d", kind, b.ProducerID()))
 	}
 	if b.Count() == 0 {
-		return strings.Join(append(words, fmt.Sprintf("%d-%d:empty", b.BaseOffset(), b.LastOffset())), " ")
+		return strings.Join(append(words,
+			fmt.Sprintf("%d-%d:empty", b.BaseOffset(), b.LastOffset())), " ")
 	}
 	for _, r := range copiesOf(b) {
 		text := fmt.Sprintf("%d:%s", r.Offset, r.Key)
@@ -70,7 +73,8 @@ func printed(b record.Batch) string {
 	return strings.Join(words, " ")
 }
 
-// counts shows a log that is too long to print: how many segments, batches, records and keys there are.
+// counts shows a log that is too long to print: how many segments, batches, records and keys there
+// are.
 func (s *stage) counts() {
 	there, keys, tombstones := s.scan(), map[string]bool{}, 0
 	for _, r := range there.records {

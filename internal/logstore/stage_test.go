@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// stage is a store with one partition and a cleaner at work, played on by lines of a script (stage_commands_test.go), and beside it a
-// ledger, which keeps everything and knows what must be there. The stories in testdata/clean and the random histories are such scripts.
+// stage is a store with one partition and a cleaner at work, played on by lines of a script
+// (stage_commands_test.go), and beside it a ledger, which keeps everything and knows what must be
+// there. The stories in testdata/clean and the random histories are such scripts.
 type stage struct {
 	fsys     *vfs.Mem
 	disk     func(*vfs.Mem) vfs.FS // what the store gets of it
@@ -28,8 +29,9 @@ type stage struct {
 	budget   CleanerOptions
 	epoch    int32 // of the leader; none is used twice
 	ledger   ledger
-	// producers is where the ids of producers begin. Behind an unclean truncation the log may not know the last batch of one, which the pass
-	// has removed with what came behind it: they begin anew, as producers do that are told so.
+	// producers is where the ids of producers begin. Behind an unclean truncation the log may not
+	// know the last batch of one, which the pass has removed with what came behind it: they begin
+	// anew, as producers do that are told so.
 	producers int64
 	seen      tally  // of the cleaner, when a wait last told of it
 	runs      string // of the cleaner, as of the last line
@@ -47,8 +49,8 @@ func stageMust(err error, what string) {
 	}
 }
 
-// play runs a script, each line in turn, and returns what its lines print. The error names the line that failed, whatever the reason: a
-// command, or a check of the ledger behind it.
+// play runs a script, each line in turn, and returns what its lines print. The error names the line
+// that failed, whatever the reason: a command, or a check of the ledger behind it.
 func play(t *testing.T, script []string) (output string, err error) {
 	err = inStage(t, func(s *stage) {
 		defer func() { output = s.out.String() }()
@@ -58,7 +60,8 @@ func play(t *testing.T, script []string) (output string, err error) {
 	return output, err
 }
 
-// inStage calls act in a bubble, with a stage of an empty disk that is not open yet, and closes it. It returns what a check found.
+// inStage calls act in a bubble, with a stage of an empty disk that is not open yet, and closes it.
+// It returns what a check found.
 func inStage(t *testing.T, act func(s *stage)) (err error) {
 	warmUp(t)
 	emptyPools() // of what other tests have left there
@@ -84,7 +87,8 @@ func newStage() *stage {
 	s := &stage{fsys: vfs.NewMem(), epoch: -1, ledger: newLedger(), at: "the beginning"}
 	s.disk = func(mem *vfs.Mem) vfs.FS { return mem }
 	s.settings = compacted(nil)
-	s.settings.SegmentBytes, s.settings.TombstoneRetention, s.settings.MinDirtyPercent = 1<<20, time.Minute, 0
+	s.settings.SegmentBytes, s.settings.TombstoneRetention, s.settings.MinDirtyPercent = 1<<20,
+		time.Minute, 0
 	return s
 }
 
@@ -96,7 +100,8 @@ func (s *stage) doAll(script []string) {
 	}
 }
 
-// warmUp makes what the process makes once and a bubble may not share with another: the zstd library's channels.
+// warmUp makes what the process makes once and a bubble may not share with another: the zstd
+// library's channels.
 func warmUp(t *testing.T) {
 	b := sent{keys: []string{"k"}, value: "v"}.bytes(t)
 	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
@@ -109,8 +114,8 @@ func warmUp(t *testing.T) {
 	copiesOf(packed)
 }
 
-// emptyPools drops what the bubble left in pools: the channels of a decoder belong to the bubble that made it. A pool's content survives one
-// collection.
+// emptyPools drops what the bubble left in pools: the channels of a decoder belong to the bubble
+// that made it. A pool's content survives one collection.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
@@ -130,7 +135,8 @@ func (s *stage) open() {
 	s.replicated()
 	s.budget.Logger = quiet()
 	s.cleaner, s.seen, s.runs = NewCleaner(s.store, s.budget), tally{}, ""
-	time.Sleep(time.Second / 2) // so that no wait ends at the moment at which the cleaner or the store looks
+	// so that no wait ends at the moment at which the cleaner or the store looks
+	time.Sleep(time.Second / 2)
 }
 
 // lead begins another leader epoch, as a controller counts them.
@@ -176,8 +182,8 @@ func (s *stage) kill() {
 	s.repeat()
 }
 
-// lastBatch is where the last batch below an offset ends: a gap behind it, left by a truncation, is not known to a start that looks at the
-// files.
+// lastBatch is where the last batch below an offset ends: a gap behind it, left by a truncation, is
+// not known to a start that looks at the files.
 func (s *stage) lastBatch(below int64) int64 {
 	end := s.log.LogStart()
 	for _, b := range s.scan().batches {
@@ -188,12 +194,14 @@ func (s *stage) lastBatch(below int64) int64 {
 	return end
 }
 
-// wantEndFrom starts the broker. Nothing below safe may be gone, nor anything be there that was not.
+// wantEndFrom starts the broker. Nothing below safe may be gone, nor anything be there that was
+// not.
 func (s *stage) wantEndFrom(safe int64) {
 	s.open()
 	end := s.log.LogEnd()
 	if end < safe || end > s.ledger.end {
-		stageFail("the log ends at %d behind a start; it ended at %d, and %d was safe", end, s.ledger.end, safe)
+		stageFail("the log ends at %d behind a start; it ended at %d, and %d was safe", end,
+			s.ledger.end, safe)
 	}
 	s.ledger.cut(end)
 }
@@ -207,12 +215,15 @@ func (s *stage) wantEnd(want int64) {
 // repeat sends the last batch of each producer once more, as one does that missed the answer: I26.
 func (s *stage) repeat() {
 	for _, b := range s.ledger.lastOfProducers() {
-		if b.forged || b.producer < s.producers || slices.ContainsFunc(b.records, func(r record.Record) bool { return r.Key == nil }) {
+		if b.forged || b.producer < s.producers ||
+			slices.ContainsFunc(b.records, func(r record.Record) bool { return r.Key == nil }) {
 			continue // nobody would take it now
 		}
-		got, err := s.log.AppendVerified(slices.Clone(b.wire), Verified{Transaction: b.transactional}, time.Now())
+		got, err := s.log.AppendVerified(slices.Clone(b.wire),
+			Verified{Transaction: b.transactional}, time.Now())
 		if err != nil || !got.Duplicate || got.BaseOffset != b.base {
-			stageFail("the last batch of producer %d, at %d, sent again: %+v, %v", b.producer, b.base, got, err)
+			stageFail("the last batch of producer %d, at %d, sent again: %+v, %v", b.producer,
+				b.base, got, err)
 		}
 	}
 }
@@ -233,9 +244,11 @@ func (s *stage) do(line string) {
 }
 
 // unseen are commands that do nothing to a log.
-var unseen = map[string]bool{"config": true, "memory": true, "log": true, "counts": true, "paragraph": true, "settled": true, "read": true}
+var unseen = map[string]bool{"config": true, "memory": true, "log": true, "counts": true,
+	"paragraph": true, "settled": true, "read": true}
 
-// still waits for the pass that may be under way: what one check reads must be one state of the log.
+// still waits for the pass that may be under way: what one check reads must be one state of the
+// log.
 func (s *stage) still() {
 	synctest.Wait()
 	if runs := fmt.Sprint(s.tally().runs); runs != s.runs {
@@ -258,7 +271,9 @@ func (s *stage) tally() tally {
 		return tally{reason: "not compacted"}
 	}
 	return tally{
-		runs: status.Runs, read: status.ReadBytes, written: status.WrittenBytes, reclaimed: status.ReclaimedBytes, removed: status.RemovedRecords,
-		sidecarRead: status.SidecarReadBytes, sidecarWritten: status.SidecarWrittenBytes, reason: status.Reason, lastError: status.LastError,
+		runs: status.Runs, read: status.ReadBytes, written: status.WrittenBytes,
+		reclaimed: status.ReclaimedBytes, removed: status.RemovedRecords,
+		sidecarRead: status.SidecarReadBytes, sidecarWritten: status.SidecarWrittenBytes,
+		reason: status.Reason, lastError: status.LastError,
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unsyncedDisk is a real disk that is never waited for: what a benchmark prepares need not survive a power cut.
+// unsyncedDisk is a real disk that is never waited for: what a benchmark prepares need not survive
+// a power cut.
 type unsyncedDisk struct{ vfs.OS }
 
 func (d unsyncedDisk) Create(name string) (vfs.File, error) {
@@ -27,8 +28,9 @@ type unsyncedFile struct{ vfs.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
-// BenchmarkStart opens 1,000 logs of 10 segments, once after a clean stop and once after an unclean one, and reports the time of a
-// start, its CPU time, and how many segment files are open after it. docs/bench/start.md has figures.
+// BenchmarkStart opens 1,000 logs of 10 segments, once after a clean stop and once after an unclean
+// one, and reports the time of a start, its CPU time, and how many segment files are open after it.
+// docs/bench/start.md has figures.
 func BenchmarkStart(b *testing.B) {
 	const logs, segments = 1000, 10
 	for _, clean := range []bool{true, false} {
@@ -37,14 +39,16 @@ func BenchmarkStart(b *testing.B) {
 			name = "clean"
 		}
 		b.Run(name, func(b *testing.B) {
-			opts := Options{FS: unsyncedDisk{}, Dir: b.TempDir(), Logger: quiet(), FlushInterval: time.Hour}
+			opts := Options{FS: unsyncedDisk{}, Dir: b.TempDir(), Logger: quiet(),
+				FlushInterval: time.Hour}
 			store, err := Open(opts)
 			if err != nil {
 				b.Fatal(err)
 			}
 			var wanted []Wanted
 			for i := range int32(logs) {
-				wanted = append(wanted, Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
+				wanted = append(wanted,
+					Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
 			}
 			for _, made := range store.CreateAll(wanted) {
 				if made.Err != nil {

@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// How large the log of BenchmarkSteadyState is: 50,000 keys of 500 bytes, in segments of 1,000 records, 12 times as many appends.
+// How large the log of BenchmarkSteadyState is: 50,000 keys of 500 bytes, in segments of 1,000
+// records, 12 times as many appends.
 const (
 	steadyKeys          = 50_000
 	steadyAppends       = 12 * steadyKeys
@@ -25,17 +26,19 @@ const (
 	steadyRecordsSecond = 100 // of the clock that the records and the passes go by
 )
 
-// BenchmarkSteadyState is what the cleaner writes for each byte that is appended, over the second half of a long run, in memory: real
-// appends, real passes whenever one is due. One iteration is the whole run. written/appended and read/appended are of data files,
-// sidecars/appended is what was read and written of sidecars, peak-% the share of garbage when a pass begins.
+// BenchmarkSteadyState is what the cleaner writes for each byte that is appended, over the second
+// half of a long run, in memory: real appends, real passes whenever one is due. One iteration is
+// the whole run. written/appended and read/appended are of data files, sidecars/appended is what
+// was read and written of sidecars, peak-% the share of garbage when a pass begins.
 func BenchmarkSteadyState(b *testing.B) {
 	for _, order := range []string{"uniform", "zipf"} {
 		for _, c := range []struct{ dirty, garbage int }{{50, 20}, {10, 45}, {50, 0}} {
-			b.Run(fmt.Sprintf("keys=%s/minDirty=%d/maxGarbage=%d", order, c.dirty, c.garbage), func(b *testing.B) {
-				for b.Loop() {
-					newSteady(b, order, c.dirty, c.garbage).run()
-				}
-			})
+			b.Run(fmt.Sprintf("keys=%s/minDirty=%d/maxGarbage=%d", order, c.dirty, c.garbage),
+				func(b *testing.B) {
+					for b.Loop() {
+						newSteady(b, order, c.dirty, c.garbage).run()
+					}
+				})
 		}
 	}
 }
@@ -57,7 +60,8 @@ type steady struct {
 }
 
 func newSteady(b *testing.B, order string, dirty, garbage int) *steady {
-	store, err := Open(Options{FS: vfs.NewMem(), Dir: "/data", Logger: quiet(), FlushInterval: time.Hour})
+	store, err := Open(Options{FS: vfs.NewMem(), Dir: "/data", Logger: quiet(),
+		FlushInterval: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -83,10 +87,12 @@ func (s *steady) run() {
 	for done := 0; done < steadyAppends; done += steadyBatch {
 		s.secondHalf = done >= steadyAppends/2
 		s.now = epoch0.Add(time.Duration(done) * time.Second / steadyRecordsSecond)
-		builder.Reset(record.Identity{LastOffsetDelta: steadyBatch - 1, LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+		builder.Reset(record.Identity{LastOffsetDelta: steadyBatch - 1, LeaderEpoch: -1,
+			ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 		for i := range steadyBatch {
 			key := s.key()
-			builder.Add(&record.Record{Offset: int64(i), Timestamp: s.now.UnixMilli(), Key: fmt.Appendf(nil, "key-%012d", key), Value: value})
+			builder.Add(&record.Record{Offset: int64(i), Timestamp: s.now.UnixMilli(),
+				Key: fmt.Appendf(nil, "key-%012d", key), Value: value})
 		}
 		batch, err := builder.Build(nil)
 		if err == nil {
@@ -101,7 +107,8 @@ func (s *steady) run() {
 		if done%1000 == 0 {
 			s.log.AdvanceHighWatermark(s.log.LogEnd())
 			s.store.tick(s.now, false)
-			for s.log.tendSidecars(context.Background(), s.now, sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+			for s.log.tendSidecars(context.Background(), s.now,
+				sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
 			}
 			s.pass()
 		}
@@ -109,7 +116,8 @@ func (s *steady) run() {
 	over := float64(s.appended)
 	s.ReportMetric(float64(s.sum.LogWrittenBytes)/over, "written/appended")
 	s.ReportMetric(float64(s.sum.LogReadBytes)/over, "read/appended")
-	s.ReportMetric(float64(s.sum.SidecarReadBytes+s.sum.SidecarWrittenBytes)/over, "sidecars/appended")
+	s.ReportMetric(float64(s.sum.SidecarReadBytes+s.sum.SidecarWrittenBytes)/over,
+		"sidecars/appended")
 	s.ReportMetric(100*s.peaks/float64(max(1, s.passes)), "peak-%")
 	s.ReportMetric(float64(s.passes), "passes")
 }
@@ -122,7 +130,8 @@ func (s *steady) pass() {
 	}
 	seen.at = s.now
 	before := s.log.Stats().SizeBytes
-	stats, err := s.cleaner.clean(context.Background(), &cleanerState{log: s.log}, seen, budget{memoryBytes: s.cleaner.options().MemoryBytes})
+	stats, err := s.cleaner.clean(context.Background(), &cleanerState{log: s.log}, seen,
+		budget{memoryBytes: s.cleaner.options().MemoryBytes})
 	if err != nil {
 		s.Fatal(err)
 	}

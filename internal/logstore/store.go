@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrOtherTopic is what Create fails with when the partition's directory belongs to another topic id: Release it first.
+// ErrOtherTopic is what Create fails with when the partition's directory belongs to another topic
+// id: Release it first.
 var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
@@ -27,7 +28,8 @@ type PartitionID struct {
 // String returns the directory's name.
 func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
-// LogValue implements slog.LogValuer: JSON logs would show the struct, and nobody searches them for that.
+// LogValue implements slog.LogValuer: JSON logs would show the struct, and nobody searches them for
+// that.
 func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // TopicID is a topic's id, kept in partition.metadata.
@@ -40,21 +42,25 @@ func (t TopicID) LogValue() slog.Value {
 
 // Options of a Store.
 type Options struct {
-	FS            vfs.FS        // must be set
-	Dir           string        // data directory; made if it is not there
-	Logger        *slog.Logger  // default slog.Default()
-	FlushInterval time.Duration // how often unsynced data is synced and checkpoints are written; default 1s
+	FS     vfs.FS       // must be set
+	Dir    string       // data directory; made if it is not there
+	Logger *slog.Logger // default slog.Default()
+	// how often unsynced data is synced and checkpoints are written; default 1s
+	FlushInterval time.Duration
 	// RetentionInterval is how often retention looks, at most with every flush; default 1 min.
 	RetentionInterval time.Duration
-	// FlushBytes is how much is appended to a log before a sync of it is asked for ahead of the next flush; default 64 MiB.
+	// FlushBytes is how much is appended to a log before a sync of it is asked for ahead of the
+	// next flush; default 64 MiB.
 	FlushBytes int64
-	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet come on top. Default: half of what
-	// the process may have.
+	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet
+	// come on top. Default: half of what the process may have.
 	OpenFilesMax int
-	// Workers bounds how many logs are opened, made, flushed or closed at once. Default: as many as suits the work, up to 16. With 1 the
-	// order of all that reaches the disk follows from the order of calls, but for what AppendReplicated and Append sync beside them.
+	// Workers bounds how many logs are opened, made, flushed or closed at once. Default: as many as
+	// suits the work, up to 16. With 1 the order of all that reaches the disk follows from the
+	// order of calls, but for what AppendReplicated and Append sync beside them.
 	Workers int
-	// Failed is called, from a goroutine of the store, when a log stops because its disk failed. May be nil.
+	// Failed is called, from a goroutine of the store, when a log stops because its disk failed.
+	// May be nil.
 	Failed func(PartitionID, error)
 }
 
@@ -94,7 +100,8 @@ type Store struct {
 		doomed   []string                // directories to be deleted
 		// checkpoints is the outage of the background's writing of them.
 		checkpoints outage.State
-		// settled are logs that were taken up again, or half put aside: their file "retained" goes once the checkpoints list them.
+		// settled are logs that were taken up again, or half put aside: their file "retained" goes
+		// once the checkpoints list them.
 		settled map[PartitionID]bool
 	}
 
@@ -103,7 +110,8 @@ type Store struct {
 	done chan struct{}
 }
 
-// offline is a log that could not be opened: why, and what the checkpoints know of it, which must not be lost.
+// offline is a log that could not be opened: why, and what the checkpoints know of it, which must
+// not be lost.
 type offline struct {
 	err   error
 	saved saved
@@ -125,7 +133,8 @@ func (s *Store) Log(id PartitionID) *Log {
 	return s.mu.logs[id]
 }
 
-// Logs returns all logs, sorted. With TopicID and Retain the caller can tell which of them belong to topics that are gone.
+// Logs returns all logs, sorted. With TopicID and Retain the caller can tell which of them belong
+// to topics that are gone.
 func (s *Store) Logs() []*Log {
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.mu.logs))
@@ -145,16 +154,18 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
-// CleanEpoch is the broker epoch (incarnation) that closed this directory in order, with all its logs, before this store was opened; -1
-// if nobody did, or without an epoch. What the logs hold now is what that incarnation held (KIP-966).
+// CleanEpoch is the broker epoch (incarnation) that closed this directory in order, with all its
+// logs, before this store was opened; -1 if nobody did, or without an epoch. What the logs hold now
+// is what that incarnation held (KIP-966).
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
 // NoteEpoch tells the store in which incarnation its broker runs, for Close to write.
 func (s *Store) NoteEpoch(epoch int64) { s.epoch.Store(epoch) }
 
-// Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the directory. It joins the store's
-// goroutine first, so Options.Failed must not call it. The error joins what failed; the store is closed all the same, and a
-// second call does nothing. Slices that are held can be read on.
+// Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the
+// directory. It joins the store's goroutine first, so Options.Failed must not call it. The error
+// joins what failed; the store is closed all the same, and a second call does nothing. Slices that
+// are held can be read on.
 func (s *Store) Close() error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -176,7 +187,8 @@ func (s *Store) Close() error {
 	if err := s.saveSummaries(sealed); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker the next start scans every log from its recovery point: for those that closed well, next to nothing.
+	// Without the marker the next start scans every log from its recovery point: for those that
+	// closed well, next to nothing.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := s.writeCleanShutdown(); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
@@ -204,8 +216,8 @@ func (s *Store) closeLogs() (failed []error, sealed summaries) {
 	return failed, sealed
 }
 
-// logFailed is told by a log, which holds its mutex, that it stopped. So it does not call Options.Failed itself: that one
-// may ask the log, and would wait for itself.
+// logFailed is told by a log, which holds its mutex, that it stopped. So it does not call
+// Options.Failed itself: that one may ask the log, and would wait for itself.
 func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
 	s.mu.failures = append(s.mu.failures, failure{id, err})
@@ -213,8 +225,8 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.awake()
 }
 
-// awake has the store's goroutine look at failures and doomed. It never waits: one wake-up that is pending is enough for
-// all.
+// awake has the store's goroutine look at failures and doomed. It never waits: one wake-up that is
+// pending is enough for all.
 func (s *Store) awake() {
 	select {
 	case s.wake <- struct{}{}:

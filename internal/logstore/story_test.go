@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Stories of the cleaner, one file each, for readers: testdata/clean/README.md has the words. -update writes what is printed anew.
+// Stories of the cleaner, one file each, for readers: testdata/clean/README.md has the words.
+// -update writes what is printed anew.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/clean/*.txt")
 	if err != nil || len(files) < 10 {
@@ -27,13 +28,15 @@ func TestStories(t *testing.T) {
 				}
 			}
 			if got != string(content) {
-				t.Errorf("%s says otherwise (run with -update if that is meant); got\n%s", file, got)
+				t.Errorf("%s says otherwise (run with -update if that is meant); got\n%s", file,
+					got)
 			}
 		})
 	}
 }
 
-// paragraph is a part of a story: what is said and done, and what that prints, behind a line of hyphens.
+// paragraph is a part of a story: what is said and done, and what that prints, behind a line of
+// hyphens.
 type paragraph struct {
 	lines   []string // as they stand in the file, comments too
 	printed string

@@ -89,8 +89,9 @@ func (f *stuckFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Whatever waits for the disk, and whatever lock it holds meanwhile: reads, lookups, reports, the cleaner's look at what is due and
-// a scrape of the metrics go on. Should one of them wait, this test does not end.
+// Whatever waits for the disk, and whatever lock it holds meanwhile: reads, lookups, reports, the
+// cleaner's look at what is due and a scrape of the metrics go on. Should one of them wait, this
+// test does not end.
 func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -98,8 +99,10 @@ func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
 		file string
 		do   func(*testing.T, *Store, *Log)
 	}{
-		{"an append's write", vfs.OpWrite, "*.log", func(t *testing.T, _ *Store, l *Log) { fill(t, l, 1) }},
-		{"a roll's new file", vfs.OpCreate, "*.timeindex", func(t *testing.T, _ *Store, l *Log) { fill(t, l, 20) }},
+		{"an append's write", vfs.OpWrite, "*.log",
+			func(t *testing.T, _ *Store, l *Log) { fill(t, l, 1) }},
+		{"a roll's new file", vfs.OpCreate, "*.timeindex",
+			func(t *testing.T, _ *Store, l *Log) { fill(t, l, 20) }},
 		{"a flush's sync", vfs.OpSync, "*.log", func(t *testing.T, s *Store, l *Log) {
 			fill(t, l, 1)
 			s.tick(epoch0, false)
@@ -108,24 +111,32 @@ func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
 			fill(t, l, 20)
 			s.tick(epoch0, false)
 		}},
-		{"a checkpoint's sync", vfs.OpSync, recoveryPointFile + vfs.TemporarySuffix, func(t *testing.T, s *Store, l *Log) {
-			fill(t, l, 1)
-			s.tick(epoch0, false)
-		}},
-		{"a leader epoch's sync", vfs.OpSync, epochFile + vfs.TemporarySuffix, func(t *testing.T, _ *Store, l *Log) {
-			if err := l.Lead(9); err != nil {
-				t.Error(err)
-			}
-		}},
+		{"a checkpoint's sync", vfs.OpSync, recoveryPointFile + vfs.TemporarySuffix,
+			func(t *testing.T, s *Store, l *Log) {
+				fill(t, l, 1)
+				s.tick(epoch0, false)
+			}},
+		{"a leader epoch's sync", vfs.OpSync, epochFile + vfs.TemporarySuffix,
+			func(t *testing.T, _ *Store, l *Log) {
+				if err := l.Lead(9); err != nil {
+					t.Error(err)
+				}
+			}},
 		{"retention's rename", vfs.OpRename, "*.log", func(t *testing.T, _ *Store, l *Log) {
-			l.Configure(settings(func(c *topicconfig.Settings) { c.Compact, c.RetentionBytes = true, 2500 }), true)
+			l.Configure(settings(func(c *topicconfig.Settings) {
+				c.Compact, c.RetentionBytes = true,
+					2500
+			}), true)
 			if err := l.applyRetention(epoch0); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"a swap's first rename", vfs.OpRename, "*.cleaned", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
-		{"a swap's last rename", vfs.OpRename, "*.swap", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
-		{"a swap's commit", vfs.OpSyncDir, "*", func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+		{"a swap's first rename", vfs.OpRename, "*.cleaned",
+			func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+		{"a swap's last rename", vfs.OpRename, "*.swap",
+			func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
+		{"a swap's commit", vfs.OpSyncDir, "*",
+			func(t *testing.T, _ *Store, l *Log) { rewriteFirst(t, l) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			disk := &stuckDisk{FS: vfs.NewMem()}

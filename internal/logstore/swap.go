@@ -9,21 +9,24 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// errSegmentsChanged is returned by replaceSegments when the sources are not neighbours in the log any more.
+// errSegmentsChanged is returned by replaceSegments when the sources are not neighbours in the log
+// any more.
 var errSegmentsChanged = errors.New("segments changed meanwhile")
 
-// replaceSegments puts cleaned segments (suffix .cleaned, sealed) in the place of sources, as one commit point that survives a
-// crash (docs/format/swap.md). Sources must be neighbours of the current list; if they are not any more (retention took one),
-// it fails with errSegmentsChanged and changes nothing. Readers of the old files go on. It owns cleaned, also when it fails.
+// replaceSegments puts cleaned segments (suffix .cleaned, sealed) in the place of sources, as one
+// commit point that survives a crash (docs/format/swap.md). Sources must be neighbours of the
+// current list; if they are not any more (retention took one), it fails with errSegmentsChanged and
+// changes nothing. Readers of the old files go on. It owns cleaned, also when it fails.
 func (l *Log) replaceSegments(sources, cleaned []*segment.Segment) error {
 	return l.replaceIn(l.lineage.Load(), sources, cleaned)
 }
 
-// replaceIn is replaceSegments of what was computed in a lineage: if the log was truncated since, the records that superseded others may
-// be gone, and it fails with errSegmentsChanged.
+// replaceIn is replaceSegments of what was computed in a lineage: if the log was truncated since,
+// the records that superseded others may be gone, and it fails with errSegmentsChanged.
 //
-// There is a producer snapshot at the end of the sources before any of them goes. A pass keeps the last batch of each producer as of the
-// log end, and a truncation to below that one makes its state from what is left, or from there.
+// There is a producer snapshot at the end of the sources before any of them goes. A pass keeps the
+// last batch of each producer as of the log end, and a truncation to below that one makes its state
+// from what is left, or from there.
 func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -40,18 +43,22 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	// A rename opens the files. Behind the commit point it must not fail for want of one.
 	unpin, err := pinAll(slices.Concat(sources, cleaned))
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err), discard(cleaned))
+		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
+			discard(cleaned))
 	}
 	if err := l.commitSwap(sources, cleaned); err != nil {
 		unpin()
-		// Before the commit point: take everything back. If that fails too, files stay that a restart removes.
-		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err), l.withdrawSwap(cleaned))
+		// Before the commit point: take everything back. If that fails too, files stay that a
+		// restart removes.
+		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
+			l.withdrawSwap(cleaned))
 	}
 	err = l.finishSwap(sources, cleaned)
 	unpin() // before anything is closed
 	if err != nil {
-		// Behind the commit point the directory is ahead of the list, and only a restart brings them together. Until then readers
-		// go on with the sources, whose files are open whatever they are called now.
+		// Behind the commit point the directory is ahead of the list, and only a restart brings
+		// them together. Until then readers go on with the sources, whose files are open whatever
+		// they are called now.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		l.fail(err)
 		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), closeSegments(cleaned))
@@ -60,7 +67,8 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	return nil
 }
 
-// keepStateBehind sees to it that there is a producer snapshot at the base of the segment behind the sources.
+// keepStateBehind sees to it that there is a producer snapshot at the base of the segment behind
+// the sources.
 func (l *Log) keepStateBehind(sources []*segment.Segment) error {
 	l.mu.Lock()
 	handles := l.currentLocked()
@@ -88,8 +96,8 @@ func pinAll(segments []*segment.Segment) (unpin func(), err error) {
 	return unpin, nil
 }
 
-// checkSwap holds cleaned and sources against the invariants of a swap. Log.maintain is held, so what is true stays true: only
-// a roll can change the list now, and that at its end.
+// checkSwap holds cleaned and sources against the invariants of a swap. Log.maintain is held, so
+// what is true stays true: only a roll can change the list now, and that at its end.
 func (l *Log) checkSwap(sources, cleaned []*segment.Segment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,10 +111,15 @@ func (l *Log) checkSwap(sources, cleaned []*segment.Segment) error {
 	}
 	end := handles[at+len(sources)].Base()
 	if durable := l.durable.Load(); end > durable {
-		return fmt.Errorf("replace segments: they end at %d, and only what lies below %d is sealed and checkpointed", end, durable)
+		return fmt.Errorf(
+			"replace segments: they end at %d, and only what lies below %d is sealed and checkpointed",
+			end,
+			durable,
+		)
 	}
 	if len(cleaned) == 0 || cleaned[0].Base() != sources[0].Base() {
-		return fmt.Errorf("replace segments: the first of %d new ones does not begin at %d", len(cleaned), sources[0].Base())
+		return fmt.Errorf("replace segments: the first of %d new ones does not begin at %d",
+			len(cleaned), sources[0].Base())
 	}
 	for i, s := range cleaned {
 		next := end
@@ -114,7 +127,8 @@ func (l *Log) checkSwap(sources, cleaned []*segment.Segment) error {
 			next = cleaned[i+1].Base()
 		}
 		if s.NextOffset() > next || s.Base() >= next {
-			return fmt.Errorf("replace segments: [%d, %d) reaches beyond %d", s.Base(), s.NextOffset(), next)
+			return fmt.Errorf("replace segments: [%d, %d) reaches beyond %d", s.Base(),
+				s.NextOffset(), next)
 		}
 	}
 	return nil
@@ -137,12 +151,14 @@ func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok boo
 	return at, true
 }
 
-// commitSwap makes the new segments durable under the suffix .swap. The sync of the directory at its end is the commit point.
+// commitSwap makes the new segments durable under the suffix .swap. The sync of the directory at
+// its end is the commit point.
 func (l *Log) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := l.removeStrays(cleaned); err != nil {
 		return err
 	}
-	// Retention and lag go by the modification time where there is no timestamp, so it must not become younger (I32).
+	// Retention and lag go by the modification time where there is no timestamp, so it must not
+	// become younger (I32).
 	modified := sources[len(sources)-1].ModTime()
 	for _, s := range cleaned {
 		if err := s.SetModTime(modified); err != nil {
@@ -155,8 +171,9 @@ func (l *Log) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := l.env.fs.SyncDir(l.dir); err != nil {
 		return err
 	}
-	// As long as one .cleaned is left on disk a restart takes all of them back, whichever they are: until the sync the disk may keep
-	// some of these renames and not others, in any order. Descending is Kafka's order, for its own start-up would go by it.
+	// As long as one .cleaned is left on disk a restart takes all of them back, whichever they are:
+	// until the sync the disk may keep some of these renames and not others, in any order.
+	// Descending is Kafka's order, for its own start-up would go by it.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err
@@ -168,7 +185,8 @@ func (l *Log) commitSwap(sources, cleaned []*segment.Segment) error {
 	return l.env.fs.SyncDir(l.dir)
 }
 
-// checkSwapFile holds the file that is about to be committed against what was written: behind the commit point the sources go.
+// checkSwapFile holds the file that is about to be committed against what was written: behind the
+// commit point the sources go.
 func (l *Log) checkSwapFile(s *segment.Segment) error {
 	name := segment.Name(s.Base(), segment.LogExtension, swapSuffix)
 	info, err := l.env.fs.Stat(filepath.Join(l.dir, name))
@@ -181,17 +199,20 @@ func (l *Log) checkSwapFile(s *segment.Segment) error {
 	return nil
 }
 
-// removeStrays removes what an earlier swap or pass that failed has left. A stray .cleaned below this swap would make a restart
-// take this one back after its sources were renamed.
+// removeStrays removes what an earlier swap or pass that failed has left. A stray .cleaned below
+// this swap would make a restart take this one back after its sources were renamed.
 func (l *Log) removeStrays(cleaned []*segment.Segment) error {
 	files, err := listSegmentFiles(l.env.fs, l.dir)
 	if err != nil {
 		return err
 	}
 	ours := func(f segmentFile) bool {
-		return f.suffix == cleanedSuffix && slices.ContainsFunc(cleaned, func(s *segment.Segment) bool { return s.Base() == f.base })
+		return f.suffix == cleanedSuffix &&
+			slices.ContainsFunc(cleaned,
+				func(s *segment.Segment) bool { return s.Base() == f.base })
 	}
-	swaps, err := removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.suffix == swapSuffix })
+	swaps, err := removeFiles(l.env.fs, l.dir, files,
+		func(f segmentFile) bool { return f.suffix == swapSuffix })
 	if err != nil {
 		return err
 	}
@@ -200,12 +221,13 @@ func (l *Log) removeStrays(cleaned []*segment.Segment) error {
 			return err
 		}
 	}
-	_, err = removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.suffix == cleanedSuffix && !ours(f) })
+	_, err = removeFiles(l.env.fs, l.dir, files,
+		func(f segmentFile) bool { return f.suffix == cleanedSuffix && !ours(f) })
 	return err
 }
 
-// finishSwap gives the files their final names. It is behind the commit point: a crash in it leaves .swap files and no
-// .cleaned, which the next start takes for committed and finishes (repair.go).
+// finishSwap gives the files their final names. It is behind the commit point: a crash in it leaves
+// .swap files and no .cleaned, which the next start takes for committed and finishes (repair.go).
 func (l *Log) finishSwap(sources, cleaned []*segment.Segment) error {
 	for _, s := range sources {
 		if err := s.Rename(deletedSuffix); err != nil {
@@ -219,7 +241,8 @@ func (l *Log) finishSwap(sources, cleaned []*segment.Segment) error {
 		if err := s.Rename(""); err != nil {
 			return err
 		}
-		// Each for good before the next: a start removes plain files above a .swap as sources, and this one is none (swapRange).
+		// Each for good before the next: a start removes plain files above a .swap as sources, and
+		// this one is none (swapRange).
 		if err := l.env.fs.SyncDir(l.dir); err != nil {
 			return err
 		}
@@ -244,7 +267,8 @@ func (l *Log) publishSwap(sources, cleaned []*segment.Segment) {
 	old.release()
 }
 
-// withdrawSwap removes the files of a swap that was not committed: those named .swap first, as in removeStrays.
+// withdrawSwap removes the files of a swap that was not committed: those named .swap first, as in
+// removeStrays.
 func (l *Log) withdrawSwap(cleaned []*segment.Segment) error {
 	return errors.Join(l.removeStrays(nil), discard(cleaned))
 }

@@ -49,7 +49,8 @@ func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 }
 
 // cleanedOf copies the batches with the offsets that are kept into new segments: one for each list.
-func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment, kept ...[]int64) ([]*segment.Segment, error) {
+func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
+	kept ...[]int64) ([]*segment.Segment, error) {
 	t.Helper()
 	var cleaned []*segment.Segment
 	for i, offsets := range kept {
@@ -90,8 +91,9 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 	return sources
 }
 
-// swap replaces the segments of [10, 30) by three, which keep these offsets: two of them begin within a source. Three, because the
-// second has its final name while others wait on both sides of it if the disk mixes up the renames.
+// swap replaces the segments of [10, 30) by three, which keep these offsets: two of them begin
+// within a source. Three, because the second has its final name while others wait on both sides of
+// it if the disk mixes up the renames.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
 func swap(t testing.TB, log *Log) error {
@@ -131,7 +133,8 @@ func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 		t.Errorf("the file of a held slice: %v", err)
 	}
 	before.Release()
-	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix, cleanedSuffix); len(files) > 0 {
+	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
+		cleanedSuffix); len(files) > 0 {
 		t.Errorf("left behind: %v", files)
 	}
 }
@@ -235,7 +238,8 @@ func TestSwapTrace(t *testing.T) {
 	golden(t, "swap.trace", trace.Take())
 }
 
-// A crash at any step of a swap, and a second one at any step of the start behind it, leave the old log or the new one.
+// A crash at any step of a swap, and a second one at any step of the start behind it, leave the old
+// log or the new one.
 func TestCrashAtEveryStepOfASwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -273,7 +277,8 @@ func crashAtEveryStart(t *testing.T, crashed *vfs.Mem, what string) {
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step})
 		files, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
-		checkSwapped(t, mem.CrashClonePartly(uint64(step)), fmt.Sprintf("%s, start cut off at step %d", what, step))
+		checkSwapped(t, mem.CrashClonePartly(uint64(step)),
+			fmt.Sprintf("%s, start cut off at step %d", what, step))
 		if err == nil {
 			if len(basesOf(files)) == 0 {
 				t.Fatalf("%s: no segment found", what)
@@ -291,7 +296,8 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 	if !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
 		t.Fatalf("%s: neither old nor new: %v", what, got)
 	}
-	if files := filesWith(t, crashed, log.dir, cleanedSuffix, swapSuffix, deletedSuffix); len(files) > 0 {
+	if files := filesWith(t, crashed, log.dir, cleanedSuffix, swapSuffix,
+		deletedSuffix); len(files) > 0 {
 		t.Fatalf("%s: left behind: %v", what, files)
 	}
 	if err := store.Close(); err != nil {

@@ -17,9 +17,11 @@ type TimestampOffset struct {
 	LeaderEpoch int32 // of the record's batch
 }
 
-// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false if there is none (ListOffsets,
-// KIP-79). Timestamps are the clients' and need not ascend: it is the first in the order of offsets, so segments are looked at from the
-// front, and one whose largest timestamp is smaller is passed over without a read. It fails with ErrStorage or ErrClosed.
+// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false
+// if there is none (ListOffsets, KIP-79). Timestamps are the clients' and need not ascend: it is
+// the first in the order of offsets, so segments are looked at from the front, and one whose
+// largest timestamp is smaller is passed over without a read. It fails with ErrStorage or
+// ErrClosed.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
@@ -47,8 +49,9 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 	return at, false, nil
 }
 
-// firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch whose header promises one may not
-// hold it: cleaning keeps the header's timestamp when it takes records (LogAppendTime), and records below from do not count.
+// firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch
+// whose header promises one may not hold it: cleaning keeps the header's timestamp when it takes
+// records (LogAppendTime), and records below from do not count.
 func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -74,8 +77,8 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 	return at, ok, nil
 }
 
-// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms, which the batch's largest is. It reads
-// no further than that record.
+// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms,
+// which the batch's largest is. It reads no further than that record.
 func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
@@ -93,14 +96,17 @@ func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok b
 	return at, false, nil
 }
 
-// records gives the records of a batch as they are decompressed from its file: one is in memory at a time, so a lookup costs no more
-// in a batch of a gigabyte than in a small one, and one that breaks off has read no further.
+// records gives the records of a batch as they are decompressed from its file: one is in memory at
+// a time, so a lookup costs no more in a batch of a gigabyte than in a small one, and one that
+// breaks off has read no further.
 func (p place) records() iter.Seq2[*record.Record, error] {
-	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes, int64(p.header.SizeBytes-record.HeaderBytes))
+	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes,
+		int64(p.header.SizeBytes-record.HeaderBytes))
 	return func(yield func(*record.Record, error) bool) {
 		for r, err := range p.header.Stream(payload, decompressedBytesMax) {
 			if err != nil {
-				err = fmt.Errorf("read the records of the batch at %d of segment %d: %w", p.header.Position, p.handle.Base(), err)
+				err = fmt.Errorf("read the records of the batch at %d of segment %d: %w",
+					p.header.Position, p.handle.Base(), err)
 			}
 			if !yield(r, err) {
 				return
@@ -109,15 +115,18 @@ func (p place) records() iter.Seq2[*record.Record, error] {
 	}
 }
 
-// byHeader is the answer of a batch with a record larger than we hold for a lookup (its topic allows larger messages, or another
-// broker wrote it): its first offset, with its largest timestamp. A consumer that begins there gets some records that are too old,
-// and misses none; an error would keep it from every lookup that ends in this batch.
+// byHeader is the answer of a batch with a record larger than we hold for a lookup (its topic
+// allows larger messages, or another broker wrote it): its first offset, with its largest
+// timestamp. A consumer that begins there gets some records that are too old, and misses none; an
+// error would keep it from every lookup that ends in this batch.
 func (p place) byHeader(from int64) TimestampOffset {
-	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from), p.header.LeaderEpoch()}
+	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from),
+		p.header.LeaderEpoch()}
 }
 
-// MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the log is empty (ListOffsets with
-// -3, KIP-734). Each segment knows its largest, so only segments that beat those before them are read.
+// MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the
+// log is empty (ListOffsets with -3, KIP-734). Each segment knows its largest, so only segments
+// that beat those before them are read.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	list := l.acquire()
 	if list == nil {
@@ -155,12 +164,14 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 	case err != nil:
 		return at, false, err
 	case header.Count() == 0:
-		return h.latestByHeaders(from) // a cleaned batch keeps its timestamp when it has no record left
+		// a cleaned batch keeps its timestamp when it has no record left
+		return h.latestByHeaders(from)
 	}
 	return place{h, header}.latestRecord(from)
 }
 
-// latestByHeaders looks at every header. Only a batch that begins below from has to be read before it can be compared.
+// latestByHeaders looks at every header. Only a batch that begins below from has to be read before
+// it can be compared.
 func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {

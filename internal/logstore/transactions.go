@@ -11,20 +11,24 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ErrCoordinatorFenced is what AppendControl fails with when a later coordinator has written a marker for the producer.
+// ErrCoordinatorFenced is what AppendControl fails with when a later coordinator has written a
+// marker for the producer.
 var ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
 
-// Verified is what the caller of AppendVerified vouches for. The zero value vouches for nothing: then a transactional batch is taken
-// only while its transaction is open in this log already.
+// Verified is what the caller of AppendVerified vouches for. The zero value vouches for nothing:
+// then a transactional batch is taken only while its transaction is open in this log already.
 type Verified struct {
-	Transaction bool // the coordinator says that the transaction is ongoing, and this partition part of it (KIP-890)
+	// the coordinator says that the transaction is ongoing, and this partition part of it (KIP-890)
+	Transaction bool
 	EpochBump   bool // the producer gets a new epoch with each transaction (transaction version 2)
 }
 
-// bumpingVersion is the first transaction version whose markers carry a new producer epoch (KIP-890).
+// bumpingVersion is the first transaction version whose markers carry a new producer epoch
+// (KIP-890).
 const bumpingVersion = 2
 
-// EndTxn is what a transaction coordinator wants written into a partition's log: the end of a transaction.
+// EndTxn is what a transaction coordinator wants written into a partition's log: the end of a
+// transaction.
 type EndTxn struct {
 	ProducerID       int64
 	ProducerEpoch    int16
@@ -33,19 +37,23 @@ type EndTxn struct {
 	Version          int16 // of the transaction: 2 and above fence markers of the same epoch, too
 }
 
-// AppendControl appends the marker that ends a producer's transaction, whether one is open here or not: the coordinator cannot know
-// whether any data got here before the transaction ended, and repeats a marker until it is acknowledged.
+// AppendControl appends the marker that ends a producer's transaction, whether one is open here or
+// not: the coordinator cannot know whether any data got here before the transaction ended, and
+// repeats a marker until it is acknowledged.
 //
-// It fails with ErrInvalidProducerEpoch and ErrCoordinatorFenced for markers of the past, and else as Append does.
+// It fails with ErrInvalidProducerEpoch and ErrCoordinatorFenced for markers of the past, and else
+// as Append does.
 func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	marker := record.Control{Type: record.ControlAbort, CoordinatorEpoch: end.CoordinatorEpoch}
 	if end.Commit {
 		marker.Type = record.ControlCommit
 	}
-	id := record.Identity{ProducerID: end.ProducerID, ProducerEpoch: end.ProducerEpoch, TimestampType: config.settings.TimestampType}
+	id := record.Identity{ProducerID: end.ProducerID, ProducerEpoch: end.ProducerEpoch,
+		TimestampType: config.settings.TimestampType}
 	if end.ProducerID < 0 || end.ProducerEpoch < 0 {
-		return Appended{}, fmt.Errorf("%w: producer %d, epoch %d", record.ErrInvalidRecord, end.ProducerID, end.ProducerEpoch)
+		return Appended{}, fmt.Errorf("%w: producer %d, epoch %d", record.ErrInvalidRecord,
+			end.ProducerID, end.ProducerEpoch)
 	}
 	content, err := record.AppendMarker(nil, id, now.UnixMilli(), marker)
 	if err != nil {
@@ -70,17 +78,19 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// stability is what the last stable offset is made of, besides the log start: what consumers of committed data may see must be decided
-// (below undecided), and the decision must not be lost any more (its marker below the high watermark).
+// stability is what the last stable offset is made of, besides the log start: what consumers of
+// committed data may see must be decided (below undecided), and the decision must not be lost any
+// more (its marker below the high watermark).
 //
-// Its mutex is held for moments only, never over I/O, so that whoever asks for an offset need not wait for an append that waits for
-// the disk. It comes behind Log.mu.
+// Its mutex is held for moments only, never over I/O, so that whoever asks for an offset need not
+// wait for an append that waits for the disk. It comes behind Log.mu.
 type stability struct {
 	sync.Mutex
 	// undecided is where the oldest open transaction begins, math.MaxInt64 if none is open.
 	undecided int64
-	// decided are transactions whose marker was not below the high watermark when it was last looked at. Both offsets ascend: one that
-	// begins no later than those before it, and ends behind them, stands for them too.
+	// decided are transactions whose marker was not below the high watermark when it was last
+	// looked at. Both offsets ascend: one that begins no later than those before it, and ends
+	// behind them, stands for them too.
 	decided []decidedTxn
 }
 
@@ -103,23 +113,25 @@ func (s *stability) end(first, last, highWatermark int64) {
 // forget drops the transactions whose markers are below the high watermark. stability is locked.
 func (s *stability) forget(highWatermark int64) {
 	// By last, which ascends.
-	n, _ := slices.BinarySearchFunc(s.decided, highWatermark, func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
+	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
+		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	s.decided = slices.Delete(s.decided, 0, n)
 }
 
 // below returns the end of what is stable, at most the high watermark. stability is locked.
 func (s *stability) below(highWatermark int64) int64 {
 	stable := min(highWatermark, s.undecided)
-	n, _ := slices.BinarySearchFunc(s.decided, highWatermark, func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
+	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
+		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	if n < len(s.decided) {
 		stable = min(stable, s.decided[n].first) // the first of those that are left begins first
 	}
 	return stable
 }
 
-// settleStableLocked follows a change of the producer state. ended is the transaction that the change ended, nil if it ended none.
-// Log.mu is held, and logEnd is stored afterwards: so the high watermark cannot pass a transaction's first batch before undecided
-// tells of it.
+// settleStableLocked follows a change of the producer state. ended is the transaction that the
+// change ended, nil if it ended none. Log.mu is held, and logEnd is stored afterwards: so the high
+// watermark cannot pass a transaction's first batch before undecided tells of it.
 func (l *Log) settleStableLocked(ended *endedTxn) {
 	l.stable.Lock()
 	defer l.stable.Unlock()
@@ -129,9 +141,10 @@ func (l *Log) settleStableLocked(ended *endedTxn) {
 	}
 }
 
-// LastStable is the end of what consumers that read committed data may see: the high watermark, or where the first transaction begins
-// that is open, or whose marker is not below the high watermark. It is never below the log start, though DeleteBefore may have
-// passed the beginning of an open transaction. It takes a mutex that is never held over I/O.
+// LastStable is the end of what consumers that read committed data may see: the high watermark, or
+// where the first transaction begins that is open, or whose marker is not below the high watermark.
+// It is never below the log start, though DeleteBefore may have passed the beginning of an open
+// transaction. It takes a mutex that is never held over I/O.
 func (l *Log) LastStable() int64 {
 	// The log start first: it is at most the high watermark that is read behind it.
 	logStart := l.logStart.Load()
@@ -140,8 +153,8 @@ func (l *Log) LastStable() int64 {
 	return max(logStart, l.stable.below(l.highWatermark.Load()))
 }
 
-// HasOpenTransaction tells whether a producer has a transaction open in this log, in this epoch: then its next batch needs no
-// verification (KIP-890).
+// HasOpenTransaction tells whether a producer has a transaction open in this log, in this epoch:
+// then its next batch needs no verification (KIP-890).
 func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,8 @@ var verified = Verified{Transaction: true}
 // inTxn appends one record of a producer's transaction, and moves the high watermark to the end.
 func inTxn(t testing.TB, log *Log, producer int64, sequence int32, key string) Appended {
 	t.Helper()
-	appended, err := log.AppendVerified(sent{producer: producer, sequence: sequence, keys: []string{key}, txn: true}.bytes(t), verified, epoch0)
+	appended, err := log.AppendVerified(sent{producer: producer, sequence: sequence,
+		keys: []string{key}, txn: true}.bytes(t), verified, epoch0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func endTxn(t testing.TB, log *Log, producer int64, commit bool) Appended {
 	return appended
 }
 
-// committedKeys reads the log as a consumer of committed data does: it leaves out what Slice.Aborted tells it to (Kafka's Fetcher).
+// committedKeys reads the log as a consumer of committed data does: it leaves out what
+// Slice.Aborted tells it to (Kafka's Fetcher).
 func committedKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	keys := []string{}
@@ -48,7 +50,8 @@ func committedKeys(t testing.TB, log *Log, offset int64) []string {
 			t.Fatalf("read at %d: %v", offset, err)
 		}
 		pending := slices.Clone(slice.Aborted)
-		slices.SortStableFunc(pending, func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
+		slices.SortStableFunc(pending,
+			func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
 		aborted := map[int64]bool{}
 		for _, b := range batchesOf(t, slice) {
 			for len(pending) > 0 && pending[0].FirstOffset <= b.LastOffset() {
@@ -110,12 +113,14 @@ func TestTheLastStableOffsetFollowsTransactions(t *testing.T) {
 	want("8 still open", 4)
 	endTxn(t, log, 8, false) // 7
 	want("none open", 8)
-	if got := committedKeys(t, log, 0); !slices.Equal(got, []string{"0=k0", "1=k1", "2=a", "3=k3", "5=c"}) {
+	if got := committedKeys(t, log, 0); !slices.Equal(got,
+		[]string{"0=k0", "1=k1", "2=a", "3=k3", "5=c"}) {
 		t.Errorf("read %v", got)
 	}
 }
 
-// KIP-98: what is decided by a marker that is not replicated may be decided otherwise by the next leader.
+// KIP-98: what is decided by a marker that is not replicated may be decided otherwise by the next
+// leader.
 func TestADecisionCountsOnceItsMarkerIsReplicated(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
@@ -166,7 +171,8 @@ func TestAMarkerWithoutDataLeavesNoTrace(t *testing.T) {
 func TestTransactionRules(t *testing.T) {
 	data := func(epoch int16, sequence int32, txn bool, verified Verified) func(*Log) error {
 		return func(log *Log) error {
-			b := sent{producer: 7, epoch: epoch, sequence: sequence, keys: []string{"k"}, txn: txn}.bytes(t)
+			b := sent{producer: 7, epoch: epoch, sequence: sequence, keys: []string{"k"},
+				txn: txn}.bytes(t)
 			_, err := log.AppendVerified(b, verified, epoch0)
 			return err
 		}
@@ -185,32 +191,47 @@ func TestTransactionRules(t *testing.T) {
 	}
 	for name, acts := range map[string][]act{
 		"KIP-890: a transaction nobody vouches for": {{data(0, 0, true, none), ErrInvalidTxnState}},
-		"KIP-890: once it is open, nobody need":     {{data(0, 0, true, verified), nil}, {data(0, 1, true, none), nil}},
+		"KIP-890: once it is open, nobody need": {{data(0, 0, true, verified), nil},
+			{data(0, 1, true, none), nil}},
 		"KIP-890: a batch behind its marker is late": {
-			{data(0, 0, true, verified), nil}, {marker(EndTxn{}), nil}, {data(0, 1, true, none), ErrInvalidTxnState},
+			{data(0, 0, true, verified), nil}, {marker(EndTxn{}), nil},
+			{data(0, 1, true, none), ErrInvalidTxnState},
 		},
 		"KIP-890: an open transaction of another epoch does not count": {
 			{data(0, 0, true, verified), nil}, {data(1, 0, true, none), ErrInvalidTxnState},
 		},
-		"KIP-98: a repeat within a transaction is a repeat": {{data(0, 0, true, verified), nil}, {data(0, 0, true, none), nil}},
-		"KIP-98: no other writes in a transaction":          {{data(0, 0, true, verified), nil}, {data(0, 1, false, none), ErrInvalidTxnState}},
+		"KIP-98: a repeat within a transaction is a repeat": {{data(0, 0, true, verified), nil},
+			{data(0, 0, true, none), nil}},
+		"KIP-98: no other writes in a transaction": {{data(0, 0, true, verified), nil},
+			{data(0, 1, false, none), ErrInvalidTxnState}},
 		"KIP-98: plain writes go on behind it": {
-			{data(0, 0, true, verified), nil}, {marker(EndTxn{Commit: true}), nil}, {data(0, 1, false, none), nil},
+			{data(0, 0, true, verified), nil}, {marker(EndTxn{Commit: true}), nil},
+			{data(0, 1, false, none), nil},
 		},
-		"KIP-98: a marker fences older epochs": {{marker(EndTxn{ProducerEpoch: 3}), nil}, {data(2, 0, true, verified), ErrInvalidProducerEpoch}},
+		"KIP-98: a marker fences older epochs": {{marker(EndTxn{ProducerEpoch: 3}), nil},
+			{data(2, 0, true, verified), ErrInvalidProducerEpoch}},
 		"KIP-98: a marker of an older epoch is refused": {
-			{data(3, 0, true, verified), nil}, {marker(EndTxn{ProducerEpoch: 2}), ErrInvalidProducerEpoch}, {marker(EndTxn{ProducerEpoch: 3}), nil},
+			{data(3, 0, true, verified), nil},
+			{marker(EndTxn{ProducerEpoch: 2}), ErrInvalidProducerEpoch},
+			{marker(EndTxn{ProducerEpoch: 3}), nil},
 		},
 		"KIP-98: a coordinator of the past is fenced": {
-			{marker(EndTxn{CoordinatorEpoch: 5}), nil}, {marker(EndTxn{CoordinatorEpoch: 4}), ErrCoordinatorFenced},
+			{marker(EndTxn{CoordinatorEpoch: 5}), nil},
+			{marker(EndTxn{CoordinatorEpoch: 4}), ErrCoordinatorFenced},
 			{marker(EndTxn{CoordinatorEpoch: 5}), nil}, {marker(EndTxn{CoordinatorEpoch: 6}), nil},
 		},
 		"KIP-890: version 2 markers carry a new epoch": {
-			{data(0, 0, true, bump), nil}, {marker(EndTxn{Version: 2}), ErrInvalidProducerEpoch}, {marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
+			{data(0, 0, true, bump), nil}, {marker(EndTxn{Version: 2}), ErrInvalidProducerEpoch},
+			{marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
 			{data(1, 0, true, bump), nil},
 		},
-		"KIP-890: version 2 begins with sequence 0": {{data(0, 3, true, bump), ErrOutOfOrderSequence}, {data(0, 3, true, verified), nil}},
-		"a marker of nobody":                        {{func(log *Log) error { _, err := log.AppendControl(EndTxn{ProducerID: -1}, epoch0); return err }, record.ErrInvalidRecord}},
+		"KIP-890: version 2 begins with sequence 0": {{data(0, 3, true, bump),
+			ErrOutOfOrderSequence}, {data(0, 3, true, verified), nil}},
+		"a marker of nobody": {{func(log *Log) error {
+			_,
+				err := log.AppendControl(EndTxn{ProducerID: -1}, epoch0)
+			return err
+		}, record.ErrInvalidRecord}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, log := newLogForTest(t)
@@ -248,7 +269,8 @@ func TestSnapshotsKeepOpenTransactions(t *testing.T) {
 	for id := range int64(5) {
 		b := sent{producer: id + 1, keys: []string{"k"}, txn: true}.bytes(t)
 		record.Batch(b).SetBaseOffset(90 - id)
-		known.put(id+1, &producer{coordinatorEpoch: int32(id), txnFirst: 90 - id, lastSeen: epoch0.UnixMilli()})
+		known.put(id+1, &producer{coordinatorEpoch: int32(id), txnFirst: 90 - id,
+			lastSeen: epoch0.UnixMilli()})
 	}
 	back, err := decodeProducers(known.encode(1<<20), 1<<20)
 	if err != nil {
@@ -264,7 +286,8 @@ func TestSnapshotsKeepOpenTransactions(t *testing.T) {
 	}
 }
 
-// txnLog is a log of six segments with transactions over segments: 7 aborts, 8 commits, 9 stays open.
+// txnLog is a log of six segments with transactions over segments: 7 aborts, 8 commits, 9 stays
+// open.
 func txnLog(t testing.TB, fsys vfs.FS) (*Store, *Log, []string) {
 	t.Helper()
 	store := openStore(t, fsys)
@@ -300,7 +323,8 @@ func expectCommitted(t *testing.T, stage string, log *Log, want []string) {
 				expected = append(expected, key)
 			}
 		}
-		if got := committedKeys(t, log, offset); len(got)+len(expected) > 0 && !slices.Equal(got, expected) {
+		if got := committedKeys(t, log, offset); len(got)+len(expected) > 0 &&
+			!slices.Equal(got, expected) {
 			t.Fatalf("%s: from %d read\n%v, want\n%v", stage, offset, got, expected)
 		}
 	}
@@ -312,7 +336,10 @@ func TestTransactionsComeBackAfterARestart(t *testing.T) {
 		"damaged transaction indexes": func(t *testing.T, mem *vfs.Mem) {
 			damageAll(t, mem, ".txnindex", flip(1)) // the version; there is no checksum
 		},
-		"no snapshots": func(t *testing.T, mem *vfs.Mem) { damageAll(t, mem, snapshotSuffix, gone) },
+		"no snapshots": func(t *testing.T,
+			mem *vfs.Mem) {
+			damageAll(t, mem, snapshotSuffix, gone)
+		},
 		"damaged snapshots and transaction indexes": func(t *testing.T, mem *vfs.Mem) {
 			damageAll(t, mem, snapshotSuffix, flip(12))
 			damageAll(t, mem, ".txnindex", flip(-1))
@@ -333,15 +360,18 @@ func TestTransactionsComeBackAfterARestart(t *testing.T) {
 				damageIt(t, mem)
 				log = createLog(t, openStore(t, mem), settings(nil))
 				log.AdvanceHighWatermark(end)
-				if log.LastStable() != stable || log.LogEnd() != end || !log.HasOpenTransaction(9, 0) {
-					t.Fatalf("last stable offset %d of %d, want %d of %d", log.LastStable(), log.LogEnd(), stable, end)
+				if log.LastStable() != stable || log.LogEnd() != end ||
+					!log.HasOpenTransaction(9, 0) {
+					t.Fatalf("last stable offset %d of %d, want %d of %d", log.LastStable(),
+						log.LogEnd(), stable, end)
 				}
 				expectCommitted(t, "restarted", log, want)
 				endTxn(t, log, 9, false)
 				if log.LastStable() != log.LogEnd() {
 					t.Errorf("last stable offset %d of %d", log.LastStable(), log.LogEnd())
 				}
-				expectCommitted(t, "ended", log, append(slices.Clone(want), expectKeys(stable+1, stable+4)...))
+				expectCommitted(t, "ended", log,
+					append(slices.Clone(want), expectKeys(stable+1, stable+4)...))
 			})
 		}
 	}
@@ -366,7 +396,8 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Random transactions of several producers, against a list that remembers which of them were aborted.
+// Random transactions of several producers, against a list that remembers which of them were
+// aborted.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -375,7 +406,8 @@ func TestCommittedReadsFollowTheModel(t *testing.T) {
 			producer int64
 			key      string
 		}
-		open, sequences := map[int64][]int{}, map[int64]int32{} // producer -> indexes into log of its open transaction
+		// producer -> indexes into log of its open transaction
+		open, sequences := map[int64][]int{}, map[int64]int32{}
 		var all []written
 		dead := map[int]bool{}
 		for range 150 {

@@ -15,33 +15,41 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// errTruncating is wrapped by what an append fails with while the log is being cut. Who leads does not truncate, so nobody sees it
-// but a caller that does both.
+// errTruncating is wrapped by what an append fails with while the log is being cut. Who leads does
+// not truncate, so nobody sees it but a caller that does both.
 var errTruncating = errors.New("the log is being truncated")
 
-// truncateWait is how long a truncation waits for those who read the segment it has to cut, before it copies what stays instead.
+// truncateWait is how long a truncation waits for those who read the segment it has to cut, before
+// it copies what stays instead.
 const truncateWait = time.Second
 
-// pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before any of it goes.
+// pendingCut is a truncation that has begun: the checkpoints tell of the log as it will be, before
+// any of it goes.
 type pendingCut struct {
-	offset     int64 // where the log will end: at a batch's end, or at the base of an empty segment
-	gone       int64 // leader epochs that begin here or above go; above offset if there is a gap between
-	firstDirty int64 // the cleaner's offset is lowered at least to this, the base of the new active segment (reference I35)
-	restart    bool  // the log will begin there too
-	running    bool  // files are being cut: no append, no roll
-	due        bool  // nothing is cut any more, but the checkpoints have to be written before anything is appended
+	offset int64 // where the log will end: at a batch's end, or at the base of an empty segment
+	// leader epochs that begin here or above go; above offset if there is a gap between
+	gone int64
+	// the cleaner's offset is lowered at least to this, the base of the new active segment
+	// (reference I35)
+	firstDirty int64
+	restart    bool // the log will begin there too
+	running    bool // files are being cut: no append, no roll
+	// nothing is cut any more, but the checkpoints have to be written before anything is appended
+	due bool
 }
 
-// TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader does not have (KIP-101). A batch
-// that holds the offset goes as a whole, so the log may end below it. A gap below is filled with an empty batch: the offsets in it were
-// somebody's, and readers have passed them. At or above the log end nothing goes but the leader epochs that begin there; the log begins
-// anew (StartAt) if nothing of it is left.
+// TruncateTo cuts off all records at or above an offset: what a follower does whose end the leader
+// does not have (KIP-101). A batch that holds the offset goes as a whole, so the log may end below
+// it. A gap below is filled with an empty batch: the offsets in it were somebody's, and readers
+// have passed them. At or above the log end nothing goes but the leader epochs that begin there;
+// the log begins anew (StartAt) if nothing of it is left.
 //
-// Log end, high watermark and last stable offset fall, leader epochs, producers and transactions are as they were at the new end.
-// Readers that hold a Slice read on what they have. A pass of the cleaner that was under way replaces nothing any more.
+// Log end, high watermark and last stable offset fall, leader epochs, producers and transactions
+// are as they were at the new end. Readers that hold a Slice read on what they have. A pass of the
+// cleaner that was under way replaces nothing any more.
 //
-// It fails with ErrStorage when the disk does; unless Fault tells that the log has stopped, nothing was cut. docs/format/truncate.md
-// has the order of operations.
+// It fails with ErrStorage when the disk does; unless Fault tells that the log has stopped, nothing
+// was cut. docs/format/truncate.md has the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
@@ -51,8 +59,9 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.logStart.Load():
 		return l.restartAt(max(offset, 0))
 	}
-	// Where the last batch ends that stays, and not the offset, which may lie above: the recovery point on disk must not. Nor does the log
-	// end within a gap (ADR 0100): a start could not tell it from lost data.
+	// Where the last batch ends that stays, and not the offset, which may lie above: the recovery
+	// point on disk must not. Nor does the log end within a gap (ADR 0100): a start could not tell
+	// it from lost data.
 	end, gone, base, err := l.endBelow(offset)
 	switch {
 	case err != nil:
@@ -61,7 +70,8 @@ func (l *Log) TruncateTo(offset int64) error {
 		return l.restartAt(gone)
 	}
 	highWatermark := l.highWatermark.Load()
-	if err := l.cut(pendingCut{offset: end, gone: gone, firstDirty: base}, l.cutTo); err != nil || end == gone {
+	if err := l.cut(pendingCut{offset: end, gone: gone, firstDirty: base}, l.cutTo); err != nil ||
+		end == gone {
 		return err
 	}
 	if err := l.fillGap(gone); err != nil {
@@ -71,8 +81,8 @@ func (l *Log) TruncateTo(offset int64) error {
 	return nil
 }
 
-// fillGap appends a batch without records up to an offset, as cleaning leaves them: what is appended next gets no offset below, also after
-// a restart.
+// fillGap appends a batch without records up to an offset, as cleaning leaves them: what is
+// appended next gets no offset below, also after a restart.
 func (l *Log) fillGap(to int64) error {
 	config, now := l.config.Load(), time.Now()
 	err := l.appending(now, func() error {
@@ -86,7 +96,8 @@ func (l *Log) fillGap(to int64) error {
 		}
 		builder := record.NewBuilder(compress.None, compress.LevelDefault)
 		builder.Reset(record.Identity{
-			BaseOffset: end, LastOffsetDelta: int32(to - end - 1), LeaderEpoch: l.mu.leaderEpoch, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+			BaseOffset: end, LastOffsetDelta: int32(to - end - 1), LeaderEpoch: l.mu.leaderEpoch,
+			ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 			MaxTimestamp: timestamp,
 		})
 		batch, err := builder.Build(nil)
@@ -99,10 +110,11 @@ func (l *Log) fillGap(to int64) error {
 	return err
 }
 
-// cut announces the cut to the checkpoints and makes it. Log.truncating is held, and no other lock: the checkpoints are of all logs.
+// cut announces the cut to the checkpoints and makes it. Log.truncating is held, and no other lock:
+// the checkpoints are of all logs.
 //
-// The checkpoints first. Were the recovery point on disk above the cut when new records are appended behind it, a crash could take
-// some of them, and a start would not look.
+// The checkpoints first. Were the recovery point on disk above the cut when new records are
+// appended behind it, a crash could take some of them, and a start would not look.
 func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) error {
 	startBefore := l.logStart.Load()
 	if err := l.announce(&pending); err != nil {
@@ -115,23 +127,27 @@ func (l *Log) cut(pending pendingCut, files func(pendingCut, []*handle) error) e
 		err = l.cutAnnounced(pending, files)
 	}
 	if err != nil && pending.restart && l.Fault() == nil {
-		// Nothing was cut, but a start would: the checkpoints on disk may say so already. Nothing is appended until they tell otherwise.
-		l.endCut(&pendingCut{offset: math.MaxInt64, firstDirty: math.MaxInt64, running: true, due: true})
+		// Nothing was cut, but a start would: the checkpoints on disk may say so already. Nothing
+		// is appended until they tell otherwise.
+		l.endCut(&pendingCut{offset: math.MaxInt64, firstDirty: math.MaxInt64, running: true,
+			due: true})
 		return errors.Join(err, l.env.saveFirstDirty())
 	}
 	if err != nil || pending.offset >= startBefore {
 		l.endCut(nil)
 		return err
 	}
-	// The checkpoint on disk has the log start of before, and a start would empty a log that ends below it: nothing is appended until it
-	// is written, now or by a later round (noteCheckpointed).
+	// The checkpoint on disk has the log start of before, and a start would empty a log that ends
+	// below it: nothing is appended until it is written, now or by a later round
+	// (noteCheckpointed).
 	err = l.env.saveFirstDirty()
 	switch {
 	case err == nil:
 		l.endCut(nil)
 		return nil
 	case passes(err):
-		l.endCut(&pendingCut{offset: pending.offset, firstDirty: pending.firstDirty, running: true, due: true})
+		l.endCut(&pendingCut{offset: pending.offset, firstDirty: pending.firstDirty, running: true,
+			due: true})
 		return fmt.Errorf("%w: save checkpoints behind a truncation: %w", ErrStorage, err)
 	}
 	l.endCut(nil)
@@ -169,13 +185,15 @@ func (c *pendingCut) apply(s saved) saved {
 	s.firstDirty = min(s.firstDirty, c.firstDirty)
 	s.lonelyTo, s.agreed = min(s.lonelyTo, c.firstDirty), s.agreed.Cut(c.offset)
 	if c.restart {
-		s.logStart = max(s.logStart, c.offset) // what was deleted must not come back should nothing be cut
+		// what was deleted must not come back should nothing be cut
+		s.logStart = max(s.logStart, c.offset)
 		s.agreed = nil
 	}
 	return s
 }
 
-// cutAnnounced makes the cut. Log.maintain keeps flush, retention and swaps away; appends are refused.
+// cutAnnounced makes the cut. Log.maintain keeps flush, retention and swaps away; appends are
+// refused.
 func (l *Log) cutAnnounced(pending pendingCut, files func(pendingCut, []*handle) error) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -192,7 +210,8 @@ func (l *Log) cutAnnounced(pending pendingCut, files func(pendingCut, []*handle)
 	return files(pending, handles)
 }
 
-// stopCut ends a log whose files may be ahead of what memory knows: only a start brings them together.
+// stopCut ends a log whose files may be ahead of what memory knows: only a start brings them
+// together.
 func (l *Log) stopCut(cause error) error {
 	cause = fmt.Errorf("truncate: %w", cause)
 	l.fail(cause)
@@ -204,7 +223,8 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	end := pending.offset
 	at := (&segmentList{handles: handles}).floor(end)
 	if end <= l.logStart.Load() {
-		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange, end, l.logStart.Load())
+		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
+			end, l.logStart.Load())
 	}
 	// From what stays only, so it can be made before anything goes.
 	state, _, err := stateAt(l, handles[:at+1], end, end)
@@ -216,7 +236,8 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	defer afforded.release()
-	// Its key sidecar, and what a pass noted, tell of more than will be there. It would be found out, but need not be.
+	// Its key sidecar, and what a pass noted, tell of more than will be there. It would be found
+	// out, but need not be.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
 		name := l.keysPath(handles[at].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +253,8 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	if err := l.cutSegment(fresh, end, afforded.release); err != nil {
 		return l.stopCut(err)
 	}
-	// All but this is done: should there be no room for the file, the caller tries again, as any cut at the log end does.
+	// All but this is done: should there be no room for the file, the caller tries again, as any
+	// cut at the log end does.
 	if err := l.truncateEpochs(pending.gone); err != nil && !passes(err) {
 		return l.stopCut(err)
 	} else if err != nil {
@@ -241,15 +263,16 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	return nil
 }
 
-// affordedCut is what a cut needs of the files that a process may have open. It has them before it does anything: one that finds none left
-// half-way stops its log.
+// affordedCut is what a cut needs of the files that a process may have open. It has them before it
+// does anything: one that finds none left half-way stops its log.
 type affordedCut struct {
 	files       []segmentFile // of the directory
 	releaseGone func()        // gives up the files of the segments that go
 	release     func()        // gives up all
 }
 
-// affordCut is for a cut of some segments, one at most, behind which others go. The directory is opened once, as it will be to be synced.
+// affordCut is for a cut of some segments, one at most, behind which others go. The directory is
+// opened once, as it will be to be synced.
 func (l *Log) affordCut(stay, gone []*handle) (a affordedCut, err error) {
 	releaseStay, err := pinAll(segmentsOf(stay))
 	if err != nil {
@@ -283,8 +306,9 @@ func segmentsOf(handles []*handle) []*segment.Segment {
 // afford does what opens a directory, and has files closed for it if the process has none left.
 func (l *Log) afford(do func() error) error { return l.env.segments.Handles.Afford(do) }
 
-// endBelow is where the log ends when everything from the first batch on that ends at or above offset is cut off, at most where that
-// batch begins (gone), and the base of the segment it ends in.
+// endBelow is where the log ends when everything from the first batch on that ends at or above
+// offset is cut off, at most where that batch begins (gone), and the base of the segment it ends
+// in.
 func (l *Log) endBelow(offset int64) (end, gone, base int64, err error) {
 	list := l.acquire()
 	if list == nil {
@@ -312,8 +336,9 @@ func (l *Log) endBelow(offset int64) (end, gone, base int64, err error) {
 	return end, gone, h.Base(), nil
 }
 
-// markCut marks segments as deleted, from the back, and removes producer snapshots above end, for good. A start that finds only a part
-// of it ends the log at the first segment that is missing: the recovery point on disk lies below. files are those of the directory.
+// markCut marks segments as deleted, from the back, and removes producer snapshots above end, for
+// good. A start that finds only a part of it ends the log at the first segment that is missing: the
+// recovery point on disk lies below. files are those of the directory.
 func (l *Log) markCut(handles []*handle, files []segmentFile, end int64) error {
 	for _, h := range slices.Backward(handles) {
 		if err := h.Rename(deletedSuffix); err != nil {
@@ -325,21 +350,24 @@ func (l *Log) markCut(handles []*handle, files []segmentFile, end int64) error {
 
 // dropSnapshots removes the producer snapshots above an offset, for good.
 func (l *Log) dropSnapshots(files []segmentFile, end int64) error {
-	_, err := removeFiles(l.env.fs, l.dir, files, func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > end })
+	_, err := removeFiles(l.env.fs, l.dir, files,
+		func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > end })
 	if err != nil {
 		return err
 	}
 	return l.afford(func() error { return l.env.fs.SyncDir(l.dir) })
 }
 
-// showCut makes memory the log that ends at end, with the producer state of there and the segments that stay. Offsets fall before the
-// list is shown: a reader that finds the new list reads below the new end (readFrom).
+// showCut makes memory the log that ends at end, with the producer state of there and the segments
+// that stay. Offsets fall before the list is shown: a reader that finds the new list reads below
+// the new end (readFrom).
 func (l *Log) showCut(end int64, state producers, before, after []*handle) {
 	l.mu.Lock()
 	l.cutLocked(end)
 	l.lineage.Add(1)
 	active := after[len(after)-1]
-	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), func(u unsealed) bool { return u.segment.Base() >= active.Base() })
+	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed),
+		func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.mu.producers = state
 	l.firstDirty.Store(min(l.firstDirty.Load(), active.Base()))
 	l.lonelyTo.Store(min(l.lonelyTo.Load(), active.Base()))
@@ -359,7 +387,8 @@ func (l *Log) showCut(end int64, state producers, before, after []*handle) {
 	old.release()
 }
 
-// lowerOffsets moves all offsets so that the log is [start, end), and at no moment one passes another. Log.mu is held.
+// lowerOffsets moves all offsets so that the log is [start, end), and at no moment one passes
+// another. Log.mu is held.
 func (l *Log) lowerOffsets(start, end int64) {
 	l.stable.Lock()
 	defer l.stable.Unlock()
@@ -375,17 +404,19 @@ func (l *Log) lowerOffsets(start, end int64) {
 	l.stable.cut(&l.mu.producers, end)
 }
 
-// cut forgets what was decided above end: those transactions are open again, or gone. stability is locked.
+// cut forgets what was decided above end: those transactions are open again, or gone. stability is
+// locked.
 func (s *stability) cut(state *producers, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
 	s.undecided = state.undecided()
 }
 
-// cutSegment cuts the new active segment, and makes it durable: else records that are appended now could be followed by old ones after
-// a crash, whose offsets and checksums fit.
+// cutSegment cuts the new active segment, and makes it durable: else records that are appended now
+// could be followed by old ones after a crash, whose offsets and checksums fit.
 //
-// The file is cut in place once nobody is left who reads it as it was. Who still does after truncateWait keeps the file, and the log
-// goes on with a copy of what stays: a slow consumer shall neither hold up the replica nor be sent other bytes than it was promised.
+// The file is cut in place once nobody is left who reads it as it was. Who still does after
+// truncateWait keeps the file, and the log goes on with a copy of what stays: a slow consumer shall
+// neither hold up the replica nor be sent other bytes than it was promised.
 //
 // release gives up the file, which is pinned: one that is replaced may be closed at once.
 func (l *Log) cutSegment(fresh *handle, offset int64, release func()) error {
@@ -403,7 +434,8 @@ func (l *Log) cutSegment(fresh *handle, offset int64, release func()) error {
 	return fresh.Sync()
 }
 
-// replaceByHead puts a copy of what lies below offset in the place of the active segment, as a swap (docs/format/swap.md).
+// replaceByHead puts a copy of what lies below offset in the place of the active segment, as a swap
+// (docs/format/swap.md).
 func (l *Log) replaceByHead(fresh *handle, offset int64) error {
 	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
 	if err != nil {
@@ -433,7 +465,8 @@ func (l *Log) replaceByHead(fresh *handle, offset int64) error {
 
 var errHeadEnds = errors.New("the head ends here")
 
-// copyHead copies the batches that end below offset, with their aborted transactions, and seals the copy.
+// copyHead copies the batches that end below offset, with their aborted transactions, and seals the
+// copy.
 func copyHead(from, to *segment.Segment, offset int64) error {
 	err := from.Scan(0, func(_ int64, b record.Batch) error {
 		if b.LastOffset() >= offset {
@@ -456,7 +489,8 @@ func copyHead(from, to *segment.Segment, offset int64) error {
 	return to.Seal()
 }
 
-// truncateEpochs drops the leader epochs that begin at or above end: the next leader may say otherwise of what comes there.
+// truncateEpochs drops the leader epochs that begin at or above end: the next leader may say
+// otherwise of what comes there.
 func (l *Log) truncateEpochs(end int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

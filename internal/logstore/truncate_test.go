@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Every cut, then a restart of any kind: the log is the one before, up to there, and goes on from there.
+// Every cut, then a restart of any kind: the log is the one before, up to there, and goes on from
+// there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -25,8 +26,10 @@ func TestTruncateToAnyOffset(t *testing.T) {
 			want := min(offset, 50)
 			check := func(stage string) {
 				t.Helper()
-				if log.LogEnd() != want || log.HighWatermark() != want || log.LastStable() != want || log.LogStart() != 0 {
-					t.Fatalf("cut at %d, %s: [%d, %d), high watermark %d", offset, stage, log.LogStart(), log.LogEnd(), log.HighWatermark())
+				if log.LogEnd() != want || log.HighWatermark() != want ||
+					log.LastStable() != want || log.LogStart() != 0 {
+					t.Fatalf("cut at %d, %s: [%d, %d), high watermark %d", offset, stage,
+						log.LogStart(), log.LogEnd(), log.HighWatermark())
 				}
 				if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, want)) {
 					t.Fatalf("cut at %d, %s: read %v", offset, stage, got)
@@ -47,7 +50,8 @@ func TestTruncateToAnyOffset(t *testing.T) {
 			fill(t, log, 30)
 			want += 30
 			check("filled")
-			if got := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix, cleanedSuffix); len(got) > 0 {
+			if got := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
+				cleanedSuffix); len(got) > 0 {
 				t.Errorf("cut at %d: left behind %v", offset, got)
 			}
 		}
@@ -97,8 +101,10 @@ func TestTruncateTakesEpochsProducersAndTransactionsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for stage := range 2 {
-		if log.LeaderEpoch() != 1 || log.LastStable() != 0 || !log.HasOpenTransaction(7, 0) || !log.HasOpenTransaction(8, 0) {
-			t.Errorf("stage %d: epoch %d, last stable offset %d", stage, log.LeaderEpoch(), log.LastStable())
+		if log.LeaderEpoch() != 1 || log.LastStable() != 0 || !log.HasOpenTransaction(7, 0) ||
+			!log.HasOpenTransaction(8, 0) {
+			t.Errorf("stage %d: epoch %d, last stable offset %d", stage, log.LeaderEpoch(),
+				log.LastStable())
 		}
 		if found, end := log.EndOffsetFor(4); found != -1 || end != -1 {
 			t.Errorf("stage %d: epoch 4 is %d until %d", stage, found, end)
@@ -127,11 +133,13 @@ func TestStartAtBeginsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		for stage := range 2 {
-			if s := log.Stats(); s.LogStart != offset || s.LogEnd != offset || s.HighWatermark != offset || s.LastStable != offset {
+			if s := log.Stats(); s.LogStart != offset || s.LogEnd != offset ||
+				s.HighWatermark != offset || s.LastStable != offset {
 				t.Fatalf("start at %d, stage %d: %+v", offset, stage, s)
 			}
 			if log.LeaderEpoch() != -1 || len(bases(log)) != 1 {
-				t.Errorf("start at %d: epoch %d, segments %v", offset, log.LeaderEpoch(), bases(log))
+				t.Errorf("start at %d: epoch %d, segments %v", offset, log.LeaderEpoch(),
+					bases(log))
 			}
 			mem = mem.CrashClone()
 			log = createLog(t, openStore(t, mem), settings(nil))
@@ -143,7 +151,8 @@ func TestStartAtBeginsAnew(t *testing.T) {
 	}
 }
 
-// Readers in flight read what they were promised: whoever holds the segment that is cut keeps the file.
+// Readers in flight read what they were promised: whoever holds the segment that is cut keeps the
+// file.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		_, log := swapLog(t, vfs.NewMem())
@@ -172,8 +181,9 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	}
 }
 
-// crash at every operation of a truncation: what is found is the log before, or a part of it that holds all below the cut. What is
-// appended after a truncation that was acknowledged is never mixed with what was cut.
+// crash at every operation of a truncation: what is found is the log before, or a part of it that
+// holds all below the cut. What is appended after a truncation that was acknowledged is never mixed
+// with what was cut.
 func TestCrashAtEveryStepOfATruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
@@ -186,7 +196,8 @@ func TestCrashAtEveryStepOfATruncation(t *testing.T) {
 	}
 }
 
-// crashWhileTruncating fails every operation from the given one on, and tells whether the truncation did not need it.
+// crashWhileTruncating fails every operation from the given one on, and tells whether the
+// truncation did not need it.
 func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -234,12 +245,14 @@ func TestTheOrderOfATruncation(t *testing.T) {
 			if err := log.TruncateTo(23); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, fmt.Sprintf("truncate-held-%t.trace", held), sizes.ReplaceAllString(trace.Take(), "0+<n>"))
+			golden(t, fmt.Sprintf("truncate-held-%t.trace", held),
+				sizes.ReplaceAllString(trace.Take(), "0+<n>"))
 		})
 	}
 }
 
-// New records of the size of those that were cut: should the cut not be durable, the old ones would follow them without a flaw.
+// New records of the size of those that were cut: should the cut not be durable, the old ones would
+// follow them without a flaw.
 func TestWhatWasCutNeverFollowsWhatIsNew(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
@@ -258,11 +271,13 @@ func TestWhatWasCutNeverFollowsWhatIsNew(t *testing.T) {
 	}
 }
 
-// Reference I35: the cleaner's offset is lowered, on disk too, and a pass of before replaces nothing and records nothing.
+// Reference I35: the cleaner's offset is lowered, on disk too, and a pass of before replaces
+// nothing and records nothing.
 func TestI35TruncateEndsPasses(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
-	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
 	if err := log.setFirstDirty(40); err != nil {
@@ -280,13 +295,16 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if got := log.firstDirty.Load(); got != 20 {
 		t.Errorf("first dirty offset %d", got)
 	}
-	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err, errSegmentsChanged) {
+	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
+		errSegmentsChanged) {
 		t.Errorf("a pass of before replaced segments: %v", err)
 	}
-	if err := log.setCleanedIn(view.Lineage, clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
+	if err := log.setCleanedIn(view.Lineage,
+		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a pass of before was recorded: %v", err)
 	}
-	if got := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).firstDirty.Load(); got != 20 {
+	if got := createLog(t, openStore(t, mem.CrashClone()),
+		settings(nil)).firstDirty.Load(); got != 20 {
 		t.Errorf("after a crash the first dirty offset is %d", got)
 	}
 }

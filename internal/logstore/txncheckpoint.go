@@ -7,17 +7,20 @@ import (
 	"strconv"
 )
 
-// abortedCount is how many aborted transactions a segment's transaction index holds. A segment that has none has no index, so that nothing
-// in the directory tells when one is lost: its aborted records would pass for committed ones.
+// abortedCount is how many aborted transactions a segment's transaction index holds. A segment that
+// has none has no index, so that nothing in the directory tells when one is lost: its aborted
+// records would pass for committed ones.
 type abortedCount struct {
 	base  int64
 	count int
 }
 
-// countAborted lists the segments that lie below an offset as a whole and have a transaction index, ascending by base.
+// countAborted lists the segments that lie below an offset as a whole and have a transaction index,
+// ascending by base.
 func countAborted(handles []*handle, below int64) (counts []abortedCount) {
 	for i, h := range handles {
-		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) && h.NextOffset() > below {
+		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) &&
+			h.NextOffset() > below {
 			break
 		}
 		if n := h.AbortedCount(); n > 0 {
@@ -27,7 +30,8 @@ func countAborted(handles []*handle, below int64) (counts []abortedCount) {
 	return counts
 }
 
-// encodeAborted writes aborted-transactions-checkpoint: "<topic> <partition> <base> <count>", sorted, so that equal content is equal bytes.
+// encodeAborted writes aborted-transactions-checkpoint: "<topic> <partition> <base> <count>",
+// sorted, so that equal content is equal bytes.
 func encodeAborted(all map[PartitionID]saved) []byte {
 	var ids []PartitionID
 	for id, of := range all {
@@ -77,9 +81,11 @@ func decodeAborted(content []byte) (map[PartitionID][]abortedCount, error) {
 	return all, nil
 }
 
-// abortedIn is how many aborted transactions a segment had when the checkpoints were written, if that is known; else 0.
+// abortedIn is how many aborted transactions a segment had when the checkpoints were written, if
+// that is known; else 0.
 func (s saved) abortedIn(base int64) int {
-	at, found := slices.BinarySearchFunc(s.aborted, base, func(a abortedCount, base int64) int { return cmp.Compare(a.base, base) })
+	at, found := slices.BinarySearchFunc(s.aborted, base,
+		func(a abortedCount, base int64) int { return cmp.Compare(a.base, base) })
 	if !found {
 		return 0
 	}

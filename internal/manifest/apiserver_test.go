@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// TestMessagesAreTheAPIServers sends what Load refuses, and what it takes, to a real API server: it must refuse and take the
-// same, with the same words.
+// TestMessagesAreTheAPIServers sends what Load refuses, and what it takes, to a real API server: it
+// must refuse and take the same, with the same words.
 func TestMessagesAreTheAPIServers(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
@@ -30,7 +30,8 @@ func TestMessagesAreTheAPIServers(t *testing.T) {
 	create := func(o object, dryRun ...string) error {
 		kind, _ := o.content["kind"].(string)
 		resource := v1alpha1.GroupVersion.WithResource(strings.ToLower(kind) + "s")
-		_, err := client.Resource(resource).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o.content},
+		_, err := client.Resource(resource).Namespace("default").Create(t.Context(),
+			&unstructured.Unstructured{Object: o.content},
 			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
 		return err
 	}
@@ -54,11 +55,12 @@ func TestMessagesAreTheAPIServers(t *testing.T) {
 	t.Run("updates", func(t *testing.T) { updatesAsByTheAPIServer(t, client) })
 }
 
-// valueShown is the bad value in a message. API servers differ in it by version: before 1.36 they show its type instead.
+// valueShown is the bad value in a message. API servers differ in it by version: before 1.36 they
+// show its type instead.
 var valueShown = regexp.MustCompile(`Invalid value: ("[^"]*"|[0-9]+): `)
 
-// says tells whether an API server's error holds our fault: its field, and its words without the value. The path that we put
-// before an unknown field is only ours.
+// says tells whether an API server's error holds our fault: its field, and its words without the
+// value. The path that we put before an unknown field is only ours.
 func says(theirs error, fault string) bool {
 	path, words, _ := strings.Cut(fault, ": ")
 	if strings.HasPrefix(words, "unknown field") {
@@ -78,7 +80,8 @@ func updatesAsByTheAPIServer(t *testing.T, client dynamic.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(set.Topics, func(topic *v1alpha1.Topic) bool { return topic.Name == "tickets" })
+	at := slices.IndexFunc(set.Topics,
+		func(topic *v1alpha1.Topic) bool { return topic.Name == "tickets" })
 	for name, change := range map[string]func(*v1alpha1.TopicSpec){
 		"shrink":      func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 },
 		"move":        func(spec *v1alpha1.TopicSpec) { spec.Cluster = "other" },
@@ -97,8 +100,10 @@ func updatesAsByTheAPIServer(t *testing.T, client dynamic.Interface) {
 			t.Fatal(err)
 		}
 		live.Object["spec"] = after["spec"]
-		_, theirs := topics.Update(t.Context(), live, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-		if ours == nil || theirs == nil || !says(theirs, strings.TrimSuffix(ours.Error(), " (Topic/tickets)")) {
+		_, theirs := topics.Update(t.Context(), live,
+			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if ours == nil || theirs == nil ||
+			!says(theirs, strings.TrimSuffix(ours.Error(), " (Topic/tickets)")) {
 			t.Errorf("%s: we say\n%v\nthe API server says\n%v", name, ours, theirs)
 		}
 	}

@@ -27,8 +27,9 @@ type object struct {
 	content map[string]any
 }
 
-// find returns the manifest files of a path: itself, or those of a folder, sorted, as `kubectl apply -f` takes them (its
-// subfolders not). A folder without any is an error: it is more likely a slip than a wish to delete all topics.
+// find returns the manifest files of a path: itself, or those of a folder, sorted, as `kubectl
+// apply -f` takes them (its subfolders not). A folder without any is an error: it is more likely a
+// slip than a wish to delete all topics.
 func find(path string) ([]string, error) {
 	if path == "" { // as from an unset variable of a shell
 		return nil, errors.New("the path of a manifest is empty")
@@ -47,16 +48,19 @@ func find(path string) ([]string, error) {
 	var files []string
 	for _, entry := range entries {
 		name := filepath.Join(path, entry.Name())
-		if !slices.Contains(extensions, filepath.Ext(name)) || strings.HasPrefix(entry.Name(), ".") {
+		if !slices.Contains(extensions, filepath.Ext(name)) ||
+			strings.HasPrefix(entry.Name(), ".") {
 			continue // editors keep hidden files beside those they edit
 		}
-		if info, err := os.Stat(name); err != nil || info.IsDir() { // a link may lead nowhere for a moment
+		// a link may lead nowhere for a moment
+		if info, err := os.Stat(name); err != nil || info.IsDir() {
 			continue
 		}
 		files = append(files, name)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no manifests in folder %s: want *%s", path, strings.Join(extensions, ", *"))
+		return nil, fmt.Errorf("no manifests in folder %s: want *%s", path,
+			strings.Join(extensions, ", *"))
 	}
 	return files, nil
 }
@@ -75,7 +79,8 @@ func read(file string) (objects []object, faults []error) {
 		return nil, []error{&Error{File: file, Message: err.Error()}}
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
-		// An editor or a copy may have emptied it a moment ago; to read that as "no topics any more" would delete them.
+		// An editor or a copy may have emptied it a moment ago; to read that as "no topics any
+		// more" would delete them.
 		return nil, []error{&Error{File: file, Message: "the file is empty"}}
 	}
 	for _, doc := range split(content) {
@@ -96,14 +101,16 @@ type document struct {
 	line    int // number of lines before it
 }
 
-// split cuts a file at its lines "---". It keeps count of lines: the YAML parser sees one document and counts from there.
+// split cuts a file at its lines "---". It keeps count of lines: the YAML parser sees one document
+// and counts from there.
 func split(content []byte) []document {
 	var documents []document
 	current := document{}
 	line := 0
 	for text := range bytes.Lines(content) {
 		line++
-		if rest, separator := bytes.CutPrefix(text, []byte("---")); separator && len(bytes.TrimSpace(rest)) == 0 ||
+		if rest, separator := bytes.CutPrefix(text, []byte("---")); separator &&
+			len(bytes.TrimSpace(rest)) == 0 ||
 			bytes.HasPrefix(text, []byte("--- #")) {
 			documents = append(documents, current)
 			current = document{line: line}
@@ -134,12 +141,13 @@ func parse(doc document) ([]map[string]any, error) {
 	}
 }
 
-// items returns an object, or what a v1 List holds, Lists within it opened too. Whatever has no apiVersion or kind is an
-// error.
+// items returns an object, or what a v1 List holds, Lists within it opened too. Whatever has no
+// apiVersion or kind is an error.
 func items(content map[string]any, line int) ([]map[string]any, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, ok := content[name].(string); !ok || text == "" {
-			return nil, fmt.Errorf("%s: Required value: the object that begins at line %d has none", name, line+1)
+			return nil, fmt.Errorf("%s: Required value: the object that begins at line %d has none",
+				name, line+1)
 		}
 	}
 	if content["kind"] != "List" || content["apiVersion"] != "v1" {
@@ -164,7 +172,8 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 // lineNumber is how the YAML parser names a place.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// moveLines adds before to the line numbers in an error of the YAML parser, and puts its several lines into one.
+// moveLines adds before to the line numbers in an error of the YAML parser, and puts its several
+// lines into one.
 func moveLines(message string, before int) string {
 	message = strings.ReplaceAll(strings.ReplaceAll(message, ":\n  ", ": "), "\n  ", "; ")
 	return lineNumber.ReplaceAllStringFunc(message, func(found string) string {

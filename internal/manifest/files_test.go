@@ -13,7 +13,8 @@ import (
 
 func TestFilesOfAFolder(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.yaml", "a.yml", "c.json", ".hidden.yaml", "notes.txt", "d.yaml~", "sub/e.yaml", "..data_1/f.yaml"} {
+	for _, name := range []string{"b.yaml", "a.yml", "c.json", ".hidden.yaml", "notes.txt",
+		"d.yaml~", "sub/e.yaml", "..data_1/f.yaml"} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -23,7 +24,8 @@ func TestFilesOfAFolder(t *testing.T) {
 		}
 	}
 	// As a ConfigMap's volume has them: a link to a file behind another link.
-	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")), os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
+	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")),
+		os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
 		os.Symlink("nowhere", filepath.Join(dir, "lost.yaml"))); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,8 @@ func TestMissingManifests(t *testing.T) {
 	if _, err := find(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := find(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no manifests in folder") {
+	if _, err := find(t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), "no manifests in folder") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	if _, err := find(""); err == nil || err.Error() != "the path of a manifest is empty" {
@@ -59,10 +62,13 @@ func TestMissingManifests(t *testing.T) {
 func TestBadYAMLNamesItsLine(t *testing.T) {
 	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
 	for _, test := range []struct{ text, want string }{
-		{good + "---\n" + "a: b\n  c: d\n", "yaml: line 7: mapping values are not allowed in this context"},
-		{good + "---\n" + "a: 1\nb: 2\na: 3\nb: 4\n", `yaml: unmarshal errors: line 8: key "a" already set in map; line 9: key "b" already set in map`},
+		{good + "---\n" + "a: b\n  c: d\n",
+			"yaml: line 7: mapping values are not allowed in this context"},
+		{good + "---\n" + "a: 1\nb: 2\na: 3\nb: 4\n",
+			`yaml: unmarshal errors: line 8: key "a" already set in map; line 9: key "b" already set in map`},
 		{good + "--- # next\n" + "- a\n", "line 6: the document is no object"},
-		{good + "---\n" + "kind: Topic\n", "apiVersion: Required value: the object that begins at line 6 has none"},
+		{good + "---\n" + "kind: Topic\n",
+			"apiVersion: Required value: the object that begins at line 6 has none"},
 		{"{\"apiVersion\": ", "line 1"},
 		{" \n", "the file is empty"},
 		{"a: &a [*a]\n", "anchor 'a' value contains itself"},
@@ -110,16 +116,26 @@ func TestAHugeFileIsNotRead(t *testing.T) {
 	if err := os.Truncate(file, fileBytesMax+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load([]string{file}); err == nil || !strings.Contains(err.Error(), "at most 16777216 are read") {
+	if _, err := Load([]string{file}); err == nil ||
+		!strings.Contains(err.Error(), "at most 16777216 are read") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// FuzzParse: whatever a file holds, it is taken or refused, never a panic; a Topic that is taken holds what its type can.
+// FuzzParse: whatever a file holds, it is taken or refused, never a panic; a Topic that is taken
+// holds what its type can.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(topicHead + "metadata: {name: a}\nspec: {cluster: c}\n---\n"))
-	f.Add([]byte(topicHead + "metadata: {name: a, labels: 3}\nspec: {cluster: c, partitions: 1e3, segment: {size: 5}}\n"))
-	f.Add([]byte("apiVersion: heartwood.dev/v1alpha1\nkind: LogCluster\nmetadata:\nspec: {resources: {limits: {cpu: []}}}\n"))
+	f.Add(
+		[]byte(
+			topicHead + "metadata: {name: a, labels: 3}\nspec: {cluster: c, partitions: 1e3, segment: {size: 5}}\n",
+		),
+	)
+	f.Add(
+		[]byte(
+			"apiVersion: heartwood.dev/v1alpha1\nkind: LogCluster\nmetadata:\nspec: {resources: {limits: {cpu: []}}}\n",
+		),
+	)
 	f.Add([]byte("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{},3]}"))
 	f.Add([]byte("--- x\n---\n- \n"))
 	f.Fuzz(func(t *testing.T, content []byte) {

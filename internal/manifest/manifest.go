@@ -24,7 +24,8 @@ type Set struct {
 // File returns the file that holds a resource, named Kind/name as in Error; empty when none does.
 func (s *Set) File(resource string) string { return s.files[resource] }
 
-// Error is one fault of one manifest. Error() begins with the field path, then says what the API server would say, then where.
+// Error is one fault of one manifest. Error() begins with the field path, then says what the API
+// server would say, then where.
 type Error struct {
 	File     string // empty for CheckUpdate, which has no file
 	Resource string // Kind/name; empty when the file cannot be read so far
@@ -39,9 +40,10 @@ func (e *Error) Error() string {
 	return e.Message + " (" + where + ")"
 }
 
-// Load reads files and folders (*.yaml, *.yml, *.json; several documents a file), applies the CRDs' defaults and checks
-// every object as the API server would: unknown fields, schema, CEL rules. Other kinds are skipped. Without any LogCluster or
-// Topic it fails: a wrong path must not read as the wish to have no topics. All faults come joined (errors.Join), each an *Error.
+// Load reads files and folders (*.yaml, *.yml, *.json; several documents a file), applies the CRDs'
+// defaults and checks every object as the API server would: unknown fields, schema, CEL rules.
+// Other kinds are skipped. Without any LogCluster or Topic it fails: a wrong path must not read as
+// the wish to have no topics. All faults come joined (errors.Join), each an *Error.
 func Load(paths []string) (*Set, error) {
 	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
 	for _, path := range paths {
@@ -57,9 +59,11 @@ func Load(paths []string) (*Set, error) {
 		l.checkCluster(topic)
 	}
 	if len(l.faults) == 0 && l.set.Cluster == nil && len(l.set.Topics) == 0 {
-		l.faults = append(l.faults, &Error{File: strings.Join(paths, " "), Message: "no LogCluster or Topic found"})
+		l.faults = append(l.faults,
+			&Error{File: strings.Join(paths, " "), Message: "no LogCluster or Topic found"})
 	}
-	slices.SortFunc(l.set.Topics, func(a, b *v1alpha1.Topic) int { return cmp.Compare(a.KafkaName(), b.KafkaName()) })
+	slices.SortFunc(l.set.Topics,
+		func(a, b *v1alpha1.Topic) int { return cmp.Compare(a.KafkaName(), b.KafkaName()) })
 	if len(l.faults) > 0 {
 		return nil, errors.Join(l.faults...)
 	}
@@ -89,7 +93,8 @@ func (l *loader) add(o object) {
 		return
 	}
 	switch {
-	case apiVersion != v1alpha1.GroupVersion.String(), kind != "LogCluster" && kind != "Topic" && kind != "Partition":
+	case apiVersion != v1alpha1.GroupVersion.String(),
+		kind != "LogCluster" && kind != "Topic" && kind != "Partition":
 		l.fault(o, fmt.Sprintf("kind: no matches for kind %q in version %q", kind, apiVersion))
 	case kind == "LogCluster":
 		cluster := &v1alpha1.LogCluster{}
@@ -105,8 +110,8 @@ func (l *loader) add(o object) {
 	// A Partition is the operator's own, and a manifest of one says nothing that dev could do.
 }
 
-// check runs the rules and, when they hold, converts the object. The conversion can fail on what a schema cannot say, such as
-// numbers beyond their type.
+// check runs the rules and, when they hold, converts the object. The conversion can fail on what a
+// schema cannot say, such as numbers beyond their type.
 func (l *loader) check(o object, kept *keptRules, into any) bool {
 	r, err := kept.load()
 	if err != nil {
@@ -131,26 +136,30 @@ func (l *loader) check(o object, kept *keptRules, into any) bool {
 func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	if first := l.set.Cluster; first != nil {
 		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
-			"%s has the LogCluster %s already, and there can be one only", l.set.File("LogCluster/"+first.Name), first.Name)).Error())
+			"%s has the LogCluster %s already, and there can be one only",
+			l.set.File("LogCluster/"+first.Name), first.Name)).Error())
 		return
 	}
 	l.set.Cluster = cluster
 	l.set.files["LogCluster/"+cluster.Name] = o.file
 }
 
-// addTopic refuses a second topic of a name, be it the resource's (kubectl would take the second for a change of the first) or
-// the one that clients use (on Kubernetes the younger of the two never becomes ready).
+// addTopic refuses a second topic of a name, be it the resource's (kubectl would take the second
+// for a change of the first) or the one that clients use (on Kubernetes the younger of the two
+// never becomes ready).
 func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	name, path := topic.KafkaName(), field.NewPath("metadata", "name")
 	if file := l.set.File("Topic/" + topic.Name); file != "" {
-		l.fault(o, fmt.Sprintf("%s: %s has a Topic of this name", field.Duplicate(path, topic.Name), file))
+		l.fault(o, fmt.Sprintf("%s: %s has a Topic of this name", field.Duplicate(path, topic.Name),
+			file))
 		return
 	}
 	if first := l.taken[name]; first != nil {
 		if topic.Spec.TopicName != "" {
 			path = field.NewPath("spec", "topicName")
 		}
-		l.fault(o, fmt.Sprintf("%s: the Topic %s in %s has this name", field.Duplicate(path, name), first.Name,
+		l.fault(o, fmt.Sprintf("%s: the Topic %s in %s has this name", field.Duplicate(path, name),
+			first.Name,
 			l.set.File("Topic/"+first.Name)))
 		return
 	}
@@ -159,29 +168,37 @@ func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	l.set.Topics = append(l.set.Topics, topic)
 }
 
-// checkCluster checks that a topic belongs to the one cluster: the manifest's LogCluster (on Kubernetes a topic of another would
-// wait for its own for ever) or, without one, the cluster of the first topic.
+// checkCluster checks that a topic belongs to the one cluster: the manifest's LogCluster (on
+// Kubernetes a topic of another would wait for its own for ever) or, without one, the cluster of
+// the first topic.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
-	at := object{l.set.File("Topic/" + topic.Name), map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
+	at := object{l.set.File("Topic/" + topic.Name),
+		map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
 	cluster, first := l.set.Cluster, l.set.Topics[0]
 	switch {
 	case cluster == nil && topic.Spec.Cluster != first.Spec.Cluster:
 		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
-			"the Topic %s in %s is of cluster %s, and there can be one only", first.Name, l.set.File("Topic/"+first.Name),
+			"the Topic %s in %s is of cluster %s, and there can be one only", first.Name,
+			l.set.File("Topic/"+first.Name),
 			first.Spec.Cluster)).Error())
 	case cluster == nil:
 	case topic.Spec.Cluster != cluster.Name:
 		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
 			"the LogCluster of these manifests is %s: write its name", cluster.Name)).Error())
 	case topic.Namespace != cluster.Namespace:
-		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace, fmt.Sprintf(
-			"the LogCluster %s is in namespace %s: a Topic lives beside its LogCluster", cluster.Name, cluster.Namespace)).Error())
+		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace,
+			fmt.Sprintf(
+				"the LogCluster %s is in namespace %s: a Topic lives beside its LogCluster",
+				cluster.Name, cluster.Namespace)).Error())
 	}
 }
 
-// fault notes a fault with the file and the resource it is in. The object may be of any shape: it need not have a name.
+// fault notes a fault with the file and the resource it is in. The object may be of any shape: it
+// need not have a name.
 func (l *loader) fault(o object, message string) {
 	metadata, _ := o.content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
-	l.faults = append(l.faults, &Error{File: o.file, Resource: fmt.Sprintf("%v/%s", o.content["kind"], name), Message: message})
+	l.faults = append(l.faults,
+		&Error{File: o.file, Resource: fmt.Sprintf("%v/%s", o.content["kind"], name),
+			Message: message})
 }

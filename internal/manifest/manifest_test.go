@@ -32,16 +32,20 @@ func TestTheSamplesAreTaken(t *testing.T) {
 	if diff := cmp.Diff([]string{"events", "sessions", "tickets"}, names); diff != "" {
 		t.Errorf("topics (-want +got):\n%s", diff)
 	}
-	want := map[string]v1alpha1.CleanupPolicy{"tickets": "Compact", "events": "Delete", "sessions": "CompactDelete"}
+	want := map[string]v1alpha1.CleanupPolicy{"tickets": "Compact", "events": "Delete",
+		"sessions": "CompactDelete"}
 	if diff := cmp.Diff(want, policies); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 	sessions, tickets := set.Topics[1].Spec, set.Topics[2].Spec
 	if sessions.Partitions != 1 || tickets.ReclaimPolicy != v1alpha1.ReclaimRetain {
-		t.Errorf("the CRD's defaults are missing: %d partitions, reclaim policy %q", sessions.Partitions, tickets.ReclaimPolicy)
+		t.Errorf("the CRD's defaults are missing: %d partitions, reclaim policy %q",
+			sessions.Partitions, tickets.ReclaimPolicy)
 	}
-	if tickets.Compaction.TombstoneRetention.Duration != time.Minute || tickets.Segment.Size.Value() != 1<<20 {
-		t.Errorf("values changed on their way: %v, %v", tickets.Compaction.TombstoneRetention, tickets.Segment.Size)
+	if tickets.Compaction.TombstoneRetention.Duration != time.Minute ||
+		tickets.Segment.Size.Value() != 1<<20 {
+		t.Errorf("values changed on their way: %v, %v", tickets.Compaction.TombstoneRetention,
+			tickets.Segment.Size)
 	}
 }
 
@@ -94,8 +98,8 @@ func faults(err error) []string {
 	return messages
 }
 
-// TestRefusedAsByTheAPIServer takes each file of testdata/refused, which names its faults. TestMessagesAreTheAPIServers checks
-// the same files against a real API server.
+// TestRefusedAsByTheAPIServer takes each file of testdata/refused, which names its faults.
+// TestMessagesAreTheAPIServers checks the same files against a real API server.
 func TestRefusedAsByTheAPIServer(t *testing.T) {
 	files, err := filepath.Glob("testdata/refused/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -121,9 +125,14 @@ func write(t *testing.T, name, text string) string {
 const topicHead = "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\n"
 
 func TestErrorNamesFieldThenFileAndResource(t *testing.T) {
-	file := write(t, "topics.yaml", topicHead+"metadata: {name: tickets}\nspec: {cluster: demo, compression: {type: gzip, level: 30}}\n")
+	file := write(
+		t,
+		"topics.yaml",
+		topicHead+"metadata: {name: tickets}\nspec: {cluster: demo, compression: {type: gzip, level: 30}}\n",
+	)
 	_, err := Load([]string{file})
-	want := "spec.compression.level: Invalid value: the level of gzip must be 1 to 9 (" + file + " Topic/tickets)"
+	want := "spec.compression.level: Invalid value: the level of gzip must be 1 to 9 (" + file +
+		" Topic/tickets)"
 	if err == nil || err.Error() != want {
 		t.Errorf("error is\n%v\nwant\n%s", err, want)
 	}
@@ -138,42 +147,52 @@ func TestFaultsBetweenObjects(t *testing.T) {
 	}{
 		{
 			"two topics of one name",
-			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head + "Topic\nmetadata: {name: b}\nspec: {cluster: c, topicName: a}\n",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
+				"Topic\nmetadata: {name: b}\nspec: {cluster: c, topicName: a}\n",
 			[]string{`spec.topicName: Duplicate value: "a": the Topic a in FILE has this name`},
 		},
 		{
 			"two topics of one resource name",
-			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head + "Topic\nmetadata: {name: a}\nspec: {cluster: c, topicName: b}\n",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
+				"Topic\nmetadata: {name: a}\nspec: {cluster: c, topicName: b}\n",
 			[]string{`metadata.name: Duplicate value: "a": FILE has a Topic of this name`},
 		},
 		{
 			"topics of two clusters, without a LogCluster",
-			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head + "Topic\nmetadata: {name: b}\nspec: {cluster: d}\n",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
+				"Topic\nmetadata: {name: b}\nspec: {cluster: d}\n",
 			[]string{`spec.cluster: Invalid value: "d": the Topic a in FILE is of cluster c, and there can be one only`},
 		},
-		{"nothing of ours", "---\n# topics come later\n---\napiVersion: v1\nkind: ConfigMap\n", []string{"no LogCluster or Topic found"}},
+		{"nothing of ours", "---\n# topics come later\n---\napiVersion: v1\nkind: ConfigMap\n",
+			[]string{"no LogCluster or Topic found"}},
 		{
 			"two clusters",
-			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head + "LogCluster\nmetadata: {name: b}\nspec: {}\n",
+			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
+				"LogCluster\nmetadata: {name: b}\nspec: {}\n",
 			[]string{`metadata.name: Invalid value: "b": FILE has the LogCluster a already, and there can be one only`},
 		},
 		{
 			"a topic of another cluster",
-			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head + "Topic\nmetadata: {name: t}\nspec: {cluster: b}\n",
+			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
+				"Topic\nmetadata: {name: t}\nspec: {cluster: b}\n",
 			[]string{`spec.cluster: Invalid value: "b": the LogCluster of these manifests is a: write its name`},
 		},
 		{
 			"a topic of another namespace",
-			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head + "Topic\nmetadata: {name: t, namespace: far}\nspec: {cluster: a}\n",
+			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
+				"Topic\nmetadata: {name: t, namespace: far}\nspec: {cluster: a}\n",
 			[]string{`metadata.namespace: Invalid value: "far": the LogCluster a is in namespace default: a Topic lives beside its LogCluster`},
 		},
-		{"a kind that is none", head + "Topik\nmetadata: {name: t}\n", []string{`kind: no matches for kind "Topik" in version "heartwood.dev/v1alpha1"`}},
+		{"a kind that is none", head + "Topik\nmetadata: {name: t}\n",
+			[]string{`kind: no matches for kind "Topik" in version "heartwood.dev/v1alpha1"`}},
 		{
-			"a version that is none", "apiVersion: heartwood.dev/v9\nkind: Topic\nmetadata: {name: t}\n",
+			"a version that is none",
+			"apiVersion: heartwood.dev/v9\nkind: Topic\nmetadata: {name: t}\n",
 			[]string{`kind: no matches for kind "Topic" in version "heartwood.dev/v9"`},
 		},
 		{"one bad object does not hide the next",
-			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c, partitions: 0}\n" + head + "Topic\nmetadata: {name: b}\nspec: {cluster: c, x: 1}\n",
+			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c, partitions: 0}\n" + head +
+				"Topic\nmetadata: {name: b}\nspec: {cluster: c, x: 1}\n",
 			[]string{
 				"spec.partitions: Invalid value: 0: spec.partitions in body should be greater than or equal to 1",
 				`spec.x: unknown field "spec.x"`,
@@ -219,7 +238,8 @@ func TestCheckUpdateHoldsTheTransitionRules(t *testing.T) {
 // BenchmarkFirstLoad is what a start of dev pays: both kinds' rules compiled, the samples checked.
 func BenchmarkFirstLoad(b *testing.B) {
 	for b.Loop() {
-		for _, file := range []string{"heartwood.dev_topics.yaml", "heartwood.dev_logclusters.yaml"} {
+		for _, file := range []string{"heartwood.dev_topics.yaml",
+			"heartwood.dev_logclusters.yaml"} {
 			if _, err := loadRules(file); err != nil {
 				b.Fatal(err)
 			}

@@ -41,9 +41,9 @@ var (
 	logClusterRules = keptRules{file: "heartwood.dev_logclusters.yaml"}
 )
 
-// keptRules are a kind's rules, made when they are needed and kept as long as the memory is not. Compiling CEL costs some ten
-// milliseconds, and what comes of it takes more memory than all else that an idle `heartwood dev` holds; manifests are read at the start,
-// and when they change.
+// keptRules are a kind's rules, made when they are needed and kept as long as the memory is not.
+// Compiling CEL costs some ten milliseconds, and what comes of it takes more memory than all else
+// that an idle `heartwood dev` holds; manifests are read at the start, and when they change.
 type keptRules struct {
 	file string
 
@@ -84,10 +84,15 @@ func loadRules(file string) (*rules, error) {
 	return nil, fmt.Errorf("read %s: it has no version %s", file, v1alpha1.GroupVersion.Version)
 }
 
-// newRules makes the checks of one version's schema. It fails only if the CRD itself is wrong, which is a bug of ours.
+// newRules makes the checks of one version's schema. It fails only if the CRD itself is wrong,
+// which is a bug of ours.
 func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) {
 	var internal apiextensions.CustomResourceValidation
-	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(schema, &internal, nil)
+	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
+		schema,
+		&internal,
+		nil,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("convert schema: %w", err)
 	}
@@ -95,7 +100,8 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	if r.schema, err = structural.NewStructural(internal.OpenAPIV3Schema); err != nil {
 		return nil, fmt.Errorf("make schema structural: %w", err)
 	}
-	r.schema = r.schema.DeepCopy() // PruneDefaults writes into it, and it shares defaults with its source
+	// PruneDefaults writes into it, and it shares defaults with its source
+	r.schema = r.schema.DeepCopy()
 	if err := defaulting.PruneDefaults(r.schema); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
 	}
@@ -106,14 +112,16 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	return r, nil
 }
 
-// create checks an object as a create request would be checked, and changes it likewise: what is unknown goes, defaults come,
-// the status goes. Unknown fields must be told before they are pruned, and defaults must be there before the schema is checked,
-// or a required field with a default would be missed.
+// create checks an object as a create request would be checked, and changes it likewise: what is
+// unknown goes, defaults come, the status goes. Unknown fields must be told before they are pruned,
+// and defaults must be there before the schema is checked, or a required field with a default would
+// be missed.
 func (r *rules) create(content map[string]any) field.ErrorList {
 	faults := r.prune(content)
 	meta, found, err := objectmeta.GetObjectMeta(content, false)
 	if err != nil {
-		return append(faults, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error()))
+		return append(faults, field.Invalid(field.NewPath("metadata"), field.OmitValueType{},
+			err.Error()))
 	}
 	if !found {
 		meta = &metav1.ObjectMeta{}
@@ -123,41 +131,49 @@ func (r *rules) create(content map[string]any) field.ErrorList {
 	}
 	delete(content, "status")
 	if err := objectmeta.SetObjectMeta(content, meta); err != nil {
-		return append(faults, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error()))
+		return append(faults, field.Invalid(field.NewPath("metadata"), field.OmitValueType{},
+			err.Error()))
 	}
 	defaulting.Default(content, r.schema)
 
-	faults = append(faults, apivalidation.ValidateObjectMeta(meta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	faults = append(faults, apivalidation.ValidateObjectMeta(meta, true,
+		apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
 	faults = append(faults, validation.ValidateCustomResource(nil, content, r.validator)...)
 	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, r.schema, content)...)
 	if blocking(faults) {
 		return faults // CEL rules assume what the schema says
 	}
-	byRule, _ := r.cel.Validate(context.Background(), nil, r.schema, content, nil, celconfig.RuntimeCELCostBudget)
+	byRule, _ := r.cel.Validate(context.Background(), nil, r.schema, content, nil,
+		celconfig.RuntimeCELCostBudget)
 	return append(faults, byRule...)
 }
 
-// update checks what an object has become, as an update request would be checked. Faults in what did not change are not told,
-// if the API server would let them pass (ratcheting).
+// update checks what an object has become, as an update request would be checked. Faults in what
+// did not change are not told, if the API server would let them pass (ratcheting).
 func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	correlated := common.NewCorrelatedObject(updated, old, &model.Structural{Structural: r.schema})
-	faults := validation.ValidateCustomResourceUpdate(nil, updated, old, r.validator, validation.WithRatcheting(correlated))
+	faults := validation.ValidateCustomResourceUpdate(nil, updated, old, r.validator,
+		validation.WithRatcheting(correlated))
 	if blocking(faults) {
 		return faults
 	}
-	byRule, _ := r.cel.Validate(context.Background(), nil, r.schema, updated, old, celconfig.RuntimeCELCostBudget,
+	byRule, _ := r.cel.Validate(context.Background(), nil, r.schema, updated, old,
+		celconfig.RuntimeCELCostBudget,
 		cel.WithRatcheting(correlated))
 	return append(faults, byRule...)
 }
 
-// prune removes unknown fields and tells them, in the words of strict decoding (what kubectl asks for unless told otherwise).
+// prune removes unknown fields and tells them, in the words of strict decoding (what kubectl asks
+// for unless told otherwise).
 func (r *rules) prune(content map[string]any) field.ErrorList {
 	var faults field.ErrorList
-	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content,
+		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return faults // told by create
 	}
-	unknown = append(unknown, pruning.PruneWithOptions(content, r.schema, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	unknown = append(unknown, pruning.PruneWithOptions(content, r.schema, true,
+		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(content, r.schema)
 	for _, path := range unknown {
 		faults = append(faults, &field.Error{Type: errorTypeUnknown, Field: path, Detail: path})
@@ -165,7 +181,8 @@ func (r *rules) prune(content map[string]any) field.ErrorList {
 	return faults
 }
 
-// errorTypeUnknown marks the faults of strict decoding, which are no field.Errors in the API server.
+// errorTypeUnknown marks the faults of strict decoding, which are no field.Errors in the API
+// server.
 const errorTypeUnknown field.ErrorType = "unknown field"
 
 // messages are the faults of one object, sorted: the validators walk through maps, in any order.
@@ -191,7 +208,11 @@ func message(fault *field.Error) string {
 func blocking(faults field.ErrorList) bool {
 	for _, fault := range faults {
 		switch fault.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		case field.ErrorTypeNotSupported,
+			field.ErrorTypeRequired,
+			field.ErrorTypeTooLong,
+			field.ErrorTypeTooMany,
+			field.ErrorTypeTypeInvalid:
 			return true
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CheckUpdate checks what old may not become (transition rules), as the API server would. The faults come joined, each an
-// *Error.
+// CheckUpdate checks what old may not become (transition rules), as the API server would. The
+// faults come joined, each an *Error.
 func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	r, err := topicRules.load()
 	if err != nil {
@@ -38,6 +38,7 @@ func content(topic *v1alpha1.Topic) (map[string]any, error) {
 		return nil, fmt.Errorf("convert topic %s: %w", topic.Name, err)
 	}
 	return map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Topic", "metadata": map[string]any{"name": topic.Name}, "spec": all["spec"],
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Topic",
+		"metadata": map[string]any{"name": topic.Name}, "spec": all["spec"],
 	}, nil
 }

@@ -30,13 +30,16 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 	if cluster == nil {
 		return AdminPolicy{}
 	}
-	return AdminPolicy{ReadOnly: cluster.Spec.AdminAPI == v1alpha1.AdminReadOnly, AutoCreate: cluster.Spec.AutoCreateTopics}
+	return AdminPolicy{ReadOnly: cluster.Spec.AdminAPI == v1alpha1.AdminReadOnly,
+		AutoCreate: cluster.Spec.AutoCreateTopics}
 }
 
-// WithPolicies adds to an image what the LogCluster, which may be nil, says of what clients see and may do, of replication and of groups.
-// Defaults that make no sense are told by the topics that fail with them.
+// WithPolicies adds to an image what the LogCluster, which may be nil, says of what clients see and
+// may do, of replication and of groups. Defaults that make no sense are told by the topics that
+// fail with them.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
-	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster), ResolveGroups(cluster)
+	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
+		ResolveGroups(cluster)
 	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}
@@ -65,8 +68,9 @@ type PropertyChange struct {
 type TopicChange struct {
 	Name       string
 	Properties []PropertyChange
-	Replace    bool // what Properties does not name goes back to its default; settings without a Kafka name stay
-	Validate   bool // only check
+	// what Properties does not name goes back to its default; settings without a Kafka name stay
+	Replace  bool
+	Validate bool // only check
 }
 
 // NewPartitions asks for more partitions.
@@ -76,8 +80,9 @@ type NewPartitions struct {
 	Validate bool  // only check
 }
 
-// Alterer changes topics on behalf of Kafka admin clients: what the Topic resource says, and nothing else. Both return once that is
-// recorded; brokers follow with a later image. ErrTopicNotFound, ErrPolicy, ErrInvalidSettings and ErrInvalidPartitions are wrapped.
+// Alterer changes topics on behalf of Kafka admin clients: what the Topic resource says, and
+// nothing else. Both return once that is recorded; brokers follow with a later image.
+// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings and ErrInvalidPartitions are wrapped.
 type Alterer interface {
 	AlterTopic(ctx context.Context, change TopicChange) error
 	CreatePartitions(ctx context.Context, partitions NewPartitions) error
@@ -87,15 +92,18 @@ type Alterer interface {
 type Move struct {
 	Topic     string
 	Partition int32
-	Replicas  []int32 // as many as the topic has, the preferred leader first; nil: where they were before the move under way
+	// as many as the topic has, the preferred leader first; nil: where they were before the move
+	// under way
+	Replicas []int32
 }
 
-// Mover places partitions on behalf of Kafka admin clients. Both return once it is recorded, with an error for each that was asked.
+// Mover places partitions on behalf of Kafka admin clients. Both return once it is recorded, with
+// an error for each that was asked.
 type Mover interface {
 	// Reassign wraps ErrUnknownPartition, ErrInvalidAssignment and ErrNoReassignment.
 	Reassign(ctx context.Context, moves []Move) []error
-	// ElectPreferred asks for the first replica to lead. It wraps ErrUnknownPartition, ErrElectionNotNeeded and ErrPreferredUnavailable.
-	// The election may come after it returns.
+	// ElectPreferred asks for the first replica to lead. It wraps ErrUnknownPartition,
+	// ErrElectionNotNeeded and ErrPreferredUnavailable. The election may come after it returns.
 	ElectPreferred(ctx context.Context, partitions []PartitionRef) []error
 }
 
@@ -113,10 +121,15 @@ func (p *Partition) destination() []int32 {
 	return p.Replicas
 }
 
-// origin is where the replicas were before the move under way: those that came in addition stand behind them.
-func (p *Partition) origin() []int32 { return p.Replicas[:min(len(p.Replicas), len(p.destination()))] }
+// origin is where the replicas were before the move under way: those that came in addition stand
+// behind them.
+func (p *Partition) origin() []int32 {
+	return p.Replicas[:min(len(p.Replicas),
+		len(p.destination()))]
+}
 
-// Moving tells which brokers a move under way adds and which it takes the partition from; both are empty without one.
+// Moving tells which brokers a move under way adds and which it takes the partition from; both are
+// empty without one.
 func (p *Partition) Moving() (adding, removing []int32) {
 	without := func(ids, others []int32) (rest []int32) {
 		for _, id := range ids {
@@ -141,9 +154,13 @@ func (p *Partition) preferred() int32 {
 func LedAtHome(p *Partition) bool { return p.Leader == p.preferred() }
 
 // HeadsFor tells whether a partition is on those replicas, or moves there.
-func HeadsFor(p *Partition, replicas []int32) bool { return slices.Equal(p.destination(), replicas) }
+func HeadsFor(p *Partition, replicas []int32) bool {
+	return slices.Equal(p.destination(),
+		replicas)
+}
 
-// CheckMove returns the replicas that a move asks for. known tells whether there is a broker of an id, up or not.
+// CheckMove returns the replicas that a move asks for. known tells whether there is a broker of an
+// id, up or not.
 func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {
 	wanted := move.Replicas
 	switch {
@@ -152,8 +169,12 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 	case wanted == nil:
 		return slices.Clone(p.origin()), nil
 	case len(wanted) != len(p.destination()):
-		return nil, errorf(ErrInvalidAssignment, "%d replicas, the topic has %d: their number is its replication factor, which its resource says",
-			len(wanted), len(p.destination()))
+		return nil, errorf(
+			ErrInvalidAssignment,
+			"%d replicas, the topic has %d: their number is its replication factor, which its resource says",
+			len(wanted),
+			len(p.destination()),
+		)
 	}
 	for i, id := range wanted {
 		switch {
@@ -166,7 +187,8 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 	return slices.Clone(wanted), nil
 }
 
-// CheckPreferred tells whether a partition's preferred replica should be asked to lead, as an image shows both.
+// CheckPreferred tells whether a partition's preferred replica should be asked to lead, as an image
+// shows both.
 func CheckPreferred(image *Image, p *Partition) error {
 	preferred := p.preferred()
 	broker, up := image.Broker(preferred)
@@ -174,7 +196,8 @@ func CheckPreferred(image *Image, p *Partition) error {
 	case p.Leader == preferred && up:
 		return ErrElectionNotNeeded
 	case !up || broker.Leaving || !slices.Contains(p.ISR, preferred):
-		return errorf(ErrPreferredUnavailable, "broker %d is down, leaves, or is not in sync", preferred)
+		return errorf(ErrPreferredUnavailable, "broker %d is down, leaves, or is not in sync",
+			preferred)
 	}
 	return nil
 }

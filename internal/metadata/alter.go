@@ -15,9 +15,11 @@ func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// AlteredTopic returns the Topic resource with other settings; the one that it is given stays as it is, and so does all in it that the
-// change does not name: what was written out stays written out, also where it equals a default. cluster may be nil.
-func AlteredTopic(topic *v1alpha1.Topic, change TopicChange, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+// AlteredTopic returns the Topic resource with other settings; the one that it is given stays as it
+// is, and so does all in it that the change does not name: what was written out stays written out,
+// also where it equals a default. cluster may be nil.
+func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
+	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
 	if err != nil {
 		return nil, err
@@ -36,15 +38,25 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange, cluster *v1alpha1.L
 	}
 	altered := topic.DeepCopy()
 	changed := ResourceSettings(after, before)
-	if slices.ContainsFunc(cleared, func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
-		changed.Compression = ResourceSettings(after, base).Compression // one value: what is left of it, or nothing
+	if slices.ContainsFunc(cleared,
+		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
+		// one value: what is left of it, or nothing
+		changed.Compression = ResourceSettings(after, base).Compression
 	}
-	if altered.Spec.TopicSettings, err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
+	if altered.Spec.TopicSettings,
+		err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
 		return nil, err
 	}
-	// What was cleared follows the cluster again, which is what after says of it; anything else is a fault of the table below.
-	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil || written != after {
-		return nil, fmt.Errorf("the settings asked for cannot be written as a Topic: got %+v, want %+v (%w)", written, after, err)
+	// What was cleared follows the cluster again, which is what after says of it; anything else is
+	// a fault of the table below.
+	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil ||
+		written != after {
+		return nil, fmt.Errorf(
+			"the settings asked for cannot be written as a Topic: got %+v, want %+v (%w)",
+			written,
+			after,
+			err,
+		)
 	}
 	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
 }
@@ -64,9 +76,10 @@ func replacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alter applies changes to settings, deletions first: a codec's level goes with the codec that is set after. cleared are the names that
-// go back to base.
-func alter(before, base topicconfig.Settings, properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
+// alter applies changes to settings, deletions first: a codec's level goes with the codec that is
+// set after. cleared are the names that go back to base.
+func alter(before, base topicconfig.Settings,
+	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
 	after = before
 	set, named := map[string]string{}, map[string]bool{}
 	for _, p := range properties {
@@ -85,7 +98,8 @@ func alter(before, base topicconfig.Settings, properties []PropertyChange) (afte
 		case PropertySet:
 			set[p.Name] = p.Value
 		case PropertyAppend, PropertySubtract:
-			if set[p.Name], err = after.Listed(p.Name, p.Value, p.Op == PropertyAppend); err != nil {
+			if set[p.Name], err = after.Listed(p.Name, p.Value,
+				p.Op == PropertyAppend); err != nil {
 				return before, nil, err
 			}
 		default:
@@ -126,9 +140,11 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten is what a resource says with the changed fields laid over it and those of the cleared properties left out. Compression is one
-// value (see resolver.compression): changed has all of it, or nothing.
-func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings, error) {
+// rewritten is what a resource says with the changed fields laid over it and those of the cleared
+// properties left out. Compression is one value (see resolver.compression): changed has all of it,
+// or nothing.
+func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings,
+	error) {
 	to, over := map[string]any{}, map[string]any{}
 	if err := convert(written, &to); err != nil {
 		return written, err
@@ -185,17 +201,24 @@ func convert(from, to any) error {
 	return nil
 }
 
-// GrownTopic returns the Topic resource with more partitions; partitionsMax and what is there already bound them.
+// GrownTopic returns the Topic resource with more partitions; partitionsMax and what is there
+// already bound them.
 func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 	existing := max(1, topic.Spec.Partitions)
 	switch {
 	case count <= existing:
-		return nil, errorf(ErrInvalidPartitions, "the topic has %d partitions, and %d were asked for: they can only grow", existing, count)
+		return nil, errorf(ErrInvalidPartitions,
+			"the topic has %d partitions, and %d were asked for: they can only grow", existing,
+			count)
 	case count > partitionsMax:
 		return nil, errorf(ErrInvalidPartitions, "%d, at most %d are allowed", count, partitionsMax)
 	case InternalTopic(topic.KafkaName()):
-		return nil, errorf(ErrInvalidPartitions, "%q keeps its %d: a group is in the one that their number says, and would lose its offsets",
-			topic.KafkaName(), existing)
+		return nil, errorf(
+			ErrInvalidPartitions,
+			"%q keeps its %d: a group is in the one that their number says, and would lose its offsets",
+			topic.KafkaName(),
+			existing,
+		)
 	}
 	grown := topic.DeepCopy()
 	grown.Spec.Partitions = count

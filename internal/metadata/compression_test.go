@@ -9,15 +9,17 @@ import (
 
 // TestCompressionOfWhatTheCleanerWrites is told of compacted topics that ask for another.
 func TestCompressionOfWhatTheCleanerWrites(t *testing.T) {
-	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact, Compression: &v1alpha1.Compression{
-		Type: "lz4", Clean: &v1alpha1.CleanCompression{Type: "zstd", Level: new(int32(19))},
-	}}
+	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact,
+		Compression: &v1alpha1.Compression{
+			Type: "lz4", Clean: &v1alpha1.CleanCompression{Type: "zstd", Level: new(int32(19))},
+		}}
 	settings, err := ResolveSettings(denser, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	status := Compression(settings)
-	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" || *clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
+	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" ||
+		*clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
 		t.Errorf("%+v, clean %+v", status, status.Clean)
 	}
 	settings.Compact = false
@@ -41,12 +43,16 @@ func TestCompressionSaysWhatReallyHappens(t *testing.T) { // KIP-390: the defaul
 		{&v1alpha1.Compression{Type: "snappy"}, nil, "snappy - snappy"},
 		{&v1alpha1.Compression{Type: "gzip"}, nil, "gzip 6 deflate 6"},
 		{&v1alpha1.Compression{Type: "lz4"}, nil, "lz4 9 lz4 fast"},
-		{&v1alpha1.Compression{Type: "lz4", Level: level(4)}, nil, "lz4 4 lz4 high compression with 8 attempts"},
+		{&v1alpha1.Compression{Type: "lz4", Level: level(4)}, nil,
+			"lz4 4 lz4 high compression with 8 attempts"},
 		{&v1alpha1.Compression{Type: "zstd"}, nil, "zstd 3 zstd default (as levels 3 to 5)"},
-		{&v1alpha1.Compression{Type: "zstd", Level: level(19)}, nil, "zstd 19 zstd best (as levels 10 to 22)"},
-		{&v1alpha1.Compression{Type: "zstd", Level: level(0)}, nil, "zstd 0 zstd fastest (as levels -131072 to 2)"},
+		{&v1alpha1.Compression{Type: "zstd", Level: level(19)}, nil,
+			"zstd 19 zstd best (as levels 10 to 22)"},
+		{&v1alpha1.Compression{Type: "zstd", Level: level(0)}, nil,
+			"zstd 0 zstd fastest (as levels -131072 to 2)"},
 		{nil, &v1alpha1.Compression{Type: "gzip", Level: level(9)}, "gzip 9 deflate 9"},
-		{&v1alpha1.Compression{Type: "producer"}, &v1alpha1.Compression{Type: "gzip"}, "producer - "},
+		{&v1alpha1.Compression{Type: "producer"}, &v1alpha1.Compression{Type: "gzip"},
+			"producer - "},
 	} {
 		cluster := &v1alpha1.LogCluster{}
 		cluster.Spec.TopicDefaults = &v1alpha1.TopicSettings{Compression: tt.cluster}

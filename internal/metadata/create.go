@@ -27,16 +27,19 @@ const (
 // partitionsMax is the schema's limit for a topic.
 const partitionsMax = 10000
 
-// TopicResource returns the Topic resource that a Kafka admin client asks for, in the cluster of that name; cluster holds the
-// defaults and may be nil. It checks everything that a topic's own resource can tell; the errors are those of Admin.
-func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+// TopicResource returns the Topic resource that a Kafka admin client asks for, in the cluster of
+// that name; cluster holds the defaults and may be nil. It checks everything that a topic's own
+// resource can tell; the errors are those of Admin.
+func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
+	error) {
 	if err := CheckTopicName(t.Name); err != nil {
 		return nil, err
 	}
 	topic := &v1alpha1.Topic{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
 		ObjectMeta: metav1.ObjectMeta{Name: ResourceName(t.Name)},
-		Spec:       v1alpha1.TopicSpec{Cluster: clusterName, Partitions: 1, ReclaimPolicy: v1alpha1.ReclaimDelete},
+		Spec: v1alpha1.TopicSpec{Cluster: clusterName, Partitions: 1,
+			ReclaimPolicy: v1alpha1.ReclaimDelete},
 	}
 	if topic.Name != t.Name {
 		topic.Spec.TopicName = t.Name
@@ -45,7 +48,8 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 		topic.Spec.Partitions = t.Partitions
 	}
 	if topic.Spec.Partitions < 1 || topic.Spec.Partitions > partitionsMax {
-		return nil, fmt.Errorf("%w: %d, 1 to %d are allowed", ErrInvalidPartitions, t.Partitions, partitionsMax)
+		return nil, fmt.Errorf("%w: %d, 1 to %d are allowed", ErrInvalidPartitions, t.Partitions,
+			partitionsMax)
 	}
 	settings, err := propertySettings(t.Properties, cluster)
 	if err != nil {
@@ -55,15 +59,16 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// What a topic of the brokers' own has, where there are as many brokers and nothing else is asked for (Kafka's
-// offsets.topic.replication.factor and offsets.topic.num.partitions).
+// What a topic of the brokers' own has, where there are as many brokers and nothing else is asked
+// for (Kafka's offsets.topic.replication.factor and offsets.topic.num.partitions).
 const (
 	internalReplicas   = 3
 	internalPartitions = 50
 )
 
-// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of partitions or replicas as many as it should have
-// in a cluster of so many brokers, be they up or not, and has it outlive the loss of one. Other topics stay as they are.
+// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of
+// partitions or replicas as many as it should have in a cluster of so many brokers, be they up or
+// not, and has it outlive the loss of one. Other topics stay as they are.
 func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
 	if !InternalTopic(t.Name) {
 		return t
@@ -91,9 +96,10 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	return t
 }
 
-// propertySettings turns Kafka's properties into a resource's settings, over the cluster's defaults. A property that is
-// unknown or out of range wraps ErrInvalidSettings.
-func propertySettings(properties map[string]string, cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
+// propertySettings turns Kafka's properties into a resource's settings, over the cluster's
+// defaults. A property that is unknown or out of range wraps ErrInvalidSettings.
+func propertySettings(properties map[string]string,
+	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
 	if err != nil {
 		return v1alpha1.TopicSettings{}, err
@@ -105,8 +111,8 @@ func propertySettings(properties map[string]string, cluster *v1alpha1.LogCluster
 	return ResourceSettings(settings, base), nil
 }
 
-// setReplicas writes the number of replicas that was asked for (-1 leaves it to the cluster), and checks it and what depends
-// on it.
+// setReplicas writes the number of replicas that was asked for (-1 leaves it to the cluster), and
+// checks it and what depends on it.
 func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
 	if replicas != -1 {
 		if replicas < 1 {
@@ -116,14 +122,16 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 	}
 	wanted := Replicas(topic.Spec.TopicSettings, cluster)
 	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > wanted {
-		return fmt.Errorf("%w: min.insync.replicas (%d) is above the number of replicas (%d)", ErrInvalidSettings, *inSync, wanted)
+		return fmt.Errorf("%w: min.insync.replicas (%d) is above the number of replicas (%d)",
+			ErrInvalidSettings, *inSync, wanted)
 	}
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource writes them. What equals base
-// (the settings of a topic of this cluster that sets nothing) is left out, so that it follows the cluster's defaults when they
-// change; what differs is written, also where it equals Kafka's default and base does not.
+// ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource
+// writes them. What equals base (the settings of a topic of this cluster that sets nothing) is left
+// out, so that it follows the cluster's defaults when they change; what differs is written, also
+// where it equals Kafka's default and base does not.
 func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	var to v1alpha1.TopicSettings
 	to.MinInSyncReplicas = integer(s.MinInSyncReplicas, base.MinInSyncReplicas)
@@ -137,7 +145,8 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 		MaxLag:             maxLag(s.MaxLag, base.MaxLag),
 		TombstoneRetention: duration(s.TombstoneRetention, base.TombstoneRetention),
 	})
-	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel || s.CleanCodec != base.CleanCodec {
+	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel ||
+		s.CleanCodec != base.CleanCodec {
 		to.Compression = compression(s)
 	}
 	to.Retention = nilIfZero(v1alpha1.Retention{
@@ -187,7 +196,8 @@ func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
 	return nilIfZero(to)
 }
 
-// cleanupPolicy is the word for the two policies; neither of them is Delete, as the schema has no word for none.
+// cleanupPolicy is the word for the two policies; neither of them is Delete, as the schema has no
+// word for none.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete:
@@ -199,7 +209,8 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
-// compression writes type and level together, as the resolver reads them. The codec's default level is left out.
+// compression writes type and level together, as the resolver reads them. The codec's default level
+// is left out.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
 	switch {
@@ -212,7 +223,9 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 		c.Level = &level
 	}
 	if s.CleanCodec.Set {
-		c.Clean = &v1alpha1.CleanCompression{Type: v1alpha1.CompressionType(s.CleanCodec.Codec.String())}
+		c.Clean = &v1alpha1.CleanCompression{
+			Type: v1alpha1.CompressionType(s.CleanCodec.Codec.String()),
+		}
 		if s.CleanCodec.Codec == compress.None {
 			c.Clean.Type = compressionNone
 		}

@@ -21,25 +21,30 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 		want    string
 	}{
 		{
-			"the cluster's defaults stay unsaid", NewTopic{Name: "orders", Partitions: -1, Replicas: -1},
+			"the cluster's defaults stay unsaid",
+			NewTopic{Name: "orders", Partitions: -1, Replicas: -1},
 			clusterWith(settingsOf(t, everything)),
 			`{metadata: {name: orders}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete}}`,
 		},
 		{
-			"a name that is no DNS name", NewTopic{Name: "My_Topic", Partitions: 3, Replicas: 1}, nil,
+			"a name that is no DNS name", NewTopic{Name: "My_Topic", Partitions: 3, Replicas: 1},
+			nil,
 			`{metadata: {name: my-topic-36e68ddf}, spec: {cluster: demo, topicName: My_Topic, partitions: 3, replicas: 1, reclaimPolicy: Delete}}`,
 		},
 		{
-			"properties", NewTopic{Name: "t", Partitions: 1, Replicas: -1, Properties: map[string]string{
-				"cleanup.policy": "compact", "compression.type": "zstd", "compression.zstd.level": "7", "segment.ms": "1000",
-			}}, nil,
+			"properties", NewTopic{Name: "t", Partitions: 1, Replicas: -1,
+				Properties: map[string]string{
+					"cleanup.policy": "compact", "compression.type": "zstd",
+					"compression.zstd.level": "7", "segment.ms": "1000",
+				}}, nil,
 			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete, cleanupPolicy: Compact,
 			  compression: {type: zstd, level: 7}, segment: {maxAge: 1s}}}`,
 		},
 		{
 			"Kafka's default is written where the cluster has another",
 			NewTopic{Name: "t", Partitions: 1, Replicas: -1, Properties: map[string]string{
-				"compression.type": "producer", "max.compaction.lag.ms": "9223372036854775807", "cleanup.policy": "delete",
+				"compression.type": "producer", "max.compaction.lag.ms": "9223372036854775807",
+				"cleanup.policy": "delete",
 			}}, clusterWith(settingsOf(t, everything)),
 			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete, cleanupPolicy: Delete,
 			  compaction: {maxLag: 999999h}, compression: {type: producer}}}`,
@@ -51,7 +56,8 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := &v1alpha1.Topic{}
-			if err := yaml.Unmarshal([]byte(`{apiVersion: heartwood.dev/v1alpha1, kind: Topic, `+test.want[1:]), want); err != nil {
+			if err := yaml.Unmarshal([]byte(`{apiVersion: heartwood.dev/v1alpha1, kind: Topic, `+
+				test.want[1:]), want); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -75,13 +81,18 @@ func TestTopicResourceRefusals(t *testing.T) {
 		words   string
 	}{
 		{NewTopic{Name: "a b", Partitions: 1, Replicas: 1}, ErrInvalidTopicName, `"a b"`},
-		{NewTopic{Name: "t", Partitions: 0, Replicas: 1}, ErrInvalidPartitions, "0, 1 to 10000 are allowed"},
+		{NewTopic{Name: "t", Partitions: 0, Replicas: 1}, ErrInvalidPartitions,
+			"0, 1 to 10000 are allowed"},
 		{NewTopic{Name: "t", Partitions: -2, Replicas: 1}, ErrInvalidPartitions, "-2"},
 		{NewTopic{Name: "t", Partitions: 10001, Replicas: 1}, ErrInvalidPartitions, "10001"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 0}, ErrInvalidReplication, "0, at least 1"},
-		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"segment.bytes": "1"}}, ErrInvalidSettings, "segment.bytes"},
-		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"no.such": "1"}}, ErrInvalidSettings, "no.such"},
-		{NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{"min.insync.replicas": "2"}}, ErrInvalidSettings,
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1,
+			Properties: map[string]string{"segment.bytes": "1"}}, ErrInvalidSettings,
+			"segment.bytes"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1,
+			Properties: map[string]string{"no.such": "1"}}, ErrInvalidSettings, "no.such"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 1,
+			Properties: map[string]string{"min.insync.replicas": "2"}}, ErrInvalidSettings,
 			"min.insync.replicas (2) is above the number of replicas (1)"},
 	} {
 		_, err := TopicResource(test.request, "demo", nil)
@@ -98,7 +109,8 @@ func TestDurationsStayInTheSchema(t *testing.T) {
 		"min.compaction.lag.ms": func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.MinLag.Duration },
 		"segment.ms":            func(s v1alpha1.TopicSettings) time.Duration { return s.Segment.MaxAge.Duration },
 	} {
-		topic, err := TopicResource(NewTopic{Name: "t", Partitions: 1, Replicas: 1, Properties: map[string]string{property: "9223372036854775807"}}, "demo", nil)
+		topic, err := TopicResource(NewTopic{Name: "t", Partitions: 1, Replicas: 1,
+			Properties: map[string]string{property: "9223372036854775807"}}, "demo", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +120,14 @@ func TestDurationsStayInTheSchema(t *testing.T) {
 	}
 }
 
-// The brokers' own topics have three replicas where there are brokers for them, up or not, and outlive the loss of one.
+// The brokers' own topics have three replicas where there are brokers for them, up or not, and
+// outlive the loss of one.
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
 		asked := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
 		got := WithInternalDefaults(asked, brokers, nil)
-		if text := fmt.Sprint(got.Replicas, " ", got.Properties["min.insync.replicas"]); text != want {
+		if text := fmt.Sprint(got.Replicas, " ",
+			got.Properties["min.insync.replicas"]); text != want {
 			t.Errorf("%d brokers: %s, want %s", brokers, text, want)
 		}
 	}
@@ -121,18 +135,22 @@ func TestInternalTopicsHaveReplicas(t *testing.T) {
 	if got := WithInternalDefaults(own, 3, nil); got.Replicas != -1 || got.Properties != nil {
 		t.Errorf("another topic: %+v", got)
 	}
-	if got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 1, nil); got.Partitions != 50 {
+	if got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 1,
+		nil); got.Partitions != 50 {
 		t.Errorf("%d partitions", got.Partitions)
 	}
 	var cluster v1alpha1.LogCluster
-	if err := yaml.Unmarshal([]byte(`spec: {groups: {offsetsTopic: {partitions: 7, replicas: 2}}}`), &cluster); err != nil {
+	if err := yaml.Unmarshal([]byte(`spec: {groups: {offsetsTopic: {partitions: 7, replicas: 2}}}`),
+		&cluster); err != nil {
 		t.Fatal(err)
 	}
-	got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 3, &cluster)
+	got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 3,
+		&cluster)
 	if got.Partitions != 7 || got.Replicas != 2 || got.Properties["min.insync.replicas"] != "1" {
 		t.Errorf("as the cluster says: %+v", got)
 	}
-	if got = WithInternalDefaults(NewTopic{Name: "__transaction_state", Partitions: -1, Replicas: -1}, 3, &cluster); got.Partitions != 50 || got.Replicas != 3 {
+	if got = WithInternalDefaults(NewTopic{Name: "__transaction_state", Partitions: -1,
+		Replicas: -1}, 3, &cluster); got.Partitions != 50 || got.Replicas != 3 {
 		t.Errorf("another internal topic: %+v", got)
 	}
 }

@@ -12,11 +12,12 @@ type ID [16]byte
 // idTextBytes is the length of an ID as text: 16 bytes in base64 without padding.
 const idTextBytes = 22
 
-// idEncoding is strict: of the 22 characters' 132 bits 4 are unused, and two texts for one id would make two topics of it.
+// idEncoding is strict: of the 22 characters' 132 bits 4 are unused, and two texts for one id would
+// make two topics of it.
 var idEncoding = base64.RawURLEncoding.Strict()
 
-// NewID makes a random id (a UUID of version 4, as Kafka's are), never one that begins with a dash: tools would take its text
-// for an option.
+// NewID makes a random id (a UUID of version 4, as Kafka's are), never one that begins with a dash:
+// tools would take its text for an option.
 func NewID() ID {
 	for {
 		var id ID
@@ -33,11 +34,13 @@ func NewID() ID {
 func ParseID(text string) (ID, error) {
 	var id ID
 	if len(text) != idTextBytes {
-		return id, fmt.Errorf("parse id %.40q: want %d characters of URL-safe base64, got %d", text, idTextBytes, len(text))
+		return id, fmt.Errorf("parse id %.40q: want %d characters of URL-safe base64, got %d", text,
+			idTextBytes, len(text))
 	}
 	n, err := idEncoding.Decode(id[:], []byte(text))
 	if err == nil && n < len(id) {
-		// Package base64 passes over line ends, so a text with some in it is of the right length and yet too short.
+		// Package base64 passes over line ends, so a text with some in it is of the right length
+		// and yet too short.
 		err = fmt.Errorf("%d bytes, want %d", n, len(id))
 	}
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 )
 
 func TestIDIsTextAsKafkaPrintsIt(t *testing.T) {
-	id := ID{0x55, 0x0e, 0x84, 0x00, 0xe2, 0x9b, 0x41, 0xd4, 0xa7, 0x16, 0x44, 0x66, 0x55, 0x44, 0x00, 0x00}
-	const text = "VQ6EAOKbQdSnFkRmVUQAAA" // java: new Uuid(0x550e8400e29b41d4L, 0xa716446655440000L).toString()
+	id := ID{0x55, 0x0e, 0x84, 0x00, 0xe2, 0x9b, 0x41, 0xd4, 0xa7, 0x16, 0x44, 0x66, 0x55, 0x44,
+		0x00, 0x00}
+	// java: new Uuid(0x550e8400e29b41d4L, 0xa716446655440000L).toString()
+	const text = "VQ6EAOKbQdSnFkRmVUQAAA"
 	if id.String() != text {
 		t.Errorf("text %s, want %s", id, text)
 	}
@@ -19,7 +21,8 @@ func TestIDIsTextAsKafkaPrintsIt(t *testing.T) {
 
 func TestParseIDRefusesWhatIsNone(t *testing.T) {
 	for _, text := range []string{
-		"", "VQ6EAOKbQdSnFkRmVUQAA", "VQ6EAOKbQdSnFkRmVUQAAAA", "VQ6EAOKbQdSnFkRmVUQAA+", "VQ6EAOKbQdSnFkRmVUQAA=",
+		"", "VQ6EAOKbQdSnFkRmVUQAA", "VQ6EAOKbQdSnFkRmVUQAAAA", "VQ6EAOKbQdSnFkRmVUQAA+",
+		"VQ6EAOKbQdSnFkRmVUQAA=",
 		"VQ6EAOKbQdSnFkRmVUQAAB", // the unused bits set: a second text for the same id
 		"VQ6EAOKb\nQdSnFkRmVUQA", "VQ6EAOKbQdSnFkRmVUQAAA\n",
 		"0000000\r0000000000000\n", // found by FuzzParseID: the decoder passes over line ends

@@ -12,7 +12,8 @@ import (
 // NoBroker is the leader of a partition that has none.
 const NoBroker int32 = -1
 
-// Image is everything a broker knows of its cluster, at one moment. It is immutable: a change is a new image.
+// Image is everything a broker knows of its cluster, at one moment. It is immutable: a change is a
+// new image.
 type Image struct {
 	ClusterID   string
 	Cleaner     CleanerBudget
@@ -29,23 +30,28 @@ type Image struct {
 
 // Broker is a broker that is up.
 type Broker struct {
-	ID    int32
-	Epoch int64 // incarnation: higher at each start, so that news of an earlier one can be told from this one's
+	ID int32
+	// incarnation: higher at each start, so that news of an earlier one can be told from this one's
+	Epoch int64
 	Host  string
 	Port  int32
 	Rack  string
-	// Peer is host:port at which other brokers reach it; "": Host and Port. An address of a pod needs no DNS, and is never an earlier pod's.
+	// Peer is host:port at which other brokers reach it; "": Host and Port. An address of a pod
+	// needs no DNS, and is never an earlier pod's.
 	Peer string
 	// Directory identifies the broker's disk: another one means that its logs are gone.
 	Directory string
-	// CleanEpoch is the incarnation whose orderly stop left this disk as it is; -1: the stop before was none, or the disk is new.
-	// The broker keeps it in the data directory, writes it after the last log was closed, and removes it at a start before
-	// anything else is written: so the disk itself proves it (KIP-966). What such a disk holds is what that incarnation held.
+	// CleanEpoch is the incarnation whose orderly stop left this disk as it is; -1: the stop before
+	// was none, or the disk is new. The broker keeps it in the data directory, writes it after the
+	// last log was closed, and removes it at a start before anything else is written: so the disk
+	// itself proves it (KIP-966). What such a disk holds is what that incarnation held.
 	CleanEpoch int64
-	// ProducerIDs bounds the counters of producer ids that brokers of this id have given out: all are below. A broker that registers says it
-	// for the disk it has, and for what it may give out until it registers again; the store remembers the highest (NextProducerIDs).
+	// ProducerIDs bounds the counters of producer ids that brokers of this id have given out: all
+	// are below. A broker that registers says it for the disk it has, and for what it may give out
+	// until it registers again; the store remembers the highest (NextProducerIDs).
 	ProducerIDs int64
-	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do, and must be elected no more.
+	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do,
+	// and must be elected no more.
 	Leaving bool
 }
 
@@ -58,22 +64,26 @@ type CleanerBudget struct {
 
 // Replication is how brokers copy from each other.
 type Replication struct {
-	LagMax           time.Duration // how long a follower in sync may be behind; 0: the broker's default
-	CatchUpBytesRate int64         // a second, of each broker, to replicas that are not in sync; 0: no limit
+	// how long a follower in sync may be behind; 0: the broker's default
+	LagMax time.Duration
+	// a second, of each broker, to replicas that are not in sync; 0: no limit
+	CatchUpBytesRate int64
 }
 
-// Groups is how consumer groups are coordinated. A field that is 0 is left to the broker, which has Kafka's defaults.
+// Groups is how consumer groups are coordinated. A field that is 0 is left to the broker, which has
+// Kafka's defaults.
 type Groups struct {
 	SessionMin, SessionMax time.Duration // which session timeouts members may ask for
-	InitialDelay           time.Duration // how long an empty group waits for more members; negative: not at all
-	MembersMax             int
-	OffsetsRetention       time.Duration // of offsets that no member's subscription keeps
-	OffsetsCheckInterval   time.Duration
-	ConsumerSession        time.Duration // of members of the consumer protocol
-	ConsumerInterval       time.Duration // between their heartbeats
-	MetadataBytesMax       int           // of one offset; negative: none
-	OffsetsPartitions      int32         // of __consumer_offsets, when it is made
-	OffsetsReplicas        int32
+	// how long an empty group waits for more members; negative: not at all
+	InitialDelay         time.Duration
+	MembersMax           int
+	OffsetsRetention     time.Duration // of offsets that no member's subscription keeps
+	OffsetsCheckInterval time.Duration
+	ConsumerSession      time.Duration // of members of the consumer protocol
+	ConsumerInterval     time.Duration // between their heartbeats
+	MetadataBytesMax     int           // of one offset; negative: none
+	OffsetsPartitions    int32         // of __consumer_offsets, when it is made
+	OffsetsReplicas      int32
 }
 
 // Topic is a topic and its partitions.
@@ -89,24 +99,32 @@ type Topic struct {
 
 // Partition is who holds and leads a partition.
 type Partition struct {
-	Index    int32
-	Replicas []int32 // all that hold a log now; the preferred leader first, during a move the new ones last. Empty: nobody knows
-	Leader   int32   // NoBroker: offline
-	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records when it was elected; 0: none.
+	Index int32
+	// all that hold a log now; the preferred leader first, during a move the new ones last. Empty:
+	// nobody knows
+	Replicas []int32
+	Leader   int32 // NoBroker: offline
+	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
+	// when it was elected; 0: none.
 	UnprovenEpoch int32
 	LeaderEpoch   int32   // grows with each election; stamped on every batch
 	ISR           []int32 // in sync: all of them hold what is below the high watermark
-	Target        []int32 // where the replicas are to be, when that is not where they are; nil: they are there
-	// Assignments are of Replicas, in their order: the name of the time that each is one, "" of one from before there were names. It may be
-	// nil. A replica that was taken off and put on again has another name (ADR 0185).
+	// where the replicas are to be, when that is not where they are; nil: they are there
+	Target []int32
+	// Assignments are of Replicas, in their order: the name of the time that each is one, "" of one
+	// from before there were names. It may be nil. A replica that was taken off and put on again
+	// has another name (ADR 0185).
 	Assignments []string
-	ISREpochs   []int64 // of ISR, in its order: in which incarnation each is in sync; nil: nobody says
-	// Ended are on record as in sync, and left out of ISR: see placement.Member.Ended. Their leader may forget them at once.
+	// of ISR, in its order: in which incarnation each is in sync; nil: nobody says
+	ISREpochs []int64
+	// Ended are on record as in sync, and left out of ISR: see placement.Member.Ended. Their leader
+	// may forget them at once.
 	Ended []InSync
 }
 
-// CountsOn tells whether a partition that could do without a broker counts on it: the broker leads it, and another that is in sync could; or another
-// leads it, and the broker is in sync. Others are brokers that live and do not leave.
+// CountsOn tells whether a partition that could do without a broker counts on it: the broker leads
+// it, and another that is in sync could; or another leads it, and the broker is in sync. Others are
+// brokers that live and do not leave.
 func (i *Image) CountsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)
@@ -114,7 +132,8 @@ func (i *Image) CountsOn(broker int32) bool {
 	}
 	for _, topic := range i.Topics {
 		for _, p := range topic.Partitions {
-			if p.Leader == broker && slices.ContainsFunc(p.ISR, stays) || stays(p.Leader) && slices.Contains(p.ISR, broker) {
+			if p.Leader == broker && slices.ContainsFunc(p.ISR, stays) || stays(p.Leader) &&
+				slices.Contains(p.ISR, broker) {
 				return true
 			}
 		}
@@ -137,7 +156,8 @@ func (p *Partition) SetISR(leader int32, recorded []placement.Member, up map[int
 
 // Standing is a broker that is up, as decisions look at it.
 func (b Broker) Standing() placement.Standing {
-	return placement.Standing{Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch, Directory: b.Directory, Leaving: b.Leaving}
+	return placement.Standing{Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
+		Directory: b.Directory, Leaving: b.Leaving}
 }
 
 // Assignment is the assignment of a replica, "" if it has none.
@@ -150,12 +170,15 @@ func (p *Partition) Assignment(broker int32) string {
 
 // NewImage indexes topics and sorts; the arguments are the image's from then on.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
-	return Indexed(&Image{ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(), Brokers: brokers, Topics: topics})
+	return Indexed(&Image{ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(),
+		Brokers: brokers, Topics: topics})
 }
 
-// Indexed makes an image of one that has its fields alone, as after it was decoded: it sorts, and finds topics. It returns the same.
+// Indexed makes an image of one that has its fields alone, as after it was decoded: it sorts, and
+// finds topics. It returns the same.
 func Indexed(image *Image) *Image {
-	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)), make(map[ID]*Topic, len(image.Topics))
+	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)),
+		make(map[ID]*Topic, len(image.Topics))
 	slices.SortFunc(image.Brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(image.Topics, func(a, b *Topic) int { return cmp.Compare(a.Name, b.Name) })
 	for _, topic := range image.Topics {
@@ -173,7 +196,8 @@ func (i *Image) TopicByID(id ID) *Topic { return i.byID[id] }
 
 // Broker finds a broker that is up; ok is false if there is none.
 func (i *Image) Broker(id int32) (b Broker, ok bool) {
-	at, ok := slices.BinarySearchFunc(i.Brokers, id, func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
+	at, ok := slices.BinarySearchFunc(i.Brokers, id,
+		func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
 	if !ok {
 		return Broker{}, false
 	}

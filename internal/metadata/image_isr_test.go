@@ -8,10 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Who has ended is on record and not in sync; one that is away may be back with all it had, and the leader leaves by an election only.
+// Who has ended is on record and not in sync; one that is away may be back with all it had, and the
+// leader leaves by an election only.
 func TestSetISRLeavesOutWhoHasEnded(t *testing.T) {
 	recorded := []placement.Member{
-		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"}, {Broker: 2, Epoch: 3, Directory: "c"},
+		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},
+		{Broker: 2, Epoch: 3, Directory: "c"},
 		{Broker: 3, Epoch: 3, Directory: "d"},
 	}
 	up := map[int32]Broker{
@@ -21,7 +23,8 @@ func TestSetISRLeavesOutWhoHasEnded(t *testing.T) {
 	}
 	p := &Partition{ISR: []int32{9}, Ended: []InSync{{Broker: 9}}}
 	p.SetISR(0, recorded, up)
-	want := &Partition{ISR: []int32{0, 2, 3}, ISREpochs: []int64{3, 3, 3}, Ended: []InSync{{Broker: 1, Epoch: 3}}}
+	want := &Partition{ISR: []int32{0, 2, 3}, ISREpochs: []int64{3, 3, 3},
+		Ended: []InSync{{Broker: 1, Epoch: 3}}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

@@ -4,7 +4,8 @@ import "testing"
 
 func TestImageFindsWhatItHolds(t *testing.T) {
 	orders, bills := &Topic{Name: "orders", ID: ID{1}}, &Topic{Name: "bills", ID: ID{2}}
-	image := NewImage("cluster", CleanerBudget{}, []Broker{{ID: 7, Host: "b7"}, {ID: 2, Host: "b2"}}, []*Topic{orders, bills})
+	image := NewImage("cluster", CleanerBudget{},
+		[]Broker{{ID: 7, Host: "b7"}, {ID: 2, Host: "b2"}}, []*Topic{orders, bills})
 	if image.Topics[0] != bills || image.Brokers[0].ID != 2 {
 		t.Errorf("not sorted: topics %v, brokers %v", image.Topics, image.Brokers)
 	}
@@ -31,7 +32,8 @@ func TestEmptyImage(t *testing.T) {
 	}
 }
 
-// TestWhoIsCountedOn: broker 0 stops in order as soon as nothing counts on it any more. Broker 1 stays, 2 leaves, 3 is away.
+// TestWhoIsCountedOn: broker 0 stops in order as soon as nothing counts on it any more. Broker 1
+// stays, 2 leaves, 3 is away.
 func TestWhoIsCountedOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		leader  int32
@@ -47,8 +49,10 @@ func TestWhoIsCountedOn(t *testing.T) {
 		"it is in sync, and nobody leads":          {NoBroker, []int32{0, 1}, false},
 		"it is not in sync":                        {1, []int32{1, 2}, false},
 	} {
-		partitions := []*Partition{{Leader: 1, ISR: []int32{1}}, {Leader: test.leader, ISR: test.isr}}
-		image := NewImage("cluster", CleanerBudget{}, []Broker{{ID: 0, Leaving: true}, {ID: 1}, {ID: 2, Leaving: true}},
+		partitions := []*Partition{{Leader: 1, ISR: []int32{1}},
+			{Leader: test.leader, ISR: test.isr}}
+		image := NewImage("cluster", CleanerBudget{},
+			[]Broker{{ID: 0, Leaving: true}, {ID: 1}, {ID: 2, Leaving: true}},
 			[]*Topic{{Name: "orders", Partitions: partitions}})
 		if got := image.CountsOn(0); got != test.counted {
 			t.Errorf("%s: counted on: %t", name, got)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestChangesOneByOne: each is answered once, no more than asked for are under way, and a change's time begins with its turn.
+// TestChangesOneByOne: each is answered once, no more than asked for are under way, and a change's
+// time begins with its turn.
 func TestChangesOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -42,7 +43,8 @@ func TestChangesOneByOne(t *testing.T) {
 			settled[i] = append(settled[i], err)
 		})
 		for i := range changes {
-			if hangs := i%2 == 1; len(settled[i]) != 1 || errors.Is(settled[i][0], context.DeadlineExceeded) != hangs {
+			if hangs := i%2 == 1; len(settled[i]) != 1 ||
+				errors.Is(settled[i][0], context.DeadlineExceeded) != hangs {
 				t.Errorf("change %d: %v", i, settled[i])
 			}
 		}

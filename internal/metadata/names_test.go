@@ -12,12 +12,14 @@ import (
 )
 
 func TestTopicNamesFollowKafkasRules(t *testing.T) {
-	for _, name := range []string{"a", "Orders_v2.eu-west", "__consumer_offsets", "...", "-", strings.Repeat("x", 249)} {
+	for _, name := range []string{"a", "Orders_v2.eu-west", "__consumer_offsets", "...", "-",
+		strings.Repeat("x", 249)} {
 		if err := CheckTopicName(name); err != nil {
 			t.Errorf("%q refused: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", ".", "..", "a b", "a/b", "ü", "a\x00", "a\n", strings.Repeat("x", 250)} {
+	for _, name := range []string{"", ".", "..", "a b", "a/b", "ü", "a\x00", "a\n",
+		strings.Repeat("x", 250)} {
 		if err := CheckTopicName(name); !errors.Is(err, ErrInvalidTopicName) {
 			t.Errorf("%.30q: error %v, want ErrInvalidTopicName", name, err)
 		}
@@ -56,7 +58,8 @@ func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 			}
 			topic := string(name)
 			resource := ResourceName(topic)
-			if faults := validation.IsDNS1123Subdomain(resource); len(faults) > 0 || len(resource) > 63 {
+			if faults := validation.IsDNS1123Subdomain(resource); len(faults) > 0 ||
+				len(resource) > 63 {
 				t.Fatalf("seed %d: %q becomes %q: %v", seed, topic, resource, faults)
 			}
 			if other, taken := topics[resource]; taken && other != topic {

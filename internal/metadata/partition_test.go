@@ -8,18 +8,22 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestTheLineNamesTheInSyncReplicas, whichever way they are written; and what is recorded is what is read.
+// TestTheLineNamesTheInSyncReplicas, whichever way they are written; and what is recorded is what
+// is read.
 func TestTheLineNamesTheInSyncReplicas(t *testing.T) {
-	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3, LeaderDirectory: "disk"}
+	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3,
+		LeaderDirectory: "disk"}
 	for want, isr := range map[string][]placement.Member{
-		"":       nil,
-		"2":      {{Broker: 2, Epoch: 4, Directory: "disk"}},
-		"0,2,11": {{Broker: 0, Epoch: 1, Directory: "other"}, {Broker: 2, Epoch: 4, Directory: "disk"}, {Broker: 11, Epoch: 9}},
+		"":  nil,
+		"2": {{Broker: 2, Epoch: 4, Directory: "disk"}},
+		"0,2,11": {{Broker: 0, Epoch: 1, Directory: "other"},
+			{Broker: 2, Epoch: 4, Directory: "disk"}, {Broker: 11, Epoch: 9}},
 	} {
 		placed.ISR = isr
 		p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{InSync: "9"}}
 		RecordPlaced(&p.Status, placed)
-		if p.Status.InSync != want || len(p.Status.ISR) != len(isr) || (len(isr) == 0) != (p.Status.ISR == nil) {
+		if p.Status.InSync != want || len(p.Status.ISR) != len(isr) ||
+			(len(isr) == 0) != (p.Status.ISR == nil) {
 			t.Errorf("%+v is recorded as %q, %+v", isr, p.Status.InSync, p.Status.ISR)
 		}
 		if read := PlacedPartition(p); !reflect.DeepEqual(read, placed) {

@@ -10,13 +10,19 @@ func TestNextProducerIDs(t *testing.T) {
 		self      Broker
 		want      int64
 	}{
-		"the first":                      {0, "", Broker{Directory: "a", ProducerIDs: 5 + ahead}, 5 + ahead},
-		"again, with more given out":     {5 + ahead, "a", Broker{Directory: "a", ProducerIDs: 9 + ahead}, 9 + ahead},
-		"a new disk, the clock is later": {5 + ahead, "a", Broker{Directory: "b", ProducerIDs: 7 * ahead}, 7 * ahead},
-		"a new disk, the clock is not":   {5 + ahead, "a", Broker{Directory: "b", ProducerIDs: ahead}, 5 + 2*ahead},
-		"new still, as it was killed":    {5 + 2*ahead, "b", Broker{Directory: "b", ProducerIDs: ahead}, 5 + 2*ahead},
-		"a disk of old":                  {5 + 2*ahead, "b", Broker{Directory: "a", ProducerIDs: 9 + ahead}, 5 + 3*ahead},
-		"a broker that says nothing":     {0, "", Broker{Directory: "a"}, 0},
+		"the first": {0, "", Broker{Directory: "a", ProducerIDs: 5 + ahead},
+			5 + ahead},
+		"again, with more given out": {5 + ahead, "a",
+			Broker{Directory: "a", ProducerIDs: 9 + ahead}, 9 + ahead},
+		"a new disk, the clock is later": {5 + ahead, "a",
+			Broker{Directory: "b", ProducerIDs: 7 * ahead}, 7 * ahead},
+		"a new disk, the clock is not": {5 + ahead, "a",
+			Broker{Directory: "b", ProducerIDs: ahead}, 5 + 2*ahead},
+		"new still, as it was killed": {5 + 2*ahead, "b",
+			Broker{Directory: "b", ProducerIDs: ahead}, 5 + 2*ahead},
+		"a disk of old": {5 + 2*ahead, "b",
+			Broker{Directory: "a", ProducerIDs: 9 + ahead}, 5 + 3*ahead},
+		"a broker that says nothing": {0, "", Broker{Directory: "a"}, 0},
 	} {
 		if got := NextProducerIDs(test.bound, test.directory, test.self); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)

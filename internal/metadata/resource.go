@@ -15,14 +15,16 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// durationMax is the longest duration a resource can say (its schema allows six digits of hours), 114 years. For ages that may
-// be unlimited it means that: a resource has no other way to lift a limit that its cluster's defaults set.
+// durationMax is the longest duration a resource can say (its schema allows six digits of hours),
+// 114 years. For ages that may be unlimited it means that: a resource has no other way to lift a
+// limit that its cluster's defaults set.
 const durationMax = 999999 * time.Hour
 
 // cleanerMemoryDefault is a broker's budget for cleaning when the LogCluster says nothing.
 const cleanerMemoryDefault = 128 << 20
 
-// ResolveTopic returns a topic as its resource and its cluster's defaults (cluster may be nil) say, without id and partitions.
+// ResolveTopic returns a topic as its resource and its cluster's defaults (cluster may be nil) say,
+// without id and partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
 	settings, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
 	if err != nil {
@@ -56,8 +58,8 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
-// ResolveReplication returns what a LogCluster, which may be nil, says of replication. What is out of range, as no API server lets through,
-// counts as left out.
+// ResolveReplication returns what a LogCluster, which may be nil, says of replication. What is out
+// of range, as no API server lets through, counts as left out.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	if cluster == nil || cluster.Spec.Replication == nil {
 		return Replication{}
@@ -71,18 +73,21 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	return resolved
 }
 
-// ResolveGroups returns what a LogCluster, which may be nil, says of consumer groups. What is out of range, as no API server lets through,
-// counts as left out.
+// ResolveGroups returns what a LogCluster, which may be nil, says of consumer groups. What is out
+// of range, as no API server lets through, counts as left out.
 func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return Groups{}
 	}
 	groups := cluster.Spec.Groups
 	resolved = Groups{
-		SessionMin: positive(groups.SessionTimeoutMin), SessionMax: positive(groups.SessionTimeoutMax),
-		OffsetsRetention: positive(groups.OffsetsRetention), OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
-		ConsumerSession: positive(groups.ConsumerSessionTimeout), ConsumerInterval: positive(groups.ConsumerHeartbeatInterval),
-		MembersMax: int(atLeastOne(groups.MembersMax)),
+		SessionMin:           positive(groups.SessionTimeoutMin),
+		SessionMax:           positive(groups.SessionTimeoutMax),
+		OffsetsRetention:     positive(groups.OffsetsRetention),
+		OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
+		ConsumerSession:      positive(groups.ConsumerSessionTimeout),
+		ConsumerInterval:     positive(groups.ConsumerHeartbeatInterval),
+		MembersMax:           int(atLeastOne(groups.MembersMax)),
 	}
 	if delay := groups.InitialRebalanceDelay; delay != nil {
 		resolved.InitialDelay = noneIfZero(delay.Duration)
@@ -91,7 +96,8 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 		resolved.MetadataBytesMax = noneIfZero(int(size.Value()))
 	}
 	if topic := groups.OffsetsTopic; topic != nil {
-		resolved.OffsetsPartitions, resolved.OffsetsReplicas = atLeastOne(topic.Partitions), atLeastOne(topic.Replicas)
+		resolved.OffsetsPartitions, resolved.OffsetsReplicas = atLeastOne(topic.Partitions),
+			atLeastOne(topic.Replicas)
 	}
 	return resolved
 }
@@ -112,7 +118,8 @@ func atLeastOne(n *int32) int32 {
 	return max(0, *n)
 }
 
-// noneIfZero says with a negative number what a resource says with 0, where 0 means that nothing is said.
+// noneIfZero says with a negative number what a resource says with 0, where 0 means that nothing is
+// said.
 func noneIfZero[T ~int | ~int64](n T) T {
 	if n == 0 {
 		return -1
@@ -120,7 +127,8 @@ func noneIfZero[T ~int | ~int64](n T) T {
 	return max(0, n)
 }
 
-// Replicas returns how many replicas a topic has: its own number, else the cluster's default, else 1.
+// Replicas returns how many replicas a topic has: its own number, else the cluster's default, else
+// 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
 		topic.Replicas = cluster.Spec.TopicDefaults.Replicas
@@ -131,9 +139,10 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas refuses a topic that could never take a write with acks=all: one with fewer replicas than must be in sync. The
-// CRD's rule sees one resource; here a topic's own number may meet its cluster's default. The error wraps ErrInvalidSettings and
-// begins with the path of the topic's own field, or of the cluster's defaults when the topic sets neither.
+// CheckReplicas refuses a topic that could never take a write with acks=all: one with fewer
+// replicas than must be in sync. The CRD's rule sees one resource; here a topic's own number may
+// meet its cluster's default. The error wraps ErrInvalidSettings and begins with the path of the
+// topic's own field, or of the cluster's defaults when the topic sets neither.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, wanted := Replicas(topic, cluster), topic.MinInSyncReplicas
 	if wanted == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
@@ -147,13 +156,16 @@ func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) e
 		path = field.NewPath("spec", "topicDefaults", "minInSyncReplicas")
 	}
 	fault := field.Invalid(path, *wanted, fmt.Sprintf(
-		"with the cluster's topicDefaults the topic has %d replicas, and must not need more in sync: lower it, or raise replicas", replicas))
+		"with the cluster's topicDefaults the topic has %d replicas, and must not need more in sync: lower it, or raise replicas",
+		replicas,
+	))
 	return &kindError{fault, ErrInvalidSettings}
 }
 
 // ResolveSettings returns a topic's settings: its own, else the cluster's defaults, else Kafka's.
 // cluster may be nil. The error wraps ErrInvalidSettings and begins with the path of the field.
-func ResolveSettings(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
+func ResolveSettings(topic v1alpha1.TopicSettings,
+	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
 	if cluster != nil && cluster.Spec.TopicDefaults != nil {
 		r.apply(*cluster.Spec.TopicDefaults, field.NewPath("spec", "topicDefaults"))
@@ -161,9 +173,12 @@ func ResolveSettings(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster)
 	r.apply(topic, field.NewPath("spec"))
 	if len(r.faults) == 0 {
 		if err := r.settings.Validate(); err != nil {
-			// The CRD's rule sees one resource; here the topic's minLag may meet the maxLag of its cluster's defaults.
+			// The CRD's rule sees one resource; here the topic's minLag may meet the maxLag of its
+			// cluster's defaults.
 			path := field.NewPath("spec", "compaction", "minLag")
-			r.faults = append(r.faults, field.Invalid(path, r.settings.MinLag.String(), "with the cluster's topicDefaults: "+err.Error()))
+			r.faults = append(r.faults,
+				field.Invalid(path, r.settings.MinLag.String(),
+					"with the cluster's topicDefaults: "+err.Error()))
 		}
 	}
 	if len(r.faults) > 0 {
@@ -172,7 +187,8 @@ func ResolveSettings(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster)
 	return r.settings, nil
 }
 
-// kindError is a fault of a resource's field in the API server's words: the path comes first, so what kind it is of stays unsaid.
+// kindError is a fault of a resource's field in the API server's words: the path comes first, so
+// what kind it is of stays unsaid.
 type kindError struct {
 	fault error
 	kind  error
@@ -181,18 +197,21 @@ type kindError struct {
 func (e *kindError) Error() string { return e.fault.Error() }
 func (e *kindError) Unwrap() error { return e.kind }
 
-// resolver lays settings over each other. The CRD's rules check the same ranges; they are checked again because a store must
-// not trust that what it reads was written through this version of the CRD.
+// resolver lays settings over each other. The CRD's rules check the same ranges; they are checked
+// again because a store must not trust that what it reads was written through this version of the
+// CRD.
 type resolver struct {
 	settings topicconfig.Settings
 	faults   field.ErrorList
 }
 
-// apply lays what a resource sets over the settings so far. What it does not set (nil, empty) stays; a bad value is noted as
-// a fault and stays out, so that all faults of a resource are told at once.
+// apply lays what a resource sets over the settings so far. What it does not set (nil, empty)
+// stays; a bad value is noted as a fault and stays out, so that all faults of a resource are told
+// at once.
 func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s := &r.settings
-	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16, path.Child("minInSyncReplicas"))
+	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16,
+		path.Child("minInSyncReplicas"))
 	r.cleanupPolicy(from.CleanupPolicy, path.Child("cleanupPolicy"))
 	if c, at := from.Compaction, path.Child("compaction"); c != nil {
 		r.integer(&s.MinDirtyPercent, c.MinDirtyPercent, 0, 100, at.Child("minDirtyPercent"))
@@ -209,10 +228,12 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 		r.size(&s.RetentionBytes, c.Size, topicconfig.Unlimited, math.MaxInt64, at.Child("size"))
 	}
 	if c, at := from.Segment, path.Child("segment"); c != nil {
-		r.size(&s.SegmentBytes, c.Size, topicconfig.SegmentBytesMin, topicconfig.SegmentBytesMax, at.Child("size"))
+		r.size(&s.SegmentBytes, c.Size, topicconfig.SegmentBytesMin, topicconfig.SegmentBytesMax,
+			at.Child("size"))
 		r.duration(&s.SegmentAge, c.MaxAge, time.Millisecond, at.Child("maxAge"))
 		r.duration(&s.SegmentJitter, c.Jitter, 0, at.Child("jitter"))
-		r.bytes(&s.SegmentIndexBytes, c.IndexSize, topicconfig.SegmentIndexBytesMin, at.Child("indexSize"))
+		r.bytes(&s.SegmentIndexBytes, c.IndexSize, topicconfig.SegmentIndexBytesMin,
+			at.Child("indexSize"))
 		r.bytes(&s.IndexIntervalBytes, c.IndexInterval, 0, at.Child("indexInterval"))
 	}
 	r.bytes(&s.MessageBytesMax, from.MaxMessageSize, 0, path.Child("maxMessageSize"))
@@ -227,7 +248,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 	if c, at := from.WithoutEffect, path.Child("withoutEffect"); c != nil {
 		r.interval(&s.WithoutEffect.FlushInterval, c.FlushInterval, at.Child("flushInterval"))
-		r.duration(&s.WithoutEffect.FileDeleteDelay, c.FileDeleteDelay, 0, at.Child("fileDeleteDelay"))
+		r.duration(&s.WithoutEffect.FileDeleteDelay, c.FileDeleteDelay, 0,
+			at.Child("fileDeleteDelay"))
 		if c.Preallocate != nil {
 			s.WithoutEffect.Preallocate = *c.Preallocate
 		}
@@ -240,19 +262,22 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 		return
 	}
 	if int(*from) < lowest || int(*from) > highest {
-		r.faults = append(r.faults, field.Invalid(path, *from, fmt.Sprintf("must be %d to %d", lowest, highest)))
+		r.faults = append(r.faults,
+			field.Invalid(path, *from, fmt.Sprintf("must be %d to %d", lowest, highest)))
 		return
 	}
 	*to = int(*from)
 }
 
 // duration takes lowest or longer.
-func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration, path *field.Path) {
+func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
+	path *field.Path) {
 	if from == nil {
 		return
 	}
 	if from.Duration < lowest {
-		r.faults = append(r.faults, field.Invalid(path, from.Duration.String(), fmt.Sprintf("must be at least %s", lowest)))
+		r.faults = append(r.faults,
+			field.Invalid(path, from.Duration.String(), fmt.Sprintf("must be at least %s", lowest)))
 		return
 	}
 	*to = from.Duration
@@ -267,13 +292,17 @@ func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Pat
 	r.duration(to, from, 0, path)
 }
 
-// size takes lowest to highest bytes, both included. Quantities are compared as such: Value would cut one beyond 63 bits.
-func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64, path *field.Path) {
+// size takes lowest to highest bytes, both included. Quantities are compared as such: Value would
+// cut one beyond 63 bits.
+func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64,
+	path *field.Path) {
 	if from == nil {
 		return
 	}
 	if from.CmpInt64(lowest) < 0 || from.CmpInt64(highest) > 0 {
-		r.faults = append(r.faults, field.Invalid(path, from.String(), fmt.Sprintf("must be %d to %d bytes", lowest, highest)))
+		r.faults = append(r.faults,
+			field.Invalid(path, from.String(),
+				fmt.Sprintf("must be %d to %d bytes", lowest, highest)))
 		return
 	}
 	*to = from.Value()
@@ -295,7 +324,8 @@ func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *fiel
 	r.duration(to, from, topicconfig.FlushIntervalLeast, path)
 }
 
-// cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add to it.
+// cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add
+// to it.
 func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path) {
 	s := &r.settings
 	switch policy {
@@ -307,12 +337,14 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 	case v1alpha1.CleanupCompactDelete:
 		s.Delete, s.Compact = true, true
 	default:
-		allowed := []v1alpha1.CleanupPolicy{v1alpha1.CleanupDelete, v1alpha1.CleanupCompact, v1alpha1.CleanupCompactDelete}
+		allowed := []v1alpha1.CleanupPolicy{v1alpha1.CleanupDelete, v1alpha1.CleanupCompact,
+			v1alpha1.CleanupCompactDelete}
 		r.faults = append(r.faults, field.NotSupported(path, policy, allowed))
 	}
 }
 
-// compression takes type, level and clean together: a level of the cluster's codec says nothing of the topic's own.
+// compression takes type, level and clean together: a level of the cluster's codec says nothing of
+// the topic's own.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
 	if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
@@ -324,7 +356,8 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	}
 	at := path.Child("clean")
 	if c.Clean.Type == compressionProducer {
-		r.faults = append(r.faults, field.Invalid(at.Child("type"), c.Clean.Type, "the cleaner's codec must be named"))
+		r.faults = append(r.faults,
+			field.Invalid(at.Child("type"), c.Clean.Type, "the cleaner's codec must be named"))
 		return
 	}
 	if codec, level, ok := r.codec(c.Clean.Type, c.Clean.Level, at); ok {
@@ -333,7 +366,8 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 }
 
 // codec checks a codec and its level; ok is false if there was a fault.
-func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32, path *field.Path) (codec compress.Codec, level int, ok bool) {
+func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32,
+	path *field.Path) (codec compress.Codec, level int, ok bool) {
 	if name != compressionProducer && name != compressionNone {
 		var err error
 		if codec, err = compress.ParseCodec(string(name)); err != nil {
@@ -349,7 +383,8 @@ func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32, path *fie
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
 		return codec, 0, false
 	}
-	// A level that is named and one that is left out must give equal settings, or ResourceSettings would see a difference.
+	// A level that is named and one that is left out must give equal settings, or ResourceSettings
+	// would see a difference.
 	if _, _, standard, has := codec.Levels(); has && level == standard {
 		level = compress.LevelDefault
 	}
@@ -365,7 +400,9 @@ func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path)
 	case timestampLogAppend:
 		r.settings.TimestampType = record.LogAppendTime
 	default:
-		r.faults = append(r.faults, field.NotSupported(path, stamp, []v1alpha1.TimestampType{timestampCreate, timestampLogAppend}))
+		r.faults = append(r.faults,
+			field.NotSupported(path, stamp,
+				[]v1alpha1.TimestampType{timestampCreate, timestampLogAppend}))
 	}
 }
 

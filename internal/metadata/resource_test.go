@@ -47,29 +47,38 @@ uncleanLeaderElection: true
 
 // TestSettingsOfTheCleanerThatKafkaDoesNotHave come from the resource alone.
 func TestSettingsOfTheCleanerThatKafkaDoesNotHave(t *testing.T) {
-	got, err := ResolveSettings(settingsOf(t, `{compaction: {maxGarbagePercent: 0}, compression: {type: lz4, clean: {type: zstd, level: 19}}}`), nil)
+	got, err := ResolveSettings(settingsOf(
+		t,
+		`{compaction: {maxGarbagePercent: 0}, compression: {type: lz4, clean: {type: zstd, level: 19}}}`,
+	), nil)
 	want := topicconfig.CleanCodec{Set: true, Codec: compress.Zstd, Level: 19}
-	if err != nil || got.MaxGarbagePercent != 0 || got.CleanCodec != want || got.Codec != compress.LZ4 {
+	if err != nil || got.MaxGarbagePercent != 0 || got.CleanCodec != want ||
+		got.Codec != compress.LZ4 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	cluster := clusterWith(settingsOf(t, `{compression: {type: lz4, clean: {type: zstd}}}`))
-	if got, err = ResolveSettings(settingsOf(t, `{compression: {type: gzip}}`), cluster); err != nil || got.CleanCodec.Set {
+	if got, err = ResolveSettings(settingsOf(t, `{compression: {type: gzip}}`),
+		cluster); err != nil || got.CleanCodec.Set {
 		t.Errorf("the cluster's clean codec under the topic's own compression: %+v, %v", got, err)
 	}
-	if got, err = ResolveSettings(settingsOf(t, `{}`), cluster); err != nil || got.CleanCodec.Codec != compress.Zstd {
+	if got, err = ResolveSettings(settingsOf(t, `{}`), cluster); err != nil ||
+		got.CleanCodec.Codec != compress.Zstd {
 		t.Errorf("the cluster's clean codec: %+v, %v", got, err)
 	}
 }
 
 func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	want := topicconfig.Settings{
-		Delete: true, Compact: true, MinDirtyPercent: 10, MaxGarbagePercent: 20, MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
+		Delete: true, Compact: true, MinDirtyPercent: 10, MaxGarbagePercent: 20,
+		MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
 		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
-		UncleanElection: true, SegmentJitter: time.Minute, SegmentIndexBytes: 1 << 20, IndexIntervalBytes: 8 << 10,
+		UncleanElection: true, SegmentJitter: time.Minute, SegmentIndexBytes: 1 << 20,
+		IndexIntervalBytes: 8 << 10,
 		TimestampBeforeMax: 24 * time.Hour, TimestampAfterMax: topicconfig.Unlimited,
-		WithoutEffect: topicconfig.WithoutEffect{FlushInterval: 10 * time.Second, Preallocate: true},
+		WithoutEffect: topicconfig.WithoutEffect{FlushInterval: 10 * time.Second,
+			Preallocate: true},
 	}
 	got, err := ResolveSettings(settingsOf(t, everything), nil)
 	if err != nil {
@@ -89,8 +98,10 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 
 // TestTopicOverridesClusterOverridesKafka sets one field in each of the two and looks at the rest.
 func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
-	cluster := clusterWith(settingsOf(t, `{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
-	got, err := ResolveSettings(settingsOf(t, `{compaction: {minLag: 1s}, compression: {type: gzip}}`), cluster)
+	cluster := clusterWith(settingsOf(t,
+		`{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
+	got, err := ResolveSettings(settingsOf(t,
+		`{compaction: {minLag: 1s}, compression: {type: gzip}}`), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +118,12 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 }
 
 func TestAgesWithoutALimit(t *testing.T) {
-	for _, text := range []string{`{retention: {time: -1s, size: -1}}`, `{retention: {time: 999999h, size: "-1"}}`} {
-		got, err := ResolveSettings(settingsOf(t, text), clusterWith(settingsOf(t, `{retention: {time: 1h, size: 5}}`)))
-		if err != nil || got.RetentionTime != topicconfig.Unlimited || got.RetentionBytes != topicconfig.Unlimited {
+	for _, text := range []string{`{retention: {time: -1s, size: -1}}`,
+		`{retention: {time: 999999h, size: "-1"}}`} {
+		got, err := ResolveSettings(settingsOf(t, text),
+			clusterWith(settingsOf(t, `{retention: {time: 1h, size: 5}}`)))
+		if err != nil || got.RetentionTime != topicconfig.Unlimited ||
+			got.RetentionBytes != topicconfig.Unlimited {
 			t.Errorf("%s: %s, %d, %v", text, got.RetentionTime, got.RetentionBytes, err)
 		}
 	}
@@ -145,7 +159,8 @@ func TestBadSettingsNameTheirField(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
 		}
 	}
-	_, err := ResolveSettings(v1alpha1.TopicSettings{}, clusterWith(settingsOf(t, `{segment: {size: 1}}`)))
+	_, err := ResolveSettings(v1alpha1.TopicSettings{},
+		clusterWith(settingsOf(t, `{segment: {size: 1}}`)))
 	if err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.segment.size: ") {
 		t.Errorf("a bad default of the cluster: %v", err)
 	}
@@ -162,11 +177,13 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	if got, _ = ResolveTopic(topic, nil); got.RetainData {
 		t.Error("the reclaim policy Delete retains")
 	}
-	if budget := ResolveCleaner(nil); budget != (CleanerBudget{Workers: 1, MemoryBytes: 128 << 20}) {
+	if budget := ResolveCleaner(nil); budget != (CleanerBudget{Workers: 1,
+		MemoryBytes: 128 << 20}) {
 		t.Errorf("default budget %+v", budget)
 	}
 	var cluster v1alpha1.LogCluster
-	if err := yaml.Unmarshal([]byte(`spec: {cleaner: {workers: 0, memory: 16Mi, ioRate: 1M}}`), &cluster); err != nil {
+	if err := yaml.Unmarshal([]byte(`spec: {cleaner: {workers: 0, memory: 16Mi, ioRate: 1M}}`),
+		&cluster); err != nil {
 		t.Fatal(err)
 	}
 	if budget := ResolveCleaner(&cluster); budget != (CleanerBudget{0, 16 << 20, 1e6}) {
@@ -201,7 +218,8 @@ func TestGroupsAreTheClusters(t *testing.T) {
 		`{groups: {initialRebalanceDelay: 0s, offsetMetadataMax: 0}}`:             {InitialDelay: -1, MetadataBytesMax: -1},
 		`{groups: {initialRebalanceDelay: 1h, offsetMetadataMax: 1Ki}}`:           {InitialDelay: hour, MetadataBytesMax: 1024},
 		`{groups: {offsetsRetention: 1h, offsetsCheckInterval: 1h, offsetsTopic: {partitions: 3, replicas: 2}}}`: {
-			OffsetsRetention: hour, OffsetsCheckInterval: hour, OffsetsPartitions: 3, OffsetsReplicas: 2,
+			OffsetsRetention: hour, OffsetsCheckInterval: hour, OffsetsPartitions: 3,
+			OffsetsReplicas: 2,
 		},
 		`{groups: {consumerSessionTimeout: 1h, consumerHeartbeatInterval: 1h}}`:           {ConsumerSession: hour, ConsumerInterval: hour},
 		`{groups: {membersMax: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},
@@ -210,7 +228,8 @@ func TestGroupsAreTheClusters(t *testing.T) {
 		if err := yaml.Unmarshal([]byte("spec: "+text), &cluster); err != nil {
 			t.Fatal(err)
 		}
-		if got := NewImage("ours", CleanerBudget{}, nil, nil).WithPolicies(&cluster).Groups; got != want {
+		if got := NewImage("ours", CleanerBudget{}, nil,
+			nil).WithPolicies(&cluster).Groups; got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
@@ -225,7 +244,8 @@ func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 		topic   string
 		cluster *v1alpha1.LogCluster
 		want    int
-	}{{`{replicas: 2}`, three, 2}, {`{}`, three, 3}, {`{}`, nil, 1}, {`{}`, &v1alpha1.LogCluster{}, 1}} {
+	}{{`{replicas: 2}`, three, 2}, {`{}`, three, 3}, {`{}`, nil, 1},
+		{`{}`, &v1alpha1.LogCluster{}, 1}} {
 		if got := Replicas(settingsOf(t, test.topic), test.cluster); got != test.want {
 			t.Errorf("%s: %d replicas, want %d", test.topic, got, test.want)
 		}
@@ -235,16 +255,21 @@ func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 func TestNoMoreInSyncThanReplicas(t *testing.T) {
 	safe := clusterWith(settingsOf(t, `{replicas: 3, minInSyncReplicas: 2}`))
 	for topic, path := range map[string]string{
-		`{}`: "", `{replicas: 2}`: "", `{minInSyncReplicas: 3}`: "", `{replicas: 1, minInSyncReplicas: 1}`: "",
-		`{replicas: 1}`: "spec.minInSyncReplicas", `{minInSyncReplicas: 4}`: "spec.minInSyncReplicas",
+		`{}`: "", `{replicas: 2}`: "", `{minInSyncReplicas: 3}`: "",
+		`{replicas: 1, minInSyncReplicas: 1}`: "",
+		`{replicas: 1}`:                       "spec.minInSyncReplicas",
+		`{minInSyncReplicas: 4}`:              "spec.minInSyncReplicas",
 	} {
 		err := CheckReplicas(settingsOf(t, topic), safe)
-		if path == "" && err != nil || path != "" && (!errors.Is(err, ErrInvalidSettings) || !strings.HasPrefix(err.Error(), path+": Invalid value")) {
+		if path == "" && err != nil || path != "" &&
+			(!errors.Is(err, ErrInvalidSettings) ||
+				!strings.HasPrefix(err.Error(), path+": Invalid value")) {
 			t.Errorf("%s: %v", topic, err)
 		}
 	}
 	bad := clusterWith(settingsOf(t, `{minInSyncReplicas: 2}`))
-	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
+	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil ||
+		!strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
 		t.Errorf("defaults that contradict Kafka's: %v", err)
 	}
 	if err := CheckReplicas(settingsOf(t, `{}`), nil); err != nil {
@@ -252,7 +277,8 @@ func TestNoMoreInSyncThanReplicas(t *testing.T) {
 	}
 }
 
-// TestSettingsComeBackFromTheirResource writes random settings over random defaults, and reads them again.
+// TestSettingsComeBackFromTheirResource writes random settings over random defaults, and reads them
+// again.
 func TestSettingsComeBackFromTheirResource(t *testing.T) {
 	for seed := range seed.Sequence(t, 3000) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -273,7 +299,8 @@ func TestSettingsComeBackFromTheirResource(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("seed %d: settings changed on their way (-want +got):\n%s\n%s", seed, diff, text)
+			t.Fatalf("seed %d: settings changed on their way (-want +got):\n%s\n%s", seed, diff,
+				text)
 		}
 		if same := ResourceSettings(base, base); same != (v1alpha1.TopicSettings{}) {
 			t.Fatalf("seed %d: what equals the default is written: %+v", seed, same)
@@ -288,13 +315,17 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 			change()
 		}
 	}
-	milliseconds := func(lowest int64) time.Duration { return time.Duration(lowest+random.Int64N(1e9)) * time.Millisecond }
+	milliseconds := func(lowest int64) time.Duration {
+		return time.Duration(lowest+
+			random.Int64N(1e9)) * time.Millisecond
+	}
 	some(func() { s.Delete, s.Compact = false, true })
 	some(func() { s.Compact = true })
 	some(func() { s.MinDirtyPercent = random.IntN(101) })
 	some(func() { s.MaxGarbagePercent = random.IntN(100) })
 	some(func() {
-		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: compress.Codec(random.IntN(5)), Level: compress.LevelDefault}
+		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: compress.Codec(random.IntN(5)),
+			Level: compress.LevelDefault}
 	})
 	some(func() { s.MinLag = milliseconds(0) })
 	some(func() { s.MaxLag = s.MinLag + milliseconds(1) })

@@ -20,32 +20,39 @@ var (
 // ErrISRConflict is what ChangeISR wraps when the partition is not as the caller took it to be.
 var ErrISRConflict = errors.New("in-sync replicas have changed meanwhile")
 
-// Store is where the cluster's metadata lives: local (one process, one file) or kube (resources in the API server).
+// Store is where the cluster's metadata lives: local (one process, one file) or kube (resources in
+// the API server).
 type Store interface {
-	// Run registers self, keeps it registered, and calls apply with each new image, in order, from one goroutine, the first
-	// time once the image is complete. It returns when ctx ends (nil), or when it can go on no longer.
+	// Run registers self, keeps it registered, and calls apply with each new image, in order, from
+	// one goroutine, the first time once the image is complete. It returns when ctx ends (nil), or
+	// when it can go on no longer.
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
-	// Serving tells the store which partitions this broker leads and serves now, all of them, each with its leader epoch.
-	// An error means that some of it was not recorded; the caller tells all of it again later.
+	// Serving tells the store which partitions this broker leads and serves now, all of them, each
+	// with its leader epoch. An error means that some of it was not recorded; the caller tells all
+	// of it again later.
 	Serving(ctx context.Context, broker int32, served []Served) error
-	// ChangeISR proposes other in-sync replicas of partitions that the caller leads; each change is a compare-and-swap for itself. The death of
-	// a broker changes those of thousands of partitions, and they come together, so that a store can make them in one write. settled is
-	// called for each change, by its index, as soon as its outcome is known, perhaps for several at once, and for all before ChangeISR
-	// returns:
+	// ChangeISR proposes other in-sync replicas of partitions that the caller leads; each change is
+	// a compare-and-swap for itself. The death of a broker changes those of thousands of
+	// partitions, and they come together, so that a store can make them in one write. settled is
+	// called for each change, by its index, as soon as its outcome is known, perhaps for several at
+	// once, and for all before ChangeISR returns:
 	//
 	// nil: they are change.To from now on; an image will say so, too, and may have said so before.
-	// ErrISRConflict is wrapped when leader, epoch or ISR are not as named, or a member's incarnation is not the one that lives,
-	// or a member leaves: nothing has changed, and the caller waits for an image and thinks again.
-	// Any other error leaves the outcome unknown: the caller counts with both sets until an image of this leader epoch tells.
-	// That is also how it ends for those that took longer than ChangeISRTimeout, or than ctx.
+	// ErrISRConflict is wrapped when leader, epoch or ISR are not as named, or a member's
+	// incarnation is not the one that lives, or a member leaves: nothing has changed, and the
+	// caller waits for an image and thinks again. Any other error leaves the outcome unknown: the
+	// caller counts with both sets until an image of this leader epoch tells. That is also how it
+	// ends for those that took longer than ChangeISRTimeout, or than ctx.
 	ChangeISR(ctx context.Context, changes []ISRChange, settled func(change int, err error))
 }
 
-// InSync is a replica of a broker in one incarnation: a later one is not in sync because an earlier one was.
+// InSync is a replica of a broker in one incarnation: a later one is not in sync because an earlier
+// one was.
 type InSync struct {
 	Broker int32
 	Epoch  int64
-	// Assignment is what the leader knows the replica by (Partition.Assignments): it counts for no other.
+	// Assignment is what the leader knows the replica by (Partition.Assignments): it counts for no
+	// other.
 	Assignment string `json:",omitempty"`
 }
 
@@ -60,9 +67,9 @@ type ISRChange struct {
 
 // Leaver is a Store that can say beforehand that this broker goes.
 type Leaver interface {
-	// Leave records that the broker that Run registered must lead nothing any more; images will show it Leaving, its partitions led by
-	// others where there are others, and it in sync no more with these. An error means that it may not have been recorded. A new Run begins
-	// anew.
+	// Leave records that the broker that Run registered must lead nothing any more; images will
+	// show it Leaving, its partitions led by others where there are others, and it in sync no more
+	// with these. An error means that it may not have been recorded. A new Run begins anew.
 	Leave(ctx context.Context) error
 }
 
@@ -71,13 +78,15 @@ type Served struct {
 	Topic       ID
 	Partition   int32
 	LeaderEpoch int32
-	// Ahead: the partition is not served, as the log knows LeaderEpoch, which is above the one it is to be led in. The metadata
-	// have forgotten it (a Partition was deleted and made anew, a metadata file was lost); the leader must be elected above it,
-	// or two histories would carry the same epochs.
+	// Ahead: the partition is not served, as the log knows LeaderEpoch, which is above the one it
+	// is to be led in. The metadata have forgotten it (a Partition was deleted and made anew, a
+	// metadata file was lost); the leader must be elected above it, or two histories would carry
+	// the same epochs.
 	Ahead bool
 }
 
-// NewTopic asks for a topic, as Kafka's CreateTopics does. Made this way, its reclaim policy is Delete.
+// NewTopic asks for a topic, as Kafka's CreateTopics does. Made this way, its reclaim policy is
+// Delete.
 type NewTopic struct {
 	Name       string
 	Partitions int32             // -1: the cluster's default
@@ -86,11 +95,13 @@ type NewTopic struct {
 	Validate   bool              // only check
 }
 
-// Admin changes topics on behalf of Kafka admin clients; the Topic resource is made or deleted, nothing else.
+// Admin changes topics on behalf of Kafka admin clients; the Topic resource is made or deleted,
+// nothing else.
 type Admin interface {
-	// CreateTopic returns the topic as it will be (its id is zero when only checked). It returns once the topic's resource exists.
+	// CreateTopic returns the topic as it will be (its id is zero when only checked). It returns
+	// once the topic's resource exists.
 	CreateTopic(ctx context.Context, t NewTopic) (*Topic, error)
-	// DeleteTopic returns once the deletion is recorded; brokers follow with a later image. ErrTopicNotFound is wrapped when
-	// there is no topic of the name.
+	// DeleteTopic returns once the deletion is recorded; brokers follow with a later image.
+	// ErrTopicNotFound is wrapped when there is no topic of the name.
 	DeleteTopic(ctx context.Context, name string) error
 }

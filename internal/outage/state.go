@@ -2,8 +2,9 @@ package outage
 
 import "time"
 
-// interval is how long after the beginning of one outage the next is told at the earliest. On a disk that is just about full small
-// batches pass and large ones fail, which is an outage every few milliseconds.
+// interval is how long after the beginning of one outage the next is told at the earliest. On a
+// disk that is just about full small batches pass and large ones fail, which is an outage every few
+// milliseconds.
 const interval = time.Minute
 
 // State follows work that fails and is tried again. The zero value is work that goes well.
@@ -23,7 +24,8 @@ func (s *State) Fail(now time.Time) (begins bool) {
 	return begins
 }
 
-// Succeed tells whether that is the end of an outage whose beginning was told, and how many failures there were since.
+// Succeed tells whether that is the end of an outage whose beginning was told, and how many
+// failures there were since.
 func (s *State) Succeed() (failed int, ends bool) {
 	if !s.open {
 		return 0, false

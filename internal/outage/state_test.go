@@ -35,7 +35,8 @@ func TestAnOutageIsToldOnceAMinuteAtMost(t *testing.T) {
 			failed, tells = s.Succeed()
 		}
 		if tells != step.tells || failed != step.failed {
-			t.Errorf("after %v, fails %t: tells %t of %d failures, want %t of %d", step.after, step.fails, tells, failed, step.tells, step.failed)
+			t.Errorf("after %v, fails %t: tells %t of %d failures, want %t of %d", step.after,
+				step.fails, tells, failed, step.tells, step.failed)
 		}
 	}
 }

@@ -8,20 +8,23 @@ import (
 
 // Wishes are what a decision takes into account besides what is.
 type Wishes struct {
-	// Unclean: the topic would rather lose records than wait (Kafka's unclean.leader.election.enable).
+	// Unclean: the topic would rather lose records than wait (Kafka's
+	// unclean.leader.election.enable).
 	Unclean bool
-	// Preferred: move leadership back to the first replica. The caller asks for it from time to time, when brokers have been
-	// quiet: each move costs every client a refresh.
+	// Preferred: move leadership back to the first replica. The caller asks for it from time to
+	// time, when brokers have been quiet: each move costs every client a refresh.
 	Preferred bool
-	// Assignment names what this decision assigns: no decision about the partition had the name before. See Partition.Assignments.
+	// Assignment names what this decision assigns: no decision about the partition had the name
+	// before. See Partition.Assignments.
 	Assignment string
-	// Accepted is somebody's consent to go on with the records that a certain disk holds: what Consent returns for it, or,
-	// of an in-sync replica whose disk was replaced, the new disk's directory id alone. "" is none.
+	// Accepted is somebody's consent to go on with the records that a certain disk holds: what
+	// Consent returns for it, or, of an in-sync replica whose disk was replaced, the new disk's
+	// directory id alone. "" is none.
 	Accepted string
 }
 
-// Consent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts once: the election that it
-// allows makes another leader epoch.
+// Consent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts
+// once: the election that it allows makes another leader epoch.
 func Consent(directory string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
 }
@@ -29,28 +32,33 @@ func Consent(directory string, leaderEpoch int32) string {
 // Decision is a partition as it should be, and what there is to say about it.
 type Decision struct {
 	Partition
-	// Unproven: the leader was elected now without proof that it has every acknowledged record: all in-sync replicas came back
-	// from an unclean stop, or somebody or the topic agreed to lose some.
+	// Unproven: the leader was elected now without proof that it has every acknowledged record: all
+	// in-sync replicas came back from an unclean stop, or somebody or the topic agreed to lose
+	// some.
 	Unproven bool
-	// Of a partition without a leader: the in-sync replicas it waits for, and those that live with another disk, whose records are gone.
+	// Of a partition without a leader: the in-sync replicas it waits for, and those that live with
+	// another disk, whose records are gone.
 	Awaited, Lost []int32
 }
 
-// Decide returns who should lead a partition, in which epoch, and who is in sync, given what is known of brokers: all that
-// the operator, or the store of `heartwood dev`, may decide about it. It is a pure function, and settled: asked again with what it
-// answered, it answers the same. brokers has those that were seen; one that is missing is gone.
+// Decide returns who should lead a partition, in which epoch, and who is in sync, given what is
+// known of brokers: all that the operator, or the store of `heartwood dev`, may decide about it. It
+// is a pure function, and settled: asked again with what it answered, it answers the same. brokers
+// has those that were seen; one that is missing is gone.
 //
 // In this order:
-//  1. Where it is to be: the brokers of Target hold replicas besides those that did, until all of them are in sync; then they alone do.
-//     Whoever becomes a replica does so by a new assignment.
-//  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new incarnation. One that is gone, came
-//     back uncleanly or with another disk, or leaves, no more is, if somebody is who stays. So the ISR never loses its last
-//     member: it is the memory of where the records are.
-//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a successor; else the most settled
-//     replica, and of these the first, that is in sync, lives and stays. Failing that see lastResort.
+//  1. Where it is to be: the brokers of Target hold replicas besides those that did, until all of
+//     them are in sync; then they alone do. Whoever becomes a replica does so by a new assignment.
+//  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new
+//     incarnation. One that is gone, came back uncleanly or with another disk, or leaves, no more
+//     is, if somebody is who stays. So the ISR never loses its last member: it is the memory of
+//     where the records are.
+//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a
+//     successor; else the most settled replica, and of these the first, that is in sync, lives and
+//     stays. Failing that see lastResort.
 //
-// The caller writes the result by compare-and-swap against what it was given, or under one lock. A partition whose Topic is gone
-// is not decided about, but retired: see Retire.
+// The caller writes the result by compare-and-swap against what it was given, or under one lock. A
+// partition whose Topic is gone is not decided about, but retired: see Retire.
 func Decide(p Partition, brokers map[int32]Standing, wishes Wishes) Decision {
 	e := election{Partition: p.clone(), before: p, brokers: brokers, wishes: wishes}
 	e.extend()
@@ -63,7 +71,8 @@ func Decide(p Partition, brokers map[int32]Standing, wishes Wishes) Decision {
 	return e.decision()
 }
 
-// Retire takes the leader from a partition whose topic is gone. Where the records are, and under which epochs, stays known.
+// Retire takes the leader from a partition whose topic is gone. Where the records are, and under
+// which epochs, stays known.
 func Retire(p Partition) Partition {
 	p = p.clone()
 	if p.Leader != NoLeader {
@@ -82,9 +91,10 @@ type election struct {
 	unproven  bool
 }
 
-// begin comes after extend; it makes every living replica of a new partition a member: there are no records yet that one could lack. Both must be
-// empty for that: an ISR that is empty after an election would mean that nobody has the records. Without a broker that may
-// lead, the partition stays new.
+// begin comes after extend; it makes every living replica of a new partition a member: there are no
+// records yet that one could lack. Both must be empty for that: an ISR that is empty after an
+// election would mean that nobody has the records. Without a broker that may lead, the partition
+// stays new.
 func (e *election) begin() {
 	if e.LeaderEpoch != 0 || len(e.ISR) != 0 {
 		return
@@ -101,8 +111,8 @@ func (e *election) begin() {
 	}
 }
 
-// extend adds the target's brokers to the replicas. A member that is no replica, as when somebody wrote other replicas over it,
-// stays one until the others have its records.
+// extend adds the target's brokers to the replicas. A member that is no replica, as when somebody
+// wrote other replicas over it, stays one until the others have its records.
 func (e *election) extend() {
 	wanted := e.Target
 	if len(wanted) == 0 {
@@ -137,9 +147,10 @@ type standing int
 const (
 	away     standing = iota // not there, or nobody can tell: it may come back with all its records
 	replaced                 // there with another disk: its records are gone
-	unclean                  // there with its disk, which may lack what was not synced before an unclean stop
-	doubted                  // there for all we know
-	intact                   // there, with all it had
+	// there with its disk, which may lack what was not synced before an unclean stop
+	unclean
+	doubted // there for all we know
+	intact  // there, with all it had
 )
 
 // standing tells how a member is. An unknown directory is no proof of another disk.
@@ -163,14 +174,15 @@ func (e *election) standing(m Member) standing {
 	}
 }
 
-// sift raises those members that are intact to their present incarnation, and drops those that are not: see Decide. While none
-// that stays is intact nobody is dropped: one that is only doubted may turn out to be gone, and when all stop in order, all are to
-// be there at the next start.
+// sift raises those members that are intact to their present incarnation, and drops those that are
+// not: see Decide. While none that stays is intact nobody is dropped: one that is only doubted may
+// turn out to be gone, and when all stop in order, all are to be there at the next start.
 func (e *election) sift() {
 	stays := false
 	for i, m := range e.ISR {
 		if b := e.brokers[m.Broker]; e.standing(m) == intact {
-			e.ISR[i] = Member{Broker: m.Broker, Epoch: b.Epoch, Directory: either(b.Directory, m.Directory)}
+			e.ISR[i] = Member{Broker: m.Broker, Epoch: b.Epoch,
+				Directory: either(b.Directory, m.Directory)}
 			stays = stays || !b.Leaving
 		}
 	}
@@ -197,8 +209,10 @@ func (e *election) contract() {
 		}
 	}
 	e.Replicas, e.Target = e.Target, nil
-	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool { return !slices.Contains(e.Replicas, m.Broker) })
-	maps.DeleteFunc(e.Assignments, func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
+	e.ISR = slices.DeleteFunc(e.ISR,
+		func(m Member) bool { return !slices.Contains(e.Replicas, m.Broker) })
+	maps.DeleteFunc(e.Assignments,
+		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
 // preference is the order in which replicas are asked to lead.
@@ -221,8 +235,8 @@ func (e *election) mayLead(id int32) bool {
 	return ok && e.standing(m) == intact && !e.brokers[id].Leaving
 }
 
-// candidate is the place in the order of preference of who leads if another than the leader is to; -1: nobody may. A new partition has
-// no clients that could look for it in the wrong place.
+// candidate is the place in the order of preference of who leads if another than the leader is to;
+// -1: nobody may. A new partition has no clients that could look for it in the wrong place.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
 	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.wishes.Preferred {
@@ -230,7 +244,8 @@ func (e *election) candidate(order []int32) int {
 	}
 	best := first
 	for at := first + 1; at < len(order); at++ {
-		if e.mayLead(order[at]) && e.brokers[order[at]].Unsettled < e.brokers[order[best]].Unsettled {
+		if e.mayLead(order[at]) &&
+			e.brokers[order[at]].Unsettled < e.brokers[order[best]].Unsettled {
 			best = at
 		}
 	}
@@ -254,15 +269,17 @@ func (e *election) choose() (leader int32, epoch int64) {
 	return e.lastResort()
 }
 
-// lastResort looks for a leader when no member may lead. What it elects is alone in sync: what the others have beyond it is not
-// the log any more.
+// lastResort looks for a leader when no member may lead. What it elects is alone in sync: what the
+// others have beyond it is not the log any more.
 //
-// A member that came back from an unclean stop with its own disk may lack what it had not synced; it leads once all other members
-// are there, too, and no better off, since each had every acknowledged record. Of several the one that led goes first: it has
-// most. While another is away, or leaves, that one may come back intact, and is waited for. Who will not wait says so, for the
+// A member that came back from an unclean stop with its own disk may lack what it had not synced;
+// it leads once all other members are there, too, and no better off, since each had every
+// acknowledged record. Of several the one that led goes first: it has most. While another is away,
+// or leaves, that one may come back intact, and is waited for. Who will not wait says so, for the
 // topic or for one disk.
 func (e *election) lastResort() (leader int32, epoch int64) {
-	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false), e.salvage, e.uncleanly} {
+	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false),
+		e.salvage, e.uncleanly} {
 		at := slices.IndexFunc(e.preference(), func(id int32) bool {
 			return e.brokers[id].Life == Up && !e.brokers[id].Leaving && may(id)
 		})
@@ -285,8 +302,8 @@ func (e *election) accepted(id int32) bool {
 		return false
 	}
 	if m, ok := e.member(id); ok && e.standing(m) == replaced && e.wishes.Accepted == directory {
-		// The consent names the new disk, so it does not hold for the next one that is lost. It takes the place of the
-		// old disk, and of that alone: other members have the records still.
+		// The consent names the new disk, so it does not hold for the next one that is lost. It
+		// takes the place of the old disk, and of that alone: other members have the records still.
 		return !slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) != replaced })
 	}
 	return e.wishes.Accepted == Consent(directory, e.before.LeaderEpoch)
@@ -308,17 +325,19 @@ func (e *election) returned(led bool) func(id int32) bool {
 	}
 }
 
-// salvage is uncleanly for a member that crashed. It may lack what it had not synced; who is no member lacks what was acknowledged
-// since it was one.
+// salvage is uncleanly for a member that crashed. It may lack what it had not synced; who is no
+// member lacks what was acknowledged since it was one.
 func (e *election) salvage(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.standing(m) == unclean && e.uncleanly(id)
 }
 
-// uncleanly tells whether a topic would have a broker lead that lacks records; an empty disk only when there is no other. Members
-// that are only doubted, or leave, are waited for all the same: that is over in a moment.
+// uncleanly tells whether a topic would have a broker lead that lacks records; an empty disk only
+// when there is no other. Members that are only doubted, or leave, are waited for all the same:
+// that is over in a moment.
 func (e *election) uncleanly(id int32) bool {
-	if !e.wishes.Unclean || slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) >= doubted }) {
+	if !e.wishes.Unclean || slices.ContainsFunc(e.ISR,
+		func(m Member) bool { return e.standing(m) >= doubted }) {
 		return false
 	}
 	m, ok := e.member(id)
@@ -332,8 +351,9 @@ func (e *election) uncleanly(id int32) bool {
 	})
 }
 
-// install makes a broker the leader, of a new epoch if that is news: another broker, another incarnation, or one whose log knows
-// later epochs, as when the metadata were lost and made again. Those are never given out twice.
+// install makes a broker the leader, of a new epoch if that is news: another broker, another
+// incarnation, or one whose log knows later epochs, as when the metadata were lost and made again.
+// Those are never given out twice.
 func (e *election) install(leader int32, epoch int64) {
 	led, was := Member{}, false
 	for _, m := range e.before.ISR {
@@ -384,7 +404,8 @@ func (e *election) decision() Decision {
 	return d
 }
 
-// either is the first that is known: a broker that does not tell its disk leaves what is known, else its next loss would go unseen.
+// either is the first that is known: a broker that does not tell its disk leaves what is known,
+// else its next loss would go unseen.
 func either(directory, otherwise string) string {
 	if directory != "" {
 		return directory

@@ -11,9 +11,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDecideKeepsWhatWasAcknowledged plays a cluster of five brokers and one partition: brokers are killed, lose their last
-// writes or their disks, are not seen although they live, leave and come back, while leaders take writes by what they last
-// heard. After each decision the invariants of doc.go are checked against what the logs really hold.
+// TestDecideKeepsWhatWasAcknowledged plays a cluster of five brokers and one partition: brokers are
+// killed, lose their last writes or their disks, are not seen although they live, leave and come
+// back, while leaders take writes by what they last heard. After each decision the invariants of
+// doc.go are checked against what the logs really hold.
 func TestDecideKeepsWhatWasAcknowledged(t *testing.T) {
 	acknowledged, elections, unproven := 0, 0, 0
 	for seed := range seed.Sequence(t, 600) {
@@ -21,14 +22,16 @@ func TestDecideKeepsWhatWasAcknowledged(t *testing.T) {
 		for step := range 120 {
 			did := w.step()
 			if fault := w.decide(); fault != "" {
-				t.Fatalf("seed %d, step %d, after %s: %s\nbefore %+v\nafter %+v\nbrokers %+v", seed, step, did, fault, w.before, w.partition, w.standings())
+				t.Fatalf("seed %d, step %d, after %s: %s\nbefore %+v\nafter %+v\nbrokers %+v", seed,
+					step, did, fault, w.before, w.partition, w.standings())
 			}
 		}
 		acknowledged += len(w.acknowledged)
 		elections += int(w.partition.LeaderEpoch)
 		unproven += w.unproven
 	}
-	t.Logf("%d writes acknowledged, %d elections, %d of them unproven", acknowledged, elections, unproven)
+	t.Logf("%d writes acknowledged, %d elections, %d of them unproven", acknowledged, elections,
+		unproven)
 	if _, alone := seed.Alone(t); alone {
 		return
 	}
@@ -141,7 +144,8 @@ func (w *world) stop(id int32, a *actor) string {
 	return fmt.Sprintf("broker %d stops, way %d", id, how)
 }
 
-// start brings a broker up in a new incarnation. What a killed one is proven by is its disk, read at the start and not after.
+// start brings a broker up in a new incarnation. What a killed one is proven by is its disk, read
+// at the start and not after.
 func (w *world) start(id int32, a *actor) string {
 	if a.alive {
 		return "nothing"
@@ -154,11 +158,14 @@ func (w *world) start(id int32, a *actor) string {
 
 // leads tells whether a broker holds itself for the leader.
 func (w *world) leads(id int32, a *actor) bool {
-	return a.alive && a.heard.Leader == id && slices.ContainsFunc(a.heard.ISR, func(m Member) bool { return m.Broker == id && m.Epoch == a.Epoch })
+	return a.alive && a.heard.Leader == id &&
+		slices.ContainsFunc(a.heard.ISR,
+			func(m Member) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
 
-// write lets a broker that holds itself for the leader append, and those that agree fetch. It is acknowledged when all have it that
-// the leader holds for in sync, each in the incarnation that the leader knows.
+// write lets a broker that holds itself for the leader append, and those that agree fetch. It is
+// acknowledged when all have it that the leader holds for in sync, each in the incarnation that the
+// leader knows.
 func (w *world) write(id int32, a *actor) string {
 	if !w.leads(id, a) {
 		return "nothing"
@@ -171,13 +178,15 @@ func (w *world) write(id int32, a *actor) string {
 		if m.Broker == id {
 			continue
 		}
-		if !follower.alive || follower.Epoch != m.Epoch || follower.heard.LeaderEpoch != a.heard.LeaderEpoch || w.random.IntN(8) == 0 {
+		if !follower.alive || follower.Epoch != m.Epoch ||
+			follower.heard.LeaderEpoch != a.heard.LeaderEpoch || w.random.IntN(8) == 0 {
 			all = false
 			continue
 		}
 		w.fetch(follower, a)
 	}
-	// Under a topic that would rather lose records, a leader that nobody sees may go on alone in sync: those are what it loses.
+	// Under a topic that would rather lose records, a leader that nobody sees may go on alone in
+	// sync: those are what it loses.
 	if all && (!w.wishes.Unclean || a.heard.LeaderEpoch == w.partition.LeaderEpoch) {
 		w.acknowledged[w.writes] = true
 	}
@@ -200,7 +209,8 @@ func (w *world) propose(id int32, a *actor) string {
 	}
 	other := a.heard.Replicas[w.random.IntN(len(a.heard.Replicas))]
 	b := w.brokers[other]
-	to := slices.DeleteFunc(slices.Clone(a.heard.ISR), func(m Member) bool { return m.Broker == other })
+	to := slices.DeleteFunc(slices.Clone(a.heard.ISR),
+		func(m Member) bool { return m.Broker == other })
 	if len(to) == len(a.heard.ISR) {
 		if !b.alive || b.heard.LeaderEpoch != a.heard.LeaderEpoch {
 			return "nothing"
@@ -208,7 +218,8 @@ func (w *world) propose(id int32, a *actor) string {
 		w.fetch(b, a)
 		to = append(to, Member{Broker: other, Epoch: b.Epoch})
 	}
-	changed, err := ChangeISR(w.partition, Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to, a.heard.Assignments}, w.standings())
+	changed, err := ChangeISR(w.partition,
+		Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to, a.heard.Assignments}, w.standings())
 	if err != nil {
 		return fmt.Sprintf("broker %d is refused: %v", id, err)
 	}
@@ -216,7 +227,8 @@ func (w *world) propose(id int32, a *actor) string {
 	return fmt.Sprintf("broker %d makes the ISR %v", id, ids(to))
 }
 
-// standings are what is known of brokers. What a dead one's disk proves is not known before it starts.
+// standings are what is known of brokers. What a dead one's disk proves is not known before it
+// starts.
 func (w *world) standings() map[int32]Standing {
 	known := map[int32]Standing{}
 	for id, a := range w.brokers {
@@ -230,7 +242,8 @@ func (w *world) decide() string {
 	w.before = w.partition.clone()
 	d := Decide(w.before, w.standings(), w.wishes)
 	w.partition = d.Partition
-	if again := Decide(d.Partition, w.standings(), w.wishes); !cmp.Equal(again.Partition, d.Partition) {
+	if again := Decide(d.Partition, w.standings(), w.wishes); !cmp.Equal(again.Partition,
+		d.Partition) {
 		return fmt.Sprintf("decided again: %+v", again)
 	}
 	if fault := w.shape(d); fault != "" {
@@ -248,7 +261,12 @@ func (w *world) decide() string {
 	if d.Leader != NoLeader && d.LeaderEpoch != w.before.LeaderEpoch {
 		for id := range w.acknowledged {
 			if !slices.Contains(w.brokers[d.Leader].log, id) {
-				return fmt.Sprintf("broker %d is elected without write %d, which was acknowledged: %v", d.Leader, id, w.brokers[d.Leader].log)
+				return fmt.Sprintf(
+					"broker %d is elected without write %d, which was acknowledged: %v",
+					d.Leader,
+					id,
+					w.brokers[d.Leader].log,
+				)
 			}
 		}
 	}
@@ -259,14 +277,20 @@ func (w *world) decide() string {
 func (w *world) loss(d Decision) string {
 	w.unproven++
 	disk := w.brokers[d.Leader].Directory
-	if !w.wishes.Unclean && !slices.ContainsFunc(w.before.ISR, func(m Member) bool { return m.Broker == d.Leader && m.Directory == disk }) {
+	if !w.wishes.Unclean && !slices.ContainsFunc(w.before.ISR,
+		func(m Member) bool { return m.Broker == d.Leader && m.Directory == disk }) {
 		return fmt.Sprintf("broker %d is elected with a disk that was never in sync", d.Leader)
 	}
 	for _, m := range w.before.ISR {
 		b := w.brokers[m.Broker]
-		held := b.Epoch == m.Epoch && b.Life != Gone || b.Life == Up && b.CleanEpoch == m.Epoch && b.Directory == m.Directory
+		held := b.Epoch == m.Epoch && b.Life != Gone || b.Life == Up && b.CleanEpoch == m.Epoch &&
+			b.Directory == m.Directory
 		if held && !b.Leaving || !w.wishes.Unclean && (held || b.Life == Gone) {
-			return fmt.Sprintf("broker %d is elected without proof, and %d is there or may come back", d.Leader, m.Broker)
+			return fmt.Sprintf(
+				"broker %d is elected without proof, and %d is there or may come back",
+				d.Leader,
+				m.Broker,
+			)
 		}
 	}
 	for id := range w.acknowledged {
@@ -290,7 +314,8 @@ func (w *world) shape(d Decision) string {
 	changed := incarnation(w.before) != incarnation(d.Partition)
 	switch {
 	case d.LeaderEpoch-w.before.LeaderEpoch != map[bool]int32{true: 1}[changed]:
-		return fmt.Sprintf("epoch from %d to %d, changed: %t", w.before.LeaderEpoch, d.LeaderEpoch, changed)
+		return fmt.Sprintf("epoch from %d to %d, changed: %t", w.before.LeaderEpoch, d.LeaderEpoch,
+			changed)
 	case d.Leader != NoLeader && incarnation(d.Partition).Broker != d.Leader:
 		return "the leader is not in sync"
 	case len(d.ISR) == 0 && d.LeaderEpoch > 0:

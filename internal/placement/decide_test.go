@@ -28,7 +28,8 @@ func unsettled(s *Standing) { s.Unsettled = 10 * time.Second }
 func justBack(s *Standing)  { s.Unsettled = 20 * time.Second }
 func inDoubt(s *Standing)   { s.Life = Doubtful }
 
-// led is a partition whose replicas are all in sync, but for those left out of isr; the first of isr leads in epoch 5.
+// led is a partition whose replicas are all in sync, but for those left out of isr; the first of
+// isr leads in epoch 5.
 func led(replicas string, isr string) Partition {
 	p := Partition{Leader: NoLeader, LeaderEpoch: 5}
 	for _, r := range replicas {
@@ -64,66 +65,111 @@ func TestDecide(t *testing.T) {
 		epoch   int32
 		isr     string
 	}{
-		{"a new partition: all that live are in sync", Partition{Replicas: []int32{2, 0, 1}, Leader: NoLeader},
+		{"a new partition: all that live are in sync",
+			Partition{Replicas: []int32{2, 0, 1}, Leader: NoLeader},
 			brokers{0: up(0), 2: up(2)}, Wishes{}, 2, 1, "20"},
-		{"a new partition waits for its first broker", Partition{Replicas: []int32{2}, Leader: NoLeader}, nil, Wishes{}, NoLeader, 0, ""},
-		{"all is well", led("012", "012"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
-		{"the leader stays, preferred or not", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 1, 5, "102"},
+		{"a new partition waits for its first broker",
+			Partition{Replicas: []int32{2}, Leader: NoLeader}, nil, Wishes{}, NoLeader, 0, ""},
+		{"all is well", led("012", "012"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 0, 5,
+			"012"},
+		{"the leader stays, preferred or not", led("012", "102"),
+			brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{}, 1, 5, "102"},
 		{"a follower dies", led("012", "012"), brokers{0: up(0), 2: up(2)}, Wishes{}, 0, 5, "02"},
 		{"the leader dies", led("012", "012"), brokers{1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
-		{"never one out of sync", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{}, NoLeader, 6, "0"},
-		{"offline stays offline", offline(led("012", "0")), brokers{1: up(1)}, Wishes{}, NoLeader, 5, "0"},
+		{"never one out of sync", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{}, NoLeader,
+			6, "0"},
+		{"offline stays offline", offline(led("012", "0")), brokers{1: up(1)}, Wishes{}, NoLeader,
+			5, "0"},
 		{"all die: the ISR is remembered", led("012", "012"), nil, Wishes{}, NoLeader, 6, "012"},
-		{"the leader came back in order", led("012", "012"), brokers{0: up(0, cleanly), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "012"},
-		{"a follower came back in order", led("012", "012"), brokers{0: up(0), 1: up(1, cleanly), 2: up(2)}, Wishes{}, 0, 5, "012"},
-		{"the leader was killed and is back at once", led("012", "012"), brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
-		{"a follower was killed and is back at once", led("012", "012"), brokers{0: up(0), 1: up(1, restarted), 2: up(2)}, Wishes{}, 0, 5, "02"},
-		{"the last member was killed and is back", led("012", "0"), brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "0"},
-		{"all were killed, one is back: the others are waited for", offline(led("012", "012")), brokers{1: up(1, restarted)}, Wishes{}, NoLeader, 5, "012"},
+		{"the leader came back in order", led("012", "012"),
+			brokers{0: up(0, cleanly), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "012"},
+		{"a follower came back in order", led("012", "012"),
+			brokers{0: up(0), 1: up(1, cleanly), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"the leader was killed and is back at once", led("012", "012"),
+			brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
+		{"a follower was killed and is back at once", led("012", "012"),
+			brokers{0: up(0), 1: up(1, restarted), 2: up(2)}, Wishes{}, 0, 5, "02"},
+		{"the last member was killed and is back", led("012", "0"),
+			brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Wishes{}, 0, 6, "0"},
+		{"all were killed, one is back: the others are waited for", offline(led("012", "012")),
+			brokers{1: up(1, restarted)}, Wishes{}, NoLeader, 5, "012"},
 		{"all were killed and are back: who led goes on", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, restarted)}, Wishes{}, 1, 6, "1"},
+			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, restarted)}, Wishes{}, 1, 6,
+			"1"},
 		{"one of those stopped in order", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, cleanly)}, Wishes{}, 2, 6, "2"},
+			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, cleanly)}, Wishes{}, 2, 6,
+			"2"},
 		{"one of those has lost its disk", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, newDisk), 2: up(2, restarted)}, Wishes{}, 0, 6, "0"},
-		{"all disks are lost", offline(led("01", "01")), brokers{0: up(0, newDisk), 1: up(1, newDisk)}, Wishes{}, NoLeader, 5, "01"},
-		{"the last disk is lost", led("012", "0"), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{}, NoLeader, 6, "0"},
-		{"that is accepted", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{Accepted: "new"}, 0, 6, "0"},
-		{"a consent for another disk", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{Accepted: "other"}, NoLeader, 5, "0"},
-		{"a consent to an empty disk is none while a member is only away", offline(led("01", "01")), brokers{0: up(0, newDisk)},
+			brokers{0: up(0, restarted), 1: up(1, newDisk), 2: up(2, restarted)}, Wishes{}, 0, 6,
+			"0"},
+		{"all disks are lost", offline(led("01", "01")),
+			brokers{0: up(0, newDisk), 1: up(1, newDisk)}, Wishes{}, NoLeader, 5, "01"},
+		{"the last disk is lost", led("012", "0"), brokers{0: up(0, newDisk), 1: up(1)}, Wishes{},
+			NoLeader, 6, "0"},
+		{"that is accepted", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)},
+			Wishes{Accepted: "new"}, 0, 6, "0"},
+		{"a consent for another disk", offline(led("012", "0")),
+			brokers{0: up(0, newDisk), 1: up(1)}, Wishes{Accepted: "other"}, NoLeader, 5, "0"},
+		{"a consent to an empty disk is none while a member is only away", offline(led("01", "01")),
+			brokers{0: up(0, newDisk)},
 			Wishes{Accepted: "new"}, NoLeader, 5, "01"},
-		{"a consent to what one disk holds", offline(led("012", "0")), brokers{1: up(1), 2: up(2)}, Wishes{Accepted: Consent("d2", 5)}, 2, 6, "2"},
-		{"that consent is used up", offline(led("012", "0")), brokers{1: up(1), 2: up(2)}, Wishes{Accepted: Consent("d2", 4)}, NoLeader, 5, "0"},
-		{"a consent changes nothing while a member lives", led("012", "0"), brokers{0: up(0), 2: up(2)}, Wishes{Accepted: Consent("d2", 5)}, 0, 5, "0"},
-		{"a topic that would rather lose records", led("012", "0"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 1, 6, "1"},
-		{"not while a member lives", led("012", "02"), brokers{1: up(1), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
-		{"not while a member may live", led("012", "02"), brokers{1: up(1), 2: up(2, inDoubt)}, Wishes{Unclean: true}, NoLeader, 6, "02"},
-		{"who was in sync until it crashed before who lags", led("012", "02"), brokers{1: up(1), 2: up(2, restarted)}, Wishes{Unclean: true}, 2, 6, "2"},
-		{"an old log before an empty disk", led("012", "0"), brokers{0: up(0, newDisk), 2: up(2)}, Wishes{Unclean: true}, 2, 6, "2"},
-		{"an empty disk before nothing", led("012", "0"), brokers{0: up(0, newDisk)}, Wishes{Unclean: true}, 0, 6, "0"},
-		{"a leader in doubt goes on", led("012", "012"), brokers{0: up(0, inDoubt), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
-		{"one in doubt is given nothing", led("01", "01"), brokers{1: up(1, inDoubt)}, Wishes{}, NoLeader, 6, "01"},
-		{"the leader leaves", led("012", "012"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 1, 6, "12"},
-		{"a follower leaves", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)}, Wishes{}, 0, 5, "02"},
-		{"all leave: nobody to hand over to", led("012", "012"), brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Wishes{}, 0, 5, "012"},
-		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "0"},
-		{"one that leaves is not elected, and not forgotten", led("01", "01"), brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "01"},
+		{"a consent to what one disk holds", offline(led("012", "0")), brokers{1: up(1), 2: up(2)},
+			Wishes{Accepted: Consent("d2", 5)}, 2, 6, "2"},
+		{"that consent is used up", offline(led("012", "0")), brokers{1: up(1), 2: up(2)},
+			Wishes{Accepted: Consent("d2", 4)}, NoLeader, 5, "0"},
+		{"a consent changes nothing while a member lives", led("012", "0"),
+			brokers{0: up(0), 2: up(2)}, Wishes{Accepted: Consent("d2", 5)}, 0, 5, "0"},
+		{"a topic that would rather lose records", led("012", "0"), brokers{1: up(1), 2: up(2)},
+			Wishes{Unclean: true}, 1, 6, "1"},
+		{"not while a member lives", led("012", "02"), brokers{1: up(1), 2: up(2)},
+			Wishes{Unclean: true}, 2, 6, "2"},
+		{"not while a member may live", led("012", "02"), brokers{1: up(1), 2: up(2, inDoubt)},
+			Wishes{Unclean: true}, NoLeader, 6, "02"},
+		{"who was in sync until it crashed before who lags", led("012", "02"),
+			brokers{1: up(1), 2: up(2, restarted)}, Wishes{Unclean: true}, 2, 6, "2"},
+		{"an old log before an empty disk", led("012", "0"), brokers{0: up(0, newDisk), 2: up(2)},
+			Wishes{Unclean: true}, 2, 6, "2"},
+		{"an empty disk before nothing", led("012", "0"), brokers{0: up(0, newDisk)},
+			Wishes{Unclean: true}, 0, 6, "0"},
+		{"a leader in doubt goes on", led("012", "012"),
+			brokers{0: up(0, inDoubt), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"one in doubt is given nothing", led("01", "01"), brokers{1: up(1, inDoubt)}, Wishes{},
+			NoLeader, 6, "01"},
+		{"the leader leaves", led("012", "012"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
+			Wishes{}, 1, 6, "12"},
+		{"a follower leaves", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)},
+			Wishes{}, 0, 5, "02"},
+		{"all leave: nobody to hand over to", led("012", "012"),
+			brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Wishes{}, 0, 5,
+			"012"},
+		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
+			Wishes{}, 0, 5, "0"},
+		{"one that leaves is not elected, and not forgotten", led("01", "01"),
+			brokers{1: up(1, leaving)}, Wishes{Unclean: true}, NoLeader, 6, "01"},
 		{"one that clients find goes before one that came back a moment ago", led("012", "012"),
 			brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 2, 6, "12"},
 		{"of those that did the one that is back for longer", led("012", "012"),
 			brokers{1: up(1, justBack), 2: up(2, unsettled)}, Wishes{}, 2, 6, "12"},
-		{"one that came back a moment ago before nobody", led("012", "01"), brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 1, 6, "1"},
-		{"a leader stays, unsettled or not", led("012", "012"), brokers{0: up(0, unsettled), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
-		{"nobody looks yet for the leader of a new partition", Partition{Replicas: []int32{0, 1}, Leader: NoLeader},
+		{"one that came back a moment ago before nobody", led("012", "01"),
+			brokers{1: up(1, unsettled), 2: up(2)}, Wishes{}, 1, 6, "1"},
+		{"a leader stays, unsettled or not", led("012", "012"),
+			brokers{0: up(0, unsettled), 1: up(1), 2: up(2)}, Wishes{}, 0, 5, "012"},
+		{"nobody looks yet for the leader of a new partition",
+			Partition{Replicas: []int32{0, 1}, Leader: NoLeader},
 			brokers{0: up(0, unsettled), 1: up(1)}, Wishes{}, 0, 1, "01"},
-		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 0, 6, "102"},
-		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 1, 5, "12"},
-		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)}, Wishes{Preferred: true}, 2, 5, "21"},
+		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)},
+			Wishes{Preferred: true}, 0, 6, "102"},
+		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)},
+			Wishes{Preferred: true}, 1, 5, "12"},
+		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)},
+			Wishes{Preferred: true}, 2, 5, "21"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := Decide(test.p, test.brokers, test.wishes)
-			if got := digits(d.ISR); d.Leader != test.leader || d.LeaderEpoch != test.epoch || got != test.isr {
-				t.Errorf("leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch, got, test.leader, test.epoch, test.isr)
+			if got := digits(d.ISR); d.Leader != test.leader || d.LeaderEpoch != test.epoch ||
+				got != test.isr {
+				t.Errorf("leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch,
+					got, test.leader, test.epoch, test.isr)
 			}
 		})
 	}
@@ -145,22 +191,28 @@ func TestDecideReassigns(t *testing.T) {
 	if diff := cmp.Diff(want, moving); diff != "" {
 		t.Errorf("both old and new hold logs (-want +got):\n%s", diff)
 	}
-	half, err := ChangeISR(moving, Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}, {Broker: 2, Epoch: 1}}}, brokers)
+	half, err := ChangeISR(moving,
+		Proposal{LeaderEpoch: 5, From: []int32{0, 1},
+			To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}, {Broker: 2, Epoch: 1}}},
+		brokers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := Decide(half, brokers, Wishes{}).Partition; !slices.Equal(again.Replicas, want.Replicas) || again.Leader != 0 {
+	if again := Decide(half, brokers, Wishes{}).Partition; !slices.Equal(again.Replicas,
+		want.Replicas) || again.Leader != 0 {
 		t.Errorf("one of the new ones is in sync: %+v", again)
 	}
 	whole := half.clone()
 	whole.ISR = append(whole.ISR, Member{Broker: 3, Epoch: 1, Directory: "d3"})
 	done := Decide(whole, brokers, Wishes{}).Partition
-	if !slices.Equal(done.Replicas, []int32{2, 3}) || done.Target != nil || done.Leader != 2 || done.LeaderEpoch != 6 || digits(done.ISR) != "23" {
+	if !slices.Equal(done.Replicas, []int32{2, 3}) || done.Target != nil || done.Leader != 2 ||
+		done.LeaderEpoch != 6 || digits(done.ISR) != "23" {
 		t.Errorf("all new ones are in sync: %+v", done)
 	}
 	back := moving.clone()
 	back.Target = []int32{0, 1}
-	if got := Decide(back, brokers, Wishes{}).Partition; !slices.Equal(got.Replicas, []int32{0, 1}) || got.Target != nil || got.LeaderEpoch != 5 {
+	if got := Decide(back, brokers, Wishes{}).Partition; !slices.Equal(got.Replicas,
+		[]int32{0, 1}) || got.Target != nil || got.LeaderEpoch != 5 {
 		t.Errorf("called off: %+v", got)
 	}
 }
@@ -170,7 +222,8 @@ func TestAMemberThatIsNoReplica(t *testing.T) {
 	p := led("0", "0")
 	p.Replicas = []int32{1}
 	got := Decide(p, map[int32]Standing{0: up(0), 1: up(1)}, Wishes{}).Partition
-	if got.Leader != 0 || !slices.Equal(got.Replicas, []int32{1, 0}) || !slices.Equal(got.Target, []int32{1}) {
+	if got.Leader != 0 || !slices.Equal(got.Replicas, []int32{1, 0}) ||
+		!slices.Equal(got.Target, []int32{1}) {
 		t.Errorf("%+v; want broker 0 to lead until 1 has its records", got)
 	}
 }
@@ -190,9 +243,11 @@ func TestALogThatIsAhead(t *testing.T) {
 }
 
 func TestWhatAnOfflinePartitionWaitsFor(t *testing.T) {
-	d := Decide(led("012", "012"), map[int32]Standing{1: up(1, newDisk), 2: up(2, restarted)}, Wishes{})
+	d := Decide(led("012", "012"), map[int32]Standing{1: up(1, newDisk), 2: up(2, restarted)},
+		Wishes{})
 	if !slices.Equal(d.Awaited, []int32{0}) || !slices.Equal(d.Lost, []int32{1}) || d.Unproven {
-		t.Errorf("awaited %v, lost %v, unproven %t; want [0], [1], false", d.Awaited, d.Lost, d.Unproven)
+		t.Errorf("awaited %v, lost %v, unproven %t; want [0], [1], false", d.Awaited, d.Lost,
+			d.Unproven)
 	}
 	if d = Decide(led("0", "0"), map[int32]Standing{0: up(0, restarted)}, Wishes{}); !d.Unproven {
 		t.Error("a broker came back from an unclean stop, and is taken for proven")
@@ -219,14 +274,16 @@ func TestChangeISRRefuses(t *testing.T) {
 		return members
 	}
 	for name, proposal := range map[string]Proposal{
-		"of another epoch":              {LeaderEpoch: 4, From: []int32{0, 1}, To: member(0)},
-		"about another ISR":             {LeaderEpoch: 5, From: []int32{0}, To: member(0, 1)},
-		"without the leader":            {LeaderEpoch: 5, From: []int32{0, 1}, To: member(1)},
-		"with one that leaves":          {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 2)},
-		"with one that is not there":    {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 4)},
-		"with one of another time":      {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1), Assignments: map[int32]string{1: "before"}},
-		"with one twice":                {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 1)},
-		"with an incarnation of before": {LeaderEpoch: 5, From: []int32{0, 1}, To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
+		"of another epoch":           {LeaderEpoch: 4, From: []int32{0, 1}, To: member(0)},
+		"about another ISR":          {LeaderEpoch: 5, From: []int32{0}, To: member(0, 1)},
+		"without the leader":         {LeaderEpoch: 5, From: []int32{0, 1}, To: member(1)},
+		"with one that leaves":       {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 2)},
+		"with one that is not there": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 4)},
+		"with one of another time": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1),
+			Assignments: map[int32]string{1: "before"}},
+		"with one twice": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 1)},
+		"with an incarnation of before": {LeaderEpoch: 5, From: []int32{0, 1},
+			To: []Member{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
 	} {
 		if got, err := ChangeISR(p, proposal, brokers); err == nil || !cmp.Equal(got, p) {
 			t.Errorf("%s: %v, %+v", name, err, got)
@@ -234,12 +291,16 @@ func TestChangeISRRefuses(t *testing.T) {
 	}
 	p.Assignments = map[int32]string{3: "a3", 1: "a1"}
 	for _, known := range []map[int32]string{nil, {3: "before"}, {0: "a0", 3: "a3"}} {
-		if got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: member(3, 0), Assignments: known}, brokers); err == nil {
+		if got, err := ChangeISR(p,
+			Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: member(3, 0), Assignments: known},
+			brokers); err == nil {
 			t.Errorf("known by the assignments %v: %+v", known, got)
 		}
 	}
-	got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{1, 0}, To: member(3, 0), Assignments: map[int32]string{3: "a3"}}, brokers)
-	if err != nil || digits(got.ISR) != "30" || got.ISR[0].Directory != "d3" || got.LeaderEpoch != 5 {
+	got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{1, 0}, To: member(3, 0),
+		Assignments: map[int32]string{3: "a3"}}, brokers)
+	if err != nil || digits(got.ISR) != "30" || got.ISR[0].Directory != "d3" ||
+		got.LeaderEpoch != 5 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -251,15 +312,23 @@ func TestAMemberHasEndedOnceItsBrokerIsBackUncleanly(t *testing.T) {
 		now    Standing
 		want   bool
 	}{
-		"the same incarnation":               {m, Standing{Epoch: 4, CleanEpoch: -1, Directory: "d1"}, false},
-		"a later one":                        {m, Standing{Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
-		"after an orderly stop":              {m, Standing{Epoch: 5, CleanEpoch: 4, Directory: "d1"}, false},
-		"after one of another incarnation":   {m, Standing{Epoch: 6, CleanEpoch: 5, Directory: "d1"}, true},
-		"and that it went again is the same": {m, Standing{Life: Gone, Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
-		"an image of before":                 {m, Standing{Epoch: 3, CleanEpoch: -1, Directory: "d1"}, false},
-		"on another disk":                    {m, Standing{Epoch: 5, CleanEpoch: -1, Directory: "d2"}, false},
-		"on a disk that nobody names":        {Member{Broker: 1, Epoch: 4}, Standing{Epoch: 5, CleanEpoch: -1}, false},
-		"nobody has seen it":                 {m, Standing{}, false},
+		"the same incarnation": {m,
+			Standing{Epoch: 4, CleanEpoch: -1, Directory: "d1"}, false},
+		"a later one": {m,
+			Standing{Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
+		"after an orderly stop": {m,
+			Standing{Epoch: 5, CleanEpoch: 4, Directory: "d1"}, false},
+		"after one of another incarnation": {m,
+			Standing{Epoch: 6, CleanEpoch: 5, Directory: "d1"}, true},
+		"and that it went again is the same": {m,
+			Standing{Life: Gone, Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
+		"an image of before": {m,
+			Standing{Epoch: 3, CleanEpoch: -1, Directory: "d1"}, false},
+		"on another disk": {m,
+			Standing{Epoch: 5, CleanEpoch: -1, Directory: "d2"}, false},
+		"on a disk that nobody names": {Member{Broker: 1, Epoch: 4},
+			Standing{Epoch: 5, CleanEpoch: -1}, false},
+		"nobody has seen it": {m, Standing{}, false},
 	} {
 		if got := c.member.Ended(c.now); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -276,7 +345,8 @@ func TestChangeISROverWhoHasEnded(t *testing.T) {
 		_, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: from, To: to}, brokers)
 		return err
 	}
-	zero, one, two := Member{Broker: 0, Epoch: 1}, Member{Broker: 1, Epoch: 2}, Member{Broker: 2, Epoch: 1}
+	zero, one, two := Member{Broker: 0, Epoch: 1}, Member{Broker: 1, Epoch: 2},
+		Member{Broker: 2, Epoch: 1}
 	if err := propose([]int32{0, 2}, zero, one, two); err != nil {
 		t.Error(err)
 	}
@@ -292,7 +362,8 @@ func TestChangeISROverWhoHasEnded(t *testing.T) {
 	}
 }
 
-// Whoever becomes a replica does so by the assignment of that decision; who stays one keeps its own.
+// Whoever becomes a replica does so by the assignment of that decision; who stays one keeps its
+// own.
 func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
 	brokers := map[int32]Standing{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
 	decide := func(p Partition, target, assignment string) Partition {
@@ -302,7 +373,8 @@ func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
 			p.Target = append(p.Target, digit-'0')
 		}
 		decided := Decide(p, brokers, Wishes{Assignment: assignment}).Partition
-		if again := Decide(decided, brokers, Wishes{Assignment: "again"}).Partition; !cmp.Equal(again, decided) {
+		if again := Decide(decided, brokers,
+			Wishes{Assignment: "again"}).Partition; !cmp.Equal(again, decided) {
 			t.Errorf("asked again: %+v, before %+v", again, decided)
 		}
 		return decided
@@ -326,7 +398,8 @@ func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
 	moved := decide(p, "012", "more")
 	want(moved, map[int32]string{0: "new", 1: "new", 2: "more"})
 	want(p, before.Assignments) // what was given is not written into
-	want(decide(decide(moved, "01", "fewer"), "012", "once more"), map[int32]string{0: "new", 1: "new", 2: "once more"})
+	want(decide(decide(moved, "01", "fewer"), "012", "once more"),
+		map[int32]string{0: "new", 1: "new", 2: "once more"})
 
 	old := led("01", "01") // from before there were names
 	want(decide(old, "", "unused"), nil)

@@ -22,11 +22,16 @@ func TestFit(t *testing.T) {
 		replicas int
 		want     [][]int32
 	}{
-		{"nothing to do, whatever the load", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2, [][]int32{{0, 1}, {0, 1}, {0, 1}}},
-		{"more replicas: other racks first", four, [][]int32{{0}, {1}}, 2, [][]int32{{0, 3}, {1, 2}}},
-		{"fewer: the first stays, a rack used twice goes", four, [][]int32{{0, 1, 2}}, 2, [][]int32{{0, 1}}},
-		{"a broker goes: its replicas move, the others stay", four[:3], [][]int32{{0, 3}, {3, 2}, {1, 0}}, 2, [][]int32{{0, 1}, {2, 1}, {1, 0}}},
-		{"its leaderships are shared out", four[:2], [][]int32{{3, 0, 1}, {3, 0, 1}}, 2, [][]int32{{0, 1}, {1, 0}}},
+		{"nothing to do, whatever the load", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2,
+			[][]int32{{0, 1}, {0, 1}, {0, 1}}},
+		{"more replicas: other racks first", four, [][]int32{{0}, {1}}, 2,
+			[][]int32{{0, 3}, {1, 2}}},
+		{"fewer: the first stays, a rack used twice goes", four, [][]int32{{0, 1, 2}}, 2,
+			[][]int32{{0, 1}}},
+		{"a broker goes: its replicas move, the others stay", four[:3],
+			[][]int32{{0, 3}, {3, 2}, {1, 0}}, 2, [][]int32{{0, 1}, {2, 1}, {1, 0}}},
+		{"its leaderships are shared out", four[:2], [][]int32{{3, 0, 1}, {3, 0, 1}}, 2,
+			[][]int32{{0, 1}, {1, 0}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			load := map[int32]int{}
@@ -82,7 +87,8 @@ func TestFitMovesAsLittleAsItCan(t *testing.T) {
 		}
 		for i := range got {
 			if fault := fitted(stay, placed[i], got[i], replicas); fault != "" {
-				t.Fatalf("seed %d, partition %d: %s\nfrom %v to %v on %v", seed, i, fault, placed[i], got[i], stay)
+				t.Fatalf("seed %d, partition %d: %s\nfrom %v to %v on %v", seed, i, fault,
+					placed[i], got[i], stay)
 			}
 		}
 		turned := slices.Clone(stay)

@@ -24,13 +24,18 @@ func TestAssignKnownPlacements(t *testing.T) {
 	}{
 		{"one broker takes all", three[:1], nil, 0, 2, 1, [][]int32{{0}, {0}}},
 		{"partitions go round", three, nil, 0, 4, 1, [][]int32{{0}, {1}, {2}, {0}}},
-		{"new partitions begin where the old ones ended", three, map[int32]int{0: 1, 1: 1}, 2, 2, 1, [][]int32{{2}, {0}}},
-		{"a lone partition goes where there is least", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0, 1, 1, [][]int32{{1}}},
-		{"an empty broker gets its share of a topic, no more", three, map[int32]int{0: 9, 1: 9}, 0, 3, 1,
+		{"new partitions begin where the old ones ended", three, map[int32]int{0: 1, 1: 1}, 2, 2, 1,
+			[][]int32{{2}, {0}}},
+		{"a lone partition goes where there is least", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0, 1,
+			1, [][]int32{{1}}},
+		{"an empty broker gets its share of a topic, no more", three, map[int32]int{0: 9, 1: 9}, 0,
+			3, 1,
 			[][]int32{{2}, {0}, {1}}},
 		{"every broker leads once", three, nil, 0, 3, 2, [][]int32{{0, 1}, {2, 0}, {1, 2}}},
-		{"leaders move on from topic to topic", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3, [][]int32{{2, 0, 1}}},
-		{"replicas go to different racks", []Broker{{0, "a"}, {1, "a"}, {2, "b"}}, nil, 0, 2, 2, [][]int32{{0, 2}, {1, 2}}},
+		{"leaders move on from topic to topic", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3,
+			[][]int32{{2, 0, 1}}},
+		{"replicas go to different racks", []Broker{{0, "a"}, {1, "a"}, {2, "b"}}, nil, 0, 2, 2,
+			[][]int32{{0, 2}, {1, 2}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Assign(test.brokers, test.load, test.existing, test.count, test.replicas)
@@ -92,12 +97,15 @@ func TestAssignKeepsItsPromises(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if fault := c.check(got); fault != "" {
-			t.Fatalf("seed %d: %s\nbrokers %v load %v\nplacement %v", seed, fault, c.brokers, c.load, got)
+			t.Fatalf("seed %d: %s\nbrokers %v load %v\nplacement %v", seed, fault, c.brokers,
+				c.load, got)
 		}
-		random.Shuffle(len(c.brokers), func(i, j int) { c.brokers[i], c.brokers[j] = c.brokers[j], c.brokers[i] })
+		random.Shuffle(len(c.brokers),
+			func(i, j int) { c.brokers[i], c.brokers[j] = c.brokers[j], c.brokers[i] })
 		again, _ := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)
 		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("seed %d: another answer for the same brokers in another order:\n%s", seed, diff)
+			t.Fatalf("seed %d: another answer for the same brokers in another order:\n%s", seed,
+				diff)
 		}
 	}
 }
@@ -123,7 +131,8 @@ func (c cluster) check(placed [][]int32) string {
 			held[id]++
 		}
 		if len(brokersUsed) != c.replicas {
-			return fmt.Sprintf("partition %d is on %d brokers, want %d", i, len(brokersUsed), c.replicas)
+			return fmt.Sprintf("partition %d is on %d brokers, want %d", i, len(brokersUsed),
+				c.replicas)
 		}
 		if want := min(c.replicas, len(racks)); len(racksUsed) != want {
 			return fmt.Sprintf("partition %d is on %d racks, want %d", i, len(racksUsed), want)
@@ -147,7 +156,8 @@ func (c cluster) checkRest(held map[int32]int) string {
 	for a := range held {
 		for b := range held {
 			if held[a] > held[b] && c.load[a] > c.load[b] {
-				return fmt.Sprintf("broker %d with load %d got more than broker %d with load %d", a, c.load[a], b, c.load[b])
+				return fmt.Sprintf("broker %d with load %d got more than broker %d with load %d", a,
+					c.load[a], b, c.load[b])
 			}
 		}
 	}
@@ -178,7 +188,8 @@ func TestManySmallTopicsSpread(t *testing.T) {
 			t.Errorf("%d replicas: uneven load %v", replicas, load)
 		}
 		if fewest := slices.Min(slices.Collect(maps.Values(leads))); fewest < 75 {
-			t.Errorf("%d replicas: a broker leads %d of 400 partitions, its share is 100: %v", replicas, fewest, leads)
+			t.Errorf("%d replicas: a broker leads %d of 400 partitions, its share is 100: %v",
+				replicas, fewest, leads)
 		}
 	}
 }

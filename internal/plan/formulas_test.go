@@ -15,7 +15,8 @@ func near(t *testing.T, name string, got, want, share float64) {
 	}
 }
 
-// The case of reference 6.1: 8 partitions, each 200 M keys of which 300 M updates wait, 1.25 KB a record on disk.
+// The case of reference 6.1: 8 partitions, each 200 M keys of which 300 M updates wait, 1.25 KB a
+// record on disk.
 const (
 	caseKeys  = 200e6
 	caseDirty = 300e6
@@ -23,7 +24,8 @@ const (
 	tera      = 1e12
 )
 
-// TestReference61Ours holds a pass against the table of reference 6.1: TB read, written and decompressed (raw, at 4:1).
+// TestReference61Ours holds a pass against the table of reference 6.1: TB read, written and
+// decompressed (raw, at 4:1).
 func TestReference61Ours(t *testing.T) {
 	for _, c := range []struct{ batch, read, written, decompressed float64 }{
 		{12, 4.88, 2.00, 18.9},
@@ -36,10 +38,12 @@ func TestReference61Ours(t *testing.T) {
 		near(t, name+"written", all*of.live, c.written, 0.002)
 		near(t, name+"decompressed", all*of.mixed()*4, c.decompressed, 0.005)
 	}
-	near(t, "entries of the sidecars read", (caseKeys+caseDirty)*8*sidecarEntryBytes/tera, 0.064, 1e-9)
+	near(t, "entries of the sidecars read", (caseKeys+caseDirty)*8*sidecarEntryBytes/tera, 0.064,
+		1e-9)
 }
 
-// TestReference61Kafka holds Kafka's cleaner against the same table: keys a pass, passes, TB read, TB written.
+// TestReference61Kafka holds Kafka's cleaner against the same table: keys a pass, passes, TB read,
+// TB written.
 func TestReference61Kafka(t *testing.T) {
 	for _, c := range []struct {
 		buffer                     float64
@@ -60,7 +64,8 @@ func TestReference61Kafka(t *testing.T) {
 	}
 }
 
-// TestReference61SteadyState: records written for each appended, by the share of garbage in the log.
+// TestReference61SteadyState: records written for each appended, by the share of garbage in the
+// log.
 func TestReference61SteadyState(t *testing.T) {
 	near(t, "50 %", rewrites(liveFraction(0.50)), 0.26, 0.02)
 	near(t, "33 %", rewrites(liveFraction(0.33)), 0.73, 0.02)
@@ -118,7 +123,8 @@ func TestUniformPassAgainstSimulation(t *testing.T) {
 		}
 		of, all := uniformPass(clean, float64(dirty), n), float64(len(log))
 		if math.Abs(of.dead-dead/all) > 0.01 || math.Abs(of.whole-whole/all) > 0.01 {
-			t.Errorf("seed %d: %d dirty: dead %.4f, whole %.4f; simulated %.4f, %.4f", seed, dirty, of.dead, of.whole, dead/all, whole/all)
+			t.Errorf("seed %d: %d dirty: dead %.4f, whole %.4f; simulated %.4f, %.4f", seed, dirty,
+				of.dead, of.whole, dead/all, whole/all)
 		}
 	}
 }

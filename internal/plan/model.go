@@ -11,9 +11,10 @@ type model struct {
 	temporary          bool    // sidecars are made for a pass and removed after it
 }
 
-// measure computes what the rest goes by. A pass leaves at most the share of garbage that is allowed, so the log behind it has
-// live / (1 - garbage); a pass is due when dirty / (clean + dirty) reaches the ratio. Segments are cleaned whole, once they have rolled,
-// so less than one of them is never dirty.
+// measure computes what the rest goes by. A pass leaves at most the share of garbage that is
+// allowed, so the log behind it has live / (1 - garbage); a pass is due when dirty / (clean +
+// dirty) reaches the ratio. Segments are cleaned whole, once they have rolled, so less than one of
+// them is never dirty.
 func (m *model) measure() {
 	m.live = m.keys * m.stored
 	m.after = m.live / (1 - m.in.GarbageShare)
@@ -22,16 +23,20 @@ func (m *model) measure() {
 	m.temporary = m.stored < sidecarLeastBytes
 }
 
-// disk is what the partition needs; growth is what is appended while the broker's cleaner goes through all of its partitions.
+// disk is what the partition needs; growth is what is appended while the broker's cleaner goes
+// through all of its partitions.
 //
-// Beside the log as it is when a pass is due there are the active segment, which is never cleaned, and the output of the group that is
-// being rewritten, which is at most one segment, with its sidecar: its sources go only once it is committed (F16).
+// Beside the log as it is when a pass is due there are the active segment, which is never cleaned,
+// and the output of the group that is being rewritten, which is at most one segment, with its
+// sidecar: its sources go only once it is committed (F16).
 func (m *model) disk(growth float64) Disk {
 	d := Disk{LiveBytes: m.live, AfterBytes: m.after, DueBytes: m.after + m.dirty}
-	d.SidecarBytes = d.DueBytes / m.stored * m.sidecar // also temporary ones are all there while a pass runs
+	// also temporary ones are all there while a pass runs
+	d.SidecarBytes = d.DueBytes / m.stored * m.sidecar
 	d.WorkBytes = 2*m.in.SegmentBytes + m.in.SegmentBytes/m.stored*m.sidecar + growth
 	d.NeededBytes = d.DueBytes + d.SidecarBytes + d.WorkBytes
-	// A pass may be as good as due when the republication begins, and none may end before it does: the bound.
+	// A pass may be as good as due when the republication begins, and none may end before it does:
+	// the bound.
 	d.RepublishedTo = (d.DueBytes+m.live)*(1+m.sidecar/m.stored) + d.WorkBytes
 	d.Segments = ceil(d.DueBytes/m.in.SegmentBytes) + 1
 	return d
@@ -39,16 +44,19 @@ func (m *model) disk(growth float64) Disk {
 
 // steady is a pass in the steady state: as much garbage goes as was appended.
 //
-// Without garbage allowed, every segment that holds some is rewritten: those of the hot keys. Cold keys were written before them, so
-// they lie in segments of their own, at the front, and are not touched. With some allowed, the emptiest segments are taken, until the
-// rest is below the bound: u/(1-u) records are written for each appended, and 1/(1-u) read (reference 6.1). The garbage lies among the
-// hot keys only, so its share there is larger than in the log. The lesser of the two is what a pass costs at most.
+// Without garbage allowed, every segment that holds some is rewritten: those of the hot keys. Cold
+// keys were written before them, so they lie in segments of their own, at the front, and are not
+// touched. With some allowed, the emptiest segments are taken, until the rest is below the bound:
+// u/(1-u) records are written for each appended, and 1/(1-u) read (reference 6.1). The garbage lies
+// among the hot keys only, so its share there is larger than in the log. The lesser of the two is
+// what a pass costs at most.
 func (m *model) steady() Pass {
 	hot := m.live * m.in.HotShare
 	of := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
 	all := hot + m.dirty
 	p := Pass{
-		LogReadBytes: all * max(1-of.dead, of.live), LogWrittenBytes: all * of.live, FreedBytes: m.dirty,
+		LogReadBytes: all * max(1-of.dead, of.live), LogWrittenBytes: all * of.live,
+		FreedBytes:        m.dirty,
 		DecompressedBytes: all * of.mixed() * m.in.CompressionRatio,
 	}
 	if g := m.in.GarbageShare; g > 0 {
@@ -65,9 +73,10 @@ func (m *model) steady() Pass {
 	return p
 }
 
-// addSidecars adds what reading and making sidecars costs: all of them are read, once for each window; those of records that are new,
-// or were rewritten, are made. The leader hashes keys as it takes them, so its log is not read for it; of small records the sidecars are
-// made in each pass, for the whole log, which is read for that.
+// addSidecars adds what reading and making sidecars costs: all of them are read, once for each
+// window; those of records that are new, or were rewritten, are made. The leader hashes keys as it
+// takes them, so its log is not read for it; of small records the sidecars are made in each pass,
+// for the whole log, which is read for that.
 func (m *model) addSidecars(p *Pass, records, appended float64) {
 	p.SidecarReadBytes = records * m.sidecar * m.windows(records)
 	made := appended*sidecarMakes + p.LogWrittenBytes/m.stored
@@ -96,12 +105,14 @@ func (m *model) memory() Memory {
 	budget, records := m.in.MemoryBytes/float64(m.in.Workers), (m.after+m.dirty)/m.stored
 	bitmaps := records * m.bits() / 8
 	windows := m.windows(records)
-	return Memory{BudgetBytes: budget, BitmapBytes: bitmaps, Slices: slices(records, bitmaps/windows, budget), Windows: windows}
+	return Memory{BudgetBytes: budget, BitmapBytes: bitmaps,
+		Slices: slices(records, bitmaps/windows, budget), Windows: windows}
 }
 
-// republication is every key once more, and one pass when all of it is written. Then every older record is dead, and no record of the
-// republication is: segments from before are dropped unread, those of the republication are not touched. That holds for any order.
-// Passes that run meanwhile cost more the less the order is that of the log: docs/plan.md.
+// republication is every key once more, and one pass when all of it is written. Then every older
+// record is dead, and no record of the republication is: segments from before are dropped unread,
+// those of the republication are not touched. That holds for any order. Passes that run meanwhile
+// cost more the less the order is that of the log: docs/plan.md.
 func (m *model) republication(perBroker float64) Republication {
 	before := m.after + m.dirty
 	r := Republication{Pass: Pass{FreedBytes: before}}
@@ -115,7 +126,8 @@ func (m *model) republication(perBroker float64) Republication {
 	return r
 }
 
-// kafka is what Kafka's cleaner does with the same partition; nil if nobody asked. Its clean section has the live records only.
+// kafka is what Kafka's cleaner does with the same partition; nil if nobody asked. Its clean
+// section has the live records only.
 func (m *model) kafka() *Kafka {
 	if m.in.KafkaBufferBytes == 0 {
 		return nil

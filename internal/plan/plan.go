@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Input is what is known of a topic. Counts and rates are those of the whole topic, one copy of it. Fields without a default must be
-// set.
+// Input is what is known of a topic. Counts and rates are those of the whole topic, one copy of it.
+// Fields without a default must be set.
 type Input struct {
 	Keys             float64 // that have a value
 	RecordBytes      float64 // key and value, before compression
@@ -17,19 +17,23 @@ type Input struct {
 	Brokers          int     // that share them evenly; default: Replicas
 	CompressionRatio float64 // bytes before compression / after; default 1
 	BatchRecords     float64 // records in a batch; default 10
-	// HotShare is the share of keys that get all of the updates, in (0, 1]. Default 1: every key is as likely as any other, the worst case.
+	// HotShare is the share of keys that get all of the updates, in (0, 1]. Default 1: every key is
+	// as likely as any other, the worst case.
 	HotShare   float64
 	Tombstones bool // some of the updates are deletes
 
 	SegmentBytes float64 // default 1 GiB
-	DirtyRatio   float64 // in [0, 1): a pass is due above it (minDirtyPercent); default 0.5 is the command's to set
+	// in [0, 1): a pass is due above it (minDirtyPercent); default 0.5 is the command's to set
+	DirtyRatio   float64
 	GarbageShare float64 // in [0, 1): what a pass may leave for the sake of I/O (maxGarbagePercent)
 	MemoryBytes  float64 // of one broker's cleaner; default 128 MiB
 	Workers      int     // of one broker's cleaner; default 1
 	IORate       float64 // of one broker's cleaner, bytes read and written a second; 0: no limit
-	// RepublishRate is how fast the producers write every key once more, records a second; 0: the time is not told.
+	// RepublishRate is how fast the producers write every key once more, records a second; 0: the
+	// time is not told.
 	RepublishRate float64
-	// KafkaBufferBytes is the dedupe buffer of a thread of Kafka's cleaner, to compare with; 0: no comparison.
+	// KafkaBufferBytes is the dedupe buffer of a thread of Kafka's cleaner, to compare with; 0: no
+	// comparison.
 	KafkaBufferBytes float64
 }
 
@@ -45,7 +49,8 @@ func (in Input) withDefaults() Input {
 	setTo(&in.HotShare, 1)
 	setTo(&in.SegmentBytes, 1<<30)
 	setTo(&in.MemoryBytes, 128<<20)
-	in.Partitions, in.Replicas, in.Workers = max(in.Partitions, 1), max(in.Replicas, 1), max(in.Workers, 1)
+	in.Partitions, in.Replicas, in.Workers = max(in.Partitions, 1), max(in.Replicas, 1),
+		max(in.Workers, 1)
 	in.Brokers = max(in.Brokers, in.Replicas)
 	return in
 }
@@ -67,28 +72,39 @@ func (in Input) Validate() error {
 	between("partitions", float64(in.Partitions), 0, 1e6)
 	between("replicas", float64(in.Replicas), 0, 100)
 	between("brokers", float64(in.Brokers), 0, 1e5)
-	check(in.Brokers == 0 || in.Brokers >= in.Replicas, "brokers %d: a broker holds at most one of the %d replicas", in.Brokers, in.Replicas)
+	check(in.Brokers == 0 || in.Brokers >= in.Replicas,
+		"brokers %d: a broker holds at most one of the %d replicas", in.Brokers, in.Replicas)
 	check(in.CompressionRatio == 0 || in.CompressionRatio >= 0.5 && in.CompressionRatio <= 1000,
-		"compression ratio %g: must be 0.5 to 1000, bytes before / bytes after", in.CompressionRatio)
-	check(in.BatchRecords == 0 || in.BatchRecords >= 1 && in.BatchRecords <= 1e6, "records a batch %g: must be 1 to 1000000", in.BatchRecords)
-	check(in.HotShare >= 0 && in.HotShare <= 1, "hot keys %g %%: must be above 0, to 100", in.HotShare*100)
-	check(in.DirtyRatio >= 0 && in.DirtyRatio < 1, "dirty percent %g: must be 0 to 99, for at 100 no pass is ever due", in.DirtyRatio*100)
-	check(in.GarbageShare >= 0 && in.GarbageShare < 1, "garbage percent %g: must be 0 to 99", in.GarbageShare*100)
-	check(in.SegmentBytes == 0 || in.SegmentBytes >= 1<<10 && in.SegmentBytes <= 1<<31-1, "segment size %g: must be 1Ki to 2Gi-1", in.SegmentBytes)
-	check(in.MemoryBytes == 0 || in.MemoryBytes >= 1<<20, "memory %g: must be at least 1Mi", in.MemoryBytes)
+		"compression ratio %g: must be 0.5 to 1000, bytes before / bytes after",
+		in.CompressionRatio)
+	check(in.BatchRecords == 0 || in.BatchRecords >= 1 && in.BatchRecords <= 1e6,
+		"records a batch %g: must be 1 to 1000000", in.BatchRecords)
+	check(in.HotShare >= 0 && in.HotShare <= 1, "hot keys %g %%: must be above 0, to 100",
+		in.HotShare*100)
+	check(in.DirtyRatio >= 0 && in.DirtyRatio < 1,
+		"dirty percent %g: must be 0 to 99, for at 100 no pass is ever due", in.DirtyRatio*100)
+	check(in.GarbageShare >= 0 && in.GarbageShare < 1, "garbage percent %g: must be 0 to 99",
+		in.GarbageShare*100)
+	check(in.SegmentBytes == 0 || in.SegmentBytes >= 1<<10 && in.SegmentBytes <= 1<<31-1,
+		"segment size %g: must be 1Ki to 2Gi-1", in.SegmentBytes)
+	check(in.MemoryBytes == 0 || in.MemoryBytes >= 1<<20, "memory %g: must be at least 1Mi",
+		in.MemoryBytes)
 	check(in.IORate >= 0 && in.RepublishRate >= 0, "a rate cannot be negative")
-	check(in.KafkaBufferBytes == 0 || in.KafkaBufferBytes >= 1<<20, "Kafka's buffer %g: must be at least 1Mi", in.KafkaBufferBytes)
+	check(in.KafkaBufferBytes == 0 || in.KafkaBufferBytes >= 1<<20,
+		"Kafka's buffer %g: must be at least 1Mi", in.KafkaBufferBytes)
 	return errors.Join(wrong...)
 }
 
-// Disk is bytes at different moments, of one partition, of the topic with all its copies, or of one broker.
+// Disk is bytes at different moments, of one partition, of the topic with all its copies, or of one
+// broker.
 type Disk struct {
-	LiveBytes     float64 `json:"live_bytes"`       // the latest record of each key
-	AfterBytes    float64 `json:"after_pass_bytes"` // behind a pass, with the garbage it may leave
-	DueBytes      float64 `json:"pass_due_bytes"`   // when the next one is due
-	SidecarBytes  float64 `json:"sidecar_bytes"`    // beside DueBytes
-	WorkBytes     float64 `json:"work_bytes"`       // active segment, output of a running pass, what is appended while it runs
-	NeededBytes   float64 `json:"needed_bytes"`     // DueBytes + SidecarBytes + WorkBytes
+	LiveBytes    float64 `json:"live_bytes"`       // the latest record of each key
+	AfterBytes   float64 `json:"after_pass_bytes"` // behind a pass, with the garbage it may leave
+	DueBytes     float64 `json:"pass_due_bytes"`   // when the next one is due
+	SidecarBytes float64 `json:"sidecar_bytes"`    // beside DueBytes
+	// active segment, output of a running pass, what is appended while it runs
+	WorkBytes     float64 `json:"work_bytes"`
+	NeededBytes   float64 `json:"needed_bytes"` // DueBytes + SidecarBytes + WorkBytes
 	RepublishedTo float64 `json:"republished_bytes"`
 	Segments      float64 `json:"segments"` // at DueBytes
 }
@@ -96,7 +112,8 @@ type Disk struct {
 // times returns n of them.
 func (d Disk) times(n float64) Disk {
 	return Disk{
-		d.LiveBytes * n, d.AfterBytes * n, d.DueBytes * n, d.SidecarBytes * n, d.WorkBytes * n, d.NeededBytes * n, d.RepublishedTo * n, d.Segments * n,
+		d.LiveBytes * n, d.AfterBytes * n, d.DueBytes * n, d.SidecarBytes * n, d.WorkBytes * n,
+		d.NeededBytes * n, d.RepublishedTo * n, d.Segments * n,
 	}
 }
 
@@ -123,7 +140,8 @@ type Memory struct {
 	Windows     float64 `json:"windows"` // how often the sidecars are read
 }
 
-// Plan is the answer. Times are in seconds; +Inf never stands in it: what never happens, or is not known, is 0.
+// Plan is the answer. Times are in seconds; +Inf never stands in it: what never happens, or is not
+// known, is 0.
 type Plan struct {
 	Input Input `json:"-"`
 
@@ -132,16 +150,20 @@ type Plan struct {
 	Topic             Disk    `json:"topic"`  // all partitions and replicas
 	Broker            Disk    `json:"broker"` // the average one
 
-	PassEverySeconds float64 `json:"pass_every_seconds"` // of a partition; 0: without updates none is due
-	Pass             Pass    `json:"pass"`               // of a partition, in the steady state
-	PassSeconds      float64 `json:"pass_seconds"`       // at the I/O rate, if it had all of it; 0: no limit is set
-	Memory           Memory  `json:"memory"`
+	// of a partition; 0: without updates none is due
+	PassEverySeconds float64 `json:"pass_every_seconds"`
+	Pass             Pass    `json:"pass"` // of a partition, in the steady state
+	// at the I/O rate, if it had all of it; 0: no limit is set
+	PassSeconds float64 `json:"pass_seconds"`
+	Memory      Memory  `json:"memory"`
 
 	AppendedBytesDay float64 `json:"appended_bytes_day"` // of the topic, one copy
-	CleanerBytesDay  float64 `json:"cleaner_bytes_day"`  // of the topic, all copies: read and written
+	// of the topic, all copies: read and written
+	CleanerBytesDay float64 `json:"cleaner_bytes_day"`
 	// WriteAmplification is records that the cleaner writes for each one appended.
 	WriteAmplification float64 `json:"write_amplification"`
-	BusyShare          float64 `json:"busy_share"` // of the I/O rate of a broker's cleaner; above 1 it falls behind; 0: no limit is set
+	// of the I/O rate of a broker's cleaner; above 1 it falls behind; 0: no limit is set
+	BusyShare float64 `json:"busy_share"`
 
 	Republication Republication `json:"republication"`
 	Kafka         *Kafka        `json:"kafka,omitempty"`
@@ -152,7 +174,8 @@ type Plan struct {
 type Republication struct {
 	WriteSeconds float64 `json:"write_seconds"` // 0: no rate is set
 	Pass         Pass    `json:"pass"`          // of a partition, once all is written
-	PassSeconds  float64 `json:"pass_seconds"`  // of a broker's partitions, one after the other, at the I/O rate; 0: no limit is set
+	// of a broker's partitions, one after the other, at the I/O rate; 0: no limit is set
+	PassSeconds float64 `json:"pass_seconds"`
 }
 
 // Kafka is what Apache Kafka's cleaner would do, for one copy of the topic.
@@ -175,7 +198,8 @@ func Make(in Input) (Plan, error) {
 		return Plan{}, err
 	}
 	in = in.withDefaults()
-	m := model{in: in, stored: in.RecordBytes / in.CompressionRatio, keys: in.Keys / float64(in.Partitions)}
+	m := model{in: in, stored: in.RecordBytes / in.CompressionRatio,
+		keys: in.Keys / float64(in.Partitions)}
 	m.measure()
 	p := Plan{Input: in, StoredRecordBytes: m.stored, Pass: m.steady(), Memory: m.memory()}
 	perBroker := float64(in.Partitions*in.Replicas) / float64(in.Brokers)

@@ -18,8 +18,10 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // zendesk is the story of docs/plan.md.
 func zendesk() Input {
 	return Input{
-		Keys: 1.6e9, RecordBytes: 5000, UpdateRate: 300, Partitions: 8, Replicas: 3, Brokers: 9, CompressionRatio: 4, BatchRecords: 12,
-		HotShare: 1, DirtyRatio: 0.5, IORate: 200e6, RepublishRate: 43_000, KafkaBufferBytes: 128 << 20,
+		Keys: 1.6e9, RecordBytes: 5000, UpdateRate: 300, Partitions: 8, Replicas: 3, Brokers: 9,
+		CompressionRatio: 4, BatchRecords: 12,
+		HotShare: 1, DirtyRatio: 0.5, IORate: 200e6, RepublishRate: 43_000,
+		KafkaBufferBytes: 128 << 20,
 	}
 }
 
@@ -38,12 +40,15 @@ func TestZendesk(t *testing.T) {
 	near(t, "days until the ratio is reached", p.PassEverySeconds/daySeconds, 61, 0.02)
 	near(t, "hours of publishing everything", p.Republication.WriteSeconds/3600, 10.08, 0.03)
 	near(t, "TB of live records", p.Partition.LiveBytes*8/tera, 2.0, 1e-9)
-	near(t, "reserve at a ratio of 0.5, in live sizes", p.Partition.DueBytes/p.Partition.LiveBytes, 2, 1e-9)
-	near(t, "written again", p.WriteAmplification, 1, 1e-9) // 6.1: as Kafka's with an unlimited map, at 50 %
+	near(t, "reserve at a ratio of 0.5, in live sizes", p.Partition.DueBytes/p.Partition.LiveBytes,
+		2, 1e-9)
+	// 6.1: as Kafka's with an unlimited map, at 50 %
+	near(t, "written again", p.WriteAmplification, 1, 1e-9)
 	near(t, "Kafka's keys a pass", p.Kafka.KeysPerPass, 5_033_164, 1e-6)
 
 	in := zendesk()
-	in.DirtyRatio = 0.25 // "we could halve the reserve" is what the story says; it is a third of what stays
+	// "we could halve the reserve" is what the story says; it is a third of what stays
+	in.DirtyRatio = 0.25
 	near(t, "reserve at 0.25", made(t, in).Partition.DueBytes/p.Partition.LiveBytes, 4.0/3, 1e-9)
 	in.DirtyRatio = 1.0 / 3
 	near(t, "written again at 33 %", made(t, in).WriteAmplification, 2.03, 0.02) // 6.1
@@ -61,14 +66,17 @@ func TestGolden(t *testing.T) {
 	}{
 		{"zendesk.txt", zendesk(), false},
 		{"zendesk.json", zendesk(), true},
-		{"small.txt", Input{Keys: 10_000, RecordBytes: 80, UpdateRate: 2, DirtyRatio: 0.5, Tombstones: true}, false},
-		{"still.txt", Input{Keys: 50e6, RecordBytes: 1000, HotShare: 0.1, DirtyRatio: 0.1, GarbageShare: 0.2, Partitions: 3}, false},
+		{"small.txt", Input{Keys: 10_000, RecordBytes: 80, UpdateRate: 2, DirtyRatio: 0.5,
+			Tombstones: true}, false},
+		{"still.txt", Input{Keys: 50e6, RecordBytes: 1000, HotShare: 0.1, DirtyRatio: 0.1,
+			GarbageShare: 0.2, Partitions: 3}, false},
 	} {
 		var out bytes.Buffer
 		if err := made(t, c.in).Print(&out, c.json); err != nil {
 			t.Fatal(err)
 		}
-		if strings.ContainsAny(out.String(), "NI") && (strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf")) {
+		if strings.ContainsAny(out.String(), "NI") &&
+			(strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf")) {
 			t.Errorf("%s: no number: %s", c.name, out.String())
 		}
 		name := "testdata/" + c.name
@@ -98,24 +106,39 @@ func TestMonotonous(t *testing.T) {
 		values []float64
 		falls  bool
 	}{
-		{"disk by keys", func(in *Input, x float64) { in.Keys = x }, needed, []float64{1, 1e3, 1e6, 1e9, 1e12}, false},
-		{"disk by record size", func(in *Input, x float64) { in.RecordBytes = x }, needed, []float64{10, 1e3, 1e5}, false},
-		{"disk by dirty ratio", func(in *Input, x float64) { in.DirtyRatio = x }, needed, []float64{0, 0.1, 0.5, 0.9, 0.99}, false},
-		{"disk by garbage", func(in *Input, x float64) { in.GarbageShare = x }, needed, []float64{0, 0.1, 0.5, 0.9}, false},
-		{"disk by compression", func(in *Input, x float64) { in.CompressionRatio = x }, needed, []float64{1, 2, 8}, true},
-		{"I/O by update rate", func(in *Input, x float64) { in.UpdateRate = x }, daily, []float64{0, 1, 100, 1e4}, false},
-		{"I/O by dirty ratio", func(in *Input, x float64) { in.DirtyRatio = x }, daily, []float64{0.05, 0.1, 0.5, 0.9}, true},
-		{"I/O by garbage", func(in *Input, x float64) { in.GarbageShare = x }, func(p Plan) float64 { return p.WriteAmplification }, []float64{0, 0.05, 0.2, 0.5, 0.8}, true},
-		{"I/O by hot keys", func(in *Input, x float64) { in.HotShare = x }, daily, []float64{0.01, 0.1, 0.5, 1}, false},
-		{"slices by memory", func(in *Input, x float64) { in.MemoryBytes = x }, func(p Plan) float64 { return p.Memory.Slices }, []float64{1 << 20, 1 << 27, 1 << 33}, true},
-		{"windows by memory", func(in *Input, x float64) { in.MemoryBytes = x }, func(p Plan) float64 { return p.Memory.Windows }, []float64{1 << 20, 1 << 27, 1 << 33}, true},
+		{"disk by keys", func(in *Input, x float64) { in.Keys = x }, needed,
+			[]float64{1, 1e3, 1e6, 1e9, 1e12}, false},
+		{"disk by record size", func(in *Input, x float64) { in.RecordBytes = x }, needed,
+			[]float64{10, 1e3, 1e5}, false},
+		{"disk by dirty ratio", func(in *Input, x float64) { in.DirtyRatio = x }, needed,
+			[]float64{0, 0.1, 0.5, 0.9, 0.99}, false},
+		{"disk by garbage", func(in *Input, x float64) { in.GarbageShare = x }, needed,
+			[]float64{0, 0.1, 0.5, 0.9}, false},
+		{"disk by compression", func(in *Input, x float64) { in.CompressionRatio = x }, needed,
+			[]float64{1, 2, 8}, true},
+		{"I/O by update rate", func(in *Input, x float64) { in.UpdateRate = x }, daily,
+			[]float64{0, 1, 100, 1e4}, false},
+		{"I/O by dirty ratio", func(in *Input, x float64) { in.DirtyRatio = x }, daily,
+			[]float64{0.05, 0.1, 0.5, 0.9}, true},
+		{"I/O by garbage", func(in *Input, x float64) { in.GarbageShare = x },
+			func(p Plan) float64 { return p.WriteAmplification }, []float64{0, 0.05, 0.2, 0.5, 0.8},
+			true},
+		{"I/O by hot keys", func(in *Input, x float64) { in.HotShare = x }, daily,
+			[]float64{0.01, 0.1, 0.5, 1}, false},
+		{"slices by memory", func(in *Input, x float64) { in.MemoryBytes = x },
+			func(p Plan) float64 { return p.Memory.Slices }, []float64{1 << 20, 1 << 27, 1 << 33},
+			true},
+		{"windows by memory", func(in *Input, x float64) { in.MemoryBytes = x },
+			func(p Plan) float64 { return p.Memory.Windows }, []float64{1 << 20, 1 << 27, 1 << 33},
+			true},
 	} {
 		before := math.NaN()
 		for _, x := range c.values {
 			in := zendesk()
 			c.set(&in, x)
 			now := c.of(made(t, in))
-			if worse := now < before*(1-1e-9); worse && !c.falls || now > before*(1+1e-9) && c.falls {
+			if worse := now < before*(1-1e-9); worse && !c.falls || now > before*(1+1e-9) &&
+				c.falls {
 				t.Errorf("%s: %g at %g, %g before", c.name, now, x, before)
 			}
 			before = now
@@ -130,24 +153,35 @@ func TestLimits(t *testing.T) {
 	power := func(low, high float64) float64 { return low * math.Pow(high/low, random.Float64()) }
 	for range 2000 {
 		in := Input{
-			Keys: power(1, 1e13), RecordBytes: power(1, 1e8), UpdateRate: power(1e-3, 1e8), Partitions: 1 + random.IntN(2000),
-			Replicas: 1 + random.IntN(5), Brokers: 5 + random.IntN(100), CompressionRatio: power(0.5, 100), BatchRecords: power(1, 1e4),
-			HotShare: power(1e-3, 1), DirtyRatio: 0.99 * random.Float64(), GarbageShare: 0.99 * random.Float64() * float64(random.IntN(2)),
-			SegmentBytes: power(1<<10, 1<<31-1), MemoryBytes: power(1<<20, 1<<40), Workers: random.IntN(9), IORate: power(1, 1e10),
+			Keys: power(1, 1e13), RecordBytes: power(1, 1e8), UpdateRate: power(1e-3, 1e8),
+			Partitions: 1 + random.IntN(2000),
+			Replicas:   1 + random.IntN(5), Brokers: 5 + random.IntN(100),
+			CompressionRatio: power(0.5, 100), BatchRecords: power(1, 1e4),
+			HotShare: power(1e-3, 1), DirtyRatio: 0.99 * random.Float64(),
+			GarbageShare: 0.99 * random.Float64() * float64(random.IntN(2)),
+			SegmentBytes: power(1<<10, 1<<31-1), MemoryBytes: power(1<<20, 1<<40),
+			Workers: random.IntN(9), IORate: power(1, 1e10),
 			KafkaBufferBytes: power(1<<20, 1<<31), Tombstones: random.IntN(2) == 0,
 		}
 		p := made(t, in)
 		for name, ok := range map[string]bool{
-			"live <= after <= due <= needed": p.Partition.LiveBytes <= p.Partition.AfterBytes && p.Partition.AfterBytes <= p.Partition.DueBytes &&
+			"live <= after <= due <= needed": p.Partition.LiveBytes <= p.Partition.AfterBytes &&
+				p.Partition.AfterBytes <= p.Partition.DueBytes &&
 				p.Partition.DueBytes <= p.Partition.NeededBytes,
-			"a pass frees what was appended":           p.Pass.FreedBytes > 0 && p.Pass.FreedBytes <= p.Partition.DueBytes,
-			"a pass writes at most the live records":   p.Pass.LogWrittenBytes <= p.Partition.LiveBytes*(1+1e-9),
-			"a pass writes at most what it reads":      p.Pass.LogWrittenBytes <= p.Pass.LogReadBytes*(1+1e-6),
-			"at least one window, one slice":           p.Memory.Windows >= 1 && p.Memory.Slices >= 1,
-			"Kafka takes at least a pass":              p.Kafka.Steady.Passes >= 1 && p.Kafka.Republication.Passes >= 1,
-			"some I/O, and a time for it":              p.CleanerBytesDay > 0 && p.PassSeconds > 0 && p.BusyShare > 0,
-			"a busy cleaner is told of":                p.BusyShare <= 1 || strings.Contains(strings.Join(p.Notes, "\n"), "falls behind"),
-			"a topic smaller than a segment, likewise": p.Partition.LiveBytes >= in.SegmentBytes || strings.Contains(strings.Join(p.Notes, "\n"), "active segment"),
+			"a pass frees what was appended": p.Pass.FreedBytes > 0 &&
+				p.Pass.FreedBytes <= p.Partition.DueBytes,
+			"a pass writes at most the live records": p.Pass.LogWrittenBytes <= p.Partition.LiveBytes*(1+1e-9),
+			"a pass writes at most what it reads":    p.Pass.LogWrittenBytes <= p.Pass.LogReadBytes*(1+1e-6),
+			"at least one window, one slice": p.Memory.Windows >= 1 &&
+				p.Memory.Slices >= 1,
+			"Kafka takes at least a pass": p.Kafka.Steady.Passes >= 1 &&
+				p.Kafka.Republication.Passes >= 1,
+			"some I/O, and a time for it": p.CleanerBytesDay > 0 &&
+				p.PassSeconds > 0 && p.BusyShare > 0,
+			"a busy cleaner is told of": p.BusyShare <= 1 ||
+				strings.Contains(strings.Join(p.Notes, "\n"), "falls behind"),
+			"a topic smaller than a segment, likewise": p.Partition.LiveBytes >= in.SegmentBytes ||
+				strings.Contains(strings.Join(p.Notes, "\n"), "active segment"),
 		} {
 			if !ok {
 				t.Fatalf("seed %d: not so: %s\n%+v\n%+v", seed, name, in, p)
@@ -161,13 +195,16 @@ func TestLimits(t *testing.T) {
 
 // TestValidateTellsAll: every fault at once.
 func TestValidateTellsAll(t *testing.T) {
-	_, err := Make(Input{DirtyRatio: 1, GarbageShare: -1, HotShare: 2, Replicas: 3, Brokers: 2, SegmentBytes: 1, MemoryBytes: 5, UpdateRate: -1})
+	_, err := Make(Input{DirtyRatio: 1, GarbageShare: -1, HotShare: 2, Replicas: 3, Brokers: 2,
+		SegmentBytes: 1, MemoryBytes: 5, UpdateRate: -1})
 	if err == nil {
 		t.Fatal("all of it was taken")
 	}
 	for _, want := range []string{
-		"keys 0: must be", "record size 0: must be", "update rate -1", "brokers 2: a broker holds at most one of the 3 replicas", "hot keys 200 %",
-		"dirty percent 100: must be 0 to 99", "garbage percent -100", "segment size 1: must be 1Ki to 2Gi-1", "memory 5: must be at least 1Mi",
+		"keys 0: must be", "record size 0: must be", "update rate -1",
+		"brokers 2: a broker holds at most one of the 3 replicas", "hot keys 200 %",
+		"dirty percent 100: must be 0 to 99", "garbage percent -100",
+		"segment size 1: must be 1Ki to 2Gi-1", "memory 5: must be at least 1Mi",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
@@ -177,8 +214,10 @@ func TestValidateTellsAll(t *testing.T) {
 
 func TestShown(t *testing.T) {
 	for got, want := range map[string]string{
-		size(0): "0 B", size(999): "999 B", size(1000): "0.98 KiB", size(1 << 30): "1 GiB", size(1.25e12): "1.14 TiB",
-		count(1245): "1245", count(1.6e9): "1.6 billion", count(0.5): "0.5", span(90): "1.5 min", span(3600 * 30): "30 h", span(5.33e6): "61.7 days",
+		size(0): "0 B", size(999): "999 B", size(1000): "0.98 KiB", size(1 << 30): "1 GiB",
+		size(1.25e12): "1.14 TiB",
+		count(1245):   "1245", count(1.6e9): "1.6 billion", count(0.5): "0.5", span(90): "1.5 min",
+		span(3600 * 30): "30 h", span(5.33e6): "61.7 days",
 		span(0.25): "0.25 s",
 	} {
 		if got != want {

@@ -94,8 +94,19 @@ func line(out io.Writer, cells ...string) {
 
 func (p Plan) printHead(out io.Writer) {
 	in := p.Input
-	line(out, fmt.Sprintf("%s keys of %s (%s on disk), %s updates a second, %d partitions, %d copies, %d brokers",
-		count(in.Keys), size(in.RecordBytes), size(p.StoredRecordBytes), count(in.UpdateRate), in.Partitions, in.Replicas, in.Brokers))
+	line(
+		out,
+		fmt.Sprintf(
+			"%s keys of %s (%s on disk), %s updates a second, %d partitions, %d copies, %d brokers",
+			count(in.Keys),
+			size(in.RecordBytes),
+			size(p.StoredRecordBytes),
+			count(in.UpdateRate),
+			in.Partitions,
+			in.Replicas,
+			in.Brokers,
+		),
+	)
 }
 
 func (p Plan) printDisk(out io.Writer) {
@@ -110,7 +121,8 @@ func (p Plan) printDisk(out io.Writer) {
 	row("+ active segment, work", func(d Disk) float64 { return d.WorkBytes })
 	row("needed", func(d Disk) float64 { return d.NeededBytes })
 	row("after a republication", func(d Disk) float64 { return d.RepublishedTo })
-	line(out, "  segments", count(p.Partition.Segments), count(p.Topic.Segments), count(p.Broker.Segments))
+	line(out, "  segments", count(p.Partition.Segments), count(p.Topic.Segments),
+		count(p.Broker.Segments))
 }
 
 func (p Plan) printCleaning(out io.Writer) {
@@ -124,19 +136,24 @@ func (p Plan) printCleaning(out io.Writer) {
 	if p.PassSeconds > 0 {
 		line(out, "  it takes", span(p.PassSeconds)+" at the I/O rate")
 	}
-	line(out, "  the topic a day", fmt.Sprintf("%s appended; the cleaners read and write %s", size(p.AppendedBytesDay), size(p.CleanerBytesDay)))
+	line(out, "  the topic a day",
+		fmt.Sprintf("%s appended; the cleaners read and write %s", size(p.AppendedBytesDay),
+			size(p.CleanerBytesDay)))
 	line(out, "  written again", digits(p.WriteAmplification)+" records for each one appended")
 	if p.BusyShare > 0 {
 		line(out, "  I/O rate in use", digits(p.BusyShare*100)+" %")
 	}
-	line(out, "  memory of a worker", fmt.Sprintf("%s: any number of keys, in %s slices; %s of bits",
-		size(p.Memory.BudgetBytes), count(p.Memory.Slices), size(p.Memory.BitmapBytes)))
+	line(out, "  memory of a worker",
+		fmt.Sprintf("%s: any number of keys, in %s slices; %s of bits",
+			size(p.Memory.BudgetBytes), count(p.Memory.Slices), size(p.Memory.BitmapBytes)))
 }
 
 // printPass shows what one pass over one partition does.
 func printPass(out io.Writer, pass Pass) {
-	line(out, "  it reads", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogReadBytes), size(pass.SidecarReadBytes)))
-	line(out, "  it writes", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogWrittenBytes), size(pass.SidecarWrittenBytes)))
+	line(out, "  it reads", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogReadBytes),
+		size(pass.SidecarReadBytes)))
+	line(out, "  it writes", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogWrittenBytes),
+		size(pass.SidecarWrittenBytes)))
 	line(out, "  it frees", size(pass.FreedBytes))
 }
 
@@ -156,10 +173,16 @@ func (p Plan) printKafka(out io.Writer) {
 	if p.Kafka == nil {
 		return
 	}
-	line(out, "\nApache Kafka's cleaner", fmt.Sprintf("with a buffer of %s: %s keys a pass", size(p.Input.KafkaBufferBytes), count(p.Kafka.KeysPerPass)))
+	line(out, "\nApache Kafka's cleaner",
+		fmt.Sprintf("with a buffer of %s: %s keys a pass", size(p.Input.KafkaBufferBytes),
+			count(p.Kafka.KeysPerPass)))
 	row := func(name string, cost KafkaCost) {
-		line(out, "  "+name, fmt.Sprintf("%s passes a partition; one copy of the topic: %s read, %s written",
-			count(cost.Passes), size(cost.ReadBytes), size(cost.WrittenBytes)))
+		line(
+			out,
+			"  "+name,
+			fmt.Sprintf("%s passes a partition; one copy of the topic: %s read, %s written",
+				count(cost.Passes), size(cost.ReadBytes), size(cost.WrittenBytes)),
+		)
 	}
 	row("each time it is due", p.Kafka.Steady)
 	row("every key once more", p.Kafka.Republication)

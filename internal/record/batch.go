@@ -54,7 +54,8 @@ const (
 	LogAppendTime TimestampType = 1
 )
 
-// ErrCorrupt is wrapped by every error about bytes that are no record batch, or whose checksum does not match.
+// ErrCorrupt is wrapped by every error about bytes that are no record batch, or whose checksum does
+// not match.
 var ErrCorrupt = errors.New("corrupt record batch")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -63,8 +64,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Make one with Next; its length is 12 + batchLength >= HeaderBytes.
 type Batch []byte
 
-// Next splits the first batch off buf. It checks length and magic, not the checksum.
-// It returns io.ErrUnexpectedEOF if buf holds less than the whole batch, and an error wrapping ErrCorrupt for nonsense.
+// Next splits the first batch off buf. It checks length and magic, not the checksum. It returns
+// io.ErrUnexpectedEOF if buf holds less than the whole batch, and an error wrapping ErrCorrupt for
+// nonsense.
 func Next(buf []byte) (first Batch, rest []byte, err error) {
 	size, err := PeekSize(buf)
 	if err != nil {
@@ -76,9 +78,9 @@ func Next(buf []byte) (first Batch, rest []byte, err error) {
 	return Batch(buf[:size:size]), buf[size:], nil
 }
 
-// PeekSize returns the size in bytes of the batch that begins with header (at least 17 bytes), as Next checks it.
-// The size is a claim, of up to 2 GiB: the caller holds it against what there is before he allocates. A shorter header gives
-// io.ErrUnexpectedEOF.
+// PeekSize returns the size in bytes of the batch that begins with header (at least 17 bytes), as
+// Next checks it. The size is a claim, of up to 2 GiB: the caller holds it against what there is
+// before he allocates. A shorter header gives io.ErrUnexpectedEOF.
 func PeekSize(header []byte) (int, error) {
 	if len(header) <= magicAt {
 		return 0, io.ErrUnexpectedEOF
@@ -88,7 +90,8 @@ func PeekSize(header []byte) (int, error) {
 	}
 	length := int32(binary.BigEndian.Uint32(header[lengthAt:]))
 	if length < HeaderBytes-lengthEnd {
-		return 0, fmt.Errorf("%w: batch length %d, want at least %d", ErrCorrupt, length, HeaderBytes-lengthEnd)
+		return 0, fmt.Errorf("%w: batch length %d, want at least %d", ErrCorrupt, length,
+			HeaderBytes-lengthEnd)
 	}
 	return lengthEnd + int(length), nil
 }
@@ -102,7 +105,8 @@ func (b Batch) attributes() int16    { return b.int16At(attributesAt) }
 // BaseOffset is the first offset the batch covers; no record need be there any more.
 func (b Batch) BaseOffset() int64 { return b.int64At(baseOffsetAt) }
 
-// LastOffset is the last offset the batch covers. Cleaning never changes it: consumers go on behind it.
+// LastOffset is the last offset the batch covers. Cleaning never changes it: consumers go on behind
+// it.
 func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDelta()) }
 
 // NextOffset is LastOffset + 1.
@@ -128,7 +132,8 @@ func (b Batch) Transactional() bool { return b.attributes()&transactionalBit != 
 // Control tells whether the batch holds a transaction marker rather than data.
 func (b Batch) Control() bool { return b.attributes()&controlBit != 0 }
 
-// DeleteHorizon returns the time (ms) from which the batch's tombstones may go; ok is false if none is stamped.
+// DeleteHorizon returns the time (ms) from which the batch's tombstones may go; ok is false if none
+// is stamped.
 func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 	if b.attributes()&deleteHorizonBit == 0 {
 		return 0, false
@@ -139,10 +144,12 @@ func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 // LastOffsetDelta is LastOffset - BaseOffset.
 func (b Batch) LastOffsetDelta() int32 { return b.int32At(lastOffsetDeltaAt) }
 
-// BaseTimestamp is what the records' timestamps are counted from (ms): the first record's, or the delete horizon.
+// BaseTimestamp is what the records' timestamps are counted from (ms): the first record's, or the
+// delete horizon.
 func (b Batch) BaseTimestamp() int64 { return b.int64At(baseTimestampAt) }
 
-// MaxTimestamp is the largest timestamp of the records (ms); with LogAppendTime it is each record's.
+// MaxTimestamp is the largest timestamp of the records (ms); with LogAppendTime it is each
+// record's.
 func (b Batch) MaxTimestamp() int64 { return b.int64At(maxTimestampAt) }
 
 // ProducerID is -1 for a producer without idempotence.
@@ -154,7 +161,8 @@ func (b Batch) ProducerEpoch() int16 { return b.int16At(producerEpochAt) }
 // BaseSequence is the sequence number of the first record, -1 for none.
 func (b Batch) BaseSequence() int32 { return b.int32At(baseSequenceAt) }
 
-// LastSequence is the sequence number of the last record, which wraps from 2^31-1 to 0; -1 for none.
+// LastSequence is the sequence number of the last record, which wraps from 2^31-1 to 0; -1 for
+// none.
 func (b Batch) LastSequence() int32 {
 	if b.BaseSequence() < 0 {
 		return -1
@@ -169,11 +177,12 @@ func (b Batch) LastSequence() int32 {
 // Count is how many records the batch says it holds.
 func (b Batch) Count() int32 { return b.int32At(countAt) }
 
-// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. It vouches for the bytes from the attributes
-// on; base offset, length, leader epoch and magic lie before them.
+// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. It vouches for the
+// bytes from the attributes on; base offset, length, leader epoch and magic lie before them.
 func (b Batch) CheckCRC() error {
 	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != b.CRC() {
-		return fmt.Errorf("%w: checksum %#08x at offset %d, want %#08x", ErrCorrupt, sum, b.BaseOffset(), b.CRC())
+		return fmt.Errorf("%w: checksum %#08x at offset %d, want %#08x", ErrCorrupt, sum,
+			b.BaseOffset(), b.CRC())
 	}
 	return nil
 }
@@ -198,7 +207,8 @@ func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
-// setCRC computes the checksum anew, over the batch and what of it lies elsewhere, behind b; it is the last of the changes.
+// setCRC computes the checksum anew, over the batch and what of it lies elsewhere, behind b; it is
+// the last of the changes.
 func (b Batch) setCRC(rest ...[]byte) {
 	sum := crc32.Checksum(b[attributesAt:], castagnoli)
 	for _, piece := range rest {

@@ -29,10 +29,13 @@ func TestNextSplitsBatchesOff(t *testing.T) {
 
 func TestNextRefusesNonsense(t *testing.T) {
 	for name, spoil := range map[string]func(Batch){
-		"magic 1":         func(b Batch) { b[magicAt] = 1 },
-		"magic -1":        func(b Batch) { b[magicAt] = 0xff },
-		"length 48":       func(b Batch) { binary.BigEndian.PutUint32(b[lengthAt:], 48) },
-		"negative length": func(b Batch) { binary.BigEndian.PutUint32(b[lengthAt:], math.MaxUint32) },
+		"magic 1":   func(b Batch) { b[magicAt] = 1 },
+		"magic -1":  func(b Batch) { b[magicAt] = 0xff },
+		"length 48": func(b Batch) { binary.BigEndian.PutUint32(b[lengthAt:], 48) },
+		"negative length": func(b Batch) {
+			binary.BigEndian.PutUint32(b[lengthAt:],
+				math.MaxUint32)
+		},
 	} {
 		b := clientBatch(t, compress.None, keyed("a", "1", 10))
 		spoil(b)
@@ -88,7 +91,8 @@ func TestAttributeBits(t *testing.T) {
 func TestLastSequenceWraps(t *testing.T) { // reference 1.1: 2^31-1 -> 0
 	b := make(Batch, HeaderBytes)
 	for _, tt := range []struct{ base, delta, last int32 }{
-		{0, 0, 0}, {5, 3, 8}, {math.MaxInt32, 0, math.MaxInt32}, {math.MaxInt32, 1, 0}, {math.MaxInt32 - 1, 4, 2}, {-1, 4, -1},
+		{0, 0, 0}, {5, 3, 8}, {math.MaxInt32, 0, math.MaxInt32}, {math.MaxInt32, 1, 0},
+		{math.MaxInt32 - 1, 4, 2}, {-1, 4, -1},
 	} {
 		binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(tt.base))
 		binary.BigEndian.PutUint32(b[lastOffsetDeltaAt:], uint32(tt.delta))
@@ -105,7 +109,8 @@ func TestChecksumCoversAllButOffsetEpochAndLength(t *testing.T) {
 	}
 	whole.SetBaseOffset(1 << 40)
 	whole.SetLeaderEpoch(7)
-	if err := whole.CheckCRC(); err != nil || whole.BaseOffset() != 1<<40 || whole.LeaderEpoch() != 7 {
+	if err := whole.CheckCRC(); err != nil || whole.BaseOffset() != 1<<40 ||
+		whole.LeaderEpoch() != 7 {
 		t.Errorf("offset %d, epoch %d, %v", whole.BaseOffset(), whole.LeaderEpoch(), err)
 	}
 	for at := crcAt; at < len(whole); at++ {

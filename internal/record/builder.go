@@ -7,22 +7,27 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Identity is what a rebuilt batch keeps of the batch it came from: everything that others count on, and that its records do not
-// give. Recovery makes producer state and leader epochs of it, consumers go on by it.
+// Identity is what a rebuilt batch keeps of the batch it came from: everything that others count
+// on, and that its records do not give. Recovery makes producer state and leader epochs of it,
+// consumers go on by it.
 type Identity struct {
 	BaseOffset int64
-	// LastOffsetDelta stays though the last records go: a consumer asks for BaseOffset + LastOffsetDelta + 1 next, and one that
-	// were told less would ask for the same batch for ever (reference 1.2). It also gives the last sequence number (I25).
+	// LastOffsetDelta stays though the last records go: a consumer asks for BaseOffset +
+	// LastOffsetDelta + 1 next, and one that were told less would ask for the same batch for ever
+	// (reference 1.2). It also gives the last sequence number (I25).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
-	MaxTimestamp    int64 // ms; used only for LogAppendTime and for an empty batch, else it is computed from the records
-	Transactional   bool
-	Control         bool
-	ProducerID      int64
-	ProducerEpoch   int16
-	BaseSequence    int32 // of BaseOffset, whether a record is left there or not
-	DeleteHorizonMs int64 // 0: none. Takes the place of the base timestamp (KIP-534); the records' deltas are counted from it
+	// ms; used only for LogAppendTime and for an empty batch, else it is computed from the records
+	MaxTimestamp  int64
+	Transactional bool
+	Control       bool
+	ProducerID    int64
+	ProducerEpoch int16
+	BaseSequence  int32 // of BaseOffset, whether a record is left there or not
+	// 0: none. Takes the place of the base timestamp (KIP-534); the records' deltas are counted
+	// from it
+	DeleteHorizonMs int64
 }
 
 // IdentityOf returns a batch's identity.
@@ -58,28 +63,29 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 	return attributes
 }
 
-// Builder makes one batch at a time: Reset, Add for each record, Build. The zero value is not usable; see NewBuilder. Reset
-// reuses its buffers. It is not safe for concurrent use.
+// Builder makes one batch at a time: Reset, Add for each record, Build. The zero value is not
+// usable; see NewBuilder. Reset reuses its buffers. It is not safe for concurrent use.
 type Builder struct {
 	codec    compress.Codec
 	level    int
 	compress compress.Func
 
 	id Identity
-	// buffer is room for the header, then the records, encoded, uncompressed: a batch that stays so is made in place, and
-	// compression needs all records at once.
+	// buffer is room for the header, then the records, encoded, uncompressed: a batch that stays so
+	// is made in place, and compression needs all records at once.
 	buffer []byte
 	chunks *compress.Chunks // of the batch that Encode made last, if it is compressed
 	count  int32
 	last   int64 // delta of the last record added, -1 at first; deltas ascend
 
-	// baseTimestamp is fixed before the first record is encoded, because deltas are: the horizon, or the first record's timestamp.
+	// baseTimestamp is fixed before the first record is encoded, because deltas are: the horizon,
+	// or the first record's timestamp.
 	baseTimestamp, maxTimestamp int64
 	err                         error // the first broken rule of Add; Build returns it
 }
 
-// NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault). Control batches are never
-// compressed (reference 1.4).
+// NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault).
+// Control batches are never compressed (reference 1.4).
 func NewBuilder(codec compress.Codec, level int) *Builder {
 	return &Builder{codec: codec, level: level, compress: compress.To}
 }
@@ -87,7 +93,8 @@ func NewBuilder(codec compress.Codec, level int) *Builder {
 // emptyHeader is what stands before the records until the header is known.
 var emptyHeader [HeaderBytes]byte
 
-// Reset begins a new batch, and forgets the one before, built or not: what Encode returned is valid until then. Codec, level and buffers stay.
+// Reset begins a new batch, and forgets the one before, built or not: what Encode returned is valid
+// until then. Codec, level and buffers stay.
 func (b *Builder) Reset(id Identity) {
 	b.Release()
 	b.id, b.buffer, b.count, b.last, b.err = id, append(b.buffer[:0], emptyHeader[:]...), 0, -1, nil
@@ -97,7 +104,8 @@ func (b *Builder) Reset(id Identity) {
 // SetCodec changes the codec and level of the batches to come.
 func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
 
-// CompressWith makes the builder compress with f from now on, which must do what compress.To does; nil stands for that.
+// CompressWith makes the builder compress with f from now on, which must do what compress.To does;
+// nil stands for that.
 func (b *Builder) CompressWith(f compress.Func) {
 	if f == nil {
 		f = compress.To
@@ -105,8 +113,9 @@ func (b *Builder) CompressWith(f compress.Func) {
 	b.compress = f
 }
 
-// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta]. A record that breaks this makes
-// Build fail, so that Add needs no error at every call. The record is encoded at once: r and its slices may be reused.
+// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta]. A
+// record that breaks this makes Build fail, so that Add needs no error at every call. The record is
+// encoded at once: r and its slices may be reused.
 func (b *Builder) Add(r *Record) {
 	delta := r.Offset - b.id.BaseOffset
 	if b.err == nil && (delta <= b.last || delta > int64(b.id.LastOffsetDelta)) {
@@ -128,7 +137,8 @@ func (b *Builder) Count() int { return int(b.count) }
 // SizeBytes is how much memory the builder's buffers hold.
 func (b *Builder) SizeBytes() int { return cap(b.buffer) + b.chunks.Len() }
 
-// Build appends the finished batch to dst: Encode, and a copy. On an error dst is returned as it was.
+// Build appends the finished batch to dst: Encode, and a copy. On an error dst is returned as it
+// was.
 func (b *Builder) Build(dst []byte) ([]byte, error) {
 	parts, err := b.Encode()
 	if err != nil {
@@ -137,9 +147,10 @@ func (b *Builder) Build(dst []byte) ([]byte, error) {
 	return parts.AppendTo(dst), nil
 }
 
-// Encode finishes the batch, checksum included, and returns it where it was made: valid until Reset or Release. Without records it
-// makes the empty batch of reference 1.2: no codec, for there is nothing to decompress; no horizon, for there is no tombstone;
-// base timestamp -1 and the old maximum, so that what goes by a segment's largest timestamp (retention, lag) sees no change.
+// Encode finishes the batch, checksum included, and returns it where it was made: valid until Reset
+// or Release. Without records it makes the empty batch of reference 1.2: no codec, for there is
+// nothing to decompress; no horizon, for there is no tombstone; base timestamp -1 and the old
+// maximum, so that what goes by a segment's largest timestamp (retention, lag) sees no change.
 func (b *Builder) Encode() (Parts, error) {
 	if b.err != nil {
 		return Parts{}, fmt.Errorf("build batch: %w", b.err)
@@ -165,7 +176,8 @@ func (b *Builder) Encode() (Parts, error) {
 	return parts, parts.seal()
 }
 
-// encodeRecords returns the records in codec, which is the builder's own, with its level, or none, behind room for the header.
+// encodeRecords returns the records in codec, which is the builder's own, with its level, or none,
+// behind room for the header.
 func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
 		return Whole(b.buffer), nil
@@ -179,7 +191,8 @@ func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	return partsOf(b.chunks), nil
 }
 
-// Release gives back the chunks of what Encode returned, which must not be used any more. Reset does it too.
+// Release gives back the chunks of what Encode returned, which must not be used any more. Reset
+// does it too.
 func (b *Builder) Release() {
 	b.chunks.Release()
 	b.chunks = nil
@@ -198,10 +211,12 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(id.BaseSequence))
 }
 
-// appendRecord encodes one record: its body's length, then the body. The length is computed first, rather than written into a gap
-// afterwards: it is a varint, and how wide the gap must be is not known before.
+// appendRecord encodes one record: its body's length, then the body. The length is computed first,
+// rather than written into a gap afterwards: it is a varint, and how wide the gap must be is not
+// known before.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
-	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) + nullableSize(r.Value) +
+	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) +
+		nullableSize(r.Value) +
 		varintSize(int64(len(r.Headers)))
 	for _, h := range r.Headers {
 		body += nullableSize(h.Key) + nullableSize(h.Value)
@@ -228,7 +243,8 @@ func nullableSize(value []byte) int {
 	return varintSize(int64(len(value))) + len(value)
 }
 
-// appendNullable writes a length and the bytes; -1 for nil. An empty slice that is not nil has length 0: an empty key is a key.
+// appendNullable writes a length and the bytes; -1 for nil. An empty slice that is not nil has
+// length 0: an empty key is a key.
 func appendNullable(dst, value []byte) []byte {
 	if value == nil {
 		return appendVarint(dst, -1)

@@ -14,13 +14,15 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		builder := NewBuilder(codec, compress.LevelDefault)
 		for range 50 {
-			id := Identity{BaseOffset: random.Int64N(1 << 40), LastOffsetDelta: 300, ProducerID: random.Int64N(5) - 1}
+			id := Identity{BaseOffset: random.Int64N(1 << 40), LastOffsetDelta: 300,
+				ProducerID: random.Int64N(5) - 1}
 			if random.IntN(2) == 0 {
 				id.DeleteHorizonMs = 1 + random.Int64N(1<<41)
 			}
 			builder.Reset(id)
 			var added []Record
-			for offset := id.BaseOffset; offset <= id.BaseOffset+300; offset += 1 + random.Int64N(40) {
+			for offset := id.BaseOffset; offset <= id.BaseOffset+300; offset += 1 +
+				random.Int64N(40) {
 				added = append(added, randomRecord(random, offset))
 				builder.Add(&added[len(added)-1])
 			}
@@ -29,8 +31,10 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, rest, err := Next(built)
-			if err != nil || len(rest) > 0 || b.CheckCRC() != nil || b.Codec() != codec || int(b.Count()) != len(added) {
-				t.Fatalf("%s: %v, %d bytes left, %v, %d records", codec, err, len(rest), b.CheckCRC(), b.Count())
+			if err != nil || len(rest) > 0 || b.CheckCRC() != nil || b.Codec() != codec ||
+				int(b.Count()) != len(added) {
+				t.Fatalf("%s: %v, %d bytes left, %v, %d records", codec, err, len(rest),
+					b.CheckCRC(), b.Count())
 			}
 			if read := collect(t, b); !slices.Equal(texts(read), texts(added)) {
 				t.Fatalf("%s: added %v, read %v", codec, texts(added), texts(read))
@@ -42,7 +46,8 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 // survivors are records with gaps between their offsets, as cleaning leaves them.
 func survivors() []Record {
 	return []Record{
-		{Offset: 103, Timestamp: 5000, Key: []byte("a"), Value: []byte("1"), Headers: []Header{{Key: []byte("h")}, {Key: []byte("h")}}},
+		{Offset: 103, Timestamp: 5000, Key: []byte("a"), Value: []byte("1"),
+			Headers: []Header{{Key: []byte("h")}, {Key: []byte("h")}}},
 		{Offset: 107, Timestamp: 4000, Key: []byte("b")},
 	}
 }
@@ -83,19 +88,23 @@ func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) { // reference 1.2
 		t.Errorf("identity %+v, want %+v: max of survivors, all else kept", got, want)
 	}
 	if b.BaseTimestamp() != 5000 || b.LastOffset() != 109 || b.Count() != 2 {
-		t.Errorf("base timestamp %d (first survivor's: 5000), last offset %d, count %d", b.BaseTimestamp(), b.LastOffset(), b.Count())
+		t.Errorf("base timestamp %d (first survivor's: 5000), last offset %d, count %d",
+			b.BaseTimestamp(), b.LastOffset(), b.Count())
 	}
 	if got := texts(collect(t, b)); !slices.Equal(got, texts(survivors())) {
 		t.Errorf("records %v", got)
 	}
 }
 
-func TestHorizonTakesBaseTimestampAndTimestampsStay(t *testing.T) { // reference 1.2: bit 6, negative deltas
+// reference 1.2: bit 6, negative deltas
+func TestHorizonTakesBaseTimestampAndTimestampsStay(t *testing.T) {
 	id := identity()
 	id.DeleteHorizonMs = 99_000
 	b := build(t, id, survivors()...)
-	if ms, ok := b.DeleteHorizon(); !ok || ms != 99_000 || b.BaseTimestamp() != 99_000 || b.MaxTimestamp() != 5000 {
-		t.Errorf("horizon %d %v, base timestamp %d, max %d", ms, ok, b.BaseTimestamp(), b.MaxTimestamp())
+	if ms, ok := b.DeleteHorizon(); !ok || ms != 99_000 || b.BaseTimestamp() != 99_000 ||
+		b.MaxTimestamp() != 5000 {
+		t.Errorf("horizon %d %v, base timestamp %d, max %d", ms, ok, b.BaseTimestamp(),
+			b.MaxTimestamp())
 	}
 	if got := texts(collect(t, b)); !slices.Equal(got, texts(survivors())) {
 		t.Errorf("records %v", got)
@@ -105,7 +114,8 @@ func TestHorizonTakesBaseTimestampAndTimestampsStay(t *testing.T) { // reference
 func TestLogAppendTimeKeepsMaxTimestamp(t *testing.T) { // reference 1.2
 	id := identity()
 	id.TimestampType = LogAppendTime
-	if b := build(t, id, survivors()...); b.MaxTimestamp() != 9000 || b.TimestampType() != LogAppendTime {
+	if b := build(t, id, survivors()...); b.MaxTimestamp() != 9000 ||
+		b.TimestampType() != LogAppendTime {
 		t.Errorf("max timestamp %d, type %d", b.MaxTimestamp(), b.TimestampType())
 	}
 }
@@ -116,8 +126,10 @@ func TestEmptyBatchIs61BytesAndKeepsItsPlace(t *testing.T) { // reference 1.2
 	b := build(t, id)
 	want := identity()
 	want.Transactional = true
-	if len(b) != HeaderBytes || b.Count() != 0 || b.Codec() != compress.None || b.BaseTimestamp() != -1 {
-		t.Errorf("%d bytes, count %d, codec %s, base timestamp %d", len(b), b.Count(), b.Codec(), b.BaseTimestamp())
+	if len(b) != HeaderBytes || b.Count() != 0 || b.Codec() != compress.None ||
+		b.BaseTimestamp() != -1 {
+		t.Errorf("%d bytes, count %d, codec %s, base timestamp %d", len(b), b.Count(), b.Codec(),
+			b.BaseTimestamp())
 	}
 	if got := IdentityOf(b); got != want {
 		t.Errorf("identity %+v, want %+v: horizon cleared, all else kept", got, want)
@@ -130,14 +142,16 @@ func TestEmptyBatchIs61BytesAndKeepsItsPlace(t *testing.T) { // reference 1.2
 func TestControlBatchIsNeverCompressed(t *testing.T) { // reference 1.4
 	id := identity()
 	id.Control, id.Transactional = true, true
-	if b := build(t, id, Record{Offset: 100, Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6)}); b.Codec() != compress.None || !b.Control() {
+	if b := build(t, id, Record{Offset: 100, Key: []byte{0, 0, 0, 1},
+		Value: make([]byte, 6)}); b.Codec() != compress.None || !b.Control() {
 		t.Errorf("codec %s, control %v", b.Codec(), b.Control())
 	}
 }
 
 func TestBuilderRefusesOffsetsOutOfPlace(t *testing.T) {
 	for name, offsets := range map[string][]int64{
-		"before the base": {99}, "behind the last": {110}, "twice": {101, 101}, "descending": {105, 104},
+		"before the base": {99}, "behind the last": {110}, "twice": {101, 101},
+		"descending": {105, 104},
 	} {
 		builder := NewBuilder(compress.None, compress.LevelDefault)
 		builder.Reset(identity())

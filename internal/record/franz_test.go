@@ -15,14 +15,16 @@ import (
 
 // codecsOfFranz are franz-go's own coders, by our codec.
 var codecsOfFranz = map[compress.Codec]kgo.CompressionCodec{
-	compress.None: kgo.NoCompression(), compress.Gzip: kgo.GzipCompression(), compress.Snappy: kgo.SnappyCompression(),
-	compress.LZ4: kgo.Lz4Compression(), compress.Zstd: kgo.ZstdCompression(),
+	compress.None: kgo.NoCompression(), compress.Gzip: kgo.GzipCompression(),
+	compress.Snappy: kgo.SnappyCompression(),
+	compress.LZ4:    kgo.Lz4Compression(), compress.Zstd: kgo.ZstdCompression(),
 }
 
 func TestBatchesOfFranzGoAreRead(t *testing.T) {
 	var payload []byte
 	for i := range int32(500) {
-		r := kmsg.Record{TimestampDelta64: int64(i) * 10, OffsetDelta: i, Key: fmt.Appendf(nil, "key-%d", i), Value: []byte("value")}
+		r := kmsg.Record{TimestampDelta64: int64(i) * 10, OffsetDelta: i,
+			Key: fmt.Appendf(nil, "key-%d", i), Value: []byte("value")}
 		if i%3 == 0 {
 			r.Value = nil
 		}
@@ -40,8 +42,10 @@ func TestBatchesOfFranzGoAreRead(t *testing.T) {
 			packed, _ = compressor.Compress(new(bytes.Buffer), payload)
 		}
 		raw := kmsg.RecordBatch{
-			PartitionLeaderEpoch: -1, Magic: 2, Attributes: int16(codec), LastOffsetDelta: 499, FirstTimestamp: 1000,
-			MaxTimestamp: 5990, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 500, Records: packed,
+			PartitionLeaderEpoch: -1, Magic: 2, Attributes: int16(codec), LastOffsetDelta: 499,
+			FirstTimestamp: 1000,
+			MaxTimestamp:   5990, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
+			NumRecords: 500, Records: packed,
 		}
 		raw.Length = int32(len(raw.AppendTo(nil)) - 12)
 		sum := crc32.Checksum(raw.AppendTo(nil)[21:], crc32.MakeTable(crc32.Castagnoli))
@@ -51,7 +55,9 @@ func TestBatchesOfFranzGoAreRead(t *testing.T) {
 			t.Fatal(codec, err)
 		}
 		all := collect(t, valid.Batch)
-		if len(all) != 500 || text(all[499]) != "499@5990 \"key-499\"=\"value\" \"h\":\"\\xf3\" \"null\":null" || all[0].Value != nil {
+		if len(all) != 500 ||
+			text(all[499]) != "499@5990 \"key-499\"=\"value\" \"h\":\"\\xf3\" \"null\":null" ||
+			all[0].Value != nil {
 			t.Errorf("%s: %d records, the last %s", codec, len(all), text(all[len(all)-1]))
 		}
 	}
@@ -65,7 +71,8 @@ func TestFranzGoReadsOurBatches(t *testing.T) {
 		records = append(records, r)
 	}
 	for codec := range codecsOfFranz {
-		id := Identity{BaseOffset: 900, LastOffsetDelta: 2999, ProducerID: 7, DeleteHorizonMs: 10_000}
+		id := Identity{BaseOffset: 900, LastOffsetDelta: 2999, ProducerID: 7,
+			DeleteHorizonMs: 10_000}
 		ours := buildBatch(t, codec, id, records...)
 		var raw kmsg.RecordBatch
 		if err := raw.ReadFrom(ours); err != nil {
@@ -74,7 +81,8 @@ func TestFranzGoReadsOurBatches(t *testing.T) {
 		payload := raw.Records
 		if codec != compress.None {
 			var err error
-			if payload, err = kgo.DefaultDecompressor().Decompress(raw.Records, kgo.CompressionCodecType(codec)); err != nil {
+			if payload, err = kgo.DefaultDecompressor().Decompress(raw.Records,
+				kgo.CompressionCodecType(codec)); err != nil {
 				t.Fatal(codec, err)
 			}
 		}
@@ -87,7 +95,8 @@ func TestFranzGoReadsOurBatches(t *testing.T) {
 			}
 			payload = payload[size+int(length):]
 			got = append(got, fmt.Sprintf("%d@%d %q=%q %q:%q", raw.FirstOffset+int64(r.OffsetDelta),
-				raw.FirstTimestamp+r.TimestampDelta64, r.Key, r.Value, r.Headers[0].Key, r.Headers[0].Value))
+				raw.FirstTimestamp+r.TimestampDelta64, r.Key, r.Value, r.Headers[0].Key,
+				r.Headers[0].Value))
 		}
 		if want := texts(records); !slices.Equal(got, want) {
 			t.Errorf("%s: they read %v ... want %v", codec, got[0], want[0])

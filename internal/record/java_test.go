@@ -32,28 +32,35 @@ func kafkaLib(t *testing.T) string {
 	return filepath.Join(folder, "*")
 }
 
-// everySetting is each codec with each of its encoders: the ends of the range, the default, and a level of every effect we have.
+// everySetting is each codec with each of its encoders: the ends of the range, the default, and a
+// level of every effect we have.
 var everySetting = map[compress.Codec][]int{
 	compress.None: {compress.LevelDefault}, compress.Snappy: {compress.LevelDefault},
-	compress.Gzip: {compress.LevelDefault, 1, 5, 6, 9}, compress.LZ4: {compress.LevelDefault, 1, 2, 8, 9, 10, 12, 13, 17},
+	compress.Gzip: {compress.LevelDefault, 1, 5, 6, 9},
+	compress.LZ4:  {compress.LevelDefault, 1, 2, 8, 9, 10, 12, 13, 17},
 	compress.Zstd: {compress.LevelDefault, -131072, -1, 0, 2, 3, 5, 6, 9, 10, 22},
 }
 
-// ourBatches are batches as we make them, in every setting: small and with more than one block and chunk of each codec, built and
-// recompressed from another codec, with nulls, headers, negative timestamp deltas, horizons, markers, log append time, and emptied.
+// ourBatches are batches as we make them, in every setting: small and with more than one block and
+// chunk of each codec, built and recompressed from another codec, with nulls, headers, negative
+// timestamp deltas, horizons, markers, log append time, and emptied.
 func ourBatches(t *testing.T) []Batch {
 	t.Helper()
 	large := make([]Record, 300)
 	for i := range large {
 		large[i] = keyed(fmt.Sprint("ticket-", i), strings.Repeat("x", 500+i), 1_000_000+int64(i))
 	}
-	odd := []Record{keyed("a", "1", 1_000_000), {Key: []byte("b"), Timestamp: 5}, {Value: []byte{}, Timestamp: 7, Headers: []Header{
-		{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("h")}, {Key: []byte{}, Value: []byte{}},
-	}}, {Timestamp: 1_000_001}}
+	odd := []Record{keyed("a", "1", 1_000_000), {Key: []byte("b"), Timestamp: 5},
+		{Value: []byte{}, Timestamp: 7, Headers: []Header{
+			{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("h")},
+			{Key: []byte{}, Value: []byte{}},
+		}}, {Timestamp: 1_000_001}}
 	ids := []Identity{
 		{BaseOffset: 1 << 40, LeaderEpoch: 7, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
-		{BaseOffset: 5, ProducerID: 4711, ProducerEpoch: 2, BaseSequence: sequenceNumberMax - 1, Transactional: true},
-		{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, TimestampType: LogAppendTime, MaxTimestamp: 2_000_000},
+		{BaseOffset: 5, ProducerID: 4711, ProducerEpoch: 2, BaseSequence: sequenceNumberMax - 1,
+			Transactional: true},
+		{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, TimestampType: LogAppendTime,
+			MaxTimestamp: 2_000_000},
 		{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, DeleteHorizonMs: 3_000_000},
 	}
 	var all []Batch
@@ -62,7 +69,8 @@ func ourBatches(t *testing.T) []Batch {
 			for i, records := range [][]Record{odd, large, odd, odd, nil} {
 				all = append(all, ourBatch(t, codec, level, ids[i%len(ids)], records))
 			}
-			valid, err := Validate(clientBatch(t, (codec+1)%5, large...), Rules{Codec: codec, CodecLevel: level}, now)
+			valid, err := Validate(clientBatch(t, (codec+1)%5, large...),
+				Rules{Codec: codec, CodecLevel: level}, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +79,8 @@ func ourBatches(t *testing.T) []Batch {
 		}
 	}
 	for _, kind := range []ControlType{ControlAbort, ControlCommit} {
-		marker, err := AppendMarker(nil, Identity{BaseOffset: 9, ProducerID: 1}, 1_000_000, Control{kind, 3})
+		marker, err := AppendMarker(nil, Identity{BaseOffset: 9, ProducerID: 1}, 1_000_000,
+			Control{kind, 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +122,8 @@ func TestKafkaReadsInOurBatchesWhatWeRead(t *testing.T) {
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "java", "-Xmx256m", "-cp", lib, "testdata/java/Vectors.java", "read", path)
+	cmd := exec.CommandContext(t.Context(), "java", "-Xmx256m", "-cp", lib,
+		"testdata/java/Vectors.java", "read", path)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

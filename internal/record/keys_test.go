@@ -19,15 +19,21 @@ func keyText(k RecordKey) string {
 
 func TestKeysHearsOfEachRecordInOrder(t *testing.T) {
 	records := []Record{
-		keyed("a", "1", 10), {Key: []byte("b"), Timestamp: 10}, {Value: []byte("v"), Timestamp: 10}, {Timestamp: 10},
-		{Key: []byte{}, Value: []byte{}, Timestamp: 10}, {Key: []byte("a"), Value: make([]byte, 1000), Timestamp: 10},
+		keyed("a", "1", 10), {Key: []byte("b"), Timestamp: 10}, {Value: []byte("v"), Timestamp: 10},
+		{Timestamp: 10},
+		{Key: []byte{}, Value: []byte{}, Timestamp: 10},
+		{Key: []byte("a"), Value: make([]byte, 1000), Timestamp: 10},
 	}
-	// A body is attributes, two deltas, key, value and the count of headers: six bytes of their own, one more for a long value.
-	want := []string{`"a" false 8`, `"b" true 7`, "null 7", "null 6", `"" false 6`, `"a" false 1008`}
+	// A body is attributes, two deltas, key, value and the count of headers: six bytes of their
+	// own, one more for a long value.
+	want := []string{`"a" false 8`, `"b" true 7`, "null 7", "null 6", `"" false 6`,
+		`"a" false 1008`}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		for _, target := range []compress.Codec{codec, compress.Gzip} { // stored as it is, and compressed again
+		// stored as it is, and compressed again
+		for _, target := range []compress.Codec{codec, compress.Gzip} {
 			var got []string
-			rules := Rules{Codec: target, CodecLevel: compress.LevelDefault, Keys: func(k RecordKey) { got = append(got, keyText(k)) }}
+			rules := Rules{Codec: target, CodecLevel: compress.LevelDefault,
+				Keys: func(k RecordKey) { got = append(got, keyText(k)) }}
 			if _, err := Validate(clientBatch(t, codec, records...), rules, now); err != nil {
 				t.Fatal(err)
 			}

@@ -10,11 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// clientBatch makes a batch as a client sends it: base offset 0, epoch -1, no producer id. It numbers the records.
+// clientBatch makes a batch as a client sends it: base offset 0, epoch -1, no producer id. It
+// numbers the records.
 func clientBatch(t testing.TB, codec compress.Codec, records ...Record) Batch {
 	t.Helper()
 	return buildBatch(t, codec, Identity{
-		LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1, ProducerID: -1,
+		ProducerEpoch: -1, BaseSequence: -1,
 	}, records...)
 }
 
@@ -53,7 +55,8 @@ func collect(t testing.TB, b Batch) []Record {
 func clone(r Record) Record {
 	r.Key, r.Value, r.Headers = bytes.Clone(r.Key), bytes.Clone(r.Value), slices.Clone(r.Headers)
 	for i := range r.Headers {
-		r.Headers[i] = Header{Key: bytes.Clone(r.Headers[i].Key), Value: bytes.Clone(r.Headers[i].Value)}
+		r.Headers[i] = Header{Key: bytes.Clone(r.Headers[i].Key),
+			Value: bytes.Clone(r.Headers[i].Value)}
 	}
 	return r
 }
@@ -82,9 +85,11 @@ func texts(records []Record) []string {
 	return all
 }
 
-// randomRecord makes records of every shape: null and empty keys and values, headers twice and null, negative timestamps.
+// randomRecord makes records of every shape: null and empty keys and values, headers twice and
+// null, negative timestamps.
 func randomRecord(random *rand.Rand, offset int64) Record {
-	r := Record{Offset: offset, Timestamp: random.Int64N(1<<41) - 5, Key: randomBytes(random), Value: randomBytes(random)}
+	r := Record{Offset: offset, Timestamp: random.Int64N(1<<41) - 5, Key: randomBytes(random),
+		Value: randomBytes(random)}
 	for range random.IntN(3) {
 		key := randomBytes(random)
 		if key == nil {

@@ -22,21 +22,25 @@ func librdkafkaRecords(name string) []Record {
 		return fmt.Appendf(nil, `{"id":%d,"subject":"ticket %d","status":"open"}`, i, i*31%17)
 	}
 	headers := []Header{
-		{Key: []byte("b"), Value: []byte("v")}, {Key: []byte("a"), Value: []byte{}}, {Key: []byte("b")}, {Key: []byte("ü世"), Value: []byte("v")},
+		{Key: []byte("b"), Value: []byte("v")}, {Key: []byte("a"), Value: []byte{}},
+		{Key: []byte("b")}, {Key: []byte("ü世"), Value: []byte("v")},
 	}
 	var all []Record
 	switch name {
 	case "tickets":
 		for i := range 30 {
-			all = append(all, Record{Key: fmt.Append(nil, "ticket-", i), Value: ticket(i), Timestamp: librdkafkaNow + 7*int64(i)})
+			all = append(all, Record{Key: fmt.Append(nil, "ticket-", i), Value: ticket(i),
+				Timestamp: librdkafkaNow + 7*int64(i)})
 		}
 	case "large":
 		for i := range 300 {
-			all = append(all, Record{Key: fmt.Append(nil, "k", i), Value: bytes.Repeat([]byte("x"), 500), Timestamp: librdkafkaNow + int64(i)})
+			all = append(all, Record{Key: fmt.Append(nil, "k", i),
+				Value: bytes.Repeat([]byte("x"), 500), Timestamp: librdkafkaNow + int64(i)})
 		}
 	case "idempotent":
 		for i := range 3 {
-			all = append(all, Record{Key: fmt.Append(nil, "k", i), Value: ticket(i), Timestamp: librdkafkaNow})
+			all = append(all, Record{Key: fmt.Append(nil, "k", i), Value: ticket(i),
+				Timestamp: librdkafkaNow})
 		}
 	case "odd":
 		all = []Record{
@@ -78,13 +82,16 @@ func TestBatchesOfLibrdkafkaAreReadAndValid(t *testing.T) {
 		if got := texts(collect(t, b)); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%v\nwant %v", path, got, want)
 		}
-		if streamed, err := streamed(b, 1<<20, whole); err != nil || !slices.Equal(texts(streamed), want) {
+		if streamed, err := streamed(b, 1<<20, whole); err != nil ||
+			!slices.Equal(texts(streamed), want) {
 			t.Errorf("%s, streamed: %d records, %v", path, len(streamed), err)
 		}
-		if idempotent := b.ProducerID() >= 0; idempotent != (name == "idempotent") || idempotent && b.BaseSequence() != 0 {
+		if idempotent := b.ProducerID() >= 0; idempotent != (name == "idempotent") || idempotent &&
+			b.BaseSequence() != 0 {
 			t.Errorf("%s: producer %d, sequence %d", path, b.ProducerID(), b.BaseSequence())
 		}
-		valid, err := Validate(slices.Clone(b), Rules{KeepCodec: true, TimestampAfterMax: time.Hour}, time.UnixMilli(librdkafkaNow))
+		valid, err := Validate(slices.Clone(b),
+			Rules{KeepCodec: true, TimestampAfterMax: time.Hour}, time.UnixMilli(librdkafkaNow))
 		if err != nil || !bytes.Equal(valid.Batch, b) {
 			t.Errorf("%s is stored otherwise than sent: %v", path, err)
 		}

@@ -12,7 +12,8 @@ import (
 // markerOf builds a marker of producer 7 at offset 100.
 func markerOf(t testing.TB, m Control) Batch {
 	t.Helper()
-	id := Identity{BaseOffset: 100, LastOffsetDelta: 9, LeaderEpoch: 3, ProducerID: 7, ProducerEpoch: 2, BaseSequence: 5}
+	id := Identity{BaseOffset: 100, LastOffsetDelta: 9, LeaderEpoch: 3, ProducerID: 7,
+		ProducerEpoch: 2, BaseSequence: 5}
 	content, err := AppendMarker(nil, id, 1_700_000_000_000, m)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,8 @@ func markerOf(t testing.TB, m Control) Batch {
 }
 
 func TestMarkersComeBack(t *testing.T) {
-	for _, want := range []Control{{ControlAbort, 0}, {ControlCommit, 41}, {ControlAbort, 1<<31 - 1}, {ControlCommit, -1}} {
+	for _, want := range []Control{{ControlAbort, 0}, {ControlCommit, 41},
+		{ControlAbort, 1<<31 - 1}, {ControlCommit, -1}} {
 		b := markerOf(t, want)
 		got, ok, err := b.Marker()
 		if err != nil || !ok || got != want {
@@ -34,14 +36,17 @@ func TestMarkersComeBack(t *testing.T) {
 		if err := b.CheckCRC(); err != nil {
 			t.Error(err)
 		}
-		if !b.Control() || !b.Transactional() || b.Count() != 1 || b.LastOffset() != 100 || b.BaseSequence() != -1 ||
-			b.ProducerID() != 7 || b.ProducerEpoch() != 2 || b.MaxTimestamp() != 1_700_000_000_000 || b.Codec() != compress.None {
+		if !b.Control() || !b.Transactional() || b.Count() != 1 || b.LastOffset() != 100 ||
+			b.BaseSequence() != -1 ||
+			b.ProducerID() != 7 || b.ProducerEpoch() != 2 ||
+			b.MaxTimestamp() != 1_700_000_000_000 || b.Codec() != compress.None {
 			t.Errorf("header %+v", IdentityOf(b))
 		}
 	}
 }
 
-// KIP-98: the bytes that other brokers write. Key and value stand behind the record's length, attributes and deltas.
+// KIP-98: the bytes that other brokers write. Key and value stand behind the record's length,
+// attributes and deltas.
 func TestMarkersAreKafkasBytes(t *testing.T) {
 	want, err := hex.DecodeString("20000000" + "08" + "00000001" + "0c" + "000000000029" + "00")
 	if err != nil {

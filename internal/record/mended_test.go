@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// misnumbered is a gzip batch of two records that both say offset delta 0, as old producers wrote compressed batches.
+// misnumbered is a gzip batch of two records that both say offset delta 0, as old producers wrote
+// compressed batches.
 func misnumbered(t *testing.T) Batch {
 	t.Helper()
 	record := []byte{0x0c, 0, 0, 0, 1, 1, 0}
@@ -19,7 +20,8 @@ func misnumbered(t *testing.T) Batch {
 		t.Fatal(err)
 	}
 	b := append(make(Batch, HeaderBytes), packed...)
-	putHeader(b, Identity{LastOffsetDelta: 1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, 1000, 1000)
+	putHeader(b, Identity{LastOffsetDelta: 1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
+		1000, 1000)
 	b.setAttributes(int16(compress.Gzip))
 	binary.BigEndian.PutUint32(b[lengthAt:], uint32(len(b)-lengthEnd))
 	binary.BigEndian.PutUint32(b[countAt:], 2)
@@ -27,7 +29,8 @@ func misnumbered(t *testing.T) Batch {
 	return b
 }
 
-func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) { // reference 1.4: recompression if deltas are not 0, 1, 2...
+// reference 1.4: recompression if deltas are not 0, 1, 2...
+func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	for _, tt := range []struct {
 		rules Rules
 		level int
@@ -36,7 +39,8 @@ func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) { // reference 1.
 		{Rules{KeepCodec: true, CodecLevel: 9}, compress.LevelDefault},
 	} {
 		var levels []int
-		tt.rules.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
+		tt.rules.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec,
+			level int) error {
 			levels = append(levels, level)
 			return compress.To(dst, src, codec, level)
 		}
@@ -44,23 +48,28 @@ func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) { // reference 1.
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := texts(collect(t, valid.Batch)); !slices.Equal(got, []string{"0@1000 null=null", "1@1000 null=null"}) {
+		if got := texts(collect(t, valid.Batch)); !slices.Equal(got,
+			[]string{"0@1000 null=null", "1@1000 null=null"}) {
 			t.Errorf("records %v", got)
 		}
 		if !slices.Equal(levels, []int{tt.level}) || valid.Batch.Codec() != compress.Gzip {
-			t.Errorf("codec %s, compressed at levels %v, want %d", valid.Batch.Codec(), levels, tt.level)
+			t.Errorf("codec %s, compressed at levels %v, want %d", valid.Batch.Codec(), levels,
+				tt.level)
 		}
 	}
 }
 
 func TestTheBatchOfTheFormatPageIsWhatWeBuild(t *testing.T) { // docs/format/batch.md
-	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" + "0000" + "00000000" + "0000018bcfe56800" +
-		"0000018bcfe56800" + "ffffffffffffffff" + "ffff" + "ffffffff" + "00000001" + "10" + "00" + "0000" + "026b" + "0276" + "00")
+	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
+		"0000" + "00000000" + "0000018bcfe56800" +
+		"0000018bcfe56800" + "ffffffffffffffff" + "ffff" + "ffffffff" + "00000001" + "10" + "00" +
+		"0000" + "026b" + "0276" + "00")
 	if err != nil {
 		t.Fatal(err)
 	}
 	Batch(want).setCRC()
-	if got := clientBatch(t, compress.None, keyed("k", "v", 1_700_000_000_000)); !bytes.Equal(got, want) {
+	if got := clientBatch(t, compress.None, keyed("k", "v", 1_700_000_000_000)); !bytes.Equal(got,
+		want) {
 		t.Errorf("we build %x, the page has %x", []byte(got), want)
 	}
 }

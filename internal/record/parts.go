@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Parts is one whole batch whose bytes may lie in several pieces of memory: what was compressed here stays in the chunks it was
-// compressed into until it is in the file.
+// Parts is one whole batch whose bytes may lie in several pieces of memory: what was compressed
+// here stays in the chunks it was compressed into until it is in the file.
 //
-// The embedded Batch is the first piece. It holds the header, so the accessors of header fields and the setters work; Records,
-// CheckCRC and len do not, unless Rest is empty.
+// The embedded Batch is the first piece. It holds the header, so the accessors of header fields and
+// the setters work; Records, CheckCRC and len do not, unless Rest is empty.
 type Parts struct {
 	Batch
 	Rest [][]byte // the further pieces, in order
@@ -45,7 +45,8 @@ func partsOf(chunks *compress.Chunks) Parts {
 	return Parts{Batch: Batch(pieces[0]), Rest: pieces[1:]}
 }
 
-// seal writes the length and then the checksum, over all pieces: it is the last of the changes to a batch.
+// seal writes the length and then the checksum, over all pieces: it is the last of the changes to a
+// batch.
 func (p Parts) seal() error {
 	size := p.SizeBytes()
 	if size-lengthEnd > math.MaxInt32 {

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules of reference 1.2 about batches that cleaning makes anew, each by its words, for every codec, both timestamp types, with
-// and without transactions and horizons, and every way to lose records of four.
+// The rules of reference 1.2 about batches that cleaning makes anew, each by its words, for every
+// codec, both timestamp types, with and without transactions and horizons, and every way to lose
+// records of four.
 
 // rewrite is a batch before and after.
 type rewrite struct {
@@ -20,7 +21,8 @@ type rewrite struct {
 	horizon int64 // what it is rebuilt with, 0: none
 }
 
-// rebuildRules are the rules for a batch that keeps a record, and how one is broken: "" if it is not.
+// rebuildRules are the rules for a batch that keeps a record, and how one is broken: "" if it is
+// not.
 var rebuildRules = map[string]func(r rewrite) bool{
 	"same baseOffset":             func(r rewrite) bool { return r.is.BaseOffset() == r.was.BaseOffset() },
 	"same lastOffsetDelta":        func(r rewrite) bool { return r.is.LastOffsetDelta() == r.was.LastOffsetDelta() },
@@ -28,19 +30,24 @@ var rebuildRules = map[string]func(r rewrite) bool{
 	"same txn/control bits": func(r rewrite) bool {
 		return r.is.Transactional() == r.was.Transactional() && r.is.Control() == r.was.Control()
 	},
-	"same leader epoch":               func(r rewrite) bool { return r.is.LeaderEpoch() == r.was.LeaderEpoch() },
-	"same timestamp type":             func(r rewrite) bool { return r.is.TimestampType() == r.was.TimestampType() },
-	"a good checksum":                 func(r rewrite) bool { return r.is.CheckCRC() == nil },
-	"recordCount = survivors":         func(r rewrite) bool { return int(r.is.Count()) == len(r.kept) },
-	"each survivor keeps offsetDelta": func(r rewrite) bool { return slices.Equal(offsets(r.after), offsets(r.kept)) },
+	"same leader epoch":       func(r rewrite) bool { return r.is.LeaderEpoch() == r.was.LeaderEpoch() },
+	"same timestamp type":     func(r rewrite) bool { return r.is.TimestampType() == r.was.TimestampType() },
+	"a good checksum":         func(r rewrite) bool { return r.is.CheckCRC() == nil },
+	"recordCount = survivors": func(r rewrite) bool { return int(r.is.Count()) == len(r.kept) },
+	"each survivor keeps offsetDelta": func(r rewrite) bool {
+		return slices.Equal(offsets(r.after),
+			offsets(r.kept))
+	},
 	"each survivor keeps absolute timestamp, key, value, headers (order and duplicates)": func(r rewrite) bool {
 		return slices.Equal(texts(r.after), texts(r.kept))
 	},
 	"CreateTime: maxTimestamp = max of survivors": func(r rewrite) bool {
-		return r.is.TimestampType() != CreateTime || r.is.MaxTimestamp() == slices.Max(timestamps(r.kept))
+		return r.is.TimestampType() != CreateTime ||
+			r.is.MaxTimestamp() == slices.Max(timestamps(r.kept))
 	},
 	"CreateTime: baseTimestamp = first survivor's ts": func(r rewrite) bool {
-		return r.is.TimestampType() != CreateTime || r.horizon != 0 || r.is.BaseTimestamp() == r.kept[0].Timestamp
+		return r.is.TimestampType() != CreateTime || r.horizon != 0 ||
+			r.is.BaseTimestamp() == r.kept[0].Timestamp
 	},
 	"LogAppendTime: maxTimestamp preserved": func(r rewrite) bool {
 		return r.is.TimestampType() != LogAppendTime || r.is.MaxTimestamp() == r.was.MaxTimestamp()
@@ -48,7 +55,8 @@ var rebuildRules = map[string]func(r rewrite) bool{
 	"codec = the batch's": func(r rewrite) bool { return r.is.Codec() == r.was.Codec() },
 	"horizon: bit 6 and baseTimestamp": func(r rewrite) bool {
 		ms, ok := r.is.DeleteHorizon()
-		return ok == (r.horizon != 0) && ms == r.horizon && (!ok || r.is.BaseTimestamp() == r.horizon)
+		return ok == (r.horizon != 0) && ms == r.horizon &&
+			(!ok || r.is.BaseTimestamp() == r.horizon)
 	},
 }
 
@@ -88,18 +96,22 @@ func timestamps(records []Record) (all []int64) {
 }
 
 func TestRules12OfRebuiltBatches(t *testing.T) {
-	twice := []Header{{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("a")}, {Key: []byte("h"), Value: []byte{}}}
+	twice := []Header{{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("a")},
+		{Key: []byte("h"), Value: []byte{}}}
 	checked := 0
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		for shape := range 8 {
 			id := Identity{
-				BaseOffset: 1 << 33, LastOffsetDelta: 3, LeaderEpoch: 9, TimestampType: TimestampType(shape & 1), MaxTimestamp: 90_000,
-				Transactional: shape&2 != 0, ProducerID: 77, ProducerEpoch: 3, BaseSequence: sequenceNumberMax - 1,
+				BaseOffset: 1 << 33, LastOffsetDelta: 3, LeaderEpoch: 9,
+				TimestampType: TimestampType(shape & 1), MaxTimestamp: 90_000,
+				Transactional: shape&2 != 0, ProducerID: 77, ProducerEpoch: 3,
+				BaseSequence: sequenceNumberMax - 1,
 			}
 			if shape&4 != 0 {
 				id.DeleteHorizonMs = 40_000 // stamped by a pass before
 			}
-			was := buildBatch(t, codec, id, keyed("a", "1", 50_000), Record{Key: []byte("b"), Timestamp: 30_000, Headers: twice},
+			was := buildBatch(t, codec, id, keyed("a", "1", 50_000),
+				Record{Key: []byte("b"), Timestamp: 30_000, Headers: twice},
 				Record{Value: []byte("v"), Timestamp: -1}, keyed("", "", 60_000))
 			for keep := range 1 << 4 {
 				for _, horizon := range []int64{0, 100_000} {
@@ -143,7 +155,8 @@ func checkRewrite(t *testing.T, was Batch, keep int, horizon int64) {
 	}
 	for rule, holds := range rules {
 		if !holds(r) {
-			t.Errorf("%s, type %d, kept %04b, horizon %d: %s: broken", was.Codec(), was.TimestampType(), keep, horizon, rule)
+			t.Errorf("%s, type %d, kept %04b, horizon %d: %s: broken", was.Codec(),
+				was.TimestampType(), keep, horizon, rule)
 		}
 	}
 }

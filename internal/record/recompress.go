@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// memory is what a Valid lies in besides the client's own bytes: all of it from pools, nil where there is none.
+// memory is what a Valid lies in besides the client's own bytes: all of it from pools, nil where
+// there is none.
 type memory struct {
 	buffer  *buffer          // of what was decompressed
 	chunks  *compress.Chunks // of what was compressed
@@ -32,12 +33,14 @@ func (m *memory) dropBuffer() {
 	}
 }
 
-// recompress makes the batch anew in another codec, from its payload as it is: the records stay as their producer encoded them, and
-// need not be parsed and encoded again.
-func (v *Valid) recompress(payload []byte, codec compress.Codec, level int, encode compress.Func) error {
+// recompress makes the batch anew in another codec, from its payload as it is: the records stay as
+// their producer encoded them, and need not be parsed and encoded again.
+func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
+	encode compress.Func) error {
 	b := v.Batch
 	var parts Parts
-	if codec == compress.None { // unpack left room for the header: the batch is whole where it was decompressed
+	// unpack left room for the header: the batch is whole where it was decompressed
+	if codec == compress.None {
 		parts = Whole(v.memory.buffer.bytes)
 	} else {
 		if encode == nil {
@@ -48,10 +51,12 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int, enco
 		if err := encode(v.memory.chunks, payload, codec, level); err != nil {
 			return fmt.Errorf("recompress batch: %w", err)
 		}
-		v.memory.dropBuffer() // the payload lies there: it is not needed any more, and may be many megabytes
+		// the payload lies there: it is not needed any more, and may be many megabytes
+		v.memory.dropBuffer()
 		parts = partsOf(v.memory.chunks)
 	}
-	// All of the header stays but the codec, the length and the checksum; the last two are seal's, when nothing changes any more.
+	// All of the header stays but the codec, the length and the checksum; the last two are seal's,
+	// when nothing changes any more.
 	copy(parts.Batch, b[:HeaderBytes])
 	parts.setAttributes(IdentityOf(b).attributes(codec))
 	v.Batch, v.Rest = parts.Batch, parts.Rest
@@ -59,11 +64,15 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int, enco
 }
 
 // builders keeps builders and their buffers between batches.
-var builders = sync.Pool{New: func() any { return NewBuilder(compress.None, compress.LevelDefault) }}
+var builders = sync.Pool{New: func() any {
+	return NewBuilder(compress.None,
+		compress.LevelDefault)
+}}
 
-// rebuild makes the batch anew record by record, with offset deltas 0, 1, 2... They fit the old LastOffsetDelta, for checkHeader
-// has seen that it is the count less one.
-func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int, encode compress.Func) error {
+// rebuild makes the batch anew record by record, with offset deltas 0, 1, 2... They fit the old
+// LastOffsetDelta, for checkHeader has seen that it is the count less one.
+func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
+	encode compress.Func) error {
 	builder := builders.Get().(*Builder)
 	v.memory.builder = builder
 	builder.SetCodec(codec, level)

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Header is one header of a record. Value is nil when null; a null key is corrupt. Order and duplicates have a meaning.
+// Header is one header of a record. Value is nil when null; a null key is corrupt. Order and
+// duplicates have a meaning.
 type Header struct {
 	Key   []byte
 	Value []byte
@@ -25,29 +26,32 @@ type Record struct {
 	bodyBytes int // of a record that was read: the size of its encoding without the length in front
 }
 
-// BodyBytes is the size of the record's encoding in the batch it was read from, without the length in front; 0 for one that was not.
+// BodyBytes is the size of the record's encoding in the batch it was read from, without the length
+// in front; 0 for one that was not.
 func (r *Record) BodyBytes() int { return r.bodyBytes }
 
 // Tombstone tells whether the record deletes its key.
 func (r *Record) Tombstone() bool { return r.Key != nil && r.Value == nil }
 
-// Records calls visit for each record of the batch, decompressing at most limit bytes. The record and its slices are valid
-// during the call only. It fails with an error wrapping ErrCorrupt on anything the format forbids, and stops at visit's error.
-// When the records decompress to more than limit, the error wraps compress.ErrTooLarge and not ErrCorrupt.
+// Records calls visit for each record of the batch, decompressing at most limit bytes. The record
+// and its slices are valid during the call only. It fails with an error wrapping ErrCorrupt on
+// anything the format forbids, and stops at visit's error. When the records decompress to more than
+// limit, the error wraps compress.ErrTooLarge and not ErrCorrupt.
 func (b Batch) Records(limit int, visit func(*Record) error) error {
 	last := int64(-1) // the delta of the record before
 	return b.walk(limit, func(r *Record) error {
 		delta := r.Offset - b.BaseOffset()
 		if delta <= last || delta > int64(b.LastOffsetDelta()) {
-			return fmt.Errorf("%w: offset delta %d after %d, last %d", ErrCorrupt, delta, last, b.LastOffsetDelta())
+			return fmt.Errorf("%w: offset delta %d after %d, last %d", ErrCorrupt, delta, last,
+				b.LastOffsetDelta())
 		}
 		last = delta
 		return visit(r)
 	})
 }
 
-// walk is Records without the rule that offsets ascend: old producers number the records of a compressed batch wrongly, and
-// Validate mends that.
+// walk is Records without the rule that offsets ascend: old producers number the records of a
+// compressed batch wrongly, and Validate mends that.
 func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // emptied by cleaning
@@ -62,14 +66,16 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 	return b.walkPayload(payload, visit)
 }
 
-// unpack returns the records, decompressed if need be. Then they lie in a pooled buffer, behind room for a header; else it is nil.
+// unpack returns the records, decompressed if need be. Then they lie in a pooled buffer, behind
+// room for a header; else it is nil.
 func (b Batch) unpack(limit int) (payload []byte, unpacked *buffer, err error) {
 	payload = b[HeaderBytes:]
 	if b.Codec() == compress.None {
 		return payload, nil, nil
 	}
 	unpacked = takeBuffer()
-	unpacked.bytes, err = compress.Decompress(append(unpacked.bytes[:0], emptyHeader[:]...), payload, b.Codec(), limit)
+	unpacked.bytes, err = compress.Decompress(append(unpacked.bytes[:0], emptyHeader[:]...),
+		payload, b.Codec(), limit)
 	if err != nil {
 		unpacked.release()
 		return nil, nil, decompressError(b, err)
@@ -77,7 +83,8 @@ func (b Batch) unpack(limit int) (payload []byte, unpacked *buffer, err error) {
 	return unpacked.bytes[HeaderBytes:], unpacked, nil
 }
 
-// decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which nobody is.
+// decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which
+// nobody is.
 func decompressError(b Batch, err error) error {
 	if errors.Is(err, compress.ErrTooLarge) {
 		return fmt.Errorf("decompress %s batch at offset %d: %w", b.Codec(), b.BaseOffset(), err)
@@ -85,8 +92,9 @@ func decompressError(b Batch, err error) error {
 	return fmt.Errorf("%w: decompress at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// walkPayload visits the records of a payload that is decompressed. Count and payload must end together: a batch that claims fewer
-// records than it has would hide the rest from a cleaner that rebuilds it.
+// walkPayload visits the records of a payload that is decompressed. Count and payload must end
+// together: a batch that claims fewer records than it has would hide the rest from a cleaner that
+// rebuilds it.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
 	base := b.BaseOffset()
@@ -105,12 +113,14 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 		}
 	}
 	if b.Count() < 0 || len(payload) > 0 {
-		return fmt.Errorf("%w: %d bytes behind %d records at offset %d", ErrCorrupt, len(payload), b.Count(), base)
+		return fmt.Errorf("%w: %d bytes behind %d records at offset %d", ErrCorrupt, len(payload),
+			b.Count(), base)
 	}
 	return nil
 }
 
-// settle makes offset and timestamp of the deltas that parse leaves there. With LogAppendTime the timestamp's delta has no meaning.
+// settle makes offset and timestamp of the deltas that parse leaves there. With LogAppendTime the
+// timestamp's delta has no meaning.
 func (b Batch) settle(r *Record) {
 	r.Offset += b.BaseOffset()
 	r.Timestamp += b.BaseTimestamp()
@@ -135,20 +145,23 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 
 var errVarint = errors.New("varint does not end")
 
-// parse reads a record's body, which it must consume exactly. Offset and Timestamp become deltas; Headers is reused.
+// parse reads a record's body, which it must consume exactly. Offset and Timestamp become deltas;
+// Headers is reused.
 func (r *Record) parse(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("empty body")
 	}
 	r.bodyBytes = len(body)
-	// Fields are read without a check at each: the cursor keeps the first error, and gives zeros from there on.
+	// Fields are read without a check at each: the cursor keeps the first error, and gives zeros
+	// from there on.
 	cursor := cursor{rest: body[1:]} // one byte of attributes, without a meaning yet
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())
 	r.Key = cursor.nullable("key")
 	r.Value = cursor.nullable("value")
 	headers := cursor.int32()
-	// A header takes at least two bytes, so this bounds the growth of Headers by the size of the batch.
+	// A header takes at least two bytes, so this bounds the growth of Headers by the size of the
+	// batch.
 	if cursor.err == nil && (headers < 0 || int(headers) > len(cursor.rest)/2) {
 		return fmt.Errorf("%d headers in %d bytes", headers, len(cursor.rest))
 	}
@@ -197,7 +210,8 @@ func advance[T int32 | int64](c *cursor, value T, size int) T {
 	return value
 }
 
-// nullable reads a length and as many bytes. It never returns an empty nil for what is not null: an empty key is a key.
+// nullable reads a length and as many bytes. It never returns an empty nil for what is not null: an
+// empty key is a key.
 func (c *cursor) nullable(what string) []byte {
 	length := c.int32()
 	if c.err == nil && (length < -1 || int(length) > len(c.rest)) {
@@ -206,12 +220,14 @@ func (c *cursor) nullable(what string) []byte {
 	if c.err != nil || length == -1 {
 		return nil
 	}
-	value := c.rest[:length:length] // clipped: who appends to a key must not write into the value behind it
+	// clipped: who appends to a key must not write into the value behind it
+	value := c.rest[:length:length]
 	c.rest = c.rest[length:]
 	return value
 }
 
-// bufferBytesMax is the largest buffer the pool keeps: the rare huge batch shall not stay in memory for ever.
+// bufferBytesMax is the largest buffer the pool keeps: the rare huge batch shall not stay in memory
+// for ever.
 const bufferBytesMax = 4 << 20
 
 // buffer is memory for decompressed records.

@@ -29,12 +29,14 @@ func handmade(t testing.TB, count int32, payload string) Batch {
 func TestRecordsOfKnownBytes(t *testing.T) {
 	for name, tt := range map[string]struct{ payload, want string }{
 		//                   len attr ts  off key     value   headers
-		"key and value":    {"10" + "00" + "02" + "00" + "026b" + "0276" + "00", `0@1001 "k"="v"`},
-		"null key":         {"0e" + "00" + "02" + "00" + "01" + "0276" + "00", `0@1001 null="v"`},
-		"empty key":        {"0e" + "00" + "02" + "00" + "00" + "0276" + "00", `0@1001 ""="v"`},
-		"tombstone":        {"0e" + "00" + "01" + "00" + "026b" + "01" + "00", `0@999 "k"=null`},
-		"header":           {"16" + "00" + "02" + "00" + "026b" + "01" + "02" + "026801" + "", `0@1001 "k"=null "h":null`},
-		"over-long varint": {"14" + "00" + "8280808000" + "00" + "01" + "01" + "00", `0@1001 null=null`},
+		"key and value": {"10" + "00" + "02" + "00" + "026b" + "0276" + "00", `0@1001 "k"="v"`},
+		"null key":      {"0e" + "00" + "02" + "00" + "01" + "0276" + "00", `0@1001 null="v"`},
+		"empty key":     {"0e" + "00" + "02" + "00" + "00" + "0276" + "00", `0@1001 ""="v"`},
+		"tombstone":     {"0e" + "00" + "01" + "00" + "026b" + "01" + "00", `0@999 "k"=null`},
+		"header": {"16" + "00" + "02" + "00" + "026b" + "01" + "02" + "026801" + "",
+			`0@1001 "k"=null "h":null`},
+		"over-long varint": {"14" + "00" + "8280808000" + "00" + "01" + "01" + "00",
+			`0@1001 null=null`},
 	} {
 		if name == "over-long varint" || name == "header" {
 			// Bodies whose length is easier to compute than to count.
@@ -53,28 +55,35 @@ func TestWhatTheFormatForbidsIsCorrupt(t *testing.T) { // reference 1.1
 		count   int32
 		payload string
 	}{
-		"body longer than the batch":     {1, "20" + "00"},
-		"negative body length":           {1, "01"},
-		"empty body":                     {1, "00"},
-		"body not consumed":              {1, "0e" + "00" + "00" + "00" + "01" + "01" + "00" + "ff"},
-		"body too short":                 {1, "06" + "00" + "00" + "00"},
-		"key longer than the body":       {1, "0c" + "00" + "00" + "00" + "10" + "01" + "00"},
-		"key length -2":                  {1, "0c" + "00" + "00" + "00" + "03" + "01" + "00"},
-		"value length -2":                {1, "0c" + "00" + "00" + "00" + "01" + "03" + "00"},
-		"negative header count":          {1, "0c" + "00" + "00" + "00" + "01" + "01" + "01"},
-		"more headers than bytes":        {1, "0c" + "00" + "00" + "00" + "01" + "01" + "7e"},
-		"null header key":                {1, "10" + "00" + "00" + "00" + "01" + "01" + "02" + "01" + "01"},
-		"header value beyond the body":   {1, "10" + "00" + "00" + "00" + "01" + "01" + "02" + "00" + "02"},
-		"varint without end":             {1, "ffffffffff" + "ffffffffffff"},
-		"timestamp varint of 11 bytes":   {1, "20" + "00" + "8080808080808080808000" + "00" + "01" + "01" + "00"},
-		"a byte behind the last record":  {1, "0c" + "00" + "00" + "00" + "01" + "01" + "00" + "00"},
-		"fewer records than counted":     {2, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
-		"records, but a count of 0":      {0, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
-		"negative count":                 {-1, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
-		"offset delta beyond the last":   {1, "0c" + "00" + "00" + "02" + "01" + "01" + "00"},
-		"negative offset delta":          {1, "0c" + "00" + "00" + "01" + "01" + "01" + "00"},
-		"offset delta twice":             {2, "0c" + "000000" + "010100" + "0c" + "000000" + "010100"},
-		"count beyond all bytes, no end": {math.MaxInt32, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
+		"body longer than the batch": {1, "20" + "00"},
+		"negative body length":       {1, "01"},
+		"empty body":                 {1, "00"},
+		"body not consumed": {1,
+			"0e" + "00" + "00" + "00" + "01" + "01" + "00" + "ff"},
+		"body too short":           {1, "06" + "00" + "00" + "00"},
+		"key longer than the body": {1, "0c" + "00" + "00" + "00" + "10" + "01" + "00"},
+		"key length -2":            {1, "0c" + "00" + "00" + "00" + "03" + "01" + "00"},
+		"value length -2":          {1, "0c" + "00" + "00" + "00" + "01" + "03" + "00"},
+		"negative header count":    {1, "0c" + "00" + "00" + "00" + "01" + "01" + "01"},
+		"more headers than bytes":  {1, "0c" + "00" + "00" + "00" + "01" + "01" + "7e"},
+		"null header key": {1,
+			"10" + "00" + "00" + "00" + "01" + "01" + "02" + "01" + "01"},
+		"header value beyond the body": {1,
+			"10" + "00" + "00" + "00" + "01" + "01" + "02" + "00" + "02"},
+		"varint without end": {1, "ffffffffff" + "ffffffffffff"},
+		"timestamp varint of 11 bytes": {1,
+			"20" + "00" + "8080808080808080808000" + "00" + "01" + "01" + "00"},
+		"a byte behind the last record": {1,
+			"0c" + "00" + "00" + "00" + "01" + "01" + "00" + "00"},
+		"fewer records than counted":   {2, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
+		"records, but a count of 0":    {0, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
+		"negative count":               {-1, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
+		"offset delta beyond the last": {1, "0c" + "00" + "00" + "02" + "01" + "01" + "00"},
+		"negative offset delta":        {1, "0c" + "00" + "00" + "01" + "01" + "01" + "00"},
+		"offset delta twice": {2,
+			"0c" + "000000" + "010100" + "0c" + "000000" + "010100"},
+		"count beyond all bytes, no end": {math.MaxInt32,
+			"0c" + "00" + "00" + "00" + "01" + "01" + "00"},
 	} {
 		err := handmade(t, tt.count, tt.payload).Records(1<<20, func(*Record) error { return nil })
 		if !errors.Is(err, ErrCorrupt) {
@@ -86,13 +95,15 @@ func TestWhatTheFormatForbidsIsCorrupt(t *testing.T) { // reference 1.1
 func TestVarintsReadAsKafkaReadsThem(t *testing.T) {
 	for _, value := range []int64{0, 1, -1, 63, -64, 64, math.MaxInt32, math.MinInt32} {
 		buf := appendVarint(nil, value)
-		if got, size := varint32(buf); int64(got) != value || size != len(buf) || size != varintSize(value) {
+		if got, size := varint32(buf); int64(got) != value || size != len(buf) ||
+			size != varintSize(value) {
 			t.Errorf("int32 %d reads as %d in %d bytes", value, got, size)
 		}
 	}
 	for _, value := range []int64{0, -1, math.MaxInt64, math.MinInt64, 1 << 40, -1 << 40} {
 		buf := appendVarint(nil, value)
-		if got, size := varint64(buf); got != value || size != len(buf) || size != varintSize(value) {
+		if got, size := varint64(buf); got != value || size != len(buf) ||
+			size != varintSize(value) {
 			t.Errorf("int64 %d reads as %d in %d bytes", value, got, size)
 		}
 	}
@@ -137,7 +148,8 @@ func TestRecordsStopsAtVisitsError(t *testing.T) {
 
 func FuzzRecords(f *testing.F) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		f.Add([]byte(clientBatch(f, codec, keyed("a", "1", 10), Record{Headers: []Header{{Key: []byte("h")}}})))
+		f.Add([]byte(clientBatch(f, codec, keyed("a", "1", 10),
+			Record{Headers: []Header{{Key: []byte("h")}}})))
 	}
 	f.Fuzz(func(t *testing.T, buf []byte) {
 		b, _, err := Next(buf)

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Whatever way Validate ends, what it took from the pools goes back once. Given back twice it would be handed out twice, and two
-// batches would be written into one memory.
+// Whatever way Validate ends, what it took from the pools goes back once. Given back twice it would
+// be handed out twice, and two batches would be written into one memory.
 func TestWhatValidateTakesGoesBackOnce(t *testing.T) {
 	broken := errors.New("the encoder is out of order")
 	failing := func(dst *compress.Chunks, src []byte, _ compress.Codec, _ int) error {
@@ -16,7 +16,8 @@ func TestWhatValidateTakesGoesBackOnce(t *testing.T) {
 		return broken
 	}
 	packed := func() Batch {
-		return clientBatch(t, compress.Zstd, keyed("a", "1", 10), Record{Key: []byte("b"), Value: make([]byte, 9999)})
+		return clientBatch(t, compress.Zstd, keyed("a", "1", 10),
+			Record{Key: []byte("b"), Value: make([]byte, 9999)})
 	}
 	unordered := func() Batch { // both records say that they are the first
 		b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
@@ -30,17 +31,23 @@ func TestWhatValidateTakesGoesBackOnce(t *testing.T) {
 		rules Rules
 		fails bool
 	}{
-		"as it came":                         {packed(), Rules{KeepCodec: true}, false},
-		"recompressed":                       {packed(), Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault}, false},
-		"decompressed":                       {packed(), Rules{}, false},
-		"rebuilt":                            {unordered(), Rules{KeepCodec: true}, false},
-		"rebuilt and compressed":             {unordered(), Rules{Codec: compress.Gzip, CodecLevel: compress.LevelDefault}, false},
-		"does not decompress":                {spoiled(packed()), Rules{KeepCodec: true}, true},
-		"decompresses to too much":           {packed(), Rules{KeepCodec: true, DecompressedMax: 100}, true},
-		"a record is refused":                {clientBatch(t, compress.Gzip, Record{}), Rules{Compacted: true, KeepCodec: true}, true},
-		"the encoder fails":                  {packed(), Rules{Codec: compress.LZ4, Compress: failing}, true},
-		"the encoder fails while rebuilding": {unordered(), Rules{Codec: compress.LZ4, Compress: failing}, true},
-		"too large when recompressed":        {packed(), Rules{BytesMax: 2000}, true},
+		"as it came": {packed(), Rules{KeepCodec: true}, false},
+		"recompressed": {packed(),
+			Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault}, false},
+		"decompressed": {packed(), Rules{}, false},
+		"rebuilt":      {unordered(), Rules{KeepCodec: true}, false},
+		"rebuilt and compressed": {unordered(),
+			Rules{Codec: compress.Gzip, CodecLevel: compress.LevelDefault}, false},
+		"does not decompress": {spoiled(packed()), Rules{KeepCodec: true}, true},
+		"decompresses to too much": {packed(),
+			Rules{KeepCodec: true, DecompressedMax: 100}, true},
+		"a record is refused": {clientBatch(t, compress.Gzip, Record{}),
+			Rules{Compacted: true, KeepCodec: true}, true},
+		"the encoder fails": {packed(),
+			Rules{Codec: compress.LZ4, Compress: failing}, true},
+		"the encoder fails while rebuilding": {unordered(),
+			Rules{Codec: compress.LZ4, Compress: failing}, true},
+		"too large when recompressed": {packed(), Rules{BytesMax: 2000}, true},
 	} {
 		for range 20 {
 			valid, err := Validate(append(Batch(nil), c.batch...), c.rules, now)

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules of reference 1.1 about the bytes of a batch, each by its words. More shapes of good and bad records are in records_test.go.
+// The rules of reference 1.1 about the bytes of a batch, each by its words. More shapes of good and
+// bad records are in records_test.go.
 
 // overlong is value as a zigzag varint of exactly n bytes, which may be more than it needs.
 func overlong(value int64, n int) []byte {
@@ -24,7 +25,8 @@ func overlong(value int64, n int) []byte {
 	return out
 }
 
-// The varints of the record that varintRecord makes, in their order, and how many bytes each may have at most.
+// The varints of the record that varintRecord makes, in their order, and how many bytes each may
+// have at most.
 var varintFields = []struct {
 	name  string
 	value int64
@@ -34,7 +36,8 @@ var varintFields = []struct {
 	{"headerCount", 1, 5}, {"header keyLen", 1, 5}, {"header valLen", -1, 5},
 }
 
-// varintRecord is one record, in hex, whose field-th varint has n bytes and the others as many as they need. Field -1 is bodyLength.
+// varintRecord is one record, in hex, whose field-th varint has n bytes and the others as many as
+// they need. Field -1 is bodyLength.
 func varintRecord(field, n int) string {
 	body := []byte{0}
 	for i, f := range varintFields {
@@ -55,7 +58,8 @@ func varintRecord(field, n int) string {
 	return hex.EncodeToString(append(length, body...))
 }
 
-func TestRule11OverlongButTerminatedVarintsDecode(t *testing.T) { // "at most 5 bytes (i32) or 10 (i64)"
+// "at most 5 bytes (i32) or 10 (i64)"
+func TestRule11OverlongButTerminatedVarintsDecode(t *testing.T) {
 	want := texts(collect(t, handmade(t, 1, varintRecord(-2, 0))))
 	for field := -1; field < len(varintFields); field++ {
 		name, most := "bodyLength", 5
@@ -63,11 +67,13 @@ func TestRule11OverlongButTerminatedVarintsDecode(t *testing.T) { // "at most 5 
 			name, most = varintFields[field].name, varintFields[field].most
 		}
 		for n := 1; n <= most; n++ {
-			if got := texts(collect(t, handmade(t, 1, varintRecord(field, n)))); !slices.Equal(got, want) {
+			if got := texts(collect(t, handmade(t, 1, varintRecord(field, n)))); !slices.Equal(got,
+				want) {
 				t.Errorf("%s in %d bytes: %v, want %v", name, n, got, want)
 			}
 		}
-		if err := handmade(t, 1, varintRecord(field, most+1)).Records(1<<20, func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
+		if err := handmade(t, 1, varintRecord(field, most+1)).Records(1<<20,
+			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s in %d bytes: %v, want ErrCorrupt", name, most+1, err)
 		}
 	}
@@ -79,15 +85,18 @@ func TestRule11BodyLengthMustBeConsumedExactly(t *testing.T) {
 		wrong := slices.Clone(raw)
 		wrong[0] += byte(2 * by) // zigzag
 		wrong = append(wrong, make([]byte, max(0, by))...)
-		if err := handmade(t, 1, hex.EncodeToString(wrong)).Records(1<<20, func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
+		if err := handmade(t, 1, hex.EncodeToString(wrong)).Records(1<<20,
+			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("a length that is %d off: %v", by, err)
 		}
 	}
 }
 
-func TestRule11HeaderCountIsBoundedByTheRemainingBytes(t *testing.T) { // ">= 0 and <= remaining bytes"
+// ">= 0 and <= remaining bytes"
+func TestRule11HeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
 	for count, good := range map[int64]bool{
-		0: false, 1: false, 2: true, 3: false, // two headers of an empty key and a null value: four bytes
+		// two headers of an empty key and a null value: four bytes
+		0: false, 1: false, 2: true, 3: false,
 		-1: false, math.MinInt32: false, 4: false, 5: false, math.MaxInt32: false,
 	} {
 		body := append([]byte{0, 0, 0, 1, 1}, appendVarint(nil, count)...)
@@ -104,7 +113,8 @@ func TestRule11NoByteMayFollowTheLastRecord(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		raw, _ := hex.DecodeString(varintRecord(-2, 0))
 		for behind, good := range map[int]bool{0: true, 1: false, len(raw): false} {
-			packed, err := compress.Compress(nil, append(slices.Clone(raw), raw[:behind]...), codec, compress.LevelDefault)
+			packed, err := compress.Compress(nil, append(slices.Clone(raw), raw[:behind]...), codec,
+				compress.LevelDefault)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,11 +196,13 @@ func TestRule11CodecsFiveToSevenAreInvalid(t *testing.T) {
 	}
 }
 
-func TestRule11TheAttributesHighByteHasNoMeaning(t *testing.T) { // "7-15 zero": what a later version puts there is kept
+// "7-15 zero": what a later version puts there is kept
+func TestRule11TheAttributesHighByteHasNoMeaning(t *testing.T) {
 	b := clientBatch(t, compress.Gzip, keyed("a", "1", 10))
 	want := texts(collect(t, b))
 	b.setAttributes(b.attributes() | -1<<7)
-	if b.Codec() != compress.Gzip || b.Control() || b.Transactional() || !slices.Equal(texts(collect(t, b)), want) {
+	if b.Codec() != compress.Gzip || b.Control() || b.Transactional() ||
+		!slices.Equal(texts(collect(t, b)), want) {
 		t.Errorf("%+v", IdentityOf(b))
 	}
 	if binary.BigEndian.Uint16(b[attributesAt:])>>7 != 1<<9-1 {

@@ -10,14 +10,16 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Stream is Records for a batch that need not lie in memory: b may be its header alone, and payload gives what follows the header, as
-// it is stored. One record is held at a time, besides what the codec holds (compress.NewReader), and who breaks off reads no
-// further. The record and its slices are valid until the next one.
+// Stream is Records for a batch that need not lie in memory: b may be its header alone, and payload
+// gives what follows the header, as it is stored. One record is held at a time, besides what the
+// codec holds (compress.NewReader), and who breaks off reads no further. The record and its slices
+// are valid until the next one.
 //
-// It gives the records that Records gives, and fails where Records fails, with these differences: a fault is met only behind the
-// records before it, and one behind the break not at all; heldMax bounds each record and not all of them together, so ErrTooLarge
-// comes only of a batch with a record, or a piece of its codec's, that is larger; and errors of payload come as they are. Nothing
-// follows an error, which comes with a nil record.
+// It gives the records that Records gives, and fails where Records fails, with these differences: a
+// fault is met only behind the records before it, and one behind the break not at all; heldMax
+// bounds each record and not all of them together, so ErrTooLarge comes only of a batch with a
+// record, or a piece of its codec's, that is larger; and errors of payload come as they are.
+// Nothing follows an error, which comes with a nil record.
 func (b Batch) Stream(payload io.Reader, heldMax int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		payload := payload // a second pass over it is the caller's to arrange
@@ -53,8 +55,9 @@ func unlessEmpty(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// eachOf is Stream on what is open. It returns nil when yield wants no more: what follows is not looked at then, so a batch that is
-// broken further on is as good as a whole one to who found his record.
+// eachOf is Stream on what is open. It returns nil when yield wants no more: what follows is not
+// looked at then, so a batch that is broken further on is as good as a whole one to who found his
+// record.
 func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 	var r Record
 	last := int64(-1) // the delta of the record before
@@ -69,7 +72,8 @@ func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 		}
 		delta := r.Offset
 		if delta <= last || delta > int64(b.LastOffsetDelta()) {
-			return b.streamError(fmt.Errorf("offset delta %d after %d, last %d", delta, last, b.LastOffsetDelta()))
+			return b.streamError(fmt.Errorf("offset delta %d after %d, last %d", delta, last,
+				b.LastOffsetDelta()))
 		}
 		last = delta
 		b.settle(&r)
@@ -80,8 +84,8 @@ func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 	return b.checkEnd(s)
 }
 
-// checkEnd holds what follows the last record against what may: nothing. It also makes the codec read its own end, where gzip and zstd
-// keep their checksums.
+// checkEnd holds what follows the last record against what may: nothing. It also makes the codec
+// read its own end, where gzip and zstd keep their checksums.
 func (b Batch) checkEnd(s *stream) error {
 	if err := s.fill(1); err != nil {
 		return b.streamError(err)
@@ -92,7 +96,8 @@ func (b Batch) checkEnd(s *stream) error {
 	return nil
 }
 
-// streamError makes an error one of the batch: corrupt, unless its cause is the size, or the payload's source.
+// streamError makes an error one of the batch: corrupt, unless its cause is the size, or the
+// payload's source.
 func (b Batch) streamError(err error) error {
 	var source sourceError
 	if errors.As(err, &source) {
@@ -104,8 +109,8 @@ func (b Batch) streamError(err error) error {
 	return fmt.Errorf("%w: at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// sourceError marks what is not the batch's fault: a disk that fails must not be taken for data that are damaged, which a cleaner or a
-// recovery would act on.
+// sourceError marks what is not the batch's fault: a disk that fails must not be taken for data
+// that are damaged, which a cleaner or a recovery would act on.
 type sourceError struct{ error }
 
 // streamBytes is the room a stream begins with: more than most records.
@@ -120,9 +125,11 @@ type stream struct {
 	ended   bool   // in has no more
 }
 
-// next returns the body of the next record, valid until the next call. Sizes are claims: memory grows with what has come.
+// next returns the body of the next record, valid until the next call. Sizes are claims: memory
+// grows with what has come.
 func (s *stream) next() ([]byte, error) {
-	// At the end there may be fewer bytes than a length can have; splitRecord sees whether they are enough.
+	// At the end there may be fewer bytes than a length can have; splitRecord sees whether they are
+	// enough.
 	if err := s.fill(varint32BytesMax); err != nil {
 		return nil, err
 	}
@@ -160,8 +167,8 @@ func (s *stream) fill(n int) error {
 	return nil
 }
 
-// makeRoom makes room behind what is there: by moving it to the front if that at least doubles the room, so that a byte is
-// moved as rarely as in a buffer that doubles, else by more memory.
+// makeRoom makes room behind what is there: by moving it to the front if that at least doubles the
+// room, so that a byte is moved as rarely as in a buffer that doubles, else by more memory.
 func (s *stream) makeRoom() {
 	if len(s.rest) < cap(s.rest) {
 		return

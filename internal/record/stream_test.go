@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// streamed returns what Stream gives of a batch whose payload comes through wrap, and the error it ends with.
+// streamed returns what Stream gives of a batch whose payload comes through wrap, and the error it
+// ends with.
 func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Record, err error) {
 	header := slices.Clip(b[:HeaderBytes])
 	for r, err := range header.Stream(wrap(bytes.NewReader(b[HeaderBytes:])), heldMax) {
@@ -27,7 +28,8 @@ func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Recor
 
 func whole(r io.Reader) io.Reader { return r }
 
-// every is each batch that tests have: Kafka's, and random ones in every codec, some records larger than any buffer begins with.
+// every is each batch that tests have: Kafka's, and random ones in every codec, some records larger
+// than any buffer begins with.
 func every(t testing.TB) map[string]Batch {
 	all := vectors(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -48,7 +50,8 @@ func TestStreamGivesWhatRecordsGives(t *testing.T) {
 	for name, b := range every(t) {
 		want := texts(collect(t, b))
 		for kind, wrap := range map[string]func(io.Reader) io.Reader{
-			"whole": whole, "byte by byte": iotest.OneByteReader, "data with the end": iotest.DataErrReader,
+			"whole": whole, "byte by byte": iotest.OneByteReader,
+			"data with the end": iotest.DataErrReader,
 		} {
 			if got, err := streamed(b, 1<<20, wrap); err != nil || !slices.Equal(texts(got), want) {
 				t.Errorf("%s, %s: %d records of %d, %v", name, kind, len(got), len(want), err)
@@ -90,7 +93,8 @@ func TestWhoBreaksOffReadsNoFurther(t *testing.T) {
 			}
 		}
 		if payload.bytes > 1<<20 {
-			t.Errorf("%s: two records of 50 KB were looked at, and %d of %d bytes read", codec, payload.bytes, len(b))
+			t.Errorf("%s: two records of 50 KB were looked at, and %d of %d bytes read", codec,
+				payload.bytes, len(b))
 		}
 	}
 }
@@ -103,7 +107,8 @@ func TestStreamHoldsOneRecordAndNotTheBatch(t *testing.T) {
 		}
 		large[1].Value = make([]byte, 200_000)
 		// More than the limit together, none more alone.
-		if got, err := streamed(clientBatch(t, codec, small...), 100_000, whole); err != nil || len(got) != len(small) {
+		if got, err := streamed(clientBatch(t, codec, small...), 100_000, whole); err != nil ||
+			len(got) != len(small) {
 			t.Errorf("%s: %d records, %v", codec, len(got), err)
 		}
 		got, err := streamed(clientBatch(t, codec, large...), 100_000, whole)
@@ -124,8 +129,10 @@ func TestStreamTellsASourceThatFailsFromBadData(t *testing.T) {
 			failing := func(io.Reader) io.Reader {
 				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(broken))
 			}
-			// The end of LZ4's frame is in its last bytes, which need not be reached when all records were.
-			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
+			// The end of LZ4's frame is in its last bytes, which need not be reached when all
+			// records were.
+			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, broken) ||
+				errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: the source fails at %d of %d: %v", name, at, len(payload), err)
 			}
 			cut := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(at)) }
@@ -144,7 +151,8 @@ func TestStreamOfAnEmptiedBatchIsEmpty(t *testing.T) {
 		if got, err := streamed(b, 1<<20, whole); err != nil || len(got) != 0 {
 			t.Errorf("%s: %d records, %v", codec, len(got), err)
 		}
-		if got, err := streamed(append(b, 0xff), 1<<20, whole); !errors.Is(err, ErrCorrupt) || len(got) != 0 {
+		if got, err := streamed(append(b, 0xff), 1<<20, whole); !errors.Is(err, ErrCorrupt) ||
+			len(got) != 0 {
 			t.Errorf("%s and a byte: %d records, %v", codec, len(got), err)
 		}
 	}
@@ -163,8 +171,9 @@ func kind(err error) string {
 	return fmt.Sprint("unknown: ", err)
 }
 
-// Any bytes give the same records and the same kind of error both ways. A stream meets the fault later, and where sizes are claims
-// beyond its limit it says too large, where who has all bytes in hand sees that they are not there.
+// Any bytes give the same records and the same kind of error both ways. A stream meets the fault
+// later, and where sizes are claims beyond its limit it says too large, where who has all bytes in
+// hand sees that they are not there.
 func FuzzStream(f *testing.F) {
 	for _, b := range vectors(f) {
 		if len(b) < 4<<10 {
@@ -186,7 +195,8 @@ func FuzzStream(f *testing.F) {
 		wantKind, gotKind := kind(wantErr), kind(err)
 		switch {
 		case wantKind == "too large":
-			// All together are too large. One by one they may not be, and what is behind the limit may be corrupt.
+			// All together are too large. One by one they may not be, and what is behind the limit
+			// may be corrupt.
 			if gotKind == "none" && len(got) != int(b.Count()) {
 				t.Fatalf("%d records of %d", len(got), b.Count())
 			}

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// What Validate finds wrong; each maps to one Kafka error code (reference 1.4). ErrCorrupt is another.
+// What Validate finds wrong; each maps to one Kafka error code (reference 1.4). ErrCorrupt is
+// another.
 var (
 	ErrInvalidRecord    = errors.New("invalid record")
 	ErrInvalidTimestamp = errors.New("invalid timestamp")
@@ -20,8 +21,8 @@ var (
 // decompressedMaxDefault bounds what a batch may decompress to unless the rules say otherwise.
 const decompressedMaxDefault = 128 << 20
 
-// Rules are what a topic asks of a produced batch. The zero value takes every batch of the right form, but stores it
-// uncompressed.
+// Rules are what a topic asks of a produced batch. The zero value takes every batch of the right
+// form, but stores it uncompressed.
 type Rules struct {
 	BytesMax           int  // largest batch, compressed; 0: unlimited
 	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
@@ -34,17 +35,21 @@ type Rules struct {
 	KeepCodec          bool          // compression type producer: store the batch's own codec
 	Compress           compress.Func // measures what is compressed again; default compress.To
 
-	// Keys, if set, is told of each record of the batch, in the order of their offsets: the n-th call is of the record that gets
-	// the n-th offset. It is called before the batch is known to be valid, because that is when the records pass by: what it
-	// heard counts only once Validate returned without an error.
+	// Keys, if set, is told of each record of the batch, in the order of their offsets: the n-th
+	// call is of the record that gets the n-th offset. It is called before the batch is known to be
+	// valid, because that is when the records pass by: what it heard counts only once Validate
+	// returned without an error.
 	Keys func(RecordKey)
 }
 
-// RecordKey is what Rules.Keys hears of a record. It goes by value, so that a call allocates nothing.
+// RecordKey is what Rules.Keys hears of a record. It goes by value, so that a call allocates
+// nothing.
 type RecordKey struct {
 	Key       []byte // nil when null; points into the batch or a buffer, valid during the call only
 	Tombstone bool   // a key with a null value: the record deletes its key
-	BodyBytes int    // size of the record's body as the producer encoded it, without the varint before it that says so
+	// size of the record's body as the producer encoded it, without the varint before it that says
+	// so
+	BodyBytes int
 }
 
 func (r Rules) decompressedMax() int {
@@ -54,9 +59,10 @@ func (r Rules) decompressedMax() int {
 	return r.DecompressedMax
 }
 
-// codec is what the batch shall be stored in, and at which level it is compressed if it must be. The level alone never makes
-// it compress again: what a producer compressed stays as it is (reference 1.4). But a batch in the topic's codec whose offsets are
-// mended has to be compressed anew, and then it is the topic's level that counts.
+// codec is what the batch shall be stored in, and at which level it is compressed if it must be.
+// The level alone never makes it compress again: what a producer compressed stays as it is
+// (reference 1.4). But a batch in the topic's codec whose offsets are mended has to be compressed
+// anew, and then it is the topic's level that counts.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	if r.KeepCodec {
 		return b.Codec(), compress.LevelDefault
@@ -64,11 +70,11 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	return r.Codec, r.CodecLevel
 }
 
-// Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set. It may lie in memory from pools:
-// Release is due once it is in the file.
+// Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set. It may
+// lie in memory from pools: Release is due once it is in the file.
 type Valid struct {
-	// Batch is the client's bytes, changed in place, or what was made anew of them. Then it may be the first piece only, and Rest
-	// are the others: see Parts.
+	// Batch is the client's bytes, changed in place, or what was made anew of them. Then it may be
+	// the first piece only, and Rest are the others: see Parts.
 	Batch        Batch
 	Rest         [][]byte
 	MaxTimestamp int64 // ms; of Batch, so it is now for LogAppendTime
@@ -81,10 +87,11 @@ func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
 // Release gives back the memory. The batch must not be used any more.
 func (v *Valid) Release() { v.memory.release() }
 
-// Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps LogAppendTime, mends
-// maxTimestamp and recompresses when the topic's codec demands it. Offsets and leader epoch are the log's to set. It may
-// write into buf. What it finds wrong with the batch wraps one of the errors above or ErrCorrupt, and is a *BatchError where
-// it can name records. After an error buf is not to be appended, whatever it holds.
+// Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps
+// LogAppendTime, mends maxTimestamp and recompresses when the topic's codec demands it. Offsets and
+// leader epoch are the log's to set. It may write into buf. What it finds wrong with the batch
+// wraps one of the errors above or ErrCorrupt, and is a *BatchError where it can name records.
+// After an error buf is not to be appended, whatever it holds.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	b, err := single(buf)
 	if err != nil {
@@ -150,7 +157,8 @@ func single(buf []byte) (Batch, error) {
 	return b, nil
 }
 
-// checkHeader holds the header against the rules, cheapest first: the checksum is computed only of batches of legal size.
+// checkHeader holds the header against the rules, cheapest first: the checksum is computed only of
+// batches of legal size.
 func checkHeader(b Batch, rules Rules) error {
 	if b.BaseOffset() != 0 {
 		return invalid("base offset %d, want 0", b.BaseOffset())
@@ -172,7 +180,8 @@ func checkHeader(b Batch, rules Rules) error {
 	case b.ProducerID() >= 0 && b.BaseSequence() < 0:
 		return invalid("producer id %d with base sequence %d", b.ProducerID(), b.BaseSequence())
 	case stamped:
-		// Not in Kafka's list. A client that could set it could have tombstones removed before anybody saw them.
+		// Not in Kafka's list. A client that could set it could have tombstones removed before
+		// anybody saw them.
 		return invalid("clients may not set a delete horizon")
 	case !b.Codec().Valid():
 		return fmt.Errorf("%w: %s", ErrUnsupportedCodec, b.Codec())
@@ -180,10 +189,12 @@ func checkHeader(b Batch, rules Rules) error {
 	return nil
 }
 
-// checkSize holds the batch as it is stored against max.message.bytes. It is asked twice: recompression may make a batch larger.
+// checkSize holds the batch as it is stored against max.message.bytes. It is asked twice:
+// recompression may make a batch larger.
 func checkSize(size int, rules Rules) error {
 	if rules.BytesMax > 0 && size > rules.BytesMax {
-		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, size, rules.BytesMax)
+		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, size,
+			rules.BytesMax)
 	}
 	return nil
 }
@@ -199,7 +210,8 @@ type findings struct {
 	inOrder      bool // offset deltas are 0, 1, 2...
 }
 
-// inspect looks at every record. Records that do not parse end it at once; records that break the topic's rules are gathered.
+// inspect looks at every record. Records that do not parse end it at once; records that break the
+// topic's rules are gathered.
 func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, error) {
 	found := findings{maxTimestamp: noTimestamp, inOrder: true}
 	var wrong recordErrors
@@ -244,8 +256,9 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// stamp makes the header's timestamps right, in place, and tells whether that changed anything: then the checksum is to be
-// computed again. Bit 3 need not be cleared for CreateTime: inspect refuses producers who set it.
+// stamp makes the header's timestamps right, in place, and tells whether that changed anything:
+// then the checksum is to be computed again. Bit 3 need not be cleared for CreateTime: inspect
+// refuses producers who set it.
 func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)

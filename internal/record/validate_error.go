@@ -48,6 +48,7 @@ func (e *recordErrors) err() error {
 	if e.timestamps {
 		kind = ErrInvalidTimestamp
 	}
-	return &BatchError{Err: kind, Records: e.first, Message: fmt.Sprintf("%d records refused, the first is record %d: %s",
-		e.count, e.first[0].Index, e.first[0].Message)}
+	return &BatchError{Err: kind, Records: e.first,
+		Message: fmt.Sprintf("%d records refused, the first is record %d: %s",
+			e.count, e.first[0].Index, e.first[0].Message)}
 }

@@ -36,32 +36,49 @@ func TestValidateRefuses(t *testing.T) { // reference 1.4, row by row
 		rules Rules
 		want  error
 	}{
-		"nothing":                        {nil, Rules{}, ErrInvalidRecord},
-		"half a batch":                   {good[:len(good)-1], Rules{}, ErrInvalidRecord},
-		"two batches":                    {append(bytes.Clone(good), good...), Rules{}, ErrInvalidRecord},
-		"magic 1":                        {broken(t, func(b Batch) { b[magicAt] = 1 }), Rules{}, ErrInvalidRecord},
-		"shorter than a header":          {broken(t, put32(lengthAt, 48)), Rules{}, ErrCorrupt},
-		"base offset 5":                  {broken(t, func(b Batch) { b.SetBaseOffset(5) }), Rules{}, ErrInvalidRecord},
-		"larger than allowed":            {good, Rules{BytesMax: len(good) - 1}, ErrMessageTooLarge},
-		"wrong checksum":                 {wrongCRC, Rules{}, ErrCorrupt},
-		"no records":                     {broken(t, put32(countAt, 0)), Rules{}, ErrInvalidRecord},
-		"count and last delta differ":    {broken(t, put32(lastOffsetDeltaAt, 5)), Rules{}, ErrInvalidRecord},
-		"control":                        {broken(t, func(b Batch) { b.setAttributes(controlBit) }), Rules{}, ErrInvalidRecord},
-		"delete horizon":                 {broken(t, func(b Batch) { b.setAttributes(deleteHorizonBit) }), Rules{}, ErrInvalidRecord},
-		"producer id without sequence":   {broken(t, func(b Batch) { binary.BigEndian.PutUint64(b[producerIDAt:], 7) }), Rules{}, ErrInvalidRecord},
-		"codec 5":                        {broken(t, func(b Batch) { b.setAttributes(5) }), Rules{}, ErrUnsupportedCodec},
-		"records that do not parse":      {broken(t, func(b Batch) { b[HeaderBytes] = 0xff }), Rules{}, ErrInvalidRecord},
-		"gzip that is none":              {broken(t, func(b Batch) { b.setAttributes(1) }), Rules{}, ErrInvalidRecord},
-		"null key in a compacted topic":  {clientBatch(t, compress.None, Record{Value: []byte("v")}), Rules{Compacted: true}, ErrInvalidRecord},
-		"log append time from a client":  {broken(t, func(b Batch) { b.setAttributes(logAppendTimeBit) }), Rules{}, ErrInvalidTimestamp},
-		"decompresses beyond the limit":  {clientBatch(t, compress.Zstd, Record{Value: make([]byte, 9999)}), Rules{DecompressedMax: 9999}, ErrInvalidRecord},
-		"grows beyond the limit as none": {clientBatch(t, compress.Zstd, Record{Value: make([]byte, 9999)}), Rules{BytesMax: 5000}, ErrMessageTooLarge},
+		"nothing":      {nil, Rules{}, ErrInvalidRecord},
+		"half a batch": {good[:len(good)-1], Rules{}, ErrInvalidRecord},
+		"two batches": {append(bytes.Clone(good), good...), Rules{},
+			ErrInvalidRecord},
+		"magic 1": {broken(t, func(b Batch) { b[magicAt] = 1 }), Rules{},
+			ErrInvalidRecord},
+		"shorter than a header": {broken(t, put32(lengthAt, 48)), Rules{}, ErrCorrupt},
+		"base offset 5": {broken(t, func(b Batch) { b.SetBaseOffset(5) }), Rules{},
+			ErrInvalidRecord},
+		"larger than allowed": {good, Rules{BytesMax: len(good) - 1},
+			ErrMessageTooLarge},
+		"wrong checksum": {wrongCRC, Rules{}, ErrCorrupt},
+		"no records":     {broken(t, put32(countAt, 0)), Rules{}, ErrInvalidRecord},
+		"count and last delta differ": {broken(t, put32(lastOffsetDeltaAt, 5)), Rules{},
+			ErrInvalidRecord},
+		"control": {broken(t, func(b Batch) { b.setAttributes(controlBit) }),
+			Rules{}, ErrInvalidRecord},
+		"delete horizon": {broken(t,
+			func(b Batch) { b.setAttributes(deleteHorizonBit) }), Rules{}, ErrInvalidRecord},
+		"producer id without sequence": {broken(t,
+			func(b Batch) { binary.BigEndian.PutUint64(b[producerIDAt:], 7) }), Rules{},
+			ErrInvalidRecord},
+		"codec 5": {broken(t, func(b Batch) { b.setAttributes(5) }), Rules{},
+			ErrUnsupportedCodec},
+		"records that do not parse": {broken(t, func(b Batch) { b[HeaderBytes] = 0xff }),
+			Rules{}, ErrInvalidRecord},
+		"gzip that is none": {broken(t, func(b Batch) { b.setAttributes(1) }), Rules{},
+			ErrInvalidRecord},
+		"null key in a compacted topic": {clientBatch(t, compress.None,
+			Record{Value: []byte("v")}), Rules{Compacted: true}, ErrInvalidRecord},
+		"log append time from a client": {broken(t,
+			func(b Batch) { b.setAttributes(logAppendTimeBit) }), Rules{}, ErrInvalidTimestamp},
+		"decompresses beyond the limit": {clientBatch(t, compress.Zstd,
+			Record{Value: make([]byte, 9999)}), Rules{DecompressedMax: 9999}, ErrInvalidRecord},
+		"grows beyond the limit as none": {clientBatch(t, compress.Zstd,
+			Record{Value: make([]byte, 9999)}), Rules{BytesMax: 5000}, ErrMessageTooLarge},
 	} {
 		_, err := Validate(bytes.Clone(tt.buf), tt.rules, now)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
-		for _, other := range []error{ErrInvalidRecord, ErrCorrupt, ErrMessageTooLarge, ErrUnsupportedCodec, ErrInvalidTimestamp} {
+		for _, other := range []error{ErrInvalidRecord, ErrCorrupt, ErrMessageTooLarge,
+			ErrUnsupportedCodec, ErrInvalidTimestamp} {
 			if !errors.Is(tt.want, other) && errors.Is(err, other) {
 				t.Errorf("%s: %v is also %v", name, err, other)
 			}
@@ -83,7 +100,8 @@ func TestTimestampsOutsideTheWindowAreRefusedAndMinusOneIsExempt(t *testing.T) {
 		{0, Rules{}, true}, {ms * 2, Rules{}, true},
 		{0, Rules{TimestampType: LogAppendTime, TimestampBeforeMax: 1}, true},
 	} {
-		_, err := Validate(clientBatch(t, compress.None, keyed("a", "1", tt.timestamp)), tt.rules, now)
+		_, err := Validate(clientBatch(t, compress.None, keyed("a", "1", tt.timestamp)), tt.rules,
+			now)
 		if ok := err == nil; ok != tt.ok || !ok && !errors.Is(err, ErrInvalidTimestamp) {
 			t.Errorf("timestamp %d with %+v: %v", tt.timestamp, tt.rules, err)
 		}
@@ -91,8 +109,10 @@ func TestTimestampsOutsideTheWindowAreRefusedAndMinusOneIsExempt(t *testing.T) {
 }
 
 func TestErrorsNameTheRecordsAndTimestampsWin(t *testing.T) { // reference 1.4
-	b := clientBatch(t, compress.LZ4, keyed("a", "1", 5), Record{Timestamp: 5}, keyed("c", "1", now.UnixMilli()*2))
-	_, err := Validate(b, Rules{Compacted: true, TimestampAfterMax: time.Hour, KeepCodec: true}, now)
+	b := clientBatch(t, compress.LZ4, keyed("a", "1", 5), Record{Timestamp: 5},
+		keyed("c", "1", now.UnixMilli()*2))
+	_, err := Validate(b, Rules{Compacted: true, TimestampAfterMax: time.Hour, KeepCodec: true},
+		now)
 	var detail *BatchError
 	if !errors.As(err, &detail) || !errors.Is(err, ErrInvalidTimestamp) {
 		t.Fatalf("%v, want a BatchError about timestamps", err)
@@ -106,9 +126,11 @@ func TestErrorsNameTheRecordsAndTimestampsWin(t *testing.T) { // reference 1.4
 }
 
 func TestErrorsNameAtMostAHundredRecords(t *testing.T) {
-	_, err := Validate(clientBatch(t, compress.Gzip, make([]Record, 5000)...), Rules{Compacted: true, KeepCodec: true}, now)
+	_, err := Validate(clientBatch(t, compress.Gzip, make([]Record, 5000)...),
+		Rules{Compacted: true, KeepCodec: true}, now)
 	var detail *BatchError
-	if !errors.As(err, &detail) || len(detail.Records) != 100 || !strings.Contains(detail.Message, "5000") {
+	if !errors.As(err, &detail) || len(detail.Records) != 100 ||
+		!strings.Contains(detail.Message, "5000") {
 		t.Errorf("%v", err)
 	}
 }
@@ -126,7 +148,8 @@ func TestBatchInTheRightCodecIsStoredAsSent(t *testing.T) { // the level is neve
 func TestTopicsCodecIsHonoured(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
-			sent := clientBatch(t, from, keyed("a", "1", 10), Record{Key: []byte("b"), Timestamp: 5, Headers: []Header{{Key: []byte("h")}}})
+			sent := clientBatch(t, from, keyed("a", "1", 10),
+				Record{Key: []byte("b"), Timestamp: 5, Headers: []Header{{Key: []byte("h")}}})
 			want := texts(collect(t, sent))
 			valid, err := Validate(sent, Rules{Codec: to, CodecLevel: compress.LevelDefault}, now)
 			if err != nil {
@@ -134,45 +157,53 @@ func TestTopicsCodecIsHonoured(t *testing.T) {
 			}
 			b := valid.Batch
 			if b.Codec() != to || b.CheckCRC() != nil || !slices.Equal(texts(collect(t, b)), want) {
-				t.Errorf("%s to %s: codec %s, %v, records %v", from, to, b.Codec(), b.CheckCRC(), texts(collect(t, b)))
+				t.Errorf("%s to %s: codec %s, %v, records %v", from, to, b.Codec(), b.CheckCRC(),
+					texts(collect(t, b)))
 			}
-			if b.ProducerID() != -1 || b.BaseSequence() != -1 || b.MaxTimestamp() != 10 || valid.MaxTimestamp != 10 {
+			if b.ProducerID() != -1 || b.BaseSequence() != -1 || b.MaxTimestamp() != 10 ||
+				valid.MaxTimestamp != 10 {
 				t.Errorf("%s to %s: header %+v", from, to, IdentityOf(b))
 			}
 		}
 	}
 }
 
-// Rules.Compress is told of what is compressed again, and only then; a builder from the pool does not remember another's.
+// Rules.Compress is told of what is compressed again, and only then; a builder from the pool does
+// not remember another's.
 func TestOnlyWhatIsCompressedAgainIsMeasured(t *testing.T) {
 	calls := 0
-	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault, Compress: func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
-		calls++
-		return compress.To(dst, src, codec, level)
-	}}
+	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault,
+		Compress: func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
+			calls++
+			return compress.To(dst, src, codec, level)
+		}}
 	unmeasured := measured
 	unmeasured.Compress = nil
 	for i, test := range []struct {
 		from  compress.Codec
 		rules Rules
 		calls int
-	}{{compress.Gzip, measured, 1}, {compress.LZ4, measured, 1}, {compress.Gzip, unmeasured, 1}, {compress.None, measured, 2}} {
+	}{{compress.Gzip, measured, 1}, {compress.LZ4, measured, 1}, {compress.Gzip, unmeasured, 1},
+		{compress.None, measured, 2}} {
 		valid, err := Validate(clientBatch(t, test.from, keyed("a", "1", 10)), test.rules, now)
 		if err != nil || valid.Batch.Codec() != compress.LZ4 || calls != test.calls {
-			t.Errorf("case %d: %v, codec %s, %d calls so far, want %d", i, err, valid.Batch.Codec(), calls, test.calls)
+			t.Errorf("case %d: %v, codec %s, %d calls so far, want %d", i, err, valid.Batch.Codec(),
+				calls, test.calls)
 		}
 	}
 }
 
 func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and recompressed
 	for codec := compress.None; codec <= compress.Gzip; codec++ {
-		rules := Rules{TimestampType: LogAppendTime, Codec: codec, CodecLevel: compress.LevelDefault}
+		rules := Rules{TimestampType: LogAppendTime, Codec: codec,
+			CodecLevel: compress.LevelDefault}
 		valid, err := Validate(clientBatch(t, compress.None, keyed("a", "1", 10)), rules, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := valid.Batch
-		if b.TimestampType() != LogAppendTime || b.MaxTimestamp() != now.UnixMilli() || b.CheckCRC() != nil || b.Codec() != codec {
+		if b.TimestampType() != LogAppendTime || b.MaxTimestamp() != now.UnixMilli() ||
+			b.CheckCRC() != nil || b.Codec() != codec {
 			t.Errorf("type %d, max %d, %v", b.TimestampType(), b.MaxTimestamp(), b.CheckCRC())
 		}
 		if got := collect(t, b)[0].Timestamp; got != now.UnixMilli() {
@@ -188,7 +219,8 @@ func TestWrongMaxTimestampIsMended(t *testing.T) { // reference 1.4
 	}
 }
 
-func TestOffsetDeltasAreMadeConsecutive(t *testing.T) { // reference 1.4: recompressed if not 0, 1, 2...
+// reference 1.4: recompressed if not 0, 1, 2...
+func TestOffsetDeltasAreMadeConsecutive(t *testing.T) {
 	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
 	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
 	at := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
@@ -207,13 +239,15 @@ func TestOffsetDeltasAreMadeConsecutive(t *testing.T) { // reference 1.4: recomp
 
 func FuzzValidate(f *testing.F) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		f.Add([]byte(clientBatch(f, codec, keyed("a", "1", 10), keyed("b", "2", 20))), int8(codec+1)%5, false)
+		f.Add([]byte(clientBatch(f, codec, keyed("a", "1", 10), keyed("b", "2", 20))),
+			int8(codec+1)%5, false)
 	}
 	f.Fuzz(func(t *testing.T, buf []byte, codec int8, appendTime bool) {
 		if len(buf) >= HeaderBytes {
 			Batch(buf).setCRC() // otherwise nearly nothing gets past the checksum
 		}
-		rules := Rules{Compacted: true, DecompressedMax: 1 << 20, BytesMax: 1 << 20, CodecLevel: compress.LevelDefault}
+		rules := Rules{Compacted: true, DecompressedMax: 1 << 20, BytesMax: 1 << 20,
+			CodecLevel: compress.LevelDefault}
 		rules.Codec, rules.KeepCodec = compress.Codec(uint8(codec)%5), codec < 0
 		if appendTime {
 			rules.TimestampType = LogAppendTime

@@ -2,8 +2,9 @@ package record
 
 import "encoding/binary"
 
-// Varints are zigzag LEB128, at most 5 bytes for an int32 and 10 for an int64. Forms longer than need be are read, and bits
-// beyond the type are dropped, as Kafka does: only a varint that does not end is an error.
+// Varints are zigzag LEB128, at most 5 bytes for an int32 and 10 for an int64. Forms longer than
+// need be are read, and bits beyond the type are dropped, as Kafka does: only a varint that does
+// not end is an error.
 const (
 	varint32BytesMax = 5
 	varint64BytesMax = 10
@@ -22,7 +23,8 @@ func varint64(buf []byte) (value int64, size int) {
 	return int64(raw>>1) ^ -int64(raw&1), size
 }
 
-// uvarint reads at most bytesMax bytes; size is 0 if the last of them, or of buf, says that more follow.
+// uvarint reads at most bytesMax bytes; size is 0 if the last of them, or of buf, says that more
+// follow.
 func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	for i := 0; i < len(buf) && i < bytesMax; i++ {
 		value |= uint64(buf[i]&0x7f) << (7 * i)

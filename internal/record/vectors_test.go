@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// vectors are the batches in testdata/java, which Kafka's own Java code made, and what it reads in them: see Vectors.java there.
+// vectors are the batches in testdata/java, which Kafka's own Java code made, and what it reads in
+// them: see Vectors.java there.
 func vectors(t testing.TB) map[string]Batch {
 	t.Helper()
 	names, err := filepath.Glob("testdata/java/*.bin")
@@ -41,10 +42,25 @@ func javaText(t testing.TB, b Batch) string {
 	if ms, ok := b.DeleteHorizon(); ok {
 		horizon = ms
 	}
-	kind := map[TimestampType]string{CreateTime: "CreateTime", LogAppendTime: "LogAppendTime"}[b.TimestampType()]
-	out := fmt.Sprintf("batch %d..%d epoch %d %s %s max %d producer %d/%d seq %d..%d txn %v control %v horizon %d count %d\n",
-		b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), b.Codec(), kind, b.MaxTimestamp(), b.ProducerID(), b.ProducerEpoch(),
-		b.BaseSequence(), b.LastSequence(), b.Transactional(), b.Control(), horizon, b.Count())
+	kind := map[TimestampType]string{CreateTime: "CreateTime",
+		LogAppendTime: "LogAppendTime"}[b.TimestampType()]
+	out := fmt.Sprintf(
+		"batch %d..%d epoch %d %s %s max %d producer %d/%d seq %d..%d txn %v control %v horizon %d count %d\n",
+		b.BaseOffset(),
+		b.LastOffset(),
+		b.LeaderEpoch(),
+		b.Codec(),
+		kind,
+		b.MaxTimestamp(),
+		b.ProducerID(),
+		b.ProducerEpoch(),
+		b.BaseSequence(),
+		b.LastSequence(),
+		b.Transactional(),
+		b.Control(),
+		horizon,
+		b.Count(),
+	)
 	for _, r := range collect(t, b) {
 		out += fmt.Sprintf("%d %d %s %s", r.Offset, r.Timestamp, javaHex(r.Key), javaHex(r.Value))
 		for _, h := range r.Headers {
@@ -92,8 +108,9 @@ func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 	return Batch(built)
 }
 
-// Without a codec there is one way to write a batch, so ours must be Kafka's, byte for byte: nulls, headers, horizons, markers,
-// and what cleaning leaves. Log append time is the exception: Kafka's header keeps the base timestamp that its clients sent.
+// Without a codec there is one way to write a batch, so ours must be Kafka's, byte for byte: nulls,
+// headers, horizons, markers, and what cleaning leaves. Log append time is the exception: Kafka's
+// header keeps the base timestamp that its clients sent.
 func TestWeBuildKafkasBatchesByteForByte(t *testing.T) {
 	compared := 0
 	for name, b := range vectors(t) {
@@ -162,7 +179,8 @@ func TestKafkasMarkersAreRead(t *testing.T) { // reference 1.1
 		}
 		key, value := got.Bytes()
 		if !bytes.Equal(key, records[0].Key) || !bytes.Equal(value, records[0].Value) {
-			t.Errorf("%s: we write %x = %x, Kafka %x = %x", name, key, value, records[0].Key, records[0].Value)
+			t.Errorf("%s: we write %x = %x, Kafka %x = %x", name, key, value, records[0].Key,
+				records[0].Value)
 		}
 	}
 }

@@ -26,7 +26,8 @@ type Replica struct {
 	State string `json:"state"`
 	// Pass is the pass that served the request, absent before.
 	Pass *report.Pass `json:"pass,omitempty"`
-	// Reason is why there is something left to clean, if it is held back: a reason of the Topic condition Compacting.
+	// Reason is why there is something left to clean, if it is held back: a reason of the Topic
+	// condition Compacting.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 
@@ -53,8 +54,8 @@ type Cleaning struct {
 	Replicas []*Replica `json:"replicas"`
 }
 
-// Start asks the brokers, and those that they name. It fails when a broker refuses, or the first cannot be reached; a replica whose
-// broker was named and cannot be reached is Unreached.
+// Start asks the brokers, and those that they name. It fails when a broker refuses, or the first
+// cannot be reached; a replica whose broker was named and cannot be reached is Unreached.
 func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	found := &Cleaning{Topic: clean.Topic, Replicas: []*Replica{}}
 	elsewhere := map[[2]int32]report.CleanElsewhere{}
@@ -77,7 +78,8 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 		}
 	}
 	for _, other := range elsewhere {
-		found.Replicas = append(found.Replicas, &Replica{Broker: other.Broker, Partition: other.Partition, State: Unreached})
+		found.Replicas = append(found.Replicas,
+			&Replica{Broker: other.Broker, Partition: other.Partition, State: Unreached})
 	}
 	slices.SortFunc(found.Replicas, func(a, b *Replica) int {
 		return slices.Compare([]int32{a.Partition, a.Broker}, []int32{b.Partition, b.Broker})
@@ -85,16 +87,22 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	return found, nil
 }
 
-// take notes what a broker was asked for, and which replicas it says are elsewhere, but for those that were asked already.
-func (c *Cleaning) take(address string, answer report.CleanRequests, elsewhere map[[2]int32]report.CleanElsewhere) {
+// take notes what a broker was asked for, and which replicas it says are elsewhere, but for those
+// that were asked already.
+func (c *Cleaning) take(address string, answer report.CleanRequests,
+	elsewhere map[[2]int32]report.CleanElsewhere) {
 	for _, request := range answer.Requests {
 		delete(elsewhere, [2]int32{request.Broker, request.Partition})
 		c.Replicas = append(c.Replicas, &Replica{
-			Broker: request.Broker, Partition: request.Partition, State: Asked, address: address, ticket: request.Ticket,
+			Broker: request.Broker, Partition: request.Partition, State: Asked, address: address,
+			ticket: request.Ticket,
 		})
 	}
 	for _, other := range answer.Elsewhere {
-		asked := func(r *Replica) bool { return r.Broker == other.Broker && r.Partition == other.Partition }
+		asked := func(r *Replica) bool {
+			return r.Broker == other.Broker &&
+				r.Partition == other.Partition
+		}
 		if !slices.ContainsFunc(c.Replicas, asked) {
 			elsewhere[[2]int32{other.Broker, other.Partition}] = other
 		}
@@ -128,9 +136,10 @@ func (c *Cleaning) Fault() error {
 		faults = append(faults, fmt.Errorf("not cleaned: %s", strings.Join(failed, "; ")))
 	}
 	if len(unreached) > 0 {
-		faults = append(faults, fmt.Errorf("not asked, as the broker cannot be reached from here: %s\n"+
-			"give its address with another --address; or, on Kubernetes: kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\" --overwrite",
-			strings.Join(unreached, ", ")))
+		faults = append(faults,
+			fmt.Errorf("not asked, as the broker cannot be reached from here: %s\n"+
+				"give its address with another --address; or, on Kubernetes: kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\" --overwrite",
+				strings.Join(unreached, ", ")))
 	}
 	return errors.Join(faults...)
 }

@@ -61,12 +61,14 @@ func request(broker, partition int32, ticket int64) report.CleanRequest {
 	return report.CleanRequest{Broker: broker, Partition: partition, Ticket: ticket}
 }
 
-// TestBrokersNameOneAnother: those that are named are asked at the same port; those that cannot be reached are told.
+// TestBrokersNameOneAnother: those that are named are asked at the same port; those that cannot be
+// reached are told.
 func TestBrokersNameOneAnother(t *testing.T) {
 	first := &pretender{requests: report.CleanRequests{
 		Requests: []report.CleanRequest{request(0, 1, 5)},
 		Elsewhere: []report.CleanElsewhere{
-			{Broker: 1, Partition: 0, Host: "127.0.0.2"}, {Broker: 1, Partition: 2, Host: "127.0.0.2"}, {Broker: 2, Partition: 3},
+			{Broker: 1, Partition: 0, Host: "127.0.0.2"},
+			{Broker: 1, Partition: 2, Host: "127.0.0.2"}, {Broker: 2, Partition: 3},
 			{Broker: 4, Partition: 4, Host: "nowhere.invalid"},
 		},
 	}}
@@ -77,7 +79,8 @@ func TestBrokersNameOneAnother(t *testing.T) {
 		Elsewhere: []report.CleanElsewhere{{Broker: 0, Partition: 1, Host: "127.0.0.1"}},
 	}}
 	serve(t, second, net.JoinHostPort("127.0.0.2", port))
-	cleaning, err := (&Client{}).Start(t.Context(), Clean{Topic: "a.b", Partitions: []int32{0, 1, 2, 3, 4}, Addresses: []string{address}})
+	cleaning, err := (&Client{}).Start(t.Context(),
+		Clean{Topic: "a.b", Partitions: []int32{0, 1, 2, 3, 4}, Addresses: []string{address}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,23 +89,30 @@ func TestBrokersNameOneAnother(t *testing.T) {
 		got = append(got, r.name("a.b")+" "+r.State)
 	}
 	want := []string{
-		"a.b-0 on broker 1 asked", "a.b-1 on broker 0 asked", "a.b-2 on broker 1 asked", "a.b-3 on broker 2 unreached", "a.b-4 on broker 4 unreached",
+		"a.b-0 on broker 1 asked", "a.b-1 on broker 0 asked", "a.b-2 on broker 1 asked",
+		"a.b-3 on broker 2 unreached", "a.b-4 on broker 4 unreached",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if path := "/api/v1/topics/a.b/clean?partition=0&partition=1&partition=2&partition=3&partition=4"; len(first.asked) != 1 || first.asked[0] != path {
+	if path := "/api/v1/topics/a.b/clean?partition=0&partition=1&partition=2&partition=3&partition=4"; len(
+		first.asked,
+	) != 1 ||
+		first.asked[0] != path {
 		t.Errorf("asked %v, want once %s", first.asked, path)
 	}
 	fault := cleaning.Fault()
-	if fault == nil || !strings.Contains(fault.Error(), "a.b-3 on broker 2, a.b-4 on broker 4") || !strings.Contains(fault.Error(), "heartwood.dev/clean-now") {
+	if fault == nil || !strings.Contains(fault.Error(), "a.b-3 on broker 2, a.b-4 on broker 4") ||
+		!strings.Contains(fault.Error(), "heartwood.dev/clean-now") {
 		t.Errorf("fault: %v", fault)
 	}
 }
 
 func TestARefusalIsTold(t *testing.T) {
-	p := &pretender{refusal: &report.Failure{Error: "topic is not compacted", Reason: "NotCompacted"}}
-	_, err := (&Client{}).Start(t.Context(), Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
+	p := &pretender{refusal: &report.Failure{Error: "topic is not compacted",
+		Reason: "NotCompacted"}}
+	_, err := (&Client{}).Start(t.Context(),
+		Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
 	if err == nil || err.Error() != "topic is not compacted" {
 		t.Errorf("%v", err)
 	}
@@ -113,25 +123,33 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	row := func(partition int32, c report.Compaction) report.Partition {
 		return report.Partition{Topic: "t", Partition: partition, Compaction: &c}
 	}
-	pass := report.Pass{Result: "success", Began: 10, Ended: new(12.5), ReclaimedBytes: 3 << 20, RemovedRecords: 42, ReadBytes: 1 << 20, SidecarReadBytes: 1 << 20}
-	done := report.Compaction{CleanNowAsked: 1, CleanNowServed: 1, LastPass: &pass, Reason: "MinLagNotReached"}
-	failed := report.Compaction{CleanNowAsked: 1, CleanNowServed: 1, LastPass: &report.Pass{Result: "failed", Error: "disk on fire"}}
-	running := report.Compaction{CleanNowAsked: 1, Phase: "rewriting", ProgressRatio: 0.47, EtaSeconds: new(125.0), RunningPass: &report.Pass{}}
+	pass := report.Pass{Result: "success", Began: 10, Ended: new(12.5), ReclaimedBytes: 3 << 20,
+		RemovedRecords: 42, ReadBytes: 1 << 20, SidecarReadBytes: 1 << 20}
+	done := report.Compaction{CleanNowAsked: 1, CleanNowServed: 1, LastPass: &pass,
+		Reason: "MinLagNotReached"}
+	failed := report.Compaction{CleanNowAsked: 1, CleanNowServed: 1,
+		LastPass: &report.Pass{Result: "failed", Error: "disk on fire"}}
+	running := report.Compaction{CleanNowAsked: 1, Phase: "rewriting", ProgressRatio: 0.47,
+		EtaSeconds: new(125.0), RunningPass: &report.Pass{}}
 	p := &pretender{
-		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1), request(0, 1, 1), request(0, 2, 1)}},
+		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1),
+			request(0, 1, 1), request(0, 2, 1)}},
 		rows: [][]report.Partition{
-			{row(0, report.Compaction{CleanNowAsked: 1, Phase: "queued"}), row(1, running), row(2, report.Compaction{CleanNowAsked: 1})},
+			{row(0, report.Compaction{CleanNowAsked: 1, Phase: "queued"}), row(1, running),
+				row(2, report.Compaction{CleanNowAsked: 1})},
 			{row(0, running), row(1, failed), row(2, report.Compaction{})},
 			{row(0, done)},
 		},
 	}
 	client := &Client{}
-	cleaning, err := client.Start(t.Context(), Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
+	cleaning, err := client.Start(t.Context(),
+		Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	if err := client.Wait(t.Context(), cleaning, func(line string) { lines = append(lines, line) }); err != nil {
+	if err := client.Wait(t.Context(), cleaning,
+		func(line string) { lines = append(lines, line) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -146,10 +164,12 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if fault := cleaning.Fault(); fault == nil || !strings.Contains(fault.Error(), "t-1 on broker 0: disk on fire") {
+	if fault := cleaning.Fault(); fault == nil ||
+		!strings.Contains(fault.Error(), "t-1 on broker 0: disk on fire") {
 		t.Errorf("fault: %v", fault)
 	}
-	if r := cleaning.Replicas[0]; r.State != Done || r.Reason != "MinLagNotReached" || r.Pass.RemovedRecords != 42 {
+	if r := cleaning.Replicas[0]; r.State != Done || r.Reason != "MinLagNotReached" ||
+		r.Pass.RemovedRecords != 42 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -158,10 +178,12 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 func TestWaitEndsWithItsContext(t *testing.T) {
 	p := &pretender{
 		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1)}},
-		rows:     [][]report.Partition{{{Topic: "t", Compaction: &report.Compaction{CleanNowAsked: 1}}}},
+		rows: [][]report.Partition{{{Topic: "t",
+			Compaction: &report.Compaction{CleanNowAsked: 1}}}},
 	}
 	client := &Client{}
-	cleaning, err := client.Start(t.Context(), Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
+	cleaning, err := client.Start(t.Context(),
+		Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,9 +196,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 
 // TestABrokerThatIsSilentIsGivenUp, but not at once: it may be restarting.
 func TestABrokerThatIsSilentIsGivenUp(t *testing.T) {
-	cleaning := &Cleaning{Topic: "t", Replicas: []*Replica{{State: Asked, address: "a"}, {State: Asked, address: "b"}}}
+	cleaning := &Cleaning{Topic: "t",
+		Replicas: []*Replica{{State: Asked, address: "a"}, {State: Asked, address: "b"}}}
 	gone := context.DeadlineExceeded
-	cleaning.look("a", report.Partitions{}, gone, false, func(string) { t.Error("told of a silence") })
+	cleaning.look("a", report.Partitions{}, gone, false,
+		func(string) { t.Error("told of a silence") })
 	told := 0
 	cleaning.look("a", report.Partitions{}, gone, true, func(string) { told++ })
 	if told != 1 || cleaning.Replicas[0].State != Failed || cleaning.Replicas[1].State != Asked {

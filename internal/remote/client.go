@@ -33,7 +33,8 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Failure.Error }
 
-// ParseAddress takes HOST:PORT, or the http://HOST:PORT that the ready line of heartwood dev prints, and returns HOST:PORT.
+// ParseAddress takes HOST:PORT, or the http://HOST:PORT that the ready line of heartwood dev
+// prints, and returns HOST:PORT.
 func ParseAddress(text string) (string, error) {
 	address := strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
 	host, port, err := net.SplitHostPort(address)
@@ -50,28 +51,35 @@ func ParseAddress(text string) (string, error) {
 type Client struct{ http http.Client }
 
 // Topics is GET /api/v1/topics; all topics if none are named.
-func (c *Client) Topics(ctx context.Context, address string, topics []string) (answer summary.Topics, err error) {
-	err = c.ask(ctx, http.MethodGet, address, "/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &answer)
+func (c *Client) Topics(ctx context.Context, address string,
+	topics []string) (answer summary.Topics, err error) {
+	err = c.ask(ctx, http.MethodGet, address,
+		"/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &answer)
 	return answer, err
 }
 
 // partitions is GET /api/v1/partitions of one topic.
-func (c *Client) partitions(ctx context.Context, address, topic string) (answer report.Partitions, err error) {
-	err = c.ask(ctx, http.MethodGet, address, "/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &answer)
+func (c *Client) partitions(ctx context.Context, address, topic string) (answer report.Partitions,
+	err error) {
+	err = c.ask(ctx, http.MethodGet, address,
+		"/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &answer)
 	return answer, err
 }
 
 // clean is POST /api/v1/topics/TOPIC/clean.
-func (c *Client) clean(ctx context.Context, address, topic string, partitions []int32) (answer report.CleanRequests, err error) {
+func (c *Client) clean(ctx context.Context, address, topic string,
+	partitions []int32) (answer report.CleanRequests, err error) {
 	query := url.Values{}
 	for _, index := range partitions {
 		query.Add("partition", strconv.Itoa(int(index)))
 	}
-	err = c.ask(ctx, http.MethodPost, address, "/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &answer)
+	err = c.ask(ctx, http.MethodPost, address,
+		"/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &answer)
 	return answer, err
 }
 
-// ask fails with a *Refused if the broker gave a reason. Fields that are not known here are passed over, so brokers may be newer.
+// ask fails with a *Refused if the broker gave a reason. Fields that are not known here are passed
+// over, so brokers may be newer.
 func (c *Client) ask(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -92,7 +100,8 @@ func (c *Client) ask(ctx context.Context, method, address, path string, into any
 	if response.StatusCode >= http.StatusBadRequest {
 		refused := &Refused{Address: address, Status: response.StatusCode}
 		if body.Decode(&refused.Failure) != nil || refused.Failure.Error == "" {
-			refused.Failure.Error = fmt.Sprintf("%s is no broker's HTTP port: it answers %s", address, response.Status)
+			refused.Failure.Error = fmt.Sprintf("%s is no broker's HTTP port: it answers %s",
+				address, response.Status)
 		}
 		return refused
 	}

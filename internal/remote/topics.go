@@ -14,7 +14,9 @@ import (
 // PrintTopics writes a table, a line a topic, as kubectl get topics does. now is the reader's.
 func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(table, strings.Join([]string{"TOPIC", "PARTITIONS", "SIZE", "DIRTY", "RECLAIMABLE", "CLEANER", "CLEANED", "WHY"}, "\t"))
+	_, _ = fmt.Fprintln(table,
+		strings.Join([]string{"TOPIC", "PARTITIONS", "SIZE", "DIRTY", "RECLAIMABLE", "CLEANER",
+			"CLEANED", "WHY"}, "\t"))
 	for _, topic := range topics {
 		_, _ = fmt.Fprintln(table, strings.Join(line(topic, now), "\t"))
 	}
@@ -47,7 +49,8 @@ func line(topic summary.Topic, now time.Time) []string {
 	if topic.Compacting != nil {
 		why = topic.Compacting.Reason + ": " + topic.Compacting.Message
 	}
-	return []string{topic.Topic, strconv.Itoa(topic.Partitions), Bytes(topic.SizeBytes), dirty, reclaimable, cleaner, cleaned, why}
+	return []string{topic.Topic, strconv.Itoa(topic.Partitions), Bytes(topic.SizeBytes), dirty,
+		reclaimable, cleaner, cleaned, why}
 }
 
 // age writes a duration with one unit, the largest of which there are two.

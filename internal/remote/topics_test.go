@@ -23,12 +23,16 @@ func TestTopicsAreATable(t *testing.T) {
 		{
 			Topic: "tickets", Partitions: 12, SizeBytes: 5 << 30, Compacted: true,
 			Compaction: &v1alpha1.CompactionStatus{
-				Dirty: "37%", Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI), Phase: "Rewriting", ProgressPercent: new(int32(43)),
+				Dirty: "37%", Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI),
+				Phase: "Rewriting", ProgressPercent: new(int32(43)),
 				ETA: at(-11 * time.Minute), LastCleaned: at(50 * time.Hour),
 			},
-			Compacting: &summary.Compacting{Reason: "Cleaning", Message: "a pass runs (1 of 12 partitions; 11 UpToDate)"},
+			Compacting: &summary.Compacting{Reason: "Cleaning",
+				Message: "a pass runs (1 of 12 partitions; 11 UpToDate)"},
 		},
-		{Topic: "new", Partitions: 1, Compacted: true, Compacting: &summary.Compacting{Reason: "Unknown", Message: "no leader of this topic reported"}},
+		{Topic: "new", Partitions: 1, Compacted: true,
+			Compacting: &summary.Compacting{Reason: "Unknown",
+				Message: "no leader of this topic reported"}},
 	}, now)
 	if err != nil {
 		t.Fatal(err)
@@ -45,12 +49,14 @@ new       1            0 B     -       -             -                         -
 }
 
 func TestSizesAndAges(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "0.977 KiB", 1 << 20: "1 MiB", 1023 << 20: "0.999 GiB", 1 << 62: "4.1e+03 PiB"} {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "0.977 KiB",
+		1 << 20: "1 MiB", 1023 << 20: "0.999 GiB", 1 << 62: "4.1e+03 PiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 2 * time.Hour: "2h", 49 * time.Hour: "2d"} {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s",
+		2 * time.Minute: "2m", 2 * time.Hour: "2h", 49 * time.Hour: "2d"} {
 		if got := age(d); got != want {
 			t.Errorf("%s is %s, want %s", d, got, want)
 		}
@@ -59,7 +65,8 @@ func TestSizesAndAges(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
-		"127.0.0.1:9644": "127.0.0.1:9644", "http://demo:80": "demo:80", "http://demo:80/": "demo:80", "[::1]:9644": "[::1]:9644",
+		"127.0.0.1:9644": "127.0.0.1:9644", "http://demo:80": "demo:80",
+		"http://demo:80/": "demo:80", "[::1]:9644": "[::1]:9644",
 		"": "", "demo": "", ":9644": "", "demo:0": "", "demo:70000": "", "https://demo:1": "",
 	} {
 		if got, err := ParseAddress(text); got != want || (err == nil) != (want != "") {
@@ -80,12 +87,15 @@ func TestWhatIsNoBrokerIsTold(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	for _, topics := range [][]string{nil, {"t"}} {
-		if _, err := (&Client{}).Topics(t.Context(), address, topics); err == nil || !strings.Contains(err.Error(), address+" is no broker's HTTP port") {
+		if _, err := (&Client{}).Topics(t.Context(), address, topics); err == nil ||
+			!strings.Contains(err.Error(), address+" is no broker's HTTP port") {
 			t.Errorf("%v", err)
 		}
 	}
 	server.Close()
-	if _, err := (&Client{}).Topics(t.Context(), address, nil); err == nil || strings.Count(err.Error(), address) > 2 || !strings.Contains(err.Error(), "no broker answers at "+address) {
+	if _, err := (&Client{}).Topics(t.Context(), address, nil); err == nil ||
+		strings.Count(err.Error(), address) > 2 ||
+		!strings.Contains(err.Error(), "no broker answers at "+address) {
 		t.Errorf("%v", err)
 	}
 }

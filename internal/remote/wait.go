@@ -17,8 +17,8 @@ const (
 	silenceMax = 30 * time.Second
 )
 
-// Wait returns when each replica that was asked for is done or has failed, or with ctx's error. tell is given a line whenever there is
-// something new.
+// Wait returns when each replica that was asked for is done or has failed, or with ctx's error.
+// tell is given a line whenever there is something new.
 func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line string)) error {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
@@ -36,13 +36,15 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line st
 		for address := range open {
 			rows, err := c.partitions(ctx, address, cleaning.Topic)
 			if ctx.Err() != nil {
-				return fmt.Errorf("wait for %s to be cleaned, which goes on: %w", cleaning.Topic, ctx.Err())
+				return fmt.Errorf("wait for %s to be cleaned, which goes on: %w", cleaning.Topic,
+					ctx.Err())
 			}
 			silent[address]++
 			if err == nil {
 				silent[address] = 0
 			}
-			cleaning.look(address, rows, err, time.Duration(silent[address])*waitInterval >= silenceMax, tell)
+			cleaning.look(address, rows, err,
+				time.Duration(silent[address])*waitInterval >= silenceMax, tell)
 		}
 		select {
 		case <-ctx.Done():
@@ -55,7 +57,8 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line st
 var errForgotten = errors.New("the broker was restarted and has forgotten the request; ask again")
 
 // look takes in one broker's answer, or that there was none.
-func (c *Cleaning) look(address string, rows report.Partitions, err error, givenUp bool, tell func(string)) {
+func (c *Cleaning) look(address string, rows report.Partitions, err error, givenUp bool,
+	tell func(string)) {
 	for _, r := range c.Replicas {
 		if r.State != Asked || r.address != address {
 			continue
@@ -105,7 +108,8 @@ func (r *Replica) look(row *report.Compaction) {
 	}
 }
 
-// describe says how far the replica is, in steps that are worth a line, and what more there is to say in it.
+// describe says how far the replica is, in steps that are worth a line, and what more there is to
+// say in it.
 func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	switch {
 	case r.State == Failed:
@@ -113,8 +117,10 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	case r.State == Done && (r.Pass == nil || r.Pass.Result == report.ResultNothingToDo):
 		return "done: there was nothing to reclaim", left(r.Reason)
 	case r.State == Done:
-		return fmt.Sprintf("done in %s: %s and %d records reclaimed; %s read, %s written", seconds(r.Pass),
-			Bytes(r.Pass.ReclaimedBytes), r.Pass.RemovedRecords, Bytes(r.Pass.ReadBytes+r.Pass.SidecarReadBytes),
+		return fmt.Sprintf("done in %s: %s and %d records reclaimed; %s read, %s written",
+			seconds(r.Pass),
+			Bytes(r.Pass.ReclaimedBytes), r.Pass.RemovedRecords,
+			Bytes(r.Pass.ReadBytes+r.Pass.SidecarReadBytes),
 			Bytes(r.Pass.WrittenBytes+r.Pass.SidecarWrittenBytes)), left(r.Reason)
 	case row.RunningPass == nil:
 		return "waits for a worker", ""

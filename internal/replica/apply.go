@@ -20,13 +20,15 @@ type assignment struct {
 	partition *metadata.Partition
 }
 
-// Apply makes the set what the image says: logs are made, taken up, configured and released, leader epochs begun. It returns
-// what this broker leads and serves now, and what it would serve but for a log that knows a later epoch. Errors concern
-// single partitions, and come joined; the others are served. It is called from one goroutine.
+// Apply makes the set what the image says: logs are made, taken up, configured and released, leader
+// epochs begun. It returns what this broker leads and serves now, and what it would serve but for a
+// log that knows a later epoch. Errors concern single partitions, and come joined; the others are
+// served. It is called from one goroutine.
 //
-// Logs go first, so that a topic deleted and made again under its name finds its directories free. Then come the partitions that wait for
-// no disk, and last those that this broker begins to lead: of those that it leads already and those that it follows, producers elsewhere
-// wait meanwhile, until a dead replica is out of sync, or until the new leader is followed.
+// Logs go first, so that a topic deleted and made again under its name finds its directories free.
+// Then come the partitions that wait for no disk, and last those that this broker begins to lead:
+// of those that it leads already and those that it follows, producers elsewhere wait meanwhile,
+// until a dead replica is out of sync, or until the new leader is followed.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	s.configure(img.Replication)
 	old := s.view.Load().partitions
@@ -42,7 +44,8 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	failed := map[PartitionID]error{}
 	s.takeAll(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
-	s.follow(img, next.partitions) // that is all of them: what begins to be led here is not followed, also when that fails
+	// that is all of them: what begins to be led here is not followed, also when that fails
+	s.follow(img, next.partitions)
 	s.reviews.wantAll()
 
 	s.takeAll(img, next, began, failed)
@@ -50,12 +53,14 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	faults = append(faults, refused...)
 	s.view.Store(next)
 	s.reviews.wantAll()
-	// Again, now that settled finds them in their new roles: a sync that ended since take looked moved nothing, and there may be no other.
+	// Again, now that settled finds them in their new roles: a sync that ended since take looked
+	// moved nothing, and there may be no other.
 	for _, p := range next.partitions {
 		p.advance()
 	}
 	s.metrics.forgetTopics(old, next.partitions)
-	// Requests that wait under the old roles look again. Not earlier: what they then read is of the new view.
+	// Requests that wait under the old roles look again. Not earlier: what they then read is of the
+	// new view.
 	for id := range old {
 		s.produces.Notify(id)
 		s.fetches.Notify(id)
@@ -65,11 +70,14 @@ func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) {
 	return served, errors.Join(faults...)
 }
 
-// beginsToLead tells the partitions whose leader epoch is to begin here from the others, both in their order.
-func (s *Set) beginsToLead(old map[PartitionID]*partition, assigned []assignment) (begin, others []assignment) {
+// beginsToLead tells the partitions whose leader epoch is to begin here from the others, both in
+// their order.
+func (s *Set) beginsToLead(old map[PartitionID]*partition, assigned []assignment) (begin,
+	others []assignment) {
 	for _, a := range assigned {
 		p := old[a.id]
-		leads := p != nil && p.topic == a.topic.ID && p.role.Load().reign != nil && p.role.Load().epoch == a.partition.LeaderEpoch
+		leads := p != nil && p.topic == a.topic.ID && p.role.Load().reign != nil &&
+			p.role.Load().epoch == a.partition.LeaderEpoch
 		if a.partition.Leader == s.node && !leads {
 			begin = append(begin, a)
 		} else {
@@ -79,14 +87,17 @@ func (s *Set) beginsToLead(old map[PartitionID]*partition, assigned []assignment
 	return begin, others
 }
 
-// served lists what of the partitions is served, or would be, and what kept others from being taken as they should.
-func (v *view) served(assigned []assignment, failed map[PartitionID]error) (served []metadata.Served, faults []error) {
+// served lists what of the partitions is served, or would be, and what kept others from being taken
+// as they should.
+func (v *view) served(assigned []assignment,
+	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
 		p, err := v.partitions[a.id], failed[a.id]
 		if err != nil {
 			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
 		}
-		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, LeaderEpoch: a.partition.LeaderEpoch}
+		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index,
+			LeaderEpoch: a.partition.LeaderEpoch}
 		if state := p.state(); state.Leader && state.Fault == nil {
 			served = append(served, one)
 		} else if errors.Is(err, ErrFencedLeaderEpoch) {
@@ -114,7 +125,8 @@ func (s *Set) assigned(img *metadata.Image) []assignment {
 		for _, p := range topic.Partitions {
 			for _, replica := range p.Replicas {
 				if replica == s.node {
-					all = append(all, assignment{PartitionID{Topic: topic.Name, Index: p.Index}, topic, p})
+					all = append(all,
+						assignment{PartitionID{Topic: topic.Name, Index: p.Index}, topic, p})
 				}
 			}
 		}
@@ -122,18 +134,21 @@ func (s *Set) assigned(img *metadata.Image) []assignment {
 	return all
 }
 
-// release ends the partitions that are assigned no more, and gives up every log on the disk that belongs to none that is:
-// those of the last image, and, at the first one, those of topics that went while the broker was down.
-func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assigned []assignment) []error {
+// release ends the partitions that are assigned no more, and gives up every log on the disk that
+// belongs to none that is: those of the last image, and, at the first one, those of topics that
+// went while the broker was down.
+func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition,
+	assigned []assignment) []error {
 	wanted := make(map[PartitionID]metadata.ID, len(assigned))
 	for _, a := range assigned {
 		wanted[a.id] = a.topic.ID
 	}
-	// The roles go first, then the logs: a request that finds its log closed asks for the role, and must find the refusal
-	// there.
+	// The roles go first, then the logs: a request that finds its log closed asks for the role, and
+	// must find the refusal there.
 	for id, p := range old {
 		if topic, ok := wanted[id]; !ok || topic != p.topic {
-			_ = p.become(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker, refusal: (&view{image: img}).missing(id)})
+			_ = p.become(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker,
+				refusal: (&view{image: img}).missing(id)})
 		}
 	}
 	var faults []error
@@ -143,7 +158,8 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 			continue
 		}
 		retain := log.Retain() || s.foreign(img)
-		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil && !elsewhere(topic, log) {
+		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil &&
+			!elsewhere(topic, log) {
 			retain = true // the topic lives, and this may be the only copy of its records
 		}
 		s.logger.Info("release log", "partition", id, "retain", retain)
@@ -154,9 +170,10 @@ func (s *Set) release(img *metadata.Image, old map[PartitionID]*partition, assig
 	return faults
 }
 
-// elsewhere tells whether a partition that was moved away has its records where it is now: it is led there, in an epoch that this log
-// knows of or a later one. A move takes a replica away only once those it was moved to are in sync; but Partitions may also have been
-// deleted and made anew, which forgets the epochs.
+// elsewhere tells whether a partition that was moved away has its records where it is now: it is
+// led there, in an epoch that this log knows of or a later one. A move takes a replica away only
+// once those it was moved to are in sync; but Partitions may also have been deleted and made anew,
+// which forgets the epochs.
 func elsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	id := log.ID()
 	if int(id.Index) >= len(topic.Partitions) {
@@ -166,11 +183,15 @@ func elsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
 }
 
-// foreign tells whether the store's logs are of another cluster than the image: then that a topic is not in it does not mean
-// that somebody deleted it.
-func (s *Set) foreign(img *metadata.Image) bool { return s.cluster != "" && s.cluster != img.ClusterID }
+// foreign tells whether the store's logs are of another cluster than the image: then that a topic
+// is not in it does not mean that somebody deleted it.
+func (s *Set) foreign(img *metadata.Image) bool {
+	return s.cluster != "" &&
+		s.cluster != img.ClusterID
+}
 
-// Cluster is the id of the cluster whose logs the store holds. It is for the goroutine that calls Apply.
+// Cluster is the id of the cluster whose logs the store holds. It is for the goroutine that calls
+// Apply.
 func (s *Set) Cluster() string { return s.cluster }
 
 // taken is a partition in its new state, and why it is not served if it should be.
@@ -179,13 +200,16 @@ type taken struct {
 	err       error
 }
 
-// takeWorkers is how many partitions are taken at once, here and by a fetcher. To begin a leader epoch takes two syncs, which wait for
-// the disk and for nothing else; those that come together go into one write of the filesystem's journal.
+// takeWorkers is how many partitions are taken at once, here and by a fetcher. To begin a leader
+// epoch takes two syncs, which wait for the disk and for nothing else; those that come together go
+// into one write of the filesystem's journal.
 const takeWorkers = 64
 
-// takeAll takes partitions into a view that is in the making; failed gets why some are not as they should be. Partitions do not depend on
-// each other; what does, that logs were released and made before, and that the image is shown once all are taken, is kept by Apply.
-func (s *Set) takeAll(img *metadata.Image, next *view, assigned []assignment, failed map[PartitionID]error) {
+// takeAll takes partitions into a view that is in the making; failed gets why some are not as they
+// should be. Partitions do not depend on each other; what does, that logs were released and made
+// before, and that the image is shown once all are taken, is kept by Apply.
+func (s *Set) takeAll(img *metadata.Image, next *view, assigned []assignment,
+	failed map[PartitionID]error) {
 	old := s.view.Load().partitions
 	all := make([]taken, len(assigned))
 	var workers errgroup.Group
@@ -205,13 +229,15 @@ func (s *Set) takeAll(img *metadata.Image, next *view, assigned []assignment, fa
 	}
 }
 
-// take brings a partition into the state that the image asks for; old is what it was, or nil. It always returns a partition:
-// one that cannot be served says why in its role. The old one is kept, with a new role, as long as its log is: waiting
-// requests hold it, and learn from its role what has changed. A leader epoch is begun once, not again with every image.
+// take brings a partition into the state that the image asks for; old is what it was, or nil. It
+// always returns a partition: one that cannot be served says why in its role. The old one is kept,
+// with a new role, as long as its log is: waiting requests hold it, and learn from its role what
+// has changed. A leader epoch is begun once, not again with every image.
 func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partition, error) {
 	p := old
 	if p == nil || p.log == nil || p.topic != a.topic.ID {
-		p = &partition{id: a.id, topic: a.topic.ID, source: metadata.NoBroker, gapEpoch: -1, logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
+		p = &partition{id: a.id, topic: a.topic.ID, source: metadata.NoBroker, gapEpoch: -1,
+			logger: s.logger, traffic: s.metrics.of(a.id.Topic)}
 	}
 	before := p.role.Load()
 	r := &role{
@@ -224,8 +250,9 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 	}
 	r.place(img, a.partition, s.node)
 	err := s.openLog(p, a)
-	// From before the leader epoch begins: were an answer of the leader before carried out behind its beginning, the log would hold
-	// batches of an old epoch inside the new one, and followers would be told for ever that they part from it there.
+	// From before the leader epoch begins: were an answer of the leader before carried out behind
+	// its beginning, the log would hold batches of an old epoch inside the new one, and followers
+	// would be told for ever that they part from it there.
 	p.changing.Lock()
 	switch {
 	case err != nil:
@@ -241,8 +268,10 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 	}
 	if r.reign != nil {
 		r.reign.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
-		if was, is := r.reign.image(img, a.partition, time.Now()); was != nil && len(is) < len(was) {
-			s.logger.Info("in-sync replicas changed, as one has ended", "partition", a.id, "from", was, "to", is, "leaderEpoch", r.epoch)
+		if was, is := r.reign.image(img, a.partition, time.Now()); was != nil &&
+			len(is) < len(was) {
+			s.logger.Info("in-sync replicas changed, as one has ended", "partition", a.id, "from",
+				was, "to", is, "leaderEpoch", r.epoch)
 			s.metrics.isrChanged(was, is)
 		}
 	}
@@ -255,8 +284,9 @@ func (s *Set) take(img *metadata.Image, old *partition, a assignment) (*partitio
 	return p, err
 }
 
-// become gives the partition its new role. What was under way in the old one has ended when it returns: the reign moves no high
-// watermark, no producer's batch is appended in it, and no leader's answer is carried out.
+// become gives the partition its new role. What was under way in the old one has ended when it
+// returns: the reign moves no high watermark, no producer's batch is appended in it, and no
+// leader's answer is carried out.
 func (p *partition) become(r *role) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -289,8 +319,9 @@ var errOldEpoch = fmt.Errorf("%w: the log knows it from before this start", ErrF
 
 // beginReign begins a leader epoch.
 //
-// A replica that has just come up may have lost the end of its log, and its followers may have it: in the same epoch as before it would
-// write another history under the same number. Its image is one of before its new incarnation; it waits for its election.
+// A replica that has just come up may have lost the end of its log, and its followers may have it:
+// in the same epoch as before it would write another history under the same number. Its image is
+// one of before its new incarnation; it waits for its election.
 func (s *Set) beginReign(p *partition, r, before *role, img *metadata.Image) error {
 	if len(r.replicas) > 1 && r.epoch == p.found {
 		return errOldEpoch
@@ -317,25 +348,27 @@ func (s *Set) beginReign(p *partition, r, before *role, img *metadata.Image) err
 
 // racks tells whether the cluster's brokers are in several racks.
 func racks(img *metadata.Image) bool {
-	return slices.ContainsFunc(img.Brokers, func(b metadata.Broker) bool { return b.Rack != img.Brokers[0].Rack })
+	return slices.ContainsFunc(img.Brokers,
+		func(b metadata.Broker) bool { return b.Rack != img.Brokers[0].Rack })
 }
 
-// makeLogs makes the logs that are not there yet, all at once, for the store then writes its checkpoints once. openLog finds them; what
-// could not be made it tries again, and tells why not.
+// makeLogs makes the logs that are not there yet, all at once, for the store then writes its
+// checkpoints once. openLog finds them; what could not be made it tries again, and tells why not.
 func (s *Set) makeLogs(old map[PartitionID]*partition, assigned []assignment) {
 	var wanted []logstore.Wanted
 	for _, a := range assigned {
 		if p := old[a.id]; p == nil || p.log == nil || p.topic != a.topic.ID {
 			wanted = append(wanted, logstore.Wanted{
-				ID: a.id, Topic: logstore.TopicID(a.topic.ID), Settings: a.topic.Settings, Retain: a.topic.RetainData,
+				ID: a.id, Topic: logstore.TopicID(a.topic.ID), Settings: a.topic.Settings,
+				Retain: a.topic.RetainData,
 			})
 		}
 	}
 	s.store.CreateAll(wanted)
 }
 
-// openLog gives p its log, with the topic's settings: the one it has, or one from the store, which may find it on the disk
-// or make it. Its error wraps logstore.ErrStorage.
+// openLog gives p its log, with the topic's settings: the one it has, or one from the store, which
+// may find it on the disk or make it. Its error wraps logstore.ErrStorage.
 func (s *Set) openLog(p *partition, a assignment) error {
 	settings, retain := a.topic.Settings, a.topic.RetainData
 	if p.log != nil {
@@ -358,7 +391,8 @@ func (s *Set) openLog(p *partition, a assignment) error {
 	return nil
 }
 
-// storageError makes sure that callers can tell a log that cannot be opened from a partition that is elsewhere.
+// storageError makes sure that callers can tell a log that cannot be opened from a partition that
+// is elsewhere.
 func storageError(err error) error {
 	if errors.Is(err, logstore.ErrStorage) {
 		return err

@@ -16,7 +16,8 @@ func TestApplyServesWhatThisBrokerLeads(t *testing.T) {
 		topic.Partitions[0].LeaderEpoch = 7
 	})
 	served := b.apply()
-	if want := []metadata.Served{{Topic: topic.ID, Partition: 0, LeaderEpoch: 7}}; !slices.Equal(served, want) {
+	if want := []metadata.Served{{Topic: topic.ID, Partition: 0,
+		LeaderEpoch: 7}}; !slices.Equal(served, want) {
 		t.Errorf("served %v, want %v", served, want)
 	}
 	for name, c := range map[string]struct {
@@ -48,7 +49,8 @@ func TestOneBadPartitionDoesNotStopTheOthers(t *testing.T) {
 	b.apply()
 	b.topic("a", 2, nil)
 	served, err := b.tryApply()
-	if !errors.Is(err, ErrFencedLeaderEpoch) || len(served) != 2 || !served[0].Ahead || served[1].Ahead {
+	if !errors.Is(err, ErrFencedLeaderEpoch) || len(served) != 2 || !served[0].Ahead ||
+		served[1].Ahead {
 		t.Errorf("served %v, %v", served, err)
 	}
 	if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrFencedLeaderEpoch) {
@@ -56,7 +58,8 @@ func TestOneBadPartitionDoesNotStopTheOthers(t *testing.T) {
 	}
 	b.mustProduce(id("a", 1), "x")
 	states := b.States()
-	if len(states) != 2 || states[0].Fault == nil || states[0].Leader || states[1].Fault != nil || !states[1].Leader {
+	if len(states) != 2 || states[0].Fault == nil || states[0].Leader || states[1].Fault != nil ||
+		!states[1].Leader {
 		t.Errorf("states %+v", states)
 	}
 }
@@ -109,12 +112,14 @@ func TestNothingIsLostOverARestart(t *testing.T) {
 	}
 	b.topics["a"].Partitions[0].LeaderEpoch++
 	b.apply()
-	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"x", "y"}) {
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
+		[]string{"x", "y"}) {
 		t.Errorf("read %v", got)
 	}
 }
 
-// TestDeletedTopicsObeyTheirReclaimPolicy: deleted while the broker runs, or while it was down, when only the log remembers.
+// TestDeletedTopicsObeyTheirReclaimPolicy: deleted while the broker runs, or while it was down,
+// when only the log remembers.
 func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		for _, retain := range []bool{false, true} {
@@ -146,8 +151,9 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	}
 }
 
-// TestLogsOfAnotherClusterAreKept, whatever their reclaim policy: that other metadata do not know a topic does not mean that it
-// was deleted. Afterwards the disk is this cluster's, and the policy counts again.
+// TestLogsOfAnotherClusterAreKept, whatever their reclaim policy: that other metadata do not know a
+// topic does not mean that it was deleted. Afterwards the disk is this cluster's, and the policy
+// counts again.
 func TestLogsOfAnotherClusterAreKept(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {
@@ -161,11 +167,13 @@ func TestLogsOfAnotherClusterAreKept(t *testing.T) {
 	b.topic("c", 1, nil)
 	b.apply()
 	if b.Cluster() != "another" || b.store.Log(id("a", 0)) != nil {
-		t.Errorf("the disk is of cluster %q, and log a-0 is %v", b.Cluster(), b.store.Log(id("a", 0)))
+		t.Errorf("the disk is of cluster %q, and log a-0 is %v", b.Cluster(),
+			b.store.Log(id("a", 0)))
 	}
 	b.topic("a", 1, nil)
 	b.apply()
-	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"x"}) {
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
+		[]string{"x"}) {
 		t.Errorf("read %v of what was kept", got)
 	}
 	delete(b.topics, "a")
@@ -177,7 +185,8 @@ func TestLogsOfAnotherClusterAreKept(t *testing.T) {
 	}
 }
 
-// TestTopicMadeAgainBetweenTwoImages: one image has the old, the next the new topic of the same name.
+// TestTopicMadeAgainBetweenTwoImages: one image has the old, the next the new topic of the same
+// name.
 func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -187,21 +196,26 @@ func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
 	b.topic("a", 1, nil)
 	b.apply()
 	b.mustProduce(id("a", 0), "new")
-	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got, []string{"new"}) {
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
+		[]string{"new"}) {
 		t.Errorf("read %v", got)
 	}
 }
 
-// TestPartitionMovedAway: its records are deleted here once others have them, and kept while that is not sure: without a leader, or
-// when the metadata have forgotten the epochs that this log knows.
+// TestPartitionMovedAway: its records are deleted here once others have them, and kept while that
+// is not sure: without a leader, or when the metadata have forgotten the epochs that this log
+// knows.
 func TestPartitionMovedAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		to   metadata.Partition
 		kept bool
 	}{
-		"led elsewhere":         {metadata.Partition{Replicas: []int32{9}, Leader: 9, ISR: []int32{9}, LeaderEpoch: 2}, false},
-		"led by nobody":         {metadata.Partition{Replicas: []int32{9}, Leader: metadata.NoBroker, LeaderEpoch: 2}, true},
-		"epochs were forgotten": {metadata.Partition{Replicas: []int32{9}, Leader: 9, ISR: []int32{9}}, true},
+		"led elsewhere": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
+			ISR: []int32{9}, LeaderEpoch: 2}, false},
+		"led by nobody": {metadata.Partition{Replicas: []int32{9},
+			Leader: metadata.NoBroker, LeaderEpoch: 2}, true},
+		"epochs were forgotten": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
+			ISR: []int32{9}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
@@ -240,8 +254,8 @@ func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
 	}
 }
 
-// TestALogAheadOfItsEpochIsNotServed: the metadata forgot its leader epochs. Two histories under one epoch would be worse than a
-// pause.
+// TestALogAheadOfItsEpochIsNotServed: the metadata forgot its leader epochs. Two histories under
+// one epoch would be worse than a pause.
 func TestALogAheadOfItsEpochIsNotServed(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
@@ -249,14 +263,16 @@ func TestALogAheadOfItsEpochIsNotServed(t *testing.T) {
 	b.mustProduce(id("a", 0), "x")
 	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 1 })
 	served, err := b.tryApply()
-	if want := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 7, Ahead: true}}; !slices.Equal(served, want) || !errors.Is(err, ErrFencedLeaderEpoch) {
+	if want := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 7,
+		Ahead: true}}; !slices.Equal(served, want) || !errors.Is(err, ErrFencedLeaderEpoch) {
 		t.Errorf("served %v, want %v; %v", served, want, err)
 	}
 	if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrFencedLeaderEpoch) {
 		t.Errorf("leader: %v", err)
 	}
 	b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 8 })
-	if want, served := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 8}}, b.apply(); !slices.Equal(served, want) {
+	if want, served := []metadata.Served{{Topic: topic.ID, LeaderEpoch: 8}},
+		b.apply(); !slices.Equal(served, want) {
 		t.Errorf("served %v, want %v", served, want)
 	}
 }

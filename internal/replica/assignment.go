@@ -8,20 +8,25 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errUnsettled refuses to follow while the image has this broker in sync in an earlier incarnation, with a log that was made for another
-// assignment, or that is to begin anew: whether it stays in sync is about to be decided, and then what becomes of the log.
-var errUnsettled = fmt.Errorf("%w, and whether this broker is in sync is not decided yet", ErrNotLeader)
+// errUnsettled refuses to follow while the image has this broker in sync in an earlier incarnation,
+// with a log that was made for another assignment, or that is to begin anew: whether it stays in
+// sync is about to be decided, and then what becomes of the log.
+var errUnsettled = fmt.Errorf("%w, and whether this broker is in sync is not decided yet",
+	ErrNotLeader)
 
-// settleAssignment holds the log against the assignment by which this broker is a replica. One that was made for another is given up: the
-// others did not wait for this broker with their tombstones while it was no replica, and a value that it kept from the time before would be
-// there for ever (ADR 0185).
+// settleAssignment holds the log against the assignment by which this broker is a replica. One that
+// was made for another is given up: the others did not wait for this broker with their tombstones
+// while it was no replica, and a value that it kept from the time before would be there for ever
+// (ADR 0185).
 //
-// Not so the log of one that leads or is in sync: then it is the truth, whatever it was made for. That happens to a new partition that
-// finds logs, as when a Partition was deleted and made again, and where somebody agreed to lose records; nobody else gets into the
-// in-sync replicas but by the assignment that it told its leader. And not while nobody leads: it may be the last copy there is.
+// Not so the log of one that leads or is in sync: then it is the truth, whatever it was made for.
+// That happens to a new partition that finds logs, as when a Partition was deleted and made again,
+// and where somebody agreed to lose records; nobody else gets into the in-sync replicas but by the
+// assignment that it told its leader. And not while nobody leads: it may be the last copy there is.
 //
-// It is called with changing held, before the first fetch in role r. In this order: the records go, for good; the note of whose copy they
-// were; then the log gets its new name. A crash between any two leaves a log under its old name, which is given up again.
+// It is called with changing held, before the first fetch in role r. In this order: the records go,
+// for good; the note of whose copy they were; then the log gets its new name. A crash between any
+// two leaves a log under its old name, which is given up again.
 func (p *partition) settleAssignment(r *role) error {
 	if p.log == nil {
 		return nil
@@ -50,7 +55,8 @@ func (p *partition) settleAssignment(r *role) error {
 
 // giveUp empties the log.
 func (p *partition) giveUp(r *role) error {
-	p.logger.Info("give up a log that was made for another assignment", "partition", p.id, "start", p.log.LogStart(), "end", p.log.LogEnd(),
+	p.logger.Info("give up a log that was made for another assignment", "partition", p.id, "start",
+		p.log.LogStart(), "end", p.log.LogEnd(),
 		"madeFor", p.assignment, "assignment", r.assignment)
 	p.log.SetReplicasLonely(0)
 	if err := p.restart(0); err != nil {

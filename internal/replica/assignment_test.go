@@ -13,12 +13,13 @@ import (
 func (n *nodes) place(replicas []int32, assignments ...string) {
 	n.change(func(p *metadata.Partition) {
 		p.Replicas, p.Assignments = replicas, assignments
-		p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(id int32) bool { return !slices.Contains(replicas, id) })
+		p.ISR = slices.DeleteFunc(slices.Clone(p.ISR),
+			func(id int32) bool { return !slices.Contains(replicas, id) })
 	})
 }
 
-// takenOff has brokers 1 to 3 hold a key, and takes 3 off while before says what becomes of it; the key is deleted meanwhile, and nobody
-// else has it or its tombstone any more.
+// takenOff has brokers 1 to 3 hold a key, and takes 3 off while before says what becomes of it; the
+// key is deleted meanwhile, and nobody else has it or its tombstone any more.
 func (n *cleanedNodes) takenOff(before func(), hear ...int32) {
 	n.t.Helper()
 	n.place([]int32{1, 2, 3}, "a", "b", "c")
@@ -75,11 +76,13 @@ func TestAReplicaThatIsPutBackBringsNoDeletedKeyBack(t *testing.T) {
 
 // It lives, hears nothing of all that, and goes on to fetch as the replica that it was: it is none.
 func TestAReplicaOfThePastIsNotHeard(t *testing.T) {
-	for name, heard := range map[string][]int32{"the leader heard of all": {1, 2}, "the leader heard of the end only": {2}} {
+	for name, heard := range map[string][]int32{"the leader heard of all": {1, 2},
+		"the leader heard of the end only": {2}} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 				n.takenOff(func() { n.nodes.nodes[3].cut.Store(true) }, 1, 2)
-				if len(heard) == 1 { // as if it had missed that: it leads in another epoch, from an image of the end on
+				// as if it had missed that: it leads in another epoch, from an image of the end on
+				if len(heard) == 1 {
 					n.change(func(p *metadata.Partition) { p.LeaderEpoch++ })
 				}
 				n.place([]int32{1, 2, 3}, "a", "b", "again")
@@ -96,7 +99,8 @@ func TestAReplicaOfThePastIsNotHeard(t *testing.T) {
 	}
 }
 
-// A log that is the truth is never given up, whatever it was made for: a partition that was made anew finds logs.
+// A log that is the truth is never given up, whatever it was made for: a partition that was made
+// anew finds logs.
 func TestALogInSyncIsAdopted(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -125,7 +129,8 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	i := newISR(1, 0, 10*time.Second)
 	image := func(assignment string, isr ...int32) {
 		i.image([]replicaState{
-			{broker: 1, living: 1, assignment: "one"}, {broker: 2, living: 1, assignment: "two"}, {broker: 3, living: 1, assignment: assignment},
+			{broker: 1, living: 1, assignment: "one"}, {broker: 2, living: 1, assignment: "two"},
+			{broker: 3, living: 1, assignment: assignment},
 		}, isr, now)
 	}
 	from := func(assignment string) metadata.InSync {
@@ -147,12 +152,14 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 
 	image("again", 1, 2) // what was in between is not known here
 	if slices.Contains(i.committed, 3) || i.lonely(9) != 0 || i.members[3].end != -1 {
-		t.Errorf("in sync are %v, all tombstones are lonely below %d, the follower is %+v", i.committed, i.lonely(9), i.members[3])
+		t.Errorf("in sync are %v, all tombstones are lonely below %d, the follower is %+v",
+			i.committed, i.lonely(9), i.members[3])
 	}
 	fetch("three", false)
 	fetch("again", true)
 	_, to, ok := i.propose(1, extent{hw: 10, end: 10}, now)
-	want := []metadata.InSync{{Broker: 1, Epoch: 1, Assignment: "one"}, {Broker: 2, Epoch: 1, Assignment: "two"}, from("again")}
+	want := []metadata.InSync{{Broker: 1, Epoch: 1, Assignment: "one"},
+		{Broker: 2, Epoch: 1, Assignment: "two"}, from("again")}
 	if !ok || !slices.Equal(to, want) {
 		t.Errorf("proposed %+v, want %+v", to, want)
 	}
@@ -172,7 +179,8 @@ func TestALogIsKeptUntilItIsKnownWhetherItIsInSync(t *testing.T) {
 		n.settle(time.Second)
 		record := func(epoch int64, isr ...int32) {
 			n.change(func(p *metadata.Partition) {
-				p.Assignments, p.ISR, p.ISREpochs = []string{"x", "y"}, isr, []int64{1, epoch}[:len(isr)]
+				p.Assignments, p.ISR, p.ISREpochs = []string{"x", "y"}, isr,
+					[]int64{1, epoch}[:len(isr)]
 			})
 			n.apply()
 		}
@@ -192,7 +200,8 @@ func (n *cleanedNodes) want3rd(id int32) {
 	for range 30 {
 		n.settle(time.Second)
 		n.apply()
-		if assignment, err := n.log(id).Assignment(); err == nil && assignment == "y" && slices.Contains(n.isr(), id) {
+		if assignment, err := n.log(id).Assignment(); err == nil && assignment == "y" &&
+			slices.Contains(n.isr(), id) {
 			n.want(id, "stays", true, false)
 			return
 		}

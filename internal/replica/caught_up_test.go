@@ -14,13 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// caughtUp is a broker that leads so many partitions of one record each, and the fetch of a follower that has them all.
+// caughtUp is a broker that leads so many partitions of one record each, and the fetch of a
+// follower that has them all.
 func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	disk := vfs.NewMem()
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler)})
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,38 +38,45 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	req := FetchRequest{BytesMin: 1, BytesMax: pullBytesMax, Replica: &follower}
 	for i := range int32(partitions) {
 		topic.Partitions = append(topic.Partitions, &metadata.Partition{
-			Index: i, Replicas: []int32{self, 2}, Leader: self, LeaderEpoch: 1, ISR: []int32{self, 2},
+			Index: i, Replicas: []int32{self, 2}, Leader: self, LeaderEpoch: 1,
+			ISR: []int32{self, 2},
 		})
 		req.Partitions = append(req.Partitions, FetchPartition{
-			ID: id("a", i), Topic: topic.ID, Offset: 1, Safe: 1, BytesMax: pullPartitionBytesMax, LeaderEpoch: 1, LastEpoch: 1, HighWater: 1,
+			ID: id("a", i), Topic: topic.ID, Offset: 1, Safe: 1, BytesMax: pullPartitionBytesMax,
+			LeaderEpoch: 1, LastEpoch: 1, HighWater: 1,
 		})
 	}
 	brokers := []metadata.Broker{{ID: self, Epoch: 1}, {ID: 2, Epoch: 1}}
-	if _, err := s.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, brokers, []*metadata.Topic{topic})); err != nil {
+	if _, err := s.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, brokers,
+		[]*metadata.Topic{topic})); err != nil {
 		t.Fatal(err)
 	}
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	for _, p := range req.Partitions {
-		builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: -1})
+		builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+			LeaderEpoch: -1})
 		builder.Add(&record.Record{Timestamp: 1, Value: []byte("a record")})
 		one, err := builder.Build(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := s.Append(1, []ProducePartition{{ID: p.ID, Batch: one}}).Wait(t.Context(), time.Minute)[0]; r.Err != nil {
+		if r := s.Append(1, []ProducePartition{{ID: p.ID, Batch: one}}).Wait(t.Context(),
+			time.Minute)[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
 	return s, req
 }
 
-// TestAFollowerThatHasAllIsToldTheOffsets, though there is no look into the log, and only what is new to it counts as news.
+// TestAFollowerThatHasAllIsToldTheOffsets, though there is no look into the log, and only what is
+// new to it counts as news.
 func TestAFollowerThatHasAllIsToldTheOffsets(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req.Partitions[1].HighWater = 0
 	s.Fetch(t.Context(), req) // by which its leader hears that it has them
 	for i, got := range s.Fetch(t.Context(), req) {
-		if got.Err != nil || got.Data != nil || got.HighWater != 1 || got.LogStart != 0 || got.Stable != 1 {
+		if got.Err != nil || got.Data != nil || got.HighWater != 1 || got.LogStart != 0 ||
+			got.Stable != 1 {
 			t.Errorf("partition %d: %+v", i, got)
 		}
 		if want := i == 1; got.News != want {
@@ -76,13 +85,15 @@ func TestAFollowerThatHasAllIsToldTheOffsets(t *testing.T) {
 	}
 }
 
-// TestAWaitingFollowerGetsWhatIsAppended: the arrays of the first look serve the second, in the same places.
+// TestAWaitingFollowerGetsWhatIsAppended: the arrays of the first look serve the second, in the
+// same places.
 func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
 	s, req := caughtUp(t, 3)
 	req.Partitions[2].Offset, req.Partitions[2].Safe = 0, 0 // this one lacks its record
 	req.Wait = time.Minute                                  // and so it does not wait
 	for i, got := range s.Fetch(t.Context(), req) {
-		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil || got.ID != id("a", int32(i)) || has != (i == 2) {
+		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil ||
+			got.ID != id("a", int32(i)) || has != (i == 2) {
 			t.Errorf("partition %d: %+v", i, got)
 		}
 		if got.Data != nil {
@@ -91,8 +102,9 @@ func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
 	}
 }
 
-// BenchmarkAFetchOfAFollowerThatHasAll is the leader's part of a fetch without a session, as a follower of an earlier version makes it for
-// each record that any of the partitions gets; and of one within a session, for a record, by a follower that has it, too, with the append.
+// BenchmarkAFetchOfAFollowerThatHasAll is the leader's part of a fetch without a session, as a
+// follower of an earlier version makes it for each record that any of the partitions gets; and of
+// one within a session, for a record, by a follower that has it, too, with the append.
 func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 	for _, partitions := range []int{1, 333} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
@@ -123,7 +135,8 @@ func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 // batchOfOne is a batch of one record, to be appended as often as one likes.
 func batchOfOne(t testing.TB) []byte {
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: -1})
+	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		LeaderEpoch: -1})
 	builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Value: []byte("a record")})
 	one, err := builder.Build(nil)
 	if err != nil {

@@ -25,15 +25,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// nodes is a small cluster: several Sets, each on a real store whose disk is in memory, wired to each other, and the metadata they
-// obey. It runs in a synctest bubble.
+// nodes is a small cluster: several Sets, each on a real store whose disk is in memory, wired to
+// each other, and the metadata they obey. It runs in a synctest bubble.
 type nodes struct {
 	t     *testing.T
 	ids   []int32
 	nodes map[int32]*node
 	meta  *register
 	flush time.Duration // how often logs are synced without being asked
-	// refuse: connections to a broker that is dead are refused, as its machine lives; else nothing comes back.
+	// refuse: connections to a broker that is dead are refused, as its machine lives; else nothing
+	// comes back.
 	refuse atomic.Bool
 	said   said // by all brokers
 }
@@ -91,13 +92,17 @@ func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
 }
 
 // newNodesFlushing is newNodes whose logs are synced now and then, as the cleaner wants them.
-func newNodesFlushing(t *testing.T, count int, flush time.Duration, change func(*metadata.Topic)) *nodes {
-	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{}, meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{}, told: map[int32]*metadata.Image{}}}
+func newNodesFlushing(t *testing.T, count int, flush time.Duration,
+	change func(*metadata.Topic)) *nodes {
+	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{},
+		meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{},
+			told: map[int32]*metadata.Image{}}}
 	for i := range count {
 		n.ids = append(n.ids, int32(i+1))
 	}
 	topic := &metadata.Topic{Name: "a", ID: metadata.NewID(), Settings: topicconfig.Default()}
-	topic.Partitions = []*metadata.Partition{{Replicas: slices.Clone(n.ids), Leader: 1, LeaderEpoch: 1, ISR: slices.Clone(n.ids)}}
+	topic.Partitions = []*metadata.Partition{{Replicas: slices.Clone(n.ids), Leader: 1,
+		LeaderEpoch: 1, ISR: slices.Clone(n.ids)}}
 	if change != nil {
 		change(topic)
 	}
@@ -119,8 +124,10 @@ func newNodesFlushing(t *testing.T, count int, flush time.Duration, change func(
 func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
-	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.said), nil)).With("broker", id)
-	store, err := logstore.Open(logstore.Options{FS: cmp.Or[vfs.FS](b.through, b.disk), Dir: "/data", Logger: logger, FlushInterval: n.flush})
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.said),
+		nil)).With("broker", id)
+	store, err := logstore.Open(logstore.Options{FS: cmp.Or[vfs.FS](b.through, b.disk),
+		Dir: "/data", Logger: logger, FlushInterval: n.flush})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -130,8 +137,12 @@ func (n *nodes) start(id int32) {
 	n.meta.epochs[id] = b.epoch
 	n.meta.mu.Unlock()
 	b.Set = NewSet(Options{
-		NodeID: id, Store: store, Cluster: "ours", Logger: logger, ChangeISR: metadata.ChangeISREach(64, n.meta.changeISR),
-		Dial: func(_ context.Context, to metadata.Broker) (Peer, error) { return n.dial(b, to) },
+		NodeID: id, Store: store, Cluster: "ours", Logger: logger,
+		ChangeISR: metadata.ChangeISREach(64, n.meta.changeISR),
+		Dial: func(_ context.Context, to metadata.Broker) (Peer,
+			error) {
+			return n.dial(b, to)
+		},
 	})
 	b.live.Store(b.Set)
 }
@@ -187,7 +198,8 @@ func (r *register) changeISR(_ context.Context, change metadata.ISRChange) error
 	}
 	var to []int32
 	for _, m := range change.To {
-		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch || m.Assignment != p.Assignment(m.Broker) {
+		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch ||
+			m.Assignment != p.Assignment(m.Broker) {
 			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, m.Broker)
 		}
 		to = append(to, m.Broker)
@@ -209,7 +221,8 @@ func (r *register) image() *metadata.Image {
 	defer r.mu.Unlock()
 	var brokers []metadata.Broker
 	for id, epoch := range r.epochs {
-		brokers = append(brokers, metadata.Broker{ID: id, Epoch: epoch, Rack: r.racks[id], CleanEpoch: -1})
+		brokers = append(brokers,
+			metadata.Broker{ID: id, Epoch: epoch, Rack: r.racks[id], CleanEpoch: -1})
 	}
 	topic := *r.topic
 	topic.Partitions = slices.Clone(r.topic.Partitions)
@@ -243,7 +256,10 @@ func (n *nodes) change(change func(p *metadata.Partition)) {
 // elect makes another broker the leader, with this ISR.
 func (n *nodes) elect(leader int32, isr ...int32) {
 	n.t.Helper()
-	n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = leader, p.LeaderEpoch+1, isr })
+	n.change(func(p *metadata.Partition) {
+		p.Leader, p.LeaderEpoch, p.ISR = leader, p.LeaderEpoch+1,
+			isr
+	})
 	n.apply()
 }
 
@@ -300,7 +316,8 @@ func (n *nodes) equal(of ...int32) {
 	n.t.Helper()
 	first := n.content(of[0])
 	for _, id := range of[1:] {
-		if other := n.content(id); !bytes.Equal(first, other) || n.log(of[0]).LogEnd() != n.log(id).LogEnd() {
+		if other := n.content(id); !bytes.Equal(first, other) ||
+			n.log(of[0]).LogEnd() != n.log(id).LogEnd() {
 			n.t.Errorf("logs differ: broker %d has %d bytes up to %d, broker %d has %d up to %d",
 				of[0], len(first), n.log(of[0]).LogEnd(), id, len(other), n.log(id).LogEnd())
 		}
@@ -333,7 +350,9 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	case b.cut.Load() || from.cut.Load():
 		return nil, errLink
 	case of == nil && n.refuse.Load():
-		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)} // as the kernel of a dead process does
+		// as the kernel of a dead process does
+		return nil, &net.OpError{Op: "dial",
+			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	case of == nil:
 		return nil, errLink
 	}
@@ -344,7 +363,10 @@ func (l *link) Close() error { return nil }
 
 func (l *link) Hurry() { signal(l.hurries) }
 
-func (l *link) broken() bool { return l.to.live.Load() != l.of || l.to.cut.Load() || l.from.cut.Load() }
+func (l *link) broken() bool {
+	return l.to.live.Load() != l.of || l.to.cut.Load() ||
+		l.from.cut.Load()
+}
 
 func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
 	l.from.named.Add(int64(len(req.Partitions)))
@@ -359,11 +381,14 @@ func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
 		return PullAnswer{}, io.ErrUnexpectedEOF
 	}
 	request := FetchRequest{
-		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica, Session: req.Session, Forgotten: req.Forgotten, Hurry: l.hurries,
+		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica,
+		Session: req.Session, Forgotten: req.Forgotten, Hurry: l.hurries,
 	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
-			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely,
+			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax,
+			LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater,
+			Safe: p.Safe, Lonely: p.Lonely,
 			Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
@@ -388,7 +413,8 @@ func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
 		if !r.HasNews() {
 			continue // as on the wire
 		}
-		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1}
+		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
+			LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1}
 		if r.Diverging != nil {
 			answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End
 		}

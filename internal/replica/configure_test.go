@@ -9,14 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestReplicationIsAsTheImageSays, for leaderships that are under way too; what it leaves out is as before.
+// TestReplicationIsAsTheImageSays, for leaderships that are under way too; what it leaves out is as
+// before.
 func TestReplicationIsAsTheImageSays(t *testing.T) {
 	b := newBroker(t)
 	b.topic("orders", 1, nil)
 	b.apply()
 	apply := func(copying metadata.Replication) {
 		t.Helper()
-		image := metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, []*metadata.Topic{b.topics["orders"]})
+		image := metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil,
+			[]*metadata.Topic{b.topics["orders"]})
 		image.Replication = copying
 		if _, err := b.Apply(image); err != nil {
 			t.Fatal(err)
@@ -32,11 +34,13 @@ func TestReplicationIsAsTheImageSays(t *testing.T) {
 		t.Errorf("nothing is said: a lag of %s, catching up at %v", lag(), b.catchUp.Limit())
 	}
 	apply(metadata.Replication{LagMax: 3 * time.Second, CatchUpBytesRate: 1 << 20})
-	if lag() != 3*time.Second || b.catchUp.Limit() != 1<<20 || b.catchUp.Burst() != pullPartitionBytesMax {
+	if lag() != 3*time.Second || b.catchUp.Limit() != 1<<20 ||
+		b.catchUp.Burst() != pullPartitionBytesMax {
 		t.Errorf("a lag of %s, catching up at %v", lag(), b.catchUp.Limit())
 	}
 	apply(metadata.Replication{})
 	if lag() != lagMaxDefault || b.catchUp.Limit() != rate.Inf || b.catchUp.Burst() != 0 {
-		t.Errorf("nothing is said any more: a lag of %s, catching up at %v, %d", lag(), b.catchUp.Limit(), b.catchUp.Burst())
+		t.Errorf("nothing is said any more: a lag of %s, catching up at %v, %d", lag(),
+			b.catchUp.Limit(), b.catchUp.Burst())
 	}
 }

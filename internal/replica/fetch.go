@@ -25,7 +25,8 @@ type FetchPartition struct {
 	Lonely    int64 // its tombstones below are lonely: logstore.Log.LonelyTo
 	Told      int64 // as far as it knows, those of all replicas are lonely below
 	LogStart  int64 // where its log begins
-	// Assignment is the time as a replica for which its log was made; "": from before there were names.
+	// Assignment is the time as a replica for which its log was made; "": from before there were
+	// names.
 	Assignment string
 }
 
@@ -44,16 +45,19 @@ type FetchRequest struct {
 	AnyReplica bool   // the consumer takes answers from followers too (KIP-392)
 	Replica    *metadata.InSync
 
-	// These are FetchInSession's. Forgotten is what of the session is not wanted any more, TopicIDs tells that topics are named by their ids.
+	// These are FetchInSession's. Forgotten is what of the session is not wanted any more, TopicIDs
+	// tells that topics are named by their ids.
 	Session   SessionID
 	Forgotten []PartitionKey
 	TopicIDs  bool
-	// Hurry, where it is not nil, has something to receive when the asker had rather have an answer now than wait.
+	// Hurry, where it is not nil, has something to receive when the asker had rather have an answer
+	// now than wait.
 	Hurry <-chan struct{}
 }
 
-// FetchResult is the answer for one partition. Data is nil on an error, with a diverging epoch, and for a follower that has all there is;
-// otherwise it must be released. The offsets are -1 where this broker cannot know them: it does not have the partition, or its log closed.
+// FetchResult is the answer for one partition. Data is nil on an error, with a diverging epoch, and
+// for a follower that has all there is; otherwise it must be released. The offsets are -1 where
+// this broker cannot know them: it does not have the partition, or its log closed.
 type FetchResult struct {
 	ID        PartitionID
 	Topic     metadata.ID // as it was asked for
@@ -63,9 +67,11 @@ type FetchResult struct {
 	HighWater int64
 	Stable    int64
 	LogEnd    int64 // for followers that are out of range; else -1
-	// Diverging tells that the asker's log is not this one's, and where the epoch before ends; nil: it is, or it did not ask.
+	// Diverging tells that the asker's log is not this one's, and where the epoch before ends; nil:
+	// it is, or it did not ask.
 	Diverging *EpochEnd
-	// PreferredReplica is where the consumer had better read, as it is in its rack; metadata.NoBroker: here.
+	// PreferredReplica is where the consumer had better read, as it is in its rack;
+	// metadata.NoBroker: here.
 	PreferredReplica int32
 	Lonely           int64 // the tombstones of all replicas are lonely below; for followers
 	News             bool  // a follower learns something from this
@@ -77,13 +83,15 @@ type EpochEnd struct {
 	End   int64
 }
 
-// Fetch reads; while less than BytesMin bytes are there and nothing failed, it waits in the purgatory, at most Wait. Results
-// are in the order of the partitions; the first batch of the first partition that has data comes whole, whatever its size.
+// Fetch reads; while less than BytesMin bytes are there and nothing failed, it waits in the
+// purgatory, at most Wait. Results are in the order of the partitions; the first batch of the first
+// partition that has data comes whole, whatever its size.
 //
-// It waits once: what is there after the wait is the answer, also when it is less than hoped for. So no miscount, here or in a
-// client, can make a request go round in circles.
+// It waits once: what is there after the wait is the answer, also when it is less than hoped for.
+// So no miscount, here or in a client, can make a request go round in circles.
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
-	results, positions := make([]FetchResult, len(req.Partitions)), make([]position, len(req.Partitions))
+	results, positions := make([]FetchResult, len(req.Partitions)),
+		make([]position, len(req.Partitions))
 	enough := s.read(&req, results, positions)
 	if enough || req.Wait <= 0 || len(req.Partitions) == 0 {
 		return handOver(req, results, positions)
@@ -129,9 +137,10 @@ type position struct {
 	held      bool  // it may not have more now: its share of the bandwidth is used up
 }
 
-// read reads every partition once, within the request's budget, into results and positions, which have a place for each. enough is true if the answer must not wait: a partition failed,
-// BytesMin are there, there is more than one answer can hold, as an answer holds batches of one segment at most, or the asker has to
-// hear of something else.
+// read reads every partition once, within the request's budget, into results and positions, which
+// have a place for each. enough is true if the answer must not wait: a partition failed, BytesMin
+// are there, there is more than one answer can hold, as an answer holds batches of one segment at
+// most, or the asker has to hear of something else.
 func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
 	total := 0
 	for i, want := range req.Partitions {
@@ -151,7 +160,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 }
 
 // readOne reads one partition once; asks is the session's of a follower.
-func (s *Set) readOne(req *FetchRequest, want FetchPartition, asks *lastAsk, wholeFirst bool) (result FetchResult, at position) {
+func (s *Set) readOne(req *FetchRequest, want FetchPartition, asks *lastAsk,
+	wholeFirst bool) (result FetchResult, at position) {
 	switch {
 	case want.ID.Topic == "":
 		result = unread(want.ID)
@@ -167,25 +177,30 @@ func (s *Set) readOne(req *FetchRequest, want FetchPartition, asks *lastAsk, who
 
 // unread is a result without anything.
 func unread(id PartitionID) FetchResult {
-	return FetchResult{ID: id, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1, PreferredReplica: metadata.NoBroker}
+	return FetchResult{ID: id, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1,
+		PreferredReplica: metadata.NoBroker}
 }
 
-// readPartition reads one partition for a consumer, at most want.BytesMax bytes, but its first batch always if wholeFirst is set.
-// When there is something else to say than records, there is no position.
-func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst bool) (FetchResult, position) {
+// readPartition reads one partition for a consumer, at most want.BytesMax bytes, but its first
+// batch always if wholeFirst is set. When there is something else to say than records, there is no
+// position.
+func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst bool) (FetchResult,
+	position) {
 	result := unread(want.ID)
 	p, r, err := s.reader(want, req)
 	if err != nil {
 		result.Err = err
 		return result, position{}
 	}
-	if result.PreferredReplica = s.nearer(r, req.Rack, want.Offset); result.PreferredReplica != metadata.NoBroker {
+	if result.PreferredReplica = s.nearer(r, req.Rack,
+		want.Offset); result.PreferredReplica != metadata.NoBroker {
 		result.offsetsOf(p.log)
 		result.Data = &logstore.Slice{}
 		return result, position{}
 	}
 	if r.reign == nil && (want.Offset > p.log.LogEnd() || want.LastEpoch > p.log.LeaderEpoch()) {
-		result.Err = fmt.Errorf("%w: this follower is not that far yet", ErrOffsetNotAvailable) // which says nothing about where logs part
+		// which says nothing about where logs part
+		result.Err = fmt.Errorf("%w: this follower is not that far yet", ErrOffsetNotAvailable)
 		result.offsetsOf(p.log)
 		return result, position{}
 	}
@@ -201,15 +216,18 @@ func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst b
 	}
 	data, err := read(p.readable(want.Offset, limit), limit, want.BytesMax, wholeFirst)
 	if result.take(p, r, data, err) != nil {
-		if errors.Is(err, logstore.ErrOffsetOutOfRange) && r.reign == nil && want.Offset > p.log.LogEnd() {
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) && r.reign == nil &&
+			want.Offset > p.log.LogEnd() {
 			result.Err = fmt.Errorf("%w: %w", ErrOffsetNotAvailable, err) // the leader may have it
 		}
 		return result, position{}
 	}
-	return result, position{partition: p, role: r, limit: limit, bytes: data.Length, more: data.More}
+	return result, position{partition: p, role: r, limit: limit, bytes: data.Length,
+		more: data.More}
 }
 
-// reader finds a partition that the consumer may read here: one that this broker leads, or, if it takes that, follows.
+// reader finds a partition that the consumer may read here: one that this broker leads, or, if it
+// takes that, follows.
 func (s *Set) reader(want FetchPartition, req *FetchRequest) (*partition, *role, error) {
 	view := s.view.Load()
 	p := view.partitions[want.ID]
@@ -228,7 +246,8 @@ func (s *Set) reader(want FetchPartition, req *FetchRequest) (*partition, *role,
 	return p, r, err
 }
 
-// nearer returns a replica in the consumer's rack that has what it wants, metadata.NoBroker if this one will do.
+// nearer returns a replica in the consumer's rack that has what it wants, metadata.NoBroker if this
+// one will do.
 func (s *Set) nearer(r *role, rack string, offset int64) int32 {
 	if rack == "" || r.reign == nil || !r.brisk {
 		return metadata.NoBroker
@@ -245,23 +264,27 @@ func (s *Set) nearer(r *role, rack string, offset int64) int32 {
 	return metadata.NoBroker
 }
 
-// diverging tells where the asker's log and this one part, if they do before its offset (KIP-320, KIP-595); nil: they do not, or it did
-// not say what epoch its last record has. settled is below which offset all that the asker has was below a high watermark. It fails for an
-// epoch that this log does not know.
+// diverging tells where the asker's log and this one part, if they do before its offset (KIP-320,
+// KIP-595); nil: they do not, or it did not say what epoch its last record has. settled is below
+// which offset all that the asker has was below a high watermark. It fails for an epoch that this
+// log does not know.
 //
-// Where this log was copied from a cleaned one it does not know exactly where epochs begin (Log.AppendReplicated). But what was below a high
-// watermark is here, or was superseded: unless records were lost since, nothing parts there.
+// Where this log was copied from a cleaned one it does not know exactly where epochs begin
+// (Log.AppendReplicated). But what was below a high watermark is here, or was superseded: unless
+// records were lost since, nothing parts there.
 func (p *partition) diverging(r *role, want FetchPartition, settled int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
 		return nil, nil
 	}
-	if want.Offset <= min(settled, p.log.LogEnd()) && !r.lostSince(want.LastEpoch) && p.log.Settings().Compact {
+	if want.Offset <= min(settled, p.log.LogEnd()) && !r.lostSince(want.LastEpoch) &&
+		p.log.Settings().Compact {
 		return nil, nil
 	}
 	found, end := p.log.EndOffsetFor(want.LastEpoch)
 	switch {
 	case end < 0:
-		return nil, fmt.Errorf("%w: epoch %d is unknown, the latest is %d", logstore.ErrOffsetOutOfRange, want.LastEpoch, p.log.LeaderEpoch())
+		return nil, fmt.Errorf("%w: epoch %d is unknown, the latest is %d",
+			logstore.ErrOffsetOutOfRange, want.LastEpoch, p.log.LeaderEpoch())
 	case found < want.LastEpoch || end < want.Offset:
 		return &EpochEnd{found, end}, nil
 	}
@@ -284,7 +307,8 @@ func (f *FetchResult) take(p *partition, r *role, data *logstore.Slice, err erro
 }
 
 func (f *FetchResult) offsetsOf(log *logstore.Log) {
-	f.LogStart, f.HighWater, f.Stable, f.LogEnd = log.LogStart(), log.HighWatermark(), log.LastStable(), log.LogEnd()
+	f.LogStart, f.HighWater, f.Stable, f.LogEnd = log.LogStart(), log.HighWatermark(),
+		log.LastStable(), log.LogEnd()
 }
 
 // limit is the end of what a consumer may read.
@@ -295,8 +319,9 @@ func (p *partition) limit(committed bool) int64 {
 	return p.log.HighWatermark()
 }
 
-// readable is the offset to read at: an offset between limit and log end is not out of range, as the consumer may have it from
-// a former leader or from read_uncommitted; there is only nothing to read yet.
+// readable is the offset to read at: an offset between limit and log end is not out of range, as
+// the consumer may have it from a former leader or from read_uncommitted; there is only nothing to
+// read yet.
 func (p *partition) readable(offset, limit int64) int64 {
 	if offset > limit && offset <= p.log.LogEnd() {
 		return limit

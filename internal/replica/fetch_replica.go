@@ -16,11 +16,14 @@ type asker struct {
 	asks *lastAsk // nil: there is no session
 }
 
-// readReplica answers a follower for one partition: with records up to the log end, of which it is told the high watermark. What it
-// asks for says what it has, and may move the high watermark. With an error or a diverging epoch there is no position.
+// readReplica answers a follower for one partition: with records up to the log end, of which it is
+// told the high watermark. What it asks for says what it has, and may move the high watermark. With
+// an error or a diverging epoch there is no position.
 //
-// The order matters. Only once the logs are known to be one up to the follower's end does that end count for anything.
-func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (FetchResult, position) {
+// The order matters. Only once the logs are known to be one up to the follower's end does that end
+// count for anything.
+func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (FetchResult,
+	position) {
 	result := unread(want.ID)
 	p, r, err := s.leader(want.ID, want.LeaderEpoch)
 	if err == nil {
@@ -34,8 +37,11 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 		return result, position{}
 	}
 	result.Diverging, err = p.diverging(r, want, want.HighWater)
-	if start, end := p.log.LogStart(), p.log.LogEnd(); err == nil && result.Diverging == nil && (want.Offset < start || want.Offset > end) {
-		err = fmt.Errorf("%w: %d is not in [%d, %d]", logstore.ErrOffsetOutOfRange, want.Offset, start, end)
+	if start, end := p.log.LogStart(),
+		p.log.LogEnd(); err == nil && result.Diverging == nil &&
+		(want.Offset < start || want.Offset > end) {
+		err = fmt.Errorf("%w: %d is not in [%d, %d]", logstore.ErrOffsetOutOfRange, want.Offset,
+			start, end)
 	}
 	if err != nil || result.Diverging != nil {
 		result.Err = err
@@ -44,12 +50,15 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 	}
 	from.Assignment = want.Assignment
 	if !s.heard(p, r, from, &want) {
-		result.Err = fmt.Errorf("%w: broker %d in incarnation %d by assignment %q", ErrStaleReplica, from.Broker, from.Epoch, from.Assignment)
+		result.Err = fmt.Errorf("%w: broker %d in incarnation %d by assignment %q", ErrStaleReplica,
+			from.Broker, from.Epoch, from.Assignment)
 		return result, position{}
 	}
 	bytesMax, held := s.share(r, from.Broker, want.BytesMax)
-	if end := p.log.LogEnd(); want.Offset == end { // most of a fetch: what there is to say of it, without a look into the log
-		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(), p.log.LastStable()
+	// most of a fetch: what there is to say of it, without a look into the log
+	if end := p.log.LogEnd(); want.Offset == end {
+		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(),
+			p.log.LastStable()
 		result.tell(p, r, &want)
 		return result, position{partition: p, role: r, limit: end, held: held}
 	}
@@ -63,15 +72,17 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 	s.spend(r, from.Broker, data.Length)
 	result.tell(p, r, &want)
 	// The end as of now, and not of before the read: what came in between would wake nobody.
-	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length, more: data.More && !held, held: held}
+	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
+		more: data.More && !held, held: held}
 	return result, at
 }
 
-// tell fills in what a follower is told besides records, and whether that is news to it. A high watermark beyond its end is none: it
-// comes with the records.
+// tell fills in what a follower is told besides records, and whether that is news to it. A high
+// watermark beyond its end is none: it comes with the records.
 func (f *FetchResult) tell(p *partition, r *role, want *FetchPartition) {
 	f.Lonely = lonelyInAll(p, r)
-	f.News = want.HighWater < min(f.HighWater, want.Offset) || want.LogStart < f.LogStart || want.Told != f.Lonely
+	f.News = want.HighWater < min(f.HighWater, want.Offset) || want.LogStart < f.LogStart ||
+		want.Told != f.Lonely
 }
 
 // heard takes in what a follower's fetch says of it.
@@ -86,8 +97,9 @@ func (s *Set) heard(p *partition, r *role, from asker, want *FetchPartition) boo
 	return ok
 }
 
-// share is how much a follower may have now. One in sync has all it asks for: producers wait for it. One that is not catches up at the
-// rate that the broker allows; held tells that nothing is left of it at this moment.
+// share is how much a follower may have now. One in sync has all it asks for: producers wait for
+// it. One that is not catches up at the rate that the broker allows; held tells that nothing is
+// left of it at this moment.
 func (s *Set) share(r *role, follower int32, bytesMax int) (bytes int, held bool) {
 	if s.catchUp.Burst() == 0 || r.reign.isInSync(follower) {
 		return bytesMax, false
@@ -99,7 +111,8 @@ func (s *Set) share(r *role, follower int32, bytesMax int) (bytes int, held bool
 	return min(bytesMax, tokens), false
 }
 
-// spend charges what a follower out of sync got. A first batch may be more than there was: the debt is waited out.
+// spend charges what a follower out of sync got. A first batch may be more than there was: the debt
+// is waited out.
 func (s *Set) spend(r *role, follower int32, bytes int) {
 	if bytes > 0 && s.catchUp.Burst() > 0 && !r.reign.isInSync(follower) {
 		for left := bytes; left > 0; left -= s.catchUp.Burst() {

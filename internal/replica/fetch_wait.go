@@ -1,15 +1,16 @@
 package replica
 
-// delayedFetch is a fetch that waits for records. Its positions need no lock: the purgatory never calls TryComplete twice at
-// a time.
+// delayedFetch is a fetch that waits for records. Its positions need no lock: the purgatory never
+// calls TryComplete twice at a time.
 type delayedFetch struct {
 	req       FetchRequest
 	positions []position
 	done      chan struct{}
 }
 
-// TryComplete implements timer.Operation. Only what came after the first read counts as new: were there an offset range
-// without any record left in it, the fetch would complete with nothing, and its client ask again, without end.
+// TryComplete implements timer.Operation. Only what came after the first read counts as new: were
+// there an offset range without any record left in it, the fetch would complete with nothing, and
+// its client ask again, without end.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -27,9 +28,10 @@ func (d *delayedFetch) TryComplete() bool {
 // Expire implements timer.Operation.
 func (d *delayedFetch) Expire() { close(d.done) }
 
-// available returns how many bytes a read would give now; now is true if the fetch must not wait for more, because it could not
-// get more, or would get an error. What it learns it keeps: a fetch of a thousand partitions looks again at each append to any of
-// them, and must then read the index of that one, not of all that have grown since it came.
+// available returns how many bytes a read would give now; now is true if the fetch must not wait
+// for more, because it could not get more, or would get an error. What it learns it keeps: a fetch
+// of a thousand partitions looks again at each append to any of them, and must then read the index
+// of that one, not of all that have grown since it came.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.serves(a.role) != nil {
 		return 0, true

@@ -14,26 +14,31 @@ import (
 )
 
 const (
-	// pullBytesMax bounds one answer, pullPartitionBytesMax what it has of one partition (replica.fetch.response.max.bytes and
-	// replica.fetch.max.bytes): large enough that catching up is sequential I/O, small enough that no partition waits long.
+	// pullBytesMax bounds one answer, pullPartitionBytesMax what it has of one partition
+	// (replica.fetch.response.max.bytes and replica.fetch.max.bytes): large enough that catching up
+	// is sequential I/O, small enough that no partition waits long.
 	pullBytesMax          = 10 << 20
 	pullPartitionBytesMax = 1 << 20
 	// pullWait is how long a fetch without news stays at the leader.
 	pullWait = 500 * time.Millisecond
-	// pullTimeout bounds a fetch beyond its wait: a leader that says nothing for so long is not there.
+	// pullTimeout bounds a fetch beyond its wait: a leader that says nothing for so long is not
+	// there.
 	pullTimeout = 10 * time.Second
-	// A partition or a leader that failed is asked again after retryFirst, twice as long after each further failure, up to retryLast.
+	// A partition or a leader that failed is asked again after retryFirst, twice as long after each
+	// further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
-	// warnAfter is for how long a leader has not answered when that is worth a warning. One that stops or starts again is no news, and an
-	// image soon says who leads instead.
+	// warnAfter is for how long a leader has not answered when that is worth a warning. One that
+	// stops or starts again is no news, and an image soon says who leads instead.
 	warnAfter = 5 * time.Second
 )
 
-// fetcher copies the partitions that one broker leads: one goroutine, one connection, one fetch at a time for all of them.
+// fetcher copies the partitions that one broker leads: one goroutine, one connection, one fetch at
+// a time for all of them.
 //
-// Partitions under durability Fsync have a fetcher of their own: it asks for more only once what it has got is on the disk, since the
-// next fetch is what tells the leader so; the others shall not wait for that.
+// Partitions under durability Fsync have a fetcher of their own: it asks for more only once what it
+// has got is on the disk, since the next fetch is what tells the leader so; the others shall not
+// wait for that.
 type fetcher struct {
 	set    *Set
 	cancel context.CancelFunc
@@ -66,8 +71,9 @@ type fetcher struct {
 	slow      settling   // what waits for the disk
 }
 
-// pulling is one partition of a fetcher. partition does not change, and mu guards role; the rest is the fetcher goroutine's, and of one
-// worker at a time: of takeAll while that runs, of settleLater while busy is set.
+// pulling is one partition of a fetcher. partition does not change, and mu guards role; the rest is
+// the fetcher goroutine's, and of one worker at a time: of takeAll while that runs, of settleLater
+// while busy is set.
 type pulling struct {
 	partition *partition
 	role      *role
@@ -88,7 +94,8 @@ type fetcherKey struct {
 func (s *Set) startFetcher(key fetcherKey) *fetcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fetcher{
-		set: s, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1), synced: make(chan struct{}, 1), fsync: key.fsync,
+		set: s, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		synced: make(chan struct{}, 1), fsync: key.fsync,
 	}
 	f.mu.partitions = map[PartitionID]*pulling{}
 	f.slow.slots = make(chan struct{}, takeWorkers)
@@ -106,22 +113,26 @@ func (f *fetcher) stop() {
 	<-f.done
 }
 
-// assign tells what there is to copy, and from whom. A partition that is new, or has a new leader epoch, is not left waiting for the
-// end of a fetch that does not have it: the leader is told to answer. One that is another by now is waited for no more.
-func (f *fetcher) assign(leader metadata.Broker, self metadata.InSync, wanted map[PartitionID]*pulling) {
+// assign tells what there is to copy, and from whom. A partition that is new, or has a new leader
+// epoch, is not left waiting for the end of a fetch that does not have it: the leader is told to
+// answer. One that is another by now is waited for no more.
+func (f *fetcher) assign(leader metadata.Broker, self metadata.InSync,
+	wanted map[PartitionID]*pulling) {
 	if f.replace(leader, self, wanted) {
 		f.hurry()
 	}
 }
 
 // replace is assign, but for telling the leader; it tells whether there is news.
-func (f *fetcher) replace(leader metadata.Broker, self metadata.InSync, wanted map[PartitionID]*pulling) (news bool) {
+func (f *fetcher) replace(leader metadata.Broker, self metadata.InSync,
+	wanted map[PartitionID]*pulling) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	other := f.mu.leader != leader || f.mu.self != self
 	news = other
 	for id, w := range wanted {
-		if old := f.mu.partitions[id]; old != nil && old.partition == w.partition && old.role.epoch == w.role.epoch {
+		if old := f.mu.partitions[id]; old != nil && old.partition == w.partition &&
+			old.role.epoch == w.role.epoch {
 			old.role = w.role
 			wanted[id] = old
 		} else {
@@ -130,14 +141,16 @@ func (f *fetcher) replace(leader metadata.Broker, self metadata.InSync, wanted m
 	}
 	f.mu.leader, f.mu.self, f.mu.partitions = leader, self, wanted
 	f.mu.version++
-	f.mu.order = slices.SortedFunc(maps.Values(wanted), func(a, b *pulling) int { return comparePartitions(a.partition.id, b.partition.id) })
+	f.mu.order = slices.SortedFunc(maps.Values(wanted),
+		func(a, b *pulling) int { return comparePartitions(a.partition.id, b.partition.id) })
 	if other && f.mu.interrupt != nil {
 		f.mu.interrupt()
 	}
 	return news
 }
 
-// hurry has the next fetch made soon. The call is made without the lock: it may meet a fetch that came later, which then waits for nothing.
+// hurry has the next fetch made soon. The call is made without the lock: it may meet a fetch that
+// came later, which then waits for nothing.
 func (f *fetcher) hurry() {
 	f.mu.Lock()
 	peer := f.mu.peer
@@ -189,7 +202,8 @@ func (f *fetcher) run(ctx context.Context) {
 			continue
 		}
 		f.saying.failed()
-		if !request.isNew() && (errors.Is(err, ErrSessionNotFound) || errors.Is(err, ErrSessionEpoch)) {
+		if !request.isNew() &&
+			(errors.Is(err, ErrSessionNotFound) || errors.Is(err, ErrSessionEpoch)) {
 			continue
 		}
 		if peer != nil {
@@ -201,7 +215,8 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.noteFailure(leader, err, time.Now())
 		if worked == leader && errors.Is(err, syscall.ECONNREFUSED) {
-			worked = metadata.Broker{} // once: should it live all the same, the next of its fetches says so
+			// once: should it live all the same, the next of its fetches says so
+			worked = metadata.Broker{}
 			f.set.processEnded(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
 		}
 		f.pause(ctx, backoff(failures))
@@ -234,7 +249,8 @@ func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) 
 	}
 	if lasts := now.Sub(f.failing); !f.warned && lasts >= warnAfter {
 		f.warned = true
-		f.set.logger.Warn("cannot fetch from a leader", "leader", leader.ID, "for", lasts, "error", err)
+		f.set.logger.Warn("cannot fetch from a leader", "leader", leader.ID, "for", lasts, "error",
+			err)
 	}
 }
 

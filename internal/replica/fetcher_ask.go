@@ -6,19 +6,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// sweepEvery is how often all partitions of a fetcher are held against what the leader was told of them: where a log begins and how far it
-// was cleaned changes by itself.
+// sweepEvery is how often all partitions of a fetcher are held against what the leader was told of
+// them: where a log begins and how far it was cleaned changes by itself.
 const sweepEvery = pullWait
 
 // isNew tells whether a fetch names everything.
 func (p *Pull) isNew() bool { return p.Session.Epoch == SessionNew }
 
-// request makes the next fetch: of all partitions if it begins a session, else of those of which there is something new to say. A partition
-// that failed a moment ago, or that waits for the disk, is not in the session meanwhile; retry is when the first of the former is due.
+// request makes the next fetch: of all partitions if it begins a session, else of those of which
+// there is something new to say. A partition that failed a moment ago, or that waits for the disk,
+// is not in the session meanwhile; retry is when the first of the former is due.
 //
-// The order of a whole fetch turns: an answer has whole batches of the first partition, however large, and of the others what fits beside
-// them. all are the fetcher's partitions.
-func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pulling, leader metadata.Broker, retry time.Duration) {
+// The order of a whole fetch turns: an answer has whole batches of the first partition, however
+// large, and of the others what fits beside them. all are the fetcher's partitions.
+func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pulling,
+	leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
@@ -29,7 +31,8 @@ func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pu
 		f.saying.id = SessionID{} // whatever was begun, was so elsewhere
 	}
 	f.turn++
-	request = &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax, Partitions: f.asking[:0]}
+	request = &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax,
+		Partitions: f.asking[:0]}
 	f.gatherLocked(now)
 	for _, w := range f.takeChanged() {
 		if w.busy {
@@ -61,8 +64,10 @@ func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pu
 	if retry > 0 {
 		request.Wait = min(request.Wait, retry)
 	}
-	f.asking, request.Session, request.Forgotten = request.Partitions, f.saying.id, f.saying.forgotten
-	return request, f.mu.partitions, f.mu.leader, retry // assign replaces the map, and changes none that was shown
+	f.asking, request.Session, request.Forgotten = request.Partitions, f.saying.id,
+		f.saying.forgotten
+	// assign replaces the map, and changes none that was shown
+	return request, f.mu.partitions, f.mu.leader, retry
 }
 
 func shorter(a, b time.Duration) time.Duration {

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// settlingBytesMax bounds what is copied of answers for workers that wait for the disk. What is beyond waits in the fetcher.
+// settlingBytesMax bounds what is copied of answers for workers that wait for the disk. What is
+// beyond waits in the fetcher.
 const settlingBytesMax = 16 << 20
 
 // settling are the workers that do what waits for the disk.
@@ -21,9 +22,10 @@ type settling struct {
 	bytes   atomic.Int64  // of copied batches
 }
 
-// settleLater leaves an answer to a worker if carrying it out waits for the disk: the first batch of a leader epoch, which syncs the file
-// of epochs, and what cuts a log or begins it anew. After a failover hundreds of partitions have such an answer at once, and producers of
-// all the others wait for the next fetch. Until it is carried out the partition is not asked for.
+// settleLater leaves an answer to a worker if carrying it out waits for the disk: the first batch
+// of a leader epoch, which syncs the file of epochs, and what cuts a log or begins it anew. After a
+// failover hundreds of partitions have such an answer at once, and producers of all the others wait
+// for the next fetch. Until it is carried out the partition is not asked for.
 //
 // Not so under durability Fsync: there the next fetch waits for the disk anyway.
 func (f *fetcher) settleLater(w *pulling, asked *PullPartition, got *Pulled, now time.Time) bool {

@@ -11,7 +11,8 @@ import (
 )
 
 // pull makes one fetch and does what its answer says.
-func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[PartitionID]*pulling) error {
+func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull,
+	all map[PartitionID]*pulling) error {
 	fetching, cancel := context.WithTimeout(ctx, request.Wait+pullTimeout)
 	defer cancel()
 	if f.beginsToWait(peer, cancel) {
@@ -36,8 +37,8 @@ func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull, all map[Pa
 	return nil
 }
 
-// takeAll does what the leader answered, for many partitions at once: most of it is writes to the page cache. What waits for the disk is
-// left to workers.
+// takeAll does what the leader answered, for many partitions at once: most of it is writes to the
+// page cache. What waits for the disk is left to workers.
 func (f *fetcher) takeAll(all map[PartitionID]*pulling, results []Pulled, now time.Time) {
 	var workers errgroup.Group
 	workers.SetLimit(takeWorkers)
@@ -74,7 +75,8 @@ func (f *fetcher) leader() int32 {
 	return f.mu.leader.ID
 }
 
-// beginsToWait lets assign end the wait of the fetch that begins now; true if that has something new already, and the fetch not to wait.
+// beginsToWait lets assign end the wait of the fetch that begins now; true if that has something
+// new already, and the fetch not to wait.
 func (f *fetcher) beginsToWait(peer Peer, cancel context.CancelFunc) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +99,8 @@ func (f *fetcher) take(w *pulling, as *role, asked *PullPartition, got *Pulled, 
 	p.stuck.Store(nil)
 }
 
-// fail has a partition wait before it is asked for again. A leader that does not know that it is, or knows more than we do, is the
-// everyday life of a failover; anything else is told.
+// fail has a partition wait before it is asked for again. A leader that does not know that it is,
+// or knows more than we do, is the everyday life of a failover; anything else is told.
 func (f *fetcher) fail(w *pulling, err error, now time.Time) {
 	w.retryAt = now.Add(backoff(w.failures))
 	w.failures++
@@ -113,7 +115,8 @@ func (f *fetcher) fail(w *pulling, err error, now time.Time) {
 }
 
 func transient(err error) bool {
-	for _, known := range []error{ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrUnknownPartition, ErrOtherTopic, ErrStaleReplica, logstore.ErrClosed} {
+	for _, known := range []error{ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch,
+		ErrUnknownPartition, ErrOtherTopic, ErrStaleReplica, logstore.ErrClosed} {
 		if errors.Is(err, known) {
 			return true
 		}

@@ -11,11 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// A leader that is restarted in order is not warned of; one that stays away is, once, and so is its return.
+// A leader that is restarted in order is not warned of; one that stays away is, once, and so is its
+// return.
 func TestOnlyALeaderThatStaysAwayIsWarnedOf(t *testing.T) {
 	var log bytes.Buffer
 	f := &fetcher{set: &Set{logger: slog.New(slog.NewTextHandler(&log, nil))}}
-	leader, refused, began := metadata.Broker{ID: 3}, errors.New("connection refused"), time.Unix(1000, 0)
+	leader, refused, began := metadata.Broker{ID: 3}, errors.New("connection refused"),
+		time.Unix(1000, 0)
 	f.mu.leader = leader
 	count := func(text string) int { return strings.Count(log.String(), text) }
 

@@ -11,7 +11,9 @@ import (
 
 // fetchers are the goroutines that copy what other brokers lead.
 type fetchers struct {
-	changing sync.Mutex // held while fetchers are started and stopped, which may take as long as a leader's answer is carried out
+	// held while fetchers are started and stopped, which may take as long as a leader's answer is
+	// carried out
+	changing sync.Mutex
 	closed   bool       // changing guards it
 	mu       sync.Mutex // of running; a leaf
 	running  map[fetcherKey]*fetcher
@@ -40,7 +42,8 @@ func (s *fetchers) of(key fetcherKey, start func() *fetcher) *fetcher {
 	return s.running[key]
 }
 
-// follow has every partition copied from the broker that leads it, and none from one that does not any more. It is Apply's.
+// follow has every partition copied from the broker that leads it, and none from one that does not
+// any more. It is Apply's.
 func (s *Set) follow(img *metadata.Image, partitions map[PartitionID]*partition) {
 	self, up := img.Broker(s.node)
 	wanted := map[fetcherKey]map[PartitionID]*pulling{}
@@ -73,7 +76,8 @@ func (s *Set) follow(img *metadata.Image, partitions map[PartitionID]*partition)
 	}
 }
 
-// synced is told that a log that follows a leader was synced. It is called by who syncs all logs, and waits for no fetcher.
+// synced is told that a log that follows a leader was synced. It is called by who syncs all logs,
+// and waits for no fetcher.
 func (s *fetchers) synced(leader int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +108,8 @@ func (s *Set) configure(now metadata.Replication) {
 	s.catchUp.SetBurst(other.Burst())
 }
 
-// newCatchUp returns the bucket of bytes for replicas that are not in sync; a second's worth may be taken at once.
+// newCatchUp returns the bucket of bytes for replicas that are not in sync; a second's worth may be
+// taken at once.
 func newCatchUp(bytesRate int64) *rate.Limiter {
 	if bytesRate <= 0 {
 		return rate.NewLimiter(rate.Inf, 0)

@@ -12,15 +12,19 @@ import (
 
 // Why a follower cannot go on by itself.
 var (
-	errNoEpochs = errors.New("the log has records and knows no leader epoch: nobody can tell whether it is the leader's")
-	errNoCut    = errors.New("the leader says that the logs part, and there is nothing to cut off")
+	errNoEpochs = errors.New(
+		"the log has records and knows no leader epoch: nobody can tell whether it is the leader's",
+	)
+	errNoCut = errors.New("the leader says that the logs part, and there is nothing to cut off")
 )
 
 // pulls is where this replica stands, for its leader.
 func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 	at := PullPartition{
-		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(), LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		Lonely: p.log.LonelyTo(), Told: p.log.ReplicasLonely(), Assignment: r.held, BytesMax: bytesMax,
+		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(),
+		LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
+		Lonely: p.log.LonelyTo(), Told: p.log.ReplicasLonely(), Assignment: r.held,
+		BytesMax: bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
 	at.Safe = min(p.log.SafeEnd(), at.Offset)
@@ -30,12 +34,14 @@ func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 	return at, p.log.Fault()
 }
 
-// follow does to the log what its leader answered to a fetch made in role r. moved tells whether the high watermark did. An answer of a
-// leader that is none any more does nothing.
-func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.Time) (moved bool, err error) {
+// follow does to the log what its leader answered to a fetch made in role r. moved tells whether
+// the high watermark did. An answer of a leader that is none any more does nothing.
+func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.Time) (moved bool,
+	err error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	if now := p.role.Load(); now.epoch != r.epoch || now.refusal != r.refusal || now.held != r.held { //nolint:errorlint // the very same
+	if now := p.role.Load(); now.epoch != r.epoch || now.refusal != r.refusal ||
+		now.held != r.held { //nolint:errorlint // the very same
 		return false, nil
 	}
 	switch {
@@ -53,7 +59,8 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 		moved = p.log.AdvanceHighWatermark(got.HighWater) // at most the log end
 	}
 	p.log.SetReplicasLonely(got.Lonely)
-	// What the leader has given up; never above the high watermark, which may be behind it for a moment.
+	// What the leader has given up; never above the high watermark, which may be behind it for a
+	// moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)
 	}
@@ -62,9 +69,11 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 
 // appendPulled appends what the leader sent.
 //
-// A leader's log may begin within a batch (DeleteRecords), and an empty replica that begins there is sent the whole batch: it begins
-// again where the batch does. What lies below the leader's log start goes with the next high watermark.
-func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, now time.Time) error {
+// A leader's log may begin within a batch (DeleteRecords), and an empty replica that begins there
+// is sent the whole batch: it begins again where the batch does. What lies below the leader's log
+// start goes with the next high watermark.
+func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte,
+	now time.Time) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -74,9 +83,11 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 	}
 	end := p.log.LogEnd()
 	if end != asked.Offset {
-		return fmt.Errorf("%w: asked for %d, the log ends at %d by now", logstore.ErrUnexpectedOffset, asked.Offset, end)
+		return fmt.Errorf("%w: asked for %d, the log ends at %d by now",
+			logstore.ErrUnexpectedOffset, asked.Offset, end)
 	}
-	if base := first.BaseOffset(); base >= 0 && base < end && first.LastOffset() >= end && p.log.LogStart() == end {
+	if base := first.BaseOffset(); base >= 0 && base < end && first.LastOffset() >= end &&
+		p.log.LogStart() == end {
 		if err := p.log.StartAt(base); err != nil {
 			return err
 		}
@@ -99,13 +110,15 @@ func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte, 
 	return p.log.AppendReplicated(records, now)
 }
 
-// forgetEmptyEpochs drops the leader epochs at the log's end in which nothing was appended, as the leader goes on with records of an earlier
-// one: this broker led in them for a moment, and whoever leads now did not hear of it. Where the logs part, truncate does the same; below the
-// high watermark of a compacted topic they do not (diverging), and the log would refuse what comes for ever (ADR 0206). An epoch with records stays, and
-// is what AppendReplicated fails for.
+// forgetEmptyEpochs drops the leader epochs at the log's end in which nothing was appended, as the
+// leader goes on with records of an earlier one: this broker led in them for a moment, and whoever
+// leads now did not hear of it. Where the logs part, truncate does the same; below the high
+// watermark of a compacted topic they do not (diverging), and the log would refuse what comes for
+// ever (ADR 0206). An epoch with records stays, and is what AppendReplicated fails for.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
-// hasGap tells whether batches do not follow each other, or what ends at an offset. Batches that make no sense are refused later.
+// hasGap tells whether batches do not follow each other, or what ends at an offset. Batches that
+// make no sense are refused later.
 func hasGap(batches []byte, end int64) bool {
 	for len(batches) > 0 {
 		batch, rest, err := record.Next(batches)
@@ -120,11 +133,13 @@ func hasGap(batches []byte, end int64) bool {
 	return false
 }
 
-// truncate cuts off what the leader does not have (KIP-101, KIP-279). All records of the leader up to its DivergingEpoch lie below
-// DivergingEnd, and its later ones are of epochs that this log does not know; so whatever this log has at or above
-// DivergingEnd, or of a later epoch than DivergingEpoch, the leader has not.
+// truncate cuts off what the leader does not have (KIP-101, KIP-279). All records of the leader up
+// to its DivergingEpoch lie below DivergingEnd, and its later ones are of epochs that this log does
+// not know; so whatever this log has at or above DivergingEnd, or of a later epoch than
+// DivergingEpoch, the leader has not.
 //
-// Unless it was cleaned away there: what is below the high watermark stays, while nothing says that records were lost.
+// Unless it was cleaned away there: what is below the high watermark stays, while nothing says that
+// records were lost.
 func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
@@ -137,11 +152,13 @@ func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
 	case compacted && hw < p.log.LogEnd():
 		to = max(to, hw)
 	case to < hw:
-		p.logger.Warn("records below the high watermark are cut off: the leader does not have them", "partition", p.id,
+		p.logger.Warn("records below the high watermark are cut off: the leader does not have them",
+			"partition", p.id,
 			"to", to, "highWatermark", hw, "leaderEpoch", asked.LeaderEpoch)
 	}
 	p.logger.Info("truncate log to the leader's", "partition", p.id, "from", asked.Offset, "to", to,
-		"lastEpoch", asked.LastEpoch, "divergingEpoch", got.DivergingEpoch, "divergingEnd", got.DivergingEnd)
+		"lastEpoch", asked.LastEpoch, "divergingEpoch", got.DivergingEpoch, "divergingEnd",
+		got.DivergingEnd)
 	if err := p.log.TruncateTo(to); err != nil {
 		return err
 	}
@@ -151,11 +168,14 @@ func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
 	return nil
 }
 
-// beginAnew empties a compacted log that parts from the leader's since records were lost. To cut off what the leader lacks is not enough:
-// older records of the same keys, which the leader has, may have been cleaned away here for the sake of those that go (ADR 0186). It is not
-// in sync: who parts from the leader was not heard by it in this epoch, and who was in sync when it began is a member in every image of it.
+// beginAnew empties a compacted log that parts from the leader's since records were lost. To cut
+// off what the leader lacks is not enough: older records of the same keys, which the leader has,
+// may have been cleaned away here for the sake of those that go (ADR 0186). It is not in sync: who
+// parts from the leader was not heard by it in this epoch, and who was in sync when it began is a
+// member in every image of it.
 func (p *partition) beginAnew(asked *PullPartition, parts int64) error {
-	p.logger.Warn("begin log anew: records were lost since, and it was cleaned with some of them", "partition", p.id, "parts", parts,
+	p.logger.Warn("begin log anew: records were lost since, and it was cleaned with some of them",
+		"partition", p.id, "parts", parts,
 		"ended", asked.Offset, "lastEpoch", asked.LastEpoch, "leaderEpoch", asked.LeaderEpoch)
 	return p.restart(p.log.LogStart())
 }
@@ -168,11 +188,14 @@ func (p *partition) restart(at int64) error {
 	return errors.Join(p.closeGap(), p.noteSource(metadata.NoBroker))
 }
 
-// reposition is for a log that does not meet the leader's: what there is lies below all that the leader has, or there is nothing.
+// reposition is for a log that does not meet the leader's: what there is lies below all that the
+// leader has, or there is nothing.
 func (p *partition) reposition(asked *PullPartition, got *Pulled) error {
 	if got.LogStart < 0 || asked.Offset >= got.LogStart && asked.Offset > asked.LogStart {
-		return fmt.Errorf("%w: the leader's log is [%d, %d), this one ends at %d", got.Err, got.LogStart, got.LogEnd, asked.Offset)
+		return fmt.Errorf("%w: the leader's log is [%d, %d), this one ends at %d", got.Err,
+			got.LogStart, got.LogEnd, asked.Offset)
 	}
-	p.logger.Info("begin log anew where the leader's begins", "partition", p.id, "at", got.LogStart, "ended", asked.Offset)
+	p.logger.Info("begin log anew where the leader's begins", "partition", p.id, "at", got.LogStart,
+		"ended", asked.Offset)
 	return p.log.StartAt(got.LogStart)
 }

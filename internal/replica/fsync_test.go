@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// slowDisk holds syncs of data files back until they are let through, and then fails them if it is told to.
+// slowDisk holds syncs of data files back until they are let through, and then fails them if it is
+// told to.
 type slowDisk struct {
 	vfs.FS
 	gate chan error // nil: syncs pass
@@ -43,8 +44,9 @@ func (f *slowFile) Sync() error {
 
 var errDisk = errors.New("the disk is gone")
 
-// Under Fsync acks 1 and acks all wait for the sync, in the purgatory and without a lock; acks 0 waits for nothing; consumers do not
-// see what is not on the disk; and a sync that fails is an error of the disk to all who wait.
+// Under Fsync acks 1 and acks all wait for the sync, in the purgatory and without a lock; acks 0
+// waits for nothing; consumers do not see what is not on the disk; and a sync that fails is an
+// error of the disk to all who wait.
 func TestFsyncMakesProducersWaitForTheDisk(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
@@ -57,8 +59,10 @@ func testFsync(t *testing.T, fails bool) {
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	// No background flush: it would wait for the sync that is held, and hold the bubble's clock with it.
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
+	// No background flush: it would wait for the sync that is held, and hold the bubble's clock
+	// with it.
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
+		Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +74,12 @@ func testFsync(t *testing.T, fails bool) {
 	results := make(chan ProduceResult, 2)
 	for _, acks := range []int16{1, AcksAll} {
 		go func() {
-			results <- b.Produce(t.Context(), acks, time.Hour, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})[0]
+			results <- b.Produce(t.Context(), acks, time.Hour,
+				[]ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})[0]
 		}()
 	}
-	if result := b.Produce(t.Context(), 0, time.Hour, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "y")}})[0]; result.Err != nil {
+	if result := b.Produce(t.Context(), 0, time.Hour,
+		[]ProducePartition{{ID: id("a", 0), Batch: batch(t, "y")}})[0]; result.Err != nil {
 		t.Errorf("acks 0: %v", result.Err)
 	}
 	time.Sleep(time.Minute)
@@ -83,7 +89,8 @@ func testFsync(t *testing.T, fails bool) {
 		t.Fatal(err)
 	}
 	if len(results) != 0 || log.HighWatermark() != 0 || log.LogEnd() != 3 {
-		t.Errorf("before the sync: %d answers, high watermark %d, end %d", len(results), log.HighWatermark(), log.LogEnd())
+		t.Errorf("before the sync: %d answers, high watermark %d, end %d", len(results),
+			log.HighWatermark(), log.LogEnd())
 	}
 	if fails {
 		disk.gate <- errDisk
@@ -98,7 +105,8 @@ func testFsync(t *testing.T, fails bool) {
 		}
 	}
 	synctest.Wait()
-	if want := int64(3); !fails && log.HighWatermark() != want || fails && log.HighWatermark() != 0 {
+	if want := int64(3); !fails && log.HighWatermark() != want || fails &&
+		log.HighWatermark() != 0 {
 		t.Errorf("fails %t: high watermark %d", fails, log.HighWatermark())
 	}
 	b.Close()
@@ -107,8 +115,8 @@ func testFsync(t *testing.T, fails bool) {
 	}
 }
 
-// A topic that changes to Replicated while a sync is under way needs no sync any more: who waits for it is answered, though it never
-// ends.
+// A topic that changes to Replicated while a sync is under way needs no sync any more: who waits
+// for it is answered, though it never ends.
 func TestAChangeToReplicatedEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{FS: vfs.NewMem()}
@@ -116,7 +124,8 @@ func TestAChangeToReplicatedEndsTheWait(t *testing.T) {
 		if err := disk.MkdirAll("/data"); err != nil {
 			t.Fatal(err)
 		}
-		store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
+		store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
+			Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

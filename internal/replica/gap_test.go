@@ -14,8 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// gapTrace is what is done to the disk when a follower is sent something behind a gap, and more of it, and is in sync at last: the note is
-// durable before the first record behind the gap is written (docs/format/store.md).
+// gapTrace is what is done to the disk when a follower is sent something behind a gap, and more of
+// it, and is in sync at last: the note is durable before the first record behind the gap is written
+// (docs/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>
@@ -45,12 +46,14 @@ func placed(t *testing.T, offset int64) []byte {
 	return bytes
 }
 
-// follower gives the broker a partition of a compacted topic that broker 2 leads, and of which it has begun a copy.
+// follower gives the broker a partition of a compacted topic that broker 2 leads, and of which it
+// has begun a copy.
 func (b *broker) follower(t *testing.T) *partition {
 	t.Helper()
 	b.topic("a", 1, func(topic *metadata.Topic) {
 		topic.Settings.Compact, topic.Settings.Delete = true, false
-		topic.Partitions[0].Replicas, topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = []int32{1, 2}, 2, 3
+		topic.Partitions[0].Replicas, topic.Partitions[0].Leader,
+			topic.Partitions[0].LeaderEpoch = []int32{1, 2}, 2, 3
 	})
 	b.apply()
 	p := b.view.Load().partitions[id("a", 0)]
@@ -71,7 +74,8 @@ func TestAGapIsNotedBeforeWhatLiesBehindIt(t *testing.T) {
 	out := *r
 	out.inSync, out.member = false, false
 	for _, offset := range []int64{5, 9} {
-		if err := p.appendPulled(&out, &PullPartition{Offset: p.log.LogEnd()}, placed(t, offset), time.Now()); err != nil {
+		if err := p.appendPulled(&out, &PullPartition{Offset: p.log.LogEnd()}, placed(t, offset),
+			time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,14 +103,16 @@ func TestAGapThatCannotBeNotedIsNotPassed(t *testing.T) {
 	disk.Inject(vfs.Rule{Op: vfs.OpRename, Name: "copy.gap.tmp", Times: 1, Err: syscall.ENOSPC})
 	for _, want := range []int64{0, 6} {
 		err := p.appendPulled(&out, &PullPartition{Offset: 0}, placed(t, 5), time.Now())
-		if end := p.log.LogEnd(); end != want || errors.Is(err, logstore.ErrStorage) != (want == 0) {
+		if end := p.log.LogEnd(); end != want ||
+			errors.Is(err, logstore.ErrStorage) != (want == 0) {
 			t.Errorf("the log ends at %d (%v), want %d", end, err, want)
 		}
 	}
 }
 
-// TestALogThatBeginsAnewIsNotToldOfBefore: a note of a copy came back with a power cut. As long as an earlier incarnation is in sync on record,
-// the leader hears nothing of the log: it could take the broker into the in-sync replicas, and the log would be given up then.
+// TestALogThatBeginsAnewIsNotToldOfBefore: a note of a copy came back with a power cut. As long as
+// an earlier incarnation is in sync on record, the leader hears nothing of the log: it could take
+// the broker into the in-sync replicas, and the log would be given up then.
 func TestALogThatBeginsAnewIsNotToldOfBefore(t *testing.T) {
 	b := newBroker(t)
 	p := b.follower(t)
@@ -120,9 +126,12 @@ func TestALogThatBeginsAnewIsNotToldOfBefore(t *testing.T) {
 	member.inSync, out.inSync = false, false
 	member.member, out.member = true, false
 	if err := p.oneSource(&member); err != nil || member.follows(self) || p.log.LogEnd() != 1 {
-		t.Errorf("a member fetches: %t (%v), its log ends at %d", member.follows(self), err, p.log.LogEnd())
+		t.Errorf("a member fetches: %t (%v), its log ends at %d", member.follows(self), err,
+			p.log.LogEnd())
 	}
-	if err := p.oneSource(&out); err != nil || !out.follows(self) || p.log.LogEnd() != 0 || p.source != metadata.NoBroker {
-		t.Errorf("out of sync it fetches: %t (%v), its log ends at %d, a copy of %d", out.follows(self), err, p.log.LogEnd(), p.source)
+	if err := p.oneSource(&out); err != nil || !out.follows(self) || p.log.LogEnd() != 0 ||
+		p.source != metadata.NoBroker {
+		t.Errorf("out of sync it fetches: %t (%v), its log ends at %d, a copy of %d",
+			out.follows(self), err, p.log.LogEnd(), p.source)
 	}
 }

@@ -20,7 +20,8 @@ func (b *node) pace() (release func()) {
 	}
 }
 
-// TestSlowFollowerLeavesTheISRAndComesBack: acks=all waits for it for the lag time, no longer, and never again until it is back.
+// TestSlowFollowerLeavesTheISRAndComesBack: acks=all waits for it for the lag time, no longer, and
+// never again until it is back.
 func TestSlowFollowerLeavesTheISRAndComesBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -29,7 +30,8 @@ func TestSlowFollowerLeavesTheISRAndComesBack(t *testing.T) {
 		n.settle(time.Second)
 		begin := time.Now()
 		n.mustProduce(1, "b")
-		if took := time.Since(begin); took < lagMaxDefault/2 || took > lagMaxDefault+lagMaxDefault/4+retryHold {
+		if took := time.Since(begin); took < lagMaxDefault/2 || took > lagMaxDefault+
+			lagMaxDefault/4+retryHold {
 			t.Errorf("acknowledged after %v, the lag time is %v", took, lagMaxDefault)
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
@@ -50,8 +52,9 @@ func TestSlowFollowerLeavesTheISRAndComesBack(t *testing.T) {
 	})
 }
 
-// TestSilenceIsSeenBesideNews: a follower that says nothing any more is dropped after the lag time also while another partition has something
-// new to look at all the time, as one whose follower has everything and must not join.
+// TestSilenceIsSeenBesideNews: a follower that says nothing any more is dropped after the lag time
+// also while another partition has something new to look at all the time, as one whose follower has
+// everything and must not join.
 func TestSilenceIsSeenBesideNews(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -63,7 +66,8 @@ func TestSilenceIsSeenBesideNews(t *testing.T) {
 		n.settle(time.Second)
 		release := n.nodes[3].pace()
 		defer release()
-		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}}) // who has all of the log is in sync
+		// who has all of the log is in sync
+		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}})
 		for begin := time.Now(); time.Since(begin) < lagMaxDefault+2*retryHold; n.settle(pullWait) {
 			n.nodes[1].reviews.want(id("a", 1))
 		}
@@ -73,7 +77,8 @@ func TestSilenceIsSeenBesideNews(t *testing.T) {
 	})
 }
 
-// TestDeadFollowerLeavesTheISRAtOnce: nobody waits the lag time for a broker that the image does not have.
+// TestDeadFollowerLeavesTheISRAtOnce: nobody waits the lag time for a broker that the image does
+// not have.
 func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -96,11 +101,12 @@ func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForWhoHasEnded: a follower that is back after a crash, in another incarnation, is out of sync as soon as an image says so, and
-// no change is asked for.
+// TestNobodyWaitsForWhoHasEnded: a follower that is back after a crash, in another incarnation, is
+// out of sync as soon as an image says so, and no change is asked for.
 func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
-	for epoch, out := range map[int64]bool{1: true, 0: false} { // of the incarnation that has ended: the one on record, or one before
+	// of the incarnation that has ended: the one on record, or one before
+	for epoch, out := range map[int64]bool{1: true, 0: false} {
 		inCluster(t, 3, recorded, func(t *testing.T, n *nodes) {
 			n.mustProduce(1, "a")
 			n.settle(time.Second)
@@ -112,7 +118,8 @@ func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
 			n.meta.epochs[3] = 2
 			n.meta.mu.Unlock()
 			n.change(func(p *metadata.Partition) {
-				p.ISR, p.ISREpochs, p.Ended = []int32{1, 2}, []int64{1, 1}, []metadata.InSync{{Broker: 3, Epoch: epoch}}
+				p.ISR, p.ISREpochs, p.Ended = []int32{1, 2}, []int64{1, 1},
+					[]metadata.InSync{{Broker: 3, Epoch: epoch}}
 			})
 			n.apply(1, 2)
 			synctest.Wait()
@@ -124,8 +131,9 @@ func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
 	}
 }
 
-// TestARefusedConnectionIsHeardBeforeTheImage: a leader that copies from a broker finds its process gone before any image tells, and does
-// not have producers wait for it. Both lead: the one that is killed partition 1.
+// TestARefusedConnectionIsHeardBeforeTheImage: a leader that copies from a broker finds its process
+// gone before any image tells, and does not have producers wait for it. Both lead: the one that is
+// killed partition 1.
 func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -144,7 +152,8 @@ func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
 			if refused && took > 2*retryFirst {
 				t.Errorf("acknowledged after %v", took)
 			}
-			if !refused && took < lagMaxDefault/2 { // a network that is cut says nothing of the process
+			// a network that is cut says nothing of the process
+			if !refused && took < lagMaxDefault/2 {
 				t.Errorf("dropped after %v without a sign that it has ended", took)
 			}
 			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
@@ -154,7 +163,8 @@ func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
 	}
 }
 
-// TestAFalseSignOfAnEndIsTakenBack with the next fetch, and said once: no broker flaps because it cannot be reached from one side.
+// TestAFalseSignOfAnEndIsTakenBack with the next fetch, and said once: no broker flaps because it
+// cannot be reached from one side.
 func TestAFalseSignOfAnEndIsTakenBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -169,27 +179,30 @@ func TestAFalseSignOfAnEndIsTakenBack(t *testing.T) {
 			t.Errorf("in sync: %v", isr)
 		}
 		if changes := len(n.meta.calls); changes > 2 {
-			t.Errorf("%d changes of the in-sync replicas, want at most one out and one in: %v", changes, n.meta.calls)
+			t.Errorf("%d changes of the in-sync replicas, want at most one out and one in: %v",
+				changes, n.meta.calls)
 		}
 	})
 }
 
 // TestJoiningUnderLoad: a follower comes into the ISR while the leader is never idle.
 func TestJoiningUnderLoad(t *testing.T) {
-	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} }, func(t *testing.T, n *nodes) {
-		for range 200 {
-			n.mustProduce(1, "x")
-			time.Sleep(10 * time.Millisecond)
-			if slices.Equal(n.isr(), []int32{1, 2}) {
-				n.equal(1, 2)
-				return
+	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} },
+		func(t *testing.T, n *nodes) {
+			for range 200 {
+				n.mustProduce(1, "x")
+				time.Sleep(10 * time.Millisecond)
+				if slices.Equal(n.isr(), []int32{1, 2}) {
+					n.equal(1, 2)
+					return
+				}
 			}
-		}
-		t.Error("it never joined")
-	})
+			t.Error("it never joined")
+		})
 }
 
-// TestMinInSync: acks=all is refused below the minimum; what waits then is told; consumers see no more than what is on enough replicas.
+// TestMinInSync: acks=all is refused below the minimum; what waits then is told; consumers see no
+// more than what is on enough replicas.
 func TestMinInSync(t *testing.T) {
 	two := func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 }
 	inCluster(t, 2, two, func(t *testing.T, n *nodes) {
@@ -210,7 +223,9 @@ func TestMinInSync(t *testing.T) {
 		if r := n.produce(1, "c"); !errors.Is(r.Err, ErrNotEnoughReplicas) {
 			t.Errorf("after that: %v", r.Err)
 		}
-		r := n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "d")}}).Wait(t.Context(), time.Minute)[0]
+		r := n.nodes[1].Append(1,
+			[]ProducePartition{{ID: partitionA, Batch: batch(t, "d")}}).Wait(t.Context(),
+			time.Minute)[0]
 		if r.Err != nil || n.log(1).HighWatermark() != 1 {
 			t.Errorf("acks=1: %v, high watermark %d", r.Err, n.log(1).HighWatermark())
 		}
@@ -225,35 +240,38 @@ func TestMinInSync(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcomeCountsBothSets: the answer to a change is lost. Whether it was made or not, the high watermark waits for the union.
+// TestUnknownOutcomeCountsBothSets: the answer to a change is lost. Whether it was made or not, the
+// high watermark waits for the union.
 func TestUnknownOutcomeCountsBothSets(t *testing.T) {
-	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} }, func(t *testing.T, n *nodes) {
-		n.meta.mu.Lock()
-		n.meta.lose = 1
-		n.meta.mu.Unlock()
-		n.settle(100 * time.Millisecond)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Fatalf("on record: %v", isr)
-		}
-		release := n.nodes[3].pace() // in sync on record, and the leader was not told
-		n.settle(600 * time.Millisecond)
-		acked := make(chan ProduceResult, 1)
-		go func() { acked <- n.produce(1, "a") }()
-		synctest.Wait()
-		if len(acked) != 0 {
-			t.Fatal("acknowledged without a broker that is in sync on record")
-		}
-		release()
-		if r := <-acked; r.Err != nil {
-			t.Error(r.Err)
-		}
-		n.settle(5 * time.Second)
-		n.apply()
-		n.equal(1, 2, 3)
-	})
+	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
+		func(t *testing.T, n *nodes) {
+			n.meta.mu.Lock()
+			n.meta.lose = 1
+			n.meta.mu.Unlock()
+			n.settle(100 * time.Millisecond)
+			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
+				t.Fatalf("on record: %v", isr)
+			}
+			release := n.nodes[3].pace() // in sync on record, and the leader was not told
+			n.settle(600 * time.Millisecond)
+			acked := make(chan ProduceResult, 1)
+			go func() { acked <- n.produce(1, "a") }()
+			synctest.Wait()
+			if len(acked) != 0 {
+				t.Fatal("acknowledged without a broker that is in sync on record")
+			}
+			release()
+			if r := <-acked; r.Err != nil {
+				t.Error(r.Err)
+			}
+			n.settle(5 * time.Second)
+			n.apply()
+			n.equal(1, 2, 3)
+		})
 }
 
-// TestAnOutageOfTheMetadataIsToldOnce, and its end, however many partitions want a change meanwhile, and however often they try.
+// TestAnOutageOfTheMetadataIsToldOnce, and its end, however many partitions want a change
+// meanwhile, and however often they try.
 func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(20) {
@@ -273,7 +291,8 @@ func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
 		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(10 * time.Minute)
-		if begins, all := n.said.count("in-sync replicas cannot be changed"), n.said.count("level=WARN"); begins != 1 || all != begins {
+		if begins, all := n.said.count("in-sync replicas cannot be changed"),
+			n.said.count("level=WARN"); begins != 1 || all != begins {
 			t.Errorf("the begin is told %d times, among %d warnings", begins, all)
 		}
 		outage(nil)
@@ -284,11 +303,15 @@ func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestZombieAcknowledgesNothing: cut off from the metadata it serves on, and its followers have gone.
+// TestZombieAcknowledgesNothing: cut off from the metadata it serves on, and its followers have
+// gone.
 func TestZombieAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
-		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = 2, 2, []int32{2, 3} })
+		n.change(func(p *metadata.Partition) {
+			p.Leader, p.LeaderEpoch, p.ISR = 2, 2,
+				[]int32{2, 3}
+		})
 		n.apply(2, 3)
 		results := make(chan ProduceResult, 1)
 		go func() { results <- n.produce(1, "zombie") }()
@@ -304,7 +327,8 @@ func TestZombieAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// TestRestartInTheSameEpoch: a leader that comes up again before anybody elected must not go on where it was.
+// TestRestartInTheSameEpoch: a leader that comes up again before anybody elected must not go on
+// where it was.
 func TestRestartInTheSameEpoch(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")

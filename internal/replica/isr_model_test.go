@@ -16,8 +16,9 @@ import (
 
 var isrRuns = flag.Int("isr.runs", 2000, "how many lives of the ISR model")
 
-// isrModel is a leader's isr in a hostile world: images are late, answers are lost, writes arrive late, followers die and come back
-// without their last records. The world knows what is on record and what every log really holds.
+// isrModel is a leader's isr in a hostile world: images are late, answers are lost, writes arrive
+// late, followers die and come back without their last records. The world knows what is on record
+// and what every log really holds.
 type isrModel struct {
 	random *rand.Rand
 	isr    *isr
@@ -53,16 +54,23 @@ type modelNode struct {
 }
 
 // holds tells whether what an incarnation had is there, in whichever lives: then it can be elected.
-func (n *modelNode) holds(epoch int64) bool { return n.up && (n.epoch == epoch || n.clean == epoch) }
+func (n *modelNode) holds(epoch int64) bool {
+	return n.up &&
+		(n.epoch == epoch || n.clean == epoch)
+}
 
 // ended tells whether an incarnation has ended for good, as placement.Member.Ended has it.
-func (n *modelNode) ended(epoch int64) bool { return n != nil && n.epoch > epoch && n.clean != epoch }
+func (n *modelNode) ended(epoch int64) bool {
+	return n != nil && n.epoch > epoch &&
+		n.clean != epoch
+}
 
 const modelLeader = 1
 
 func newISRModel(seed uint64) *isrModel {
 	m := &isrModel{
-		random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), isr: newISR(modelLeader, 0, 10*time.Second),
+		random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0),
+		isr:     newISR(modelLeader, 0, 10*time.Second),
 		entries: map[int32]int64{modelLeader: 1}, nodes: map[int32]*modelNode{},
 	}
 	for id := int32(2); id <= 4; id++ {
@@ -84,9 +92,11 @@ func (m *isrModel) note(format string, args ...any) {
 
 func (m *isrModel) recorded() []int32 { return slices.Sorted(maps.Keys(m.entries)) }
 
-// lasting is who is on record, without those whose end is known, as a store knows it: of a broker that is up.
+// lasting is who is on record, without those whose end is known, as a store knows it: of a broker
+// that is up.
 func (m *isrModel) lasting() []int32 {
-	return slices.DeleteFunc(m.recorded(), func(id int32) bool { n := m.nodes[id]; return n != nil && n.up && n.ended(m.entries[id]) })
+	return slices.DeleteFunc(m.recorded(),
+		func(id int32) bool { n := m.nodes[id]; return n != nil && n.up && n.ended(m.entries[id]) })
 }
 
 func (m *isrModel) makeImage() {
@@ -154,7 +164,8 @@ func (m *isrModel) step() {
 		m.note("%d seems to have ended in %d", id, n.epoch)
 	}
 	m.change()
-	m.note("  on record %v, committed %v, doubts %v, seen %v, high watermark %d", m.entries, m.isr.committed, m.isr.doubts, m.isr.seen, m.hw)
+	m.note("  on record %v, committed %v, doubts %v, seen %v, high watermark %d", m.entries,
+		m.isr.committed, m.isr.doubts, m.isr.seen, m.hw)
 	m.hw = max(m.hw, min(m.end, m.isr.highWatermark(m.end, m.end, m.now)))
 }
 
@@ -176,7 +187,8 @@ func (m *isrModel) crashOrStart(id int32, n *modelNode) {
 	m.note("start %d in %d after a clean stop of %d", id, n.epoch, n.clean)
 }
 
-// operator drops a member that is dead or lives in another incarnation, never the leader, and raises one that stopped in order.
+// operator drops a member that is dead or lives in another incarnation, never the leader, and
+// raises one that stopped in order.
 func (m *isrModel) operator() {
 	for id, epoch := range m.entries {
 		n := m.nodes[id]
@@ -208,7 +220,8 @@ func (m *isrModel) land() {
 	}
 }
 
-// write puts a set on record. One that says what is there already changes no version: the API server's way.
+// write puts a set on record. One that says what is there already changes no version: the API
+// server's way.
 func (m *isrModel) write(to []metadata.InSync) {
 	entries := map[int32]int64{}
 	for _, member := range to {
@@ -258,8 +271,14 @@ func (m *isrModel) check(t *testing.T, seed uint64) {
 	t.Helper()
 	for id, epoch := range m.entries {
 		if n := m.nodes[id]; n != nil && n.holds(epoch) && n.end < m.hw {
-			t.Fatalf("seed %d: broker %d may be elected with %d records, the high watermark is %d\n%s",
-				seed, id, n.end, m.hw, strings.Join(m.trace, "\n"))
+			t.Fatalf(
+				"seed %d: broker %d may be elected with %d records, the high watermark is %d\n%s",
+				seed,
+				id,
+				n.end,
+				m.hw,
+				strings.Join(m.trace, "\n"),
+			)
 		}
 	}
 }
@@ -289,7 +308,8 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 		m.makeImage()
 		m.deliver()
 		if from, to, ok := m.isr.propose(1, extent{hw: m.hw, end: m.end}, m.now); ok {
-			if assumed := slices.Sorted(slices.Values(from)); slices.Equal(assumed, m.recorded()) || slices.Equal(assumed, m.lasting()) {
+			if assumed := slices.Sorted(slices.Values(from)); slices.Equal(assumed, m.recorded()) ||
+				slices.Equal(assumed, m.lasting()) {
 				m.write(to)
 				m.isr.settled(outcomeDone, m.now)
 			} else {
@@ -304,8 +324,8 @@ func (m *isrModel) settle(t *testing.T, seed uint64) {
 	}
 }
 
-// TestISRModel: nobody can be elected who lacks what is below the high watermark, whatever is lost or late; and once nothing is, all are
-// in sync again.
+// TestISRModel: nobody can be elected who lacks what is below the high watermark, whatever is lost
+// or late; and once nothing is, all are in sync again.
 func TestISRModel(t *testing.T) {
 	_, alone := seed.Alone(t)
 	for seed := range seed.Sequence(t, *isrRuns) {

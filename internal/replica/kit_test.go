@@ -41,7 +41,8 @@ func newBrokerOn(t *testing.T, disk vfs.FS) *broker {
 
 func (b *broker) start() {
 	b.t.Helper()
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler)})
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func (b *broker) topic(name string, partitions int, change func(*metadata.Topic)
 	}
 	for i := range partitions {
 		t.Partitions = append(t.Partitions, &metadata.Partition{
-			Index: int32(i), Replicas: []int32{self}, Leader: self, LeaderEpoch: 1, ISR: []int32{self},
+			Index: int32(i), Replicas: []int32{self}, Leader: self, LeaderEpoch: 1,
+			ISR: []int32{self},
 		})
 	}
 	if change != nil {
@@ -97,7 +99,8 @@ func id(topic string, index int32) PartitionID { return PartitionID{Topic: topic
 // batch is what a producer sends: records without keys.
 func batch(t *testing.T, values ...string) []byte {
 	t.Helper()
-	return batchOf(t, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, values...)
+	return batchOf(t, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
+		values...)
 }
 
 // batchOf is what a producer of an identity sends.
@@ -107,7 +110,8 @@ func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
 	id.LastOffsetDelta, id.LeaderEpoch = int32(len(values)-1), -1
 	builder.Reset(id)
 	for i, value := range values {
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(), Value: []byte(value)})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: time.Now().UnixMilli(),
+			Value: []byte(value)})
 	}
 	bytes, err := builder.Build(nil)
 	if err != nil {
@@ -117,14 +121,16 @@ func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
 }
 
 // Produce appends batches and waits for them.
-func (b *broker) Produce(ctx context.Context, acks int16, timeout time.Duration, batches []ProducePartition) []ProduceResult {
+func (b *broker) Produce(ctx context.Context, acks int16, timeout time.Duration,
+	batches []ProducePartition) []ProduceResult {
 	return b.Append(acks, batches).Wait(ctx, timeout)
 }
 
 // produce appends one batch with acks=all, and returns its answer.
 func (b *broker) produce(to PartitionID, values ...string) ProduceResult {
 	b.t.Helper()
-	return b.Produce(b.t.Context(), AcksAll, time.Minute, []ProducePartition{{ID: to, Batch: batch(b.t, values...)}})[0]
+	return b.Produce(b.t.Context(), AcksAll, time.Minute,
+		[]ProducePartition{{ID: to, Batch: batch(b.t, values...)}})[0]
 }
 
 func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended {
@@ -140,7 +146,8 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
 	for _, id := range of {
-		req.Partitions = append(req.Partitions, FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: -1})
+		req.Partitions = append(req.Partitions,
+			FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: -1})
 	}
 	return req
 }

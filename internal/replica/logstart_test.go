@@ -11,7 +11,8 @@ import (
 )
 
 // deleteBefore deletes records at a leader, and awaits that nobody in sync has them.
-func (n *nodes) deleteBefore(at int32, offset int64, within time.Duration) (lowest int64, err error) {
+func (n *nodes) deleteBefore(at int32, offset int64, within time.Duration) (lowest int64,
+	err error) {
 	n.t.Helper()
 	if err := n.log(at).DeleteBefore(offset); err != nil {
 		n.t.Fatal(err)
@@ -45,7 +46,8 @@ func TestDeletedIsWhatNobodyInSyncHas(t *testing.T) {
 	})
 }
 
-// TestDeletedIsWhatNobodyHasWhoMayBeInSync: a follower was proposed to be taken in, and nobody knows whether it was. It may be elected.
+// TestDeletedIsWhatNobodyHasWhoMayBeInSync: a follower was proposed to be taken in, and nobody
+// knows whether it was. It may be elected.
 func TestDeletedIsWhatNobodyHasWhoMayBeInSync(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.nodes[2].cut.Store(true)
@@ -64,12 +66,14 @@ func TestDeletedIsWhatNobodyHasWhoMayBeInSync(t *testing.T) {
 		}
 		n.nodes[2].cut.Store(true)
 		if _, err := n.deleteBefore(1, 2, time.Second); !errors.Is(err, ErrTimeout) {
-			t.Errorf("%v, want %v: broker 2 is in sync on record, and its log begins at %d", err, ErrTimeout, n.log(2).LogStart())
+			t.Errorf("%v, want %v: broker 2 is in sync on record, and its log begins at %d", err,
+				ErrTimeout, n.log(2).LogStart())
 		}
 	})
 }
 
-// TestNobodyJoinsWithWhatWasDeleted: a follower that has everything, and more than it should, is taken in once it has deleted that.
+// TestNobodyJoinsWithWhatWasDeleted: a follower that has everything, and more than it should, is
+// taken in once it has deleted that.
 func TestNobodyJoinsWithWhatWasDeleted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	i := newISR(1, 0, time.Second)

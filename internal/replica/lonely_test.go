@@ -13,11 +13,13 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// compactedNodes is a cluster whose topic is compacted, to the last record by a pass that was asked for and hardly by others.
+// compactedNodes is a cluster whose topic is compacted, to the last record by a pass that was asked
+// for and hardly by others.
 func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 	n := newNodesFlushing(t, count, time.Second, func(topic *metadata.Topic) {
 		s := &topic.Settings
-		s.Delete, s.Compact, s.TombstoneRetention, s.SegmentAge = false, true, 2*time.Minute, time.Minute
+		s.Delete, s.Compact, s.TombstoneRetention, s.SegmentAge = false, true, 2*time.Minute,
+			time.Minute
 		s.MinDirtyPercent, s.MaxGarbagePercent = 0, 99
 		topic.Partitions[0].Replicas, topic.Partitions[0].ISR = replicas, slices.Clone(replicas)
 	})
@@ -40,7 +42,8 @@ type cleanedNodes struct {
 }
 
 func (n *cleanedNodes) startCleaner(id int32) {
-	n.cleaners[id] = logstore.NewCleaner(n.nodes.nodes[id].store, logstore.CleanerOptions{Logger: slog.New(slog.DiscardHandler)})
+	n.cleaners[id] = logstore.NewCleaner(n.nodes.nodes[id].store,
+		logstore.CleanerOptions{Logger: slog.New(slog.DiscardHandler)})
 }
 
 // stopNode ends a broker and its cleaner; startNode starts both again.
@@ -59,7 +62,9 @@ func (n *cleanedNodes) startNode(id int32) {
 // put produces a record with a key to a broker; no value: a tombstone.
 func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	n.t.Helper()
-	result := n.nodes.nodes[to].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: keyed(n.t, key, value)}}).Wait(n.t.Context(), time.Minute)[0]
+	result := n.nodes.nodes[to].Append(AcksAll,
+		[]ProducePartition{{ID: partitionA, Batch: keyed(n.t, key, value)}}).Wait(n.t.Context(),
+		time.Minute)[0]
 	if result.Err != nil {
 		n.t.Fatalf("produce %s: %v", key, result.Err)
 	}
@@ -69,7 +74,8 @@ func (n *cleanedNodes) put(to int32, key string, value []byte) {
 func keyed(t *testing.T, key string, value []byte) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	builder.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
+		BaseSequence: -1})
 	builder.Add(&record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte(key), Value: value})
 	bytes, err := builder.Build(nil)
 	if err != nil {
@@ -123,7 +129,8 @@ func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	n.t.Helper()
 	if hasValue, hasTombstone := n.has(id, key); hasValue != value || hasTombstone != tombstone {
-		n.t.Errorf("broker %d, %q: value %t, tombstone %t; want %t, %t", id, key, hasValue, hasTombstone, value, tombstone)
+		n.t.Errorf("broker %d, %q: value %t, tombstone %t; want %t, %t", id, key, hasValue,
+			hasTombstone, value, tombstone)
 	}
 }
 
@@ -133,8 +140,9 @@ func inCleanedCluster(t *testing.T, count int, replicas []int32, test func(n *cl
 	synctest.Test(t, func(t *testing.T) { test(compactedNodes(t, count, replicas...)) })
 }
 
-// A replica is down while a key is deleted, for ever so much longer than tombstones are kept. The others keep the tombstone for it, so
-// that the key does not come back, be the one that was away elected or not; and once all have cleaned, it goes everywhere.
+// A replica is down while a key is deleted, for ever so much longer than tombstones are kept. The
+// others keep the tombstone for it, so that the key does not come back, be the one that was away
+// elected or not; and once all have cleaned, it goes everywhere.
 func TestX1ReplicaThatWasAwayBringsNoDeletedKeyBack(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.put(1, "gone", []byte("value"))
@@ -195,7 +203,8 @@ func TestX1OneReplicaWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Nobody writes to the partition any more: followers hear all the same of how far all have cleaned, and of what DeleteRecords took.
+// Nobody writes to the partition any more: followers hear all the same of how far all have cleaned,
+// and of what DeleteRecords took.
 func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		for _, key := range []string{"old", "gone"} {
@@ -213,15 +222,22 @@ func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 		for _, id := range n.ids {
 			n.want(id, "gone", false, false)
 			n.want(id, "stays", true, false)
-			if told, start := n.log(id).ReplicasLonely(), n.log(id).LogStart(); told != 4 || start != 1 {
-				n.t.Errorf("broker %d was told that all tombstones are lonely below %d, want 4; its log starts at %d, want 1", id, told, start)
+			if told, start := n.log(id).ReplicasLonely(),
+				n.log(id).LogStart(); told != 4 || start != 1 {
+				n.t.Errorf(
+					"broker %d was told that all tombstones are lonely below %d, want 4; its log starts at %d, want 1",
+					id,
+					told,
+					start,
+				)
 			}
 		}
 	})
 }
 
-// Broker 1 has removed a key and its tombstone; broker 2 still has both, as before replicas told how far their tombstones are lonely. A new
-// replica copies the value from 2, and goes on at 1, which has no tombstone to send.
+// Broker 1 has removed a key and its tombstone; broker 2 still has both, as before replicas told
+// how far their tombstones are lonely. A new replica copies the value from 2, and goes on at 1,
+// which has no tombstone to send.
 func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -244,8 +260,10 @@ func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 				n.nodes.nodes[3].cut.Store(true) // whoever is in sync keeps what it has
 				n.elect(2, 1, 2, 3)
 				n.settle(time.Second)
-				if source, err := n.log(3).CopySource(); err != nil || source >= 0 || n.log(3).LogEnd() == n.log(3).LogStart() {
-					n.t.Errorf("in sync, a copy of %d (%v), log [%d, %d)", source, err, n.log(3).LogStart(), n.log(3).LogEnd())
+				if source, err := n.log(3).CopySource(); err != nil || source >= 0 ||
+					n.log(3).LogEnd() == n.log(3).LogStart() {
+					n.t.Errorf("in sync, a copy of %d (%v), log [%d, %d)", source, err,
+						n.log(3).LogStart(), n.log(3).LogEnd())
 				}
 			})
 		})
@@ -264,8 +282,9 @@ func (n *cleanedNodes) deleted() {
 	n.settle(70 * time.Second)
 }
 
-// differ makes logs of which that of broker 1 has neither value nor tombstone of a key, and that of 2 both. Broker 1 does not wait for 2
-// while that is no replica; and 2 keeps its log, as the assignment has no name.
+// differ makes logs of which that of broker 1 has neither value nor tombstone of a key, and that of
+// 2 both. Broker 1 does not wait for 2 while that is no replica; and 2 keeps its log, as the
+// assignment has no name.
 func (n *cleanedNodes) differ() {
 	n.t.Helper()
 	n.deleted()
@@ -288,9 +307,10 @@ func (n *cleanedNodes) differ() {
 	}
 }
 
-// Broker 1 has removed the value of a deleted key; broker 2 has cleaned as far, and left the value for the sake of I/O. A consumer that has
-// read it there may go on at 1 (KIP-392, or as 2 dies): it finds the tombstone, from when the value was last to be read anywhere for as long
-// as tombstones are kept. In the end 2 is made to remove it, and then both tombstones go.
+// Broker 1 has removed the value of a deleted key; broker 2 has cleaned as far, and left the value
+// for the sake of I/O. A consumer that has read it there may go on at 1 (KIP-392, or as 2 dies): it
+// finds the tombstone, from when the value was last to be read anywhere for as long as tombstones
+// are kept. In the end 2 is made to remove it, and then both tombstones go.
 func TestX1TombstoneStaysWhileAnyReplicaHasWhatItDeletes(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.deleted()
@@ -311,7 +331,12 @@ func TestX1TombstoneStaysWhileAnyReplicaHasWhatItDeletes(t *testing.T) {
 				}
 				return
 			case (!here || !there) && kept < retention:
-				n.t.Fatalf("%v after the value could be read on broker 2, the tombstone is on broker 1: %t, on 2: %t", kept, here, there)
+				n.t.Fatalf(
+					"%v after the value could be read on broker 2, the tombstone is on broker 1: %t, on 2: %t",
+					kept,
+					here,
+					there,
+				)
 			case time.Since(began) > 10*retention:
 				n.t.Fatalf("tombstones are there for ever; the value could be read %v ago", kept)
 			}

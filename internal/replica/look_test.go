@@ -25,21 +25,24 @@ func TestALookRemembersWhatItRead(t *testing.T) {
 		}
 		for i, want := range []position{{limit: 1, bytes: len(batch(t, "12345"))}, {}} {
 			if got := positions[i]; got.limit != want.limit || got.bytes != want.bytes {
-				t.Errorf("partition %d: read up to %d, %d bytes; want %d, %d", i, got.limit, got.bytes, want.limit, want.bytes)
+				t.Errorf("partition %d: read up to %d, %d bytes; want %d, %d", i, got.limit,
+					got.bytes, want.limit, want.bytes)
 			}
 		}
 	})
 }
 
-// TestImagesUnderRequests: topics come, go and change their epoch while clients produce and fetch. Every request ends, with what a
-// client can act on; with -race, this is also the proof that Apply and requests share nothing unguarded.
+// TestImagesUnderRequests: topics come, go and change their epoch while clients produce and fetch.
+// Every request ends, with what a client can act on; with -race, this is also the proof that Apply
+// and requests share nothing unguarded.
 func TestImagesUnderRequests(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)
 	b.topic("a", 2, nil)
 	b.apply()
 	ctx, cancel := context.WithCancel(t.Context())
-	expected := []error{ErrUnknownPartition, ErrNotLeader, context.Canceled, ErrTimeout, logstore.ErrOffsetOutOfRange}
+	expected := []error{ErrUnknownPartition, ErrNotLeader, context.Canceled, ErrTimeout,
+		logstore.ErrOffsetOutOfRange}
 	check := func(err error) {
 		for _, e := range expected {
 			if err == nil || errors.Is(err, e) {
@@ -53,7 +56,8 @@ func TestImagesUnderRequests(t *testing.T) {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				for _, r := range b.Produce(ctx, AcksAll, time.Second, []ProducePartition{
-					{ID: id("steady", i), Batch: batch(t, "x")}, {ID: id("a", i), Batch: batch(t, "x")},
+					{ID: id("steady", i), Batch: batch(t, "x")},
+					{ID: id("a", i), Batch: batch(t, "x")},
 				}) {
 					check(r.Err)
 				}
@@ -61,7 +65,8 @@ func TestImagesUnderRequests(t *testing.T) {
 		})
 		clients.Go(func() {
 			for offset := int64(0); ctx.Err() == nil; offset++ {
-				for _, r := range b.Fetch(ctx, fetch(time.Millisecond, offset, id("steady", i), id("a", i))) {
+				for _, r := range b.Fetch(ctx,
+					fetch(time.Millisecond, offset, id("steady", i), id("a", i))) {
 					check(r.Err)
 					if r.Data != nil {
 						r.Data.Release()

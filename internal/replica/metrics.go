@@ -24,34 +24,46 @@ const (
 	electionMove     = "move"     // the leader before lives: it shuts down, or another is preferred
 )
 
-// traffic is one topic's counters. A partition keeps them, so that counting is an addition and no lookup.
+// traffic is one topic's counters. A partition keeps them, so that counting is an addition and no
+// lookup.
 type traffic struct {
 	producedBytes, producedRecords, fetchedBytes prometheus.Counter
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help}, []string{"topic"})
+		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood",
+			Name: name, Help: help}, []string{"topic"})
 		if registry != nil {
 			registry.MustRegister(vector)
 		}
 		return vector
 	}
 	return &metrics{
-		producedBytes:   counter("produced_bytes_total", "Bytes of batches appended for producers, as they came in (compressed)."),
+		producedBytes: counter("produced_bytes_total",
+			"Bytes of batches appended for producers, as they came in (compressed)."),
 		producedRecords: counter("produced_records_total", "Records appended for producers."),
 		fetchedBytes:    counter("fetched_bytes_total", "Bytes of batches handed to consumers."),
 		isrChanges: counterBy(registry, "isr_changes_total", "direction",
-			"Changes of in-sync replicas that this broker made as their leader.", isrExpand, isrShrink),
-		elections: counterBy(registry, "leader_elections_total", "reason",
+			"Changes of in-sync replicas that this broker made as their leader.", isrExpand,
+			isrShrink),
+		elections: counterBy(
+			registry,
+			"leader_elections_total",
+			"reason",
 			"Partitions that this broker began to lead: as it came up, because their leader died, or because leadership was moved here.",
-			electionStart, electionFailover, electionMove),
+			electionStart,
+			electionFailover,
+			electionMove,
+		),
 	}
 }
 
 // counterBy is a counter with one label, at 0 for each value it may have.
-func counterBy(registry prometheus.Registerer, name, label, help string, values ...string) *prometheus.CounterVec {
-	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help}, []string{label})
+func counterBy(registry prometheus.Registerer, name, label, help string,
+	values ...string) *prometheus.CounterVec {
+	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name,
+		Help: help}, []string{label})
 	if registry != nil {
 		registry.MustRegister(vector)
 	}

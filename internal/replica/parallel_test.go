@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// meetingDisk lets the sync of a file of leader epochs end once another one is under way, the first time.
+// meetingDisk lets the sync of a file of leader epochs end once another one is under way, the first
+// time.
 type meetingDisk struct {
 	vfs.FS
 	inside atomic.Int32
@@ -47,7 +48,8 @@ func (f *meetingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// A thousand partitions that begin to be led do not wait for each other's syncs; what is told of them is in their order all the same.
+// A thousand partitions that begin to be led do not wait for each other's syncs; what is told of
+// them is in their order all the same.
 func TestPartitionsBeginToBeLedSideBySide(t *testing.T) {
 	disk := &meetingDisk{FS: vfs.NewMem(), met: make(chan struct{})}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
@@ -71,19 +73,23 @@ func TestPartitionsBeginToBeLedSideBySide(t *testing.T) {
 	}
 }
 
-// BenchmarkMakePartitions makes 1,000 partitions, and begins to lead them, on a real disk with real syncs. docs/bench/start.md has
-// figures.
+// BenchmarkMakePartitions makes 1,000 partitions, and begins to lead them, on a real disk with real
+// syncs. docs/bench/start.md has figures.
 func BenchmarkMakePartitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
-		store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler), FlushInterval: time.Hour})
+		store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: b.TempDir(),
+			Logger: slog.New(slog.DiscardHandler), FlushInterval: time.Hour})
 		if err != nil {
 			b.Fatal(err)
 		}
 		set := NewSet(Options{NodeID: self, Store: store})
-		topic := &metadata.Topic{Name: "many", ID: metadata.NewID(), Settings: topicconfig.Default()}
+		topic := &metadata.Topic{Name: "many", ID: metadata.NewID(),
+			Settings: topicconfig.Default()}
 		for i := range int32(1000) {
-			topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, LeaderEpoch: 1, ISR: []int32{self}})
+			topic.Partitions = append(topic.Partitions,
+				&metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self, LeaderEpoch: 1,
+					ISR: []int32{self}})
 		}
 		image := metadata.NewImage("ours", metadata.CleanerBudget{}, nil, []*metadata.Topic{topic})
 		b.StartTimer()

@@ -9,13 +9,15 @@ import (
 
 // Peer is a connection to another broker, used by one fetcher: one request at a time.
 type Peer interface {
-	// Pull asks for what comes behind the offsets of the request, and waits for it at the other side, at most Wait. Results come in any
-	// order; a partition may be left out if there is nothing new of it. Records are valid until the next call. The end of ctx ends the
-	// call early. After an error the connection is of no use any more.
+	// Pull asks for what comes behind the offsets of the request, and waits for it at the other
+	// side, at most Wait. Results come in any order; a partition may be left out if there is
+	// nothing new of it. Records are valid until the next call. The end of ctx ends the call early.
+	// After an error the connection is of no use any more.
 	//
 	// ErrSessionNotFound and ErrSessionEpoch are answers: the connection is as good as before.
 	Pull(ctx context.Context, req *Pull) (PullAnswer, error)
-	// Hurry has the other side answer the call under way now, if it waits. It may be called by another goroutine.
+	// Hurry has the other side answer the call under way now, if it waits. It may be called by
+	// another goroutine.
 	Hurry()
 	Close() error
 }
@@ -48,7 +50,8 @@ type PullPartition struct {
 	LogStart    int64
 	Lonely      int64 // its tombstones below are lonely: logstore.Log.LonelyTo
 	Told        int64 // as far as it was told, those of all replicas are lonely below
-	// Assignment is the time as a replica for which its log was made; "": from before there were names.
+	// Assignment is the time as a replica for which its log was made; "": from before there were
+	// names.
 	Assignment string
 	BytesMax   int
 }
@@ -61,8 +64,8 @@ type Pulled struct {
 	LogStart  int64 // the leader's; -1: unknown
 	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
 	Lonely    int64 // the tombstones of all replicas are lonely below
-	// DivergingEpoch, when >= 0, is the largest epoch of the leader's log that is at most LastEpoch, and ends at DivergingEnd: there
-	// the logs part at the latest.
+	// DivergingEpoch, when >= 0, is the largest epoch of the leader's log that is at most
+	// LastEpoch, and ends at DivergingEnd: there the logs part at the latest.
 	DivergingEpoch int32
 	DivergingEnd   int64
 	Records        []byte

@@ -26,14 +26,16 @@ type ProduceResult struct {
 	Err      error
 }
 
-// Produced are the batches of a produce request behind their append. It holds nothing of their bytes.
+// Produced are the batches of a produce request behind their append. It holds nothing of their
+// bytes.
 type Produced struct {
 	set     *Set
 	results []ProduceResult
 	waits   []produceWait // for those that are not acknowledged yet
 }
 
-// Append appends each batch, for acks -1, 1 or 0. What came of it, Wait returns; the batches themselves are not needed any more.
+// Append appends each batch, for acks -1, 1 or 0. What came of it, Wait returns; the batches
+// themselves are not needed any more.
 func (s *Set) Append(acks int16, batches []ProducePartition) *Produced {
 	produced := &Produced{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
@@ -45,19 +47,21 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *Produced {
 			continue
 		}
 		wait := produceWait{p, r, result, acks == AcksAll}
-		if acks == AcksAll && !wait.over() || acks == 1 && p.log.SafeEnd() <= result.Appended.LastOffset {
+		if acks == AcksAll && !wait.over() || acks == 1 &&
+			p.log.SafeEnd() <= result.Appended.LastOffset {
 			produced.waits = append(produced.waits, wait)
 		}
 	}
 	return produced
 }
 
-// Wait waits, with acks -1, in the purgatory until every batch is below its high watermark, or for timeout (ErrTimeout). With acks 1 it
-// waits for this replica alone, which under durability Fsync has to sync first; with acks 0 for nothing. A log that stops meanwhile fails
-// its batches with ErrStorage. The results are in the order of the batches. It is called once.
+// Wait waits, with acks -1, in the purgatory until every batch is below its high watermark, or for
+// timeout (ErrTimeout). With acks 1 it waits for this replica alone, which under durability Fsync
+// has to sync first; with acks 0 for nothing. A log that stops meanwhile fails its batches with
+// ErrStorage. The results are in the order of the batches. It is called once.
 //
-// An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records will stay: a producer sends
-// them again, and its sequence numbers keep them single.
+// An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records
+// will stay: a producer sends them again, and its sequence numbers keep them single.
 func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
 	if len(p.waits) == 0 {
 		return p.results
@@ -72,7 +76,8 @@ func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceRes
 }
 
 // append appends one batch, and moves the high watermark as far as that allows.
-func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role, error) {
+func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role,
+	error) {
 	p, r, err := s.leader(batch.ID, -1)
 	if err == nil {
 		err = p.isOf(batch.Topic)
@@ -88,7 +93,8 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 }
 
 // appended does what is left once a batch is in the log, or says why it is not.
-func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *ProduceResult, err error) error {
+func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *ProduceResult,
+	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
 		return closedError(p, r)
 	}
@@ -108,7 +114,8 @@ func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *Pr
 	return nil
 }
 
-// closedError explains a log that closed under a request: the partition went, or the broker stops. The client asks elsewhere.
+// closedError explains a log that closed under a request: the partition went, or the broker stops.
+// The client asks elsewhere.
 func closedError(p *partition, then *role) error {
 	if err := p.since(then); err != nil {
 		return err
@@ -116,15 +123,15 @@ func closedError(p *partition, then *role) error {
 	return ErrNotLeader
 }
 
-// delayedProduce is a produce request that waits for its high watermarks. Its results are written by whoever ends it, before
-// done is closed; Produced.Wait reads them after that.
+// delayedProduce is a produce request that waits for its high watermarks. Its results are written
+// by whoever ends it, before done is closed; Produced.Wait reads them after that.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}
 }
 
-// produceWait is an appended batch that is not acknowledged yet. The role was taken before the append: had it changed in
-// between, the wait ends with an error, which is the safe side.
+// produceWait is an appended batch that is not acknowledged yet. The role was taken before the
+// append: had it changed in between, the wait ends with an error, which is the safe side.
 type produceWait struct {
 	partition *partition
 	role      *role // in which it was appended
@@ -132,8 +139,8 @@ type produceWait struct {
 	all       bool // every in-sync replica has to vouch for it, else this one alone
 }
 
-// over tells whether the wait has ended, and leaves why it failed in the result. That the batch is safe counts first: a log that
-// stopped later has lost nothing of it.
+// over tells whether the wait has ended, and leaves why it failed in the result. That the batch is
+// safe counts first: a log that stopped later has lost nothing of it.
 func (w produceWait) over() bool {
 	log := w.partition.log
 	safe := log.SafeEnd()
@@ -144,8 +151,9 @@ func (w produceWait) over() bool {
 	if w.result.Err != nil {
 		return true
 	}
-	// With fewer in sync than asked for the high watermark stands still, and one that is past the batch is no answer either: the topic
-	// asks for so many copies, and they are not there any more (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	// With fewer in sync than asked for the high watermark stands still, and one that is past the
+	// batch is no answer either: the topic asks for so many copies, and they are not there any more
+	// (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 	if w.all && w.role.reign.inSync() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
 		return true
@@ -157,7 +165,8 @@ func (w produceWait) over() bool {
 	return true
 }
 
-// TryComplete implements timer.Operation. What is settled leaves the list, so that a later look asks only for the rest.
+// TryComplete implements timer.Operation. What is settled leaves the list, so that a later look
+// asks only for the rest.
 func (d *delayedProduce) TryComplete() bool {
 	open := d.waits[:0]
 	for _, w := range d.waits {

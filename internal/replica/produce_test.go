@@ -19,20 +19,23 @@ func TestProduceAnswersInTheOrderOfItsBatches(t *testing.T) {
 		damaged := batch(t, "x")
 		damaged[len(damaged)-1] ^= 1
 		results := b.Produce(t.Context(), acks, time.Minute, []ProducePartition{
-			{ID: id("a", 1), Batch: batch(t, "x", "y")}, {ID: id("none", 0), Batch: batch(t, "x")}, {ID: id("a", 0), Batch: damaged}, {ID: id("a", 0), Batch: batch(t, "z")},
+			{ID: id("a", 1), Batch: batch(t, "x", "y")}, {ID: id("none", 0), Batch: batch(t, "x")},
+			{ID: id("a", 0), Batch: damaged}, {ID: id("a", 0), Batch: batch(t, "z")},
 		})
 		for i, want := range []error{nil, ErrUnknownPartition, record.ErrCorrupt, nil} {
 			if !errors.Is(results[i].Err, want) {
 				t.Errorf("acks %d: result %d: %v, want %v", acks, i, results[i].Err, want)
 			}
 		}
-		if results[0].ID != id("a", 1) || results[0].Appended.LastOffset != results[0].Appended.BaseOffset+1 {
+		if results[0].ID != id("a", 1) ||
+			results[0].Appended.LastOffset != results[0].Appended.BaseOffset+1 {
 			t.Errorf("acks %d: result 0 is %+v", acks, results[0])
 		}
 	}
 	log, err := b.Leader(id("a", 1), -1)
 	if err != nil || log.LogEnd() != 6 || log.HighWatermark() != 6 {
-		t.Errorf("log end %d, high watermark %d, want 6: %v", log.LogEnd(), log.HighWatermark(), err)
+		t.Errorf("log end %d, high watermark %d, want 6: %v", log.LogEnd(), log.HighWatermark(),
+			err)
 	}
 }
 
@@ -47,14 +50,16 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	if log, _ := b.Leader(id("a", 0), -1); log.LogEnd() != 0 {
 		t.Error("refused, and appended all the same")
 	}
-	results := b.Produce(t.Context(), 1, time.Minute, []ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})
+	results := b.Produce(t.Context(), 1, time.Minute,
+		[]ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})
 	if results[0].Err != nil {
 		t.Errorf("acks=1: %v", results[0].Err)
 	}
 }
 
 // held is a produce whose batch is beyond the high watermark, as it is until followers have it.
-func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (op *delayedProduce, release func()) {
+func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (op *delayedProduce,
+	release func()) {
 	t.Helper()
 	p, r, err := b.leader(id("a", 0), -1)
 	if err != nil {
@@ -96,10 +101,19 @@ func TestAcksAllEndsWithAnError(t *testing.T) {
 		end func(t *testing.T, b *broker, cancel context.CancelFunc)
 		err error
 	}{
-		"time is up":    {func(*testing.T, *broker, context.CancelFunc) { time.Sleep(2 * time.Minute) }, ErrTimeout},
-		"cancelled":     {func(_ *testing.T, _ *broker, cancel context.CancelFunc) { cancel() }, ErrTimeout},
-		"set closed":    {func(_ *testing.T, b *broker, _ context.CancelFunc) { b.Close() }, ErrTimeout},
-		"topic deleted": {func(_ *testing.T, b *broker, _ context.CancelFunc) { delete(b.topics, "a"); b.apply() }, ErrUnknownPartition},
+		"time is up": {func(*testing.T, *broker,
+			context.CancelFunc) {
+			time.Sleep(2 * time.Minute)
+		}, ErrTimeout},
+		"cancelled": {func(_ *testing.T, _ *broker, cancel context.CancelFunc) { cancel() },
+			ErrTimeout},
+		"set closed": {func(_ *testing.T, b *broker, _ context.CancelFunc) { b.Close() },
+			ErrTimeout},
+		"topic deleted": {func(_ *testing.T, b *broker,
+			_ context.CancelFunc) {
+			delete(b.topics, "a")
+			b.apply()
+		}, ErrUnknownPartition},
 		"new epoch": {func(_ *testing.T, b *broker, _ context.CancelFunc) {
 			b.topics["a"].Partitions[0].LeaderEpoch++
 			b.apply()

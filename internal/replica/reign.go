@@ -9,18 +9,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// reign is this broker's leadership of a partition in one leader epoch: the isr, and the log whose high watermark follows from it.
+// reign is this broker's leadership of a partition in one leader epoch: the isr, and the log whose
+// high watermark follows from it.
 //
-// mu is held while the high watermark is worked out and moved, and while a change of the ISR is decided on. So none of the two ever
-// goes by what the other has just made untrue: a high watermark that was worked out before a follower was proposed for the ISR has moved
-// by then, and the proposal was made for that one. It is held for moments, and no I/O is done under it.
+// mu is held while the high watermark is worked out and moved, and while a change of the ISR is
+// decided on. So none of the two ever goes by what the other has just made untrue: a high watermark
+// that was worked out before a follower was proposed for the ISR has moved by then, and the
+// proposal was made for that one. It is held for moments, and no I/O is done under it.
 type reign struct {
 	log   *logstore.Log
 	start int64 // where this leader epoch begins in the log
 	mu    struct {
 		sync.Mutex
-		isr    *isr
-		minISR int   // as many in sync are needed for the high watermark to move; at most the number of replicas
+		isr *isr
+		// as many in sync are needed for the high watermark to move; at most the number of replicas
+		minISR int
 		own    int64 // this broker's incarnation, -1 if the image does not have it
 		over   bool  // another leader epoch has begun: nothing moves any more
 	}
@@ -32,19 +35,23 @@ func newReign(log *logstore.Log, isr *isr) *reign {
 	return g
 }
 
-// configure takes over what may change within a leader epoch: how many have to be in sync, and how long one that is may be behind.
+// configure takes over what may change within a leader epoch: how many have to be in sync, and how
+// long one that is may be behind.
 func (g *reign) configure(minISR int, lagMax time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.minISR, g.mu.isr.lagMax = minISR, lagMax
 }
 
-// image passes an image of this leader epoch on. It returns the ISR before and after: a member whose incarnation has ended is out of it
-// before that is on record.
-func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time) (before, after []int32) {
+// image passes an image of this leader epoch on. It returns the ISR before and after: a member
+// whose incarnation has ended is out of it before that is on record.
+func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time) (before,
+	after []int32) {
 	states := make([]replicaState, 0, len(p.Replicas))
 	for _, id := range p.Replicas {
-		states = append(states, replicaState{broker: id, living: living(img, id), assignment: p.Assignment(id), recorded: -1})
+		states = append(states,
+			replicaState{broker: id, living: living(img, id), assignment: p.Assignment(id),
+				recorded: -1})
 	}
 	at := func(id int32) int {
 		return slices.IndexFunc(states, func(s replicaState) bool { return s.broker == id })
@@ -75,8 +82,9 @@ func living(img *metadata.Image, id int32) int64 {
 	return -1
 }
 
-// advance moves the high watermark as far as all who may be in sync vouch for the log, and tells whether it moved. It stays where it
-// is while fewer are in sync than the topic asks for (KIP-966): what consumers have seen is on as many.
+// advance moves the high watermark as far as all who may be in sync vouch for the log, and tells
+// whether it moved. It stays where it is while fewer are in sync than the topic asks for (KIP-966):
+// what consumers have seen is on as many.
 func (g *reign) advance(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +92,9 @@ func (g *reign) advance(now time.Time) bool {
 }
 
 func (g *reign) advanceLocked(now time.Time) bool {
-	end := g.log.LogEnd() // before SafeEnd, which is at most the end of its moment: a follower cannot be behind for what comes meanwhile
+	// before SafeEnd, which is at most the end of its moment: a follower cannot be behind for what
+	// comes meanwhile
+	end := g.log.LogEnd()
 	g.mu.isr.grown(end)
 	if g.mu.over || len(g.mu.isr.committed) < g.mu.minISR {
 		return false
@@ -92,8 +102,8 @@ func (g *reign) advanceLocked(now time.Time) bool {
 	return g.log.AdvanceHighWatermark(g.mu.isr.highWatermark(g.log.SafeEnd(), end, now))
 }
 
-// fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether the ISR may have to change, or may now:
-// a change waits for the first fetch of all who stay.
+// fetched takes in a follower's fetch. moved tells whether the high watermark did, review whether
+// the ISR may have to change, or may now: a change waits for the first fetch of all who stay.
 func (g *reign) fetched(from asker, want *FetchPartition, now time.Time) (moved, review, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +128,8 @@ func (g *reign) asksNoMore(follower int32, asks *lastAsk) {
 	g.mu.isr.asksNoMore(follower, asks)
 }
 
-// processEnded takes in a sign that a broker's process has ended; it is false if that changes nothing.
+// processEnded takes in a sign that a broker's process has ended; it is false if that changes
+// nothing.
 func (g *reign) processEnded(of metadata.InSync) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +155,8 @@ func (g *reign) withdraw() {
 	g.mu.isr.proposal = nil
 }
 
-// settled takes in how that came out. It returns the ISR before and after, and whether the high watermark moved.
+// settled takes in how that came out. It returns the ISR before and after, and whether the high
+// watermark moved.
 func (g *reign) settled(o outcome, now time.Time) (before, after []int32, moved bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -184,7 +196,8 @@ func (g *reign) isInSync(id int32) bool {
 	return slices.Contains(g.mu.isr.committed, id)
 }
 
-// holds tells whether a consumer can read at offset from a follower: it is in sync, alive, and has records there.
+// holds tells whether a consumer can read at offset from a follower: it is in sync, alive, and has
+// records there.
 func (g *reign) holds(id int32, offset int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,12 +13,14 @@ import (
 )
 
 // inCluster runs a test in a bubble, with so many brokers and one partition that 1 leads.
-func inCluster(t *testing.T, count int, change func(*metadata.Topic), test func(t *testing.T, n *nodes)) {
+func inCluster(t *testing.T, count int, change func(*metadata.Topic),
+	test func(t *testing.T, n *nodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newNodes(t, count, change)) })
 }
 
-// TestAcksAllIsOnEveryReplica once it is acknowledged, and takes one wake-up of each follower, no wait.
+// TestAcksAllIsOnEveryReplica once it is acknowledged, and takes one wake-up of each follower, no
+// wait.
 func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -39,7 +41,8 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestDivergentTailsAreCut: what the old leader appended and nobody else has is cut off when it follows the new one.
+// TestDivergentTailsAreCut: what the old leader appended and nobody else has is cut off when it
+// follows the new one.
 func TestDivergentTailsAreCut(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b")
@@ -48,12 +51,16 @@ func TestDivergentTailsAreCut(t *testing.T) {
 		lost := make(chan ProduceResult, 1)
 		go func() { lost <- n.produce(1, "lost", "lost", "lost") }()
 		synctest.Wait()
-		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = 2, 2, []int32{2, 3} })
+		n.change(func(p *metadata.Partition) {
+			p.Leader, p.LeaderEpoch, p.ISR = 2, 2,
+				[]int32{2, 3}
+		})
 		n.apply(2, 3)
 		n.settle(time.Second)
 		n.mustProduce(2, "c")
 		if n.log(1).LogEnd() != 5 || n.log(1).HighWatermark() != 2 {
-			t.Errorf("zombie: end %d, high watermark %d", n.log(1).LogEnd(), n.log(1).HighWatermark())
+			t.Errorf("zombie: end %d, high watermark %d", n.log(1).LogEnd(),
+				n.log(1).HighWatermark())
 		}
 		n.nodes[1].cut.Store(false)
 		n.apply(1)
@@ -71,8 +78,8 @@ func TestDivergentTailsAreCut(t *testing.T) {
 	})
 }
 
-// TestRestartWithALostTail: a follower loses what it had not synced, comes back, and copies it again. As a member of the ISR in its new
-// incarnation it is not taken for what it was.
+// TestRestartWithALostTail: a follower loses what it had not synced, comes back, and copies it
+// again. As a member of the ISR in its new incarnation it is not taken for what it was.
 func TestRestartWithALostTail(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		for range 5 {
@@ -86,12 +93,15 @@ func TestRestartWithALostTail(t *testing.T) {
 		if end := n.log(2).LogEnd(); end == 5 {
 			t.Skip("the disk kept all of it")
 		}
-		n.crash(3, false) // the leader proposes to drop it, and must not vouch for 2 while it is at it
+		// the leader proposes to drop it, and must not vouch for 2 while it is at it
+		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(time.Second)
 		for _, change := range n.meta.calls {
-			if slices.ContainsFunc(change.To, func(m metadata.InSync) bool { return m.Broker == 2 && m.Epoch == 2 }) {
-				t.Errorf("%+v vouches for broker 2, which has %d records", change, n.log(2).LogEnd())
+			if slices.ContainsFunc(change.To,
+				func(m metadata.InSync) bool { return m.Broker == 2 && m.Epoch == 2 }) {
+				t.Errorf("%+v vouches for broker 2, which has %d records", change,
+					n.log(2).LogEnd())
 			}
 		}
 		n.nodes[2].cut.Store(false)
@@ -106,7 +116,8 @@ func TestRestartWithALostTail(t *testing.T) {
 	})
 }
 
-// TestLogStartTravels: DeleteRecords at the leader, also into the middle of a batch, and an empty replica that begins there.
+// TestLogStartTravels: DeleteRecords at the leader, also into the middle of a batch, and an empty
+// replica that begins there.
 func TestLogStartTravels(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.nodes[3].cut.Store(true)
@@ -165,14 +176,16 @@ func TestEmptyFollowerFarBehind(t *testing.T) {
 	})
 }
 
-// TestProducersSurviveFailover: each of a producer's last five batches, sent again to the new leader, is known there, at its old offset.
+// TestProducersSurviveFailover: each of a producer's last five batches, sent again to the new
+// leader, is known there, at its old offset.
 func TestProducersSurviveFailover(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		var batches [][]byte
 		for i := range int32(7) {
 			b := batchOf(t, record.Identity{ProducerID: 9, ProducerEpoch: 0, BaseSequence: i}, "x")
 			batches = append(batches, slices.Clone(b))
-			r := n.nodes[1].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: b}}).Wait(t.Context(), time.Minute)[0]
+			r := n.nodes[1].Append(AcksAll,
+				[]ProducePartition{{ID: partitionA, Batch: b}}).Wait(t.Context(), time.Minute)[0]
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -180,7 +193,9 @@ func TestProducersSurviveFailover(t *testing.T) {
 		n.crash(1, true)
 		n.elect(2, 2)
 		for i := 2; i < 7; i++ {
-			r := n.nodes[2].Append(AcksAll, []ProducePartition{{ID: partitionA, Batch: slices.Clone(batches[i])}}).Wait(t.Context(), time.Minute)[0]
+			r := n.nodes[2].Append(AcksAll,
+				[]ProducePartition{{ID: partitionA,
+					Batch: slices.Clone(batches[i])}}).Wait(t.Context(), time.Minute)[0]
 			if r.Err != nil || !r.Appended.Duplicate || r.Appended.BaseOffset != int64(i) {
 				t.Errorf("batch %d again: %+v, %v", i, r.Appended, r.Err)
 			}
@@ -188,7 +203,8 @@ func TestProducersSurviveFailover(t *testing.T) {
 	})
 }
 
-// TestQuirk7ConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it does not have yet is no error of the offset.
+// TestQuirk7ConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it
+// does not have yet is no error of the offset.
 func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"
@@ -204,11 +220,13 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 			t.Errorf("the leader sends a consumer in the west to %d, %v", r.PreferredReplica, r.Err)
 		}
 		for _, rack := range []string{"east", "", "north"} {
-			if r := ask(1, rack, 0); r.PreferredReplica != metadata.NoBroker || !slices.Equal(values(t, r), []string{"a", "b"}) {
+			if r := ask(1, rack, 0); r.PreferredReplica != metadata.NoBroker ||
+				!slices.Equal(values(t, r), []string{"a", "b"}) {
 				t.Errorf("rack %q: sent to %d", rack, r.PreferredReplica)
 			}
 		}
-		if r := ask(2, "west", 1); !slices.Equal(values(t, r), []string{"a", "b"}) || r.HighWater != 2 {
+		if r := ask(2, "west", 1); !slices.Equal(values(t, r), []string{"a", "b"}) ||
+			r.HighWater != 2 {
 			t.Errorf("the follower gives %+v", r)
 		}
 		if r := ask(2, "west", 3); !errors.Is(r.Err, ErrOffsetNotAvailable) {
@@ -220,11 +238,13 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		}{{3, 1}, {2, 2}} { // it cannot tell whether the logs part there
 			req := fetch(0, known.offset, partitionA)
 			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
-			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err, ErrOffsetNotAvailable) || r.Diverging != nil {
+			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err,
+				ErrOffsetNotAvailable) || r.Diverging != nil {
 				t.Errorf("behind %+v: %v, parts at %+v", known, r.Err, r.Diverging)
 			}
 		}
-		if r := n.nodes[2].Fetch(t.Context(), fetch(0, 0, partitionA))[0]; !errors.Is(r.Err, ErrNotLeader) {
+		if r := n.nodes[2].Fetch(t.Context(), fetch(0, 0, partitionA))[0]; !errors.Is(r.Err,
+			ErrNotLeader) {
 			t.Errorf("a consumer that wants the leader: %v", r.Err)
 		}
 	})
@@ -232,26 +252,27 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 
 // TestCatchingUpIsThrottled for a replica that is not in sync, and for no other.
 func TestCatchingUpIsThrottled(t *testing.T) {
-	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} }, func(t *testing.T, n *nodes) {
-		n.nodes[3].cut.Store(true)
-		n.settle(time.Second)
-		n.nodes[1].catchUp = newCatchUp(pullPartitionBytesMax)
-		large := strings.Repeat("x", 100_000)
-		for range 60 {
-			n.mustProduce(1, large)
-		}
-		n.equal(1, 2)
-		begin := time.Now()
-		n.nodes[3].cut.Store(false)
-		for range 100 {
-			n.settle(200 * time.Millisecond)
-			if n.log(3).LogEnd() == n.log(1).LogEnd() {
-				break
+	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
+		func(t *testing.T, n *nodes) {
+			n.nodes[3].cut.Store(true)
+			n.settle(time.Second)
+			n.nodes[1].catchUp = newCatchUp(pullPartitionBytesMax)
+			large := strings.Repeat("x", 100_000)
+			for range 60 {
+				n.mustProduce(1, large)
 			}
-		}
-		n.equal(1, 3)
-		if took := time.Since(begin); took < 4*time.Second || took > 15*time.Second {
-			t.Errorf("6 MB at 1 MiB a second took %v", took)
-		}
-	})
+			n.equal(1, 2)
+			begin := time.Now()
+			n.nodes[3].cut.Store(false)
+			for range 100 {
+				n.settle(200 * time.Millisecond)
+				if n.log(3).LogEnd() == n.log(1).LogEnd() {
+					break
+				}
+			}
+			n.equal(1, 3)
+			if took := time.Since(begin); took < 4*time.Second || took > 15*time.Second {
+				t.Errorf("6 MB at 1 MiB a second took %v", took)
+			}
+		})
 }

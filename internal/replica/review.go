@@ -11,9 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// reviews is the goroutine that decides on changes of in-sync replicas, the only one that does, and has them made. Those that only take
-// replicas in are made by another, one batch at a time: a broker that is back joins the sets of thousands of partitions, which may take
-// seconds, and one that dies meanwhile must be dropped at once, as producers wait for it.
+// reviews is the goroutine that decides on changes of in-sync replicas, the only one that does, and
+// has them made. Those that only take replicas in are made by another, one batch at a time: a
+// broker that is back joins the sets of thousands of partitions, which may take seconds, and one
+// that dies meanwhile must be dropped at once, as producers wait for it.
 type reviews struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -25,7 +26,8 @@ type reviews struct {
 		all bool                 // every partition is
 		// joining: replicas are being taken in.
 		joining bool
-		// outage is of changes that end without an answer: without the API server each of a thousand partitions has one a second.
+		// outage is of changes that end without an answer: without the API server each of a
+		// thousand partitions has one a second.
 		outage outage.State
 	}
 }
@@ -42,7 +44,8 @@ func (b *changeBatch) add(change metadata.ISRChange, of proposed) {
 
 func (s *Set) startReviews() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.reviews.cancel, s.reviews.done, s.reviews.wake = cancel, make(chan struct{}), make(chan struct{}, 1)
+	s.reviews.cancel, s.reviews.done, s.reviews.wake = cancel, make(chan struct{}),
+		make(chan struct{}, 1)
 	s.reviews.joins = make(chan changeBatch, 1)
 	s.reviews.mu.due = map[PartitionID]bool{}
 	go func() {
@@ -121,11 +124,13 @@ func (r *reviews) take() (due map[PartitionID]bool, all bool) {
 	return due, all
 }
 
-// review looks at partitions when something of them has changed, and at all of them now and then: a follower that says nothing any more
-// changes nothing. A broker that leads no replicated partition sleeps.
+// review looks at partitions when something of them has changed, and at all of them now and then: a
+// follower that says nothing any more changes nothing. A broker that leads no replicated partition
+// sleeps.
 //
-// The time of the next look at all of them stands once it is set. Were it put off by each look at some, one follower that may not join, as it
-// leaves, and fetches all the same, would keep the silent ones of every other partition in sync.
+// The time of the next look at all of them stands once it is set. Were it put off by each look at
+// some, one follower that may not join, as it leaves, and fetches all the same, would keep the
+// silent ones of every other partition in sync.
 func (s *Set) review(ctx context.Context) {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
@@ -146,7 +151,8 @@ func (s *Set) review(ctx context.Context) {
 	}
 }
 
-// reviewDue looks at what is due, and tells when to look at everything again; 0: not before there is news.
+// reviewDue looks at what is due, and tells when to look at everything again; 0: not before there
+// is news.
 func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 	due, all := s.reviews.take()
 	view := s.view.Load()
@@ -178,7 +184,8 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 		if !ok {
 			continue
 		}
-		change := metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch, From: from, To: to}
+		change := metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch,
+			From: from, To: to}
 		if len(to) > len(from) {
 			joins.add(change, proposed{p, r})
 		} else {
@@ -194,7 +201,8 @@ func (s *Set) reviewDue(ctx context.Context) (again time.Duration) {
 	return again
 }
 
-// offerJoins has replicas taken in, if none are being taken in; else it takes the proposals back, to be made anew after that.
+// offerJoins has replicas taken in, if none are being taken in; else it takes the proposals back,
+// to be made anew after that.
 func (s *Set) offerJoins(joins changeBatch) {
 	if s.reviews.beginJoins() {
 		s.reviews.joins <- joins
@@ -205,15 +213,17 @@ func (s *Set) offerJoins(joins changeBatch) {
 	}
 }
 
-// processEnded is told that a broker which had answered a moment ago refuses connections now: its process has ended, and producers of
-// every partition that it follows wait. The metadata will say so, too, but where a kubelet has to see it first that takes a second.
+// processEnded is told that a broker which had answered a moment ago refuses connections now: its
+// process has ended, and producers of every partition that it follows wait. The metadata will say
+// so, too, but where a kubelet has to see it first that takes a second.
 func (s *Set) processEnded(of metadata.InSync) {
 	for id, p := range s.view.Load().partitions {
 		if r := p.role.Load(); r.reign != nil && r.reign.processEnded(of) {
 			s.reviews.want(id)
 		}
 	}
-	s.sessions.table.each(func(in *session) { // should it ask again, it lives, and all its partitions are to hear of it
+	// should it ask again, it lives, and all its partitions are to hear of it
+	s.sessions.table.each(func(in *session) {
 		if in.follower != nil && in.follower.Broker == of.Broker {
 			in.again.Store(true)
 		}
@@ -243,7 +253,8 @@ func (s *Set) changed(of proposed, change metadata.ISRChange, err error) {
 	}
 	s.logOutcome(p.id, change, result, err, now)
 	if !slices.Equal(before, after) {
-		s.logger.Info("in-sync replicas changed", "partition", p.id, "from", before, "to", after, "leaderEpoch", r.epoch)
+		s.logger.Info("in-sync replicas changed", "partition", p.id, "from", before, "to", after,
+			"leaderEpoch", r.epoch)
 		s.metrics.isrChanged(before, after)
 	}
 	if moved || len(after) < len(before) {
@@ -251,9 +262,11 @@ func (s *Set) changed(of proposed, change metadata.ISRChange, err error) {
 	}
 }
 
-// logOutcome says why in-sync replicas did not change. A conflict is everyday life, as the operator did it first. That there are no answers is
-// said once for all partitions, and once more when there are again.
-func (s *Set) logOutcome(id PartitionID, change metadata.ISRChange, result outcome, err error, now time.Time) {
+// logOutcome says why in-sync replicas did not change. A conflict is everyday life, as the operator
+// did it first. That there are no answers is said once for all partitions, and once more when there
+// are again.
+func (s *Set) logOutcome(id PartitionID, change metadata.ISRChange, result outcome, err error,
+	now time.Time) {
 	s.reviews.mu.Lock()
 	begins, ends, failed := false, false, 0
 	if result == outcomeUnknown {
@@ -264,12 +277,14 @@ func (s *Set) logOutcome(id PartitionID, change metadata.ISRChange, result outco
 	s.reviews.mu.Unlock()
 	switch {
 	case begins:
-		s.logger.Warn("in-sync replicas cannot be changed, of this partition and perhaps others", "partition", id, "from", change.From,
+		s.logger.Warn("in-sync replicas cannot be changed, of this partition and perhaps others",
+			"partition", id, "from", change.From,
 			"to", idsOf(change.To), "error", err)
 	case ends:
 		s.logger.Info("in-sync replicas can be changed again", "failed", failed)
 	}
 	if result == outcomeConflict {
-		s.logger.Debug("in-sync replicas not changed", "partition", id, "from", change.From, "to", idsOf(change.To), "error", err)
+		s.logger.Debug("in-sync replicas not changed", "partition", id, "from", change.From, "to",
+			idsOf(change.To), "error", err)
 	}
 }

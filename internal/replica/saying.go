@@ -2,11 +2,12 @@ package replica
 
 import "slices"
 
-// saying is what a follower has said to one leader in a fetch session, and so what it need not say again: the other end of a session. It is
-// plain, and of one goroutine. (FetchSessionHandler in Kafka.)
+// saying is what a follower has said to one leader in a fetch session, and so what it need not say
+// again: the other end of a session. It is plain, and of one goroutine. (FetchSessionHandler in
+// Kafka.)
 //
-// Invariant: while epoch > 0, said is what the leader's session has, once the fetch under way has arrived. Whoever cannot know whether it did
-// begins anew.
+// Invariant: while epoch > 0, said is what the leader's session has, once the fetch under way has
+// arrived. Whoever cannot know whether it did begins anew.
 type saying struct {
 	id        SessionID // of the next fetch; Epoch 0: it begins a session, and names everything
 	said      map[PartitionKey]PullPartition
@@ -22,7 +23,8 @@ func (s *saying) begin() {
 	s.forgotten = s.forgotten[:0]
 }
 
-// say tells whether a partition has to be in the next fetch: it is new there, or something of it is. If so, it counts as said.
+// say tells whether a partition has to be in the next fetch: it is new there, or something of it
+// is. If so, it counts as said.
 func (s *saying) say(at *PullPartition) bool {
 	key := KeyOf(at.Topic, at.ID)
 	was, named := s.said[key]
@@ -30,7 +32,8 @@ func (s *saying) say(at *PullPartition) bool {
 		return false
 	}
 	if !named { // what is forgotten in a fetch that names it is gone
-		s.forgotten = slices.DeleteFunc(s.forgotten, func(of PartitionKey) bool { return of == key })
+		s.forgotten = slices.DeleteFunc(s.forgotten,
+			func(of PartitionKey) bool { return of == key })
 	}
 	if s.said == nil {
 		s.said = map[PartitionKey]PullPartition{}
@@ -47,8 +50,8 @@ func (s *saying) forget(key PartitionKey) {
 	}
 }
 
-// answered takes in that the leader has answered, and by which session; 0 is none: either it has no room for one, or it has just given
-// this one up.
+// answered takes in that the leader has answered, and by which session; 0 is none: either it has no
+// room for one, or it has just given this one up.
 func (s *saying) answered(session int32) {
 	s.forgotten = s.forgotten[:0]
 	switch {
@@ -63,5 +66,6 @@ func (s *saying) answered(session int32) {
 	}
 }
 
-// failed takes in that there was no answer: what has arrived is unknown. The next fetch ends the session and begins another.
+// failed takes in that there was no answer: what has arrived is unknown. The next fetch ends the
+// session and begins another.
 func (s *saying) failed() { s.id.Epoch = SessionNew }

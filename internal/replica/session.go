@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// SessionID names a fetch session, and which of its fetches this is (KIP-227). ID 0 is no session. Epoch 0 asks for a new one and -1 for
-// none; both name all partitions, and end the session of the id. Any other epoch names what is new since the fetch before.
+// SessionID names a fetch session, and which of its fetches this is (KIP-227). ID 0 is no session.
+// Epoch 0 asks for a new one and -1 for none; both name all partitions, and end the session of the
+// id. Any other epoch names what is new since the fetch before.
 type SessionID struct{ ID, Epoch int32 }
 
 // Epochs of SessionID that have a meaning of their own.
@@ -26,7 +27,8 @@ func (s SessionID) Next() SessionID {
 	return SessionID{s.ID, max(s.Epoch+1, 1)}
 }
 
-// PartitionKey names a partition in a session: by its topic's id, and by the name only where the asker has no id.
+// PartitionKey names a partition in a session: by its topic's id, and by the name only where the
+// asker has no id.
 type PartitionKey struct {
 	Topic metadata.ID
 	Name  string // "" unless Topic is zero
@@ -41,14 +43,16 @@ func KeyOf(topic metadata.ID, id PartitionID) PartitionKey {
 	return PartitionKey{Name: id.Topic, Index: id.Index}
 }
 
-// session is what one asker said last of each of its partitions, and which of these may have news for it: those are looked at when it
-// asks, and no others.
+// session is what one asker said last of each of its partitions, and which of these may have news
+// for it: those are looked at when it asks, and no others.
 //
-// Invariant: a partition that is not queued has nothing to say to what the asker said last of it. So whatever could change that queues it,
-// after the change: mark. A look takes it off the list before it looks. What the log tells by itself without an event (where it begins, how
-// far it was cleaned) is looked after once a second, by glance.
+// Invariant: a partition that is not queued has nothing to say to what the asker said last of it.
+// So whatever could change that queues it, after the change: mark. A look takes it off the list
+// before it looks. What the log tells by itself without an event (where it begins, how far it was
+// cleaned) is looked after once a second, by glance.
 //
-// turn is held by one fetch at a time; it guards what has no other guard. mu is a leaf, held for moments.
+// turn is held by one fetch at a time; it guards what has no other guard. mu is a leaf, held for
+// moments.
 type session struct {
 	id       int32
 	follower *metadata.InSync // nil: a consumer's
@@ -70,13 +74,14 @@ type session struct {
 		sync.Mutex
 		ready   []*sessionEntry
 		waiting *timer.Waiting[PartitionID] // of the fetch that waits; nil: none does
-		hurried bool                        // the next fetch is here, or the session is over: the one that waits is not to
+		// the next fetch is here, or the session is over: the one that waits is not to
+		hurried bool
 	}
 	over chan struct{} // closed once the session is
 }
 
-// lastAsk is when a follower last asked in its session for anything: of all partitions of which it has everything, that is when it was
-// caught up.
+// lastAsk is when a follower last asked in its session for anything: of all partitions of which it
+// has everything, that is when it was caught up.
 type lastAsk struct{ at atomic.Pointer[time.Time] }
 
 func (l *lastAsk) last() time.Time {
@@ -99,7 +104,8 @@ type sessionEntry struct {
 	dropped bool           // it is of the session no more; the session's mu guards it
 }
 
-// told is what a consumer was told of a partition beside its records; what has not changed is not told again.
+// told is what a consumer was told of a partition beside its records; what has not changed is not
+// told again.
 type told struct{ highWater, logStart int64 }
 
 // counted is what a partition has for a fetch that waits for a number of bytes.
@@ -110,7 +116,8 @@ type counted struct {
 
 func newSession(id int32, follower *metadata.InSync, now time.Time) *session {
 	s := &session{
-		id: id, created: now, used: now, turn: make(chan struct{}, 1), over: make(chan struct{}), entries: map[PartitionKey]*sessionEntry{}, epoch: 1,
+		id: id, created: now, used: now, turn: make(chan struct{}, 1), over: make(chan struct{}),
+		entries: map[PartitionKey]*sessionEntry{}, epoch: 1,
 	}
 	if follower != nil {
 		of := *follower
@@ -220,8 +227,8 @@ func (s *session) isOver() bool {
 	}
 }
 
-// begin waits until no other fetch of the session is under way: one that waits is to end. It fails for a session that is over, and for a
-// fetch that is not the next.
+// begin waits until no other fetch of the session is under way: one that waits is to end. It fails
+// for a session that is over, and for a fetch that is not the next.
 func (s *session) begin(ctx context.Context, id SessionID) error {
 	select {
 	case <-s.turn:

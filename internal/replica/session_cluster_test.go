@@ -20,7 +20,8 @@ func manyPartitions(count int) func(*metadata.Topic) {
 	}
 }
 
-// TestIdlePartitionsAreNotNamed: a record costs its own partition, and idle ones cost nothing, however many there are.
+// TestIdlePartitionsAreNotNamed: a record costs its own partition, and idle ones cost nothing,
+// however many there are.
 func TestIdlePartitionsAreNotNamed(t *testing.T) {
 	inCluster(t, 3, manyPartitions(40), func(t *testing.T, n *nodes) {
 		n.settle(5 * time.Second)
@@ -30,7 +31,8 @@ func TestIdlePartitionsAreNotNamed(t *testing.T) {
 			n.mustProduce(1, "x")
 		}
 		n.settle(5 * time.Second)
-		if named := n.nodes[2].named.Load() - before; named > 3*records { // its end, its high watermark
+		// its end, its high watermark
+		if named := n.nodes[2].named.Load() - before; named > 3*records {
 			t.Errorf("%d partitions were named for %d records of one", named, records)
 		}
 		before = n.nodes[2].named.Load()
@@ -41,7 +43,8 @@ func TestIdlePartitionsAreNotNamed(t *testing.T) {
 	})
 }
 
-// TestIdleFollowersStayInSync, for however long nobody writes; one that is gone goes in time once somebody does.
+// TestIdleFollowersStayInSync, for however long nobody writes; one that is gone goes in time once
+// somebody does.
 func TestIdleFollowersStayInSync(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -49,7 +52,8 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 		n.nodes[3].cut.Store(true) // it was caught up at its last fetch: a moment ago
 		begin := time.Now()
 		n.mustProduce(1, "b")
-		if took := time.Since(begin); took < lagMaxDefault-time.Second || took > lagMaxDefault+3*time.Second {
+		if took := time.Since(begin); took < lagMaxDefault-time.Second || took > lagMaxDefault+
+			3*time.Second {
 			t.Errorf("a follower that was there a moment ago is out of sync after %v", took)
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
@@ -123,7 +127,8 @@ func TestALostSessionIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestAPartitionThatFailsDoesNotCountAsCaughtUp: a follower that asks for others, and for it no more, says nothing of it.
+// TestAPartitionThatFailsDoesNotCountAsCaughtUp: a follower that asks for others, and for it no
+// more, says nothing of it.
 func TestAPartitionThatIsForgottenDoesNotCountAsCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 2)

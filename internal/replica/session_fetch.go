@@ -12,27 +12,31 @@ import (
 var (
 	ErrSessionNotFound = errors.New("fetch session not found")
 	ErrSessionEpoch    = errors.New("not the next fetch of its session")
-	ErrSessionNames    = errors.New("topics are named by ids in some fetches of the session and not in others")
+	ErrSessionNames    = errors.New(
+		"topics are named by ids in some fetches of the session and not in others",
+	)
 )
 
-// glanceEvery is how often all partitions of a session are looked after for what comes without an event: as often as a
-// follower asks when there is nothing.
+// glanceEvery is how often all partitions of a session are looked after for what comes without an
+// event: as often as a follower asks when there is nothing.
 const glanceEvery = pullWait
 
 // Fetched is the answer to a fetch that may be part of a session.
 type Fetched struct {
 	Session int32 // 0: of none
-	// Results are of all partitions that were asked for; in a session, but for its first fetch by a consumer, of those that have news.
+	// Results are of all partitions that were asked for; in a session, but for its first fetch by a
+	// consumer, of those that have news.
 	Results []FetchResult
 }
 
-// FetchInSession is Fetch, for a request that may begin, continue or end a session (KIP-227). One that continues a session names only what
-// is new, and what it wants no more. It fails with ErrSessionNotFound, ErrSessionEpoch or ErrSessionNames,
-// and has then done nothing. A follower is told
-// of partitions with news only, whether there is a session or not.
+// FetchInSession is Fetch, for a request that may begin, continue or end a session (KIP-227). One
+// that continues a session names only what is new, and what it wants no more. It fails with
+// ErrSessionNotFound, ErrSessionEpoch or ErrSessionNames, and has then done nothing. A follower is
+// told of partitions with news only, whether there is a session or not.
 func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (Fetched, error) {
 	now := time.Now()
-	if whole := req.Session.Epoch == SessionNew || req.Session.Epoch == SessionNone; whole && req.Session.ID != 0 {
+	if whole := req.Session.Epoch == SessionNew || req.Session.Epoch == SessionNone; whole &&
+		req.Session.ID != 0 {
 		s.endSession(s.sessions.table.find(req.Session.ID))
 	}
 	var in *session
@@ -98,7 +102,8 @@ func (s *Set) ended(in *session) {
 	s.clear(in)
 }
 
-// clear has no event find a session any more, unless one of its fetches is under way; that does it at its end. The turn is kept.
+// clear has no event find a session any more, unless one of its fetches is under way; that does it
+// at its end. The turn is kept.
 func (s *Set) clear(in *session) {
 	select {
 	case <-in.turn:
@@ -121,12 +126,14 @@ func (s *Set) leave(e *sessionEntry) {
 }
 
 // fetchIn is one fetch of a session.
-func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now time.Time) (Fetched, error) {
+func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now time.Time) (Fetched,
+	error) {
 	in.asks.at.Store(&now)
 	s.update(in, req)
 	if !s.sessions.table.used(in, len(in.entries), now) {
 		s.endSession(in)
-		return Fetched{}, ErrSessionNotFound // a new one of so many there is no room for, and it goes on without
+		// a new one of so many there is no room for, and it goes on without
+		return Fetched{}, ErrSessionNotFound
 	}
 	if again := in.again.Swap(false); again || in.committed != req.Committed {
 		in.queueAll()
@@ -147,8 +154,9 @@ func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now t
 	return Fetched{in.id, seen.results}, nil
 }
 
-// closed answers a fetch whose session was given up while it waited. A follower is told that there is none any more, and asks anew; what it
-// said may be of before another session of its own, and counts no more. A consumer may have to be told of all its partitions, and is refused.
+// closed answers a fetch whose session was given up while it waited. A follower is told that there
+// is none any more, and asks anew; what it said may be of before another session of its own, and
+// counts no more. A consumer may have to be told of all its partitions, and is refused.
 func (s *session) closed() (Fetched, error) {
 	if s.follower != nil {
 		return Fetched{}, nil
@@ -203,15 +211,16 @@ func (s *Set) find(e *sessionEntry) {
 	s.sessions.watch.add(e)
 }
 
-// seen is what a look at a session came to: what there is to tell, of which partitions, and whether it is enough to answer (see Set.read).
+// seen is what a look at a session came to: what there is to tell, of which partitions, and whether
+// it is enough to answer (see Set.read).
 type seen struct {
 	results []FetchResult
 	of      []*sessionEntry
 	enough  bool
 }
 
-// look looks at what is queued, within the request's budget. What has anything to say stays queued until it has not: what is told may be
-// lost, or not be taken.
+// look looks at what is queued, within the request's budget. What has anything to say stays queued
+// until it has not: what is told may be lost, or not be taken.
 func (s *Set) look(in *session, req *FetchRequest) (all seen) {
 	total := 0
 	var again []*sessionEntry
@@ -245,7 +254,8 @@ func (e *sessionEntry) tells(r *FetchResult, first bool) bool {
 	if r.HasNews() || e.session.follower != nil {
 		return r.HasNews()
 	}
-	return first || told{r.HighWater, r.LogStart} != e.told || r.PreferredReplica != metadata.NoBroker
+	return first || told{r.HighWater, r.LogStart} != e.told ||
+		r.PreferredReplica != metadata.NoBroker
 }
 
 // handOver notes what a consumer is told, and counts it.
@@ -270,8 +280,8 @@ func (f *FetchResult) HasNews() bool {
 	return f.News || f.Err != nil || f.Diverging != nil || f.Data != nil && f.Data.Length > 0
 }
 
-// glance queues what has news that came without an event: where the log begins, below what all tombstones are lonely, and whatever an event
-// should have told of. It does so once in a while.
+// glance queues what has news that came without an event: where the log begins, below what all
+// tombstones are lonely, and whatever an event should have told of. It does so once in a while.
 func (s *Set) glance(in *session, now time.Time) {
 	if now.Sub(in.glanced) < glanceEvery {
 		return

@@ -17,9 +17,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// sessionModel is a leader, and a follower and a consumer that fetch from it in sessions, while logs grow and lose their beginnings, leader
-// epochs end, requests and answers are lost, and sessions are given up. The dumb model is a fetch without a session: whatever it
-// tells, the session has to tell, and nothing else.
+// sessionModel is a leader, and a follower and a consumer that fetch from it in sessions, while
+// logs grow and lose their beginnings, leader epochs end, requests and answers are lost, and
+// sessions are given up. The dumb model is a fetch without a session: whatever it tells, the
+// session has to tell, and nothing else.
 type sessionModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -46,18 +47,24 @@ func newSessionModel(t *testing.T, random *rand.Rand) *sessionModel {
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data", Logger: slog.New(slog.DiscardHandler)})
+	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &sessionModel{
-		t: t, random: random, store: store, set: NewSet(Options{NodeID: self, Store: store, Cluster: "ours"}), replica: metadata.InSync{Broker: 2, Epoch: 1},
-		wants: map[PartitionID]FetchPartition{}, consumerSaid: map[PartitionID]FetchPartition{}, consumerTold: map[PartitionID]told{}, consumerWants: map[PartitionID]FetchPartition{},
+		t: t, random: random, store: store,
+		set:     NewSet(Options{NodeID: self, Store: store, Cluster: "ours"}),
+		replica: metadata.InSync{Broker: 2, Epoch: 1},
+		wants:   map[PartitionID]FetchPartition{}, consumerSaid: map[PartitionID]FetchPartition{},
+		consumerTold: map[PartitionID]told{}, consumerWants: map[PartitionID]FetchPartition{},
 	}
 	for _, name := range []string{"a", "b"} {
 		topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default()}
 		for i := range int32(modelPartitions) {
-			topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: i, Replicas: []int32{self, 2}, Leader: self, LeaderEpoch: 1, ISR: []int32{self, 2}})
+			topic.Partitions = append(topic.Partitions,
+				&metadata.Partition{Index: i, Replicas: []int32{self, 2}, Leader: self,
+					LeaderEpoch: 1, ISR: []int32{self, 2}})
 		}
 		m.topics = append(m.topics, topic)
 	}
@@ -80,7 +87,8 @@ func (m *sessionModel) apply() {
 		topics[i] = &clone
 	}
 	brokers := []metadata.Broker{{ID: self, Epoch: 1}, {ID: 2, Epoch: 1}}
-	if _, err := m.set.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, brokers, topics)); err != nil {
+	if _, err := m.set.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, brokers,
+		topics)); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -100,8 +108,10 @@ func (m *sessionModel) step() {
 	case 3, 4, 5: // the follower has copied, or is new
 		p := topic.Partitions[of.Index]
 		m.wants[of] = FetchPartition{
-			ID: of, Topic: topic.ID, Offset: log.LogEnd(), Safe: log.LogEnd(), HighWater: log.HighWatermark(), LogStart: log.LogStart(),
-			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20, Lonely: int64(m.random.IntN(2)),
+			ID: of, Topic: topic.ID, Offset: log.LogEnd(), Safe: log.LogEnd(),
+			HighWater: log.HighWatermark(), LogStart: log.LogStart(),
+			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20,
+			Lonely: int64(m.random.IntN(2)),
 		}
 	case 6: // it has not, or less
 		if want, ok := m.wants[of]; ok {
@@ -114,7 +124,9 @@ func (m *sessionModel) step() {
 		delete(m.consumerWants, of)
 	case 8, 9:
 		m.consumerWants[of] = FetchPartition{
-			ID: of, Topic: topic.ID, Offset: log.LogStart() + m.random.Int64N(log.LogEnd()-log.LogStart()+1), LeaderEpoch: -1, LastEpoch: -1, BytesMax: 1 << 20,
+			ID: of, Topic: topic.ID,
+			Offset:      log.LogStart() + m.random.Int64N(log.LogEnd()-log.LogStart()+1),
+			LeaderEpoch: -1, LastEpoch: -1, BytesMax: 1 << 20,
 		}
 	case 10:
 		p := *topic.Partitions[of.Index]
@@ -170,7 +182,8 @@ func (m *sessionModel) followerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica}
 	for _, want := range sortedWants(m.wants) {
 		at := PullPartition{
-			ID: want.ID, Topic: want.Topic, LeaderEpoch: want.LeaderEpoch, Offset: want.Offset, LastEpoch: want.LastEpoch, HighWater: want.HighWater,
+			ID: want.ID, Topic: want.Topic, LeaderEpoch: want.LeaderEpoch, Offset: want.Offset,
+			LastEpoch: want.LastEpoch, HighWater: want.HighWater,
 			Safe: want.Safe, LogStart: want.LogStart, Lonely: want.Lonely, BytesMax: want.BytesMax,
 		}
 		if m.saying.say(&at) {
@@ -178,7 +191,8 @@ func (m *sessionModel) followerFetch() {
 		}
 	}
 	req.Session, req.Forgotten = m.saying.id, m.saying.forgotten
-	whole := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica, Partitions: sortedWants(m.wants)}
+	whole := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica,
+		Partitions: sortedWants(m.wants)}
 	trouble := m.trouble()
 	switch trouble {
 	case requestLost:
@@ -202,13 +216,15 @@ func (m *sessionModel) followerFetch() {
 	m.saying.answered(got.Session)
 	want := m.set.Fetch(m.t.Context(), whole)
 	defer release(want)
-	m.compare("follower", got.Results, slices.DeleteFunc(slices.Clone(want), func(r FetchResult) bool { return !r.HasNews() }))
+	m.compare("follower", got.Results,
+		slices.DeleteFunc(slices.Clone(want), func(r FetchResult) bool { return !r.HasNews() }))
 	m.told += len(got.Results)
 	m.quiet += len(want) - len(got.Results)
 }
 
 func sortedWants(wants map[PartitionID]FetchPartition) []FetchPartition {
-	return slices.SortedFunc(maps.Values(wants), func(a, b FetchPartition) int { return comparePartitions(a.ID, b.ID) })
+	return slices.SortedFunc(maps.Values(wants),
+		func(a, b FetchPartition) int { return comparePartitions(a.ID, b.ID) })
 }
 
 // compare fails unless the same partitions are told the same.
@@ -221,7 +237,15 @@ func (m *sessionModel) compare(who string, got, want []FetchResult) {
 			if r.Data != nil {
 				bytes = r.Data.Length
 			}
-			all[r.ID] = fmt.Sprintf("error %v, %d bytes, start %d, high watermark %d, diverging %v, lonely %d", r.Err, bytes, r.LogStart, r.HighWater, r.Diverging, r.Lonely)
+			all[r.ID] = fmt.Sprintf(
+				"error %v, %d bytes, start %d, high watermark %d, diverging %v, lonely %d",
+				r.Err,
+				bytes,
+				r.LogStart,
+				r.HighWater,
+				r.Diverging,
+				r.Lonely,
+			)
 		}
 		return all
 	}
@@ -230,7 +254,8 @@ func (m *sessionModel) compare(who string, got, want []FetchResult) {
 	}
 }
 
-// consumerFetch is one fetch of the consumer, which is simpler: it says what differs from what it has said.
+// consumerFetch is one fetch of the consumer, which is simpler: it says what differs from what it
+// has said.
 func (m *sessionModel) consumerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Session: m.consumer}
 	if m.consumer.Epoch == SessionNew {
@@ -266,7 +291,8 @@ func (m *sessionModel) consumerFetch() {
 	}
 	first := m.consumer.Epoch == SessionNew
 	m.consumer = SessionID{got.Session, m.consumer.Epoch}.Next()
-	want := m.set.Fetch(m.t.Context(), FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Partitions: sortedWants(m.consumerWants)})
+	want := m.set.Fetch(m.t.Context(),
+		FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Partitions: sortedWants(m.consumerWants)})
 	defer release(want)
 	var news []FetchResult
 	for _, r := range want {
@@ -303,7 +329,8 @@ func TestSessionsTellWhatFetchesWithoutOneTell(t *testing.T) {
 				}
 			}
 			if m.told == 0 || m.quiet == 0 {
-				t.Errorf("%d partitions were told of, %d left out: nothing was tested", m.told, m.quiet)
+				t.Errorf("%d partitions were told of, %d left out: nothing was tested", m.told,
+					m.quiet)
 			}
 		})
 	}

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// inSession begins a session of the follower that has all, and returns a fetch that continues it, with nothing new to say.
+// inSession begins a session of the follower that has all, and returns a fetch that continues it,
+// with nothing new to say.
 func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	t.Helper()
 	req.Session = SessionID{}
@@ -82,10 +83,12 @@ func TestASessionWaits(t *testing.T) {
 		go fetch()
 		time.Sleep(time.Second)
 		s.Append(1, []ProducePartition{{ID: id("a", 2), Batch: batch(t, "x")}})
-		if a := <-answers; a.took != time.Second || len(a.results) != 1 || a.results[0].ID != id("a", 2) {
+		if a := <-answers; a.took != time.Second || len(a.results) != 1 ||
+			a.results[0].ID != id("a", 2) {
 			t.Errorf("%+v", a)
 		}
-		has := FetchPartition{ID: id("a", 2), Topic: s.view.Load().image.Topics[0].ID, Offset: 2, Safe: 2, BytesMax: 1, LeaderEpoch: 1, LastEpoch: 1, HighWater: 2}
+		has := FetchPartition{ID: id("a", 2), Topic: s.view.Load().image.Topics[0].ID, Offset: 2,
+			Safe: 2, BytesMax: 1, LeaderEpoch: 1, LastEpoch: 1, HighWater: 2}
 		req.Partitions = []FetchPartition{has}
 		go fetch()
 		if a := <-answers; a.took != req.Wait || len(a.results) != 0 {
@@ -94,9 +97,11 @@ func TestASessionWaits(t *testing.T) {
 	})
 }
 
-// TestAFollowerHurriesItsFetch by its connection, and by the next fetch of the session, from wherever.
+// TestAFollowerHurriesItsFetch by its connection, and by the next fetch of the session, from
+// wherever.
 func TestAFollowerHurriesItsFetch(t *testing.T) {
-	for _, way := range []string{"connection", "next fetch", "end of the session", "end of the set"} {
+	for _, way := range []string{"connection", "next fetch", "end of the session",
+		"end of the set"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, req := caughtUp(t, 1)
 			req = inSession(t, s, req)
@@ -147,13 +152,17 @@ func TestFetchesOutOfTurnAreRefused(t *testing.T) {
 		req  FetchRequest
 		want error
 	}{
-		"another epoch":       {FetchRequest{Replica: req.Replica, Session: SessionID{req.Session.ID, 2}}, ErrSessionEpoch},
-		"no such session":     {FetchRequest{Replica: req.Replica, Session: SessionID{req.Session.ID + 1, 1}}, ErrSessionNotFound},
-		"another incarnation": {FetchRequest{Replica: &other, Session: req.Session}, ErrSessionNotFound},
-		"a consumer":          {consumer, ErrSessionNotFound},
-		"by ids":              {ids, ErrSessionNames},
+		"another epoch": {FetchRequest{Replica: req.Replica,
+			Session: SessionID{req.Session.ID, 2}}, ErrSessionEpoch},
+		"no such session": {FetchRequest{Replica: req.Replica,
+			Session: SessionID{req.Session.ID + 1, 1}}, ErrSessionNotFound},
+		"another incarnation": {FetchRequest{Replica: &other, Session: req.Session},
+			ErrSessionNotFound},
+		"a consumer": {consumer, ErrSessionNotFound},
+		"by ids":     {ids, ErrSessionNames},
 	} {
-		if got, err := s.FetchInSession(t.Context(), c.req); !errors.Is(err, c.want) || got.Session != 0 {
+		if got, err := s.FetchInSession(t.Context(), c.req); !errors.Is(err, c.want) ||
+			got.Session != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -206,26 +215,31 @@ func TestSessionsAreBounded(t *testing.T) {
 			table.used(s, 10, now)
 		}
 		opened, evicted := table.open(c.asks, c.size, now)
-		if (opened != nil) != c.opens || (len(evicted) == 1) != c.opens || len(table.byID) != sessionsMax {
-			t.Errorf("%s: opened %t, %d evicted, %d are left", name, opened != nil, len(evicted), len(table.byID))
+		if (opened != nil) != c.opens || (len(evicted) == 1) != c.opens ||
+			len(table.byID) != sessionsMax {
+			t.Errorf("%s: opened %t, %d evicted, %d are left", name, opened != nil, len(evicted),
+				len(table.byID))
 		}
 	}
 	table, all := full(follower, 10)
 	for _, s := range all[1:] {
 		table.used(s, 10, begin.Add(3*time.Minute))
 	}
-	if _, evicted := table.open(nil, 1, begin.Add(3*time.Minute)); len(evicted) != 1 || evicted[0] != all[0] {
+	if _, evicted := table.open(nil, 1, begin.Add(3*time.Minute)); len(evicted) != 1 ||
+		evicted[0] != all[0] {
 		t.Errorf("one that nobody uses goes first: %d went", len(evicted))
 	}
 	if table.partitions != 10*(sessionsMax-1)+1 {
 		t.Errorf("%d partitions are counted", table.partitions)
 	}
-	if opened, _ := table.open(nil, sessionPartitionsMax+1, begin.Add(3*time.Minute)); opened != nil {
+	if opened, _ := table.open(nil, sessionPartitionsMax+1,
+		begin.Add(3*time.Minute)); opened != nil {
 		t.Error("more partitions than all sessions may have")
 	}
 }
 
-// TestAnIncarnationEndsTheSessionsBeforeIt, and not those of its own: it may have two, and of nobody else.
+// TestAnIncarnationEndsTheSessionsBeforeIt, and not those of its own: it may have two, and of
+// nobody else.
 func TestAnIncarnationEndsTheSessionsBeforeIt(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	inSession(t, s, req)
@@ -270,12 +284,14 @@ func TestASessionDoesNotGrowWithoutEnd(t *testing.T) {
 		t.Errorf("%d are watched, %d counted", n, b.sessions.table.partitions)
 	}
 	req.Session = SessionID{}
-	if got, err := b.FetchInSession(t.Context(), req); err != nil || got.Session != 0 || len(got.Results) != len(req.Partitions) {
+	if got, err := b.FetchInSession(t.Context(), req); err != nil || got.Session != 0 ||
+		len(got.Results) != len(req.Partitions) {
 		t.Errorf("without a session: %d results, %v", len(got.Results), err)
 	}
 }
 
-// TestSessionsUnderImages: with -race, that sessions, Apply and producers share nothing unguarded, and that whoever waits is woken.
+// TestSessionsUnderImages: with -race, that sessions, Apply and producers share nothing unguarded,
+// and that whoever waits is woken.
 func TestSessionsUnderImages(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)
@@ -290,7 +306,8 @@ func TestSessionsUnderImages(t *testing.T) {
 			for offset := int64(0); ctx.Err() == nil; offset++ {
 				got, err := b.FetchInSession(ctx, req)
 				release(got.Results)
-				req.Session, req.Partitions = SessionID{got.Session, req.Session.Epoch}.Next(), req.Partitions[:1]
+				req.Session, req.Partitions = SessionID{got.Session, req.Session.Epoch}.Next(),
+					req.Partitions[:1]
 				req.Partitions[0].Offset = offset
 				if err != nil || got.Session == 0 {
 					req = fetch(time.Millisecond, offset, id("steady", i), id("a", i))
@@ -301,7 +318,9 @@ func TestSessionsUnderImages(t *testing.T) {
 	go func() {
 		defer func() { done <- struct{}{} }()
 		for ctx.Err() == nil {
-			b.Produce(ctx, AcksAll, time.Second, []ProducePartition{{ID: id("steady", 0), Batch: batch(t, "x")}, {ID: id("a", 0), Batch: batch(t, "x")}})
+			b.Produce(ctx, AcksAll, time.Second,
+				[]ProducePartition{{ID: id("steady", 0), Batch: batch(t, "x")},
+					{ID: id("a", 0), Batch: batch(t, "x")}})
 			b.sessions.table.each(func(in *session) {
 				if in.id%4 == 0 {
 					b.endSession(in)

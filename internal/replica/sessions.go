@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// sessionsMax is how many sessions are kept (max.incremental.fetch.session.cache.slots in Kafka, with its default).
+	// sessionsMax is how many sessions are kept (max.incremental.fetch.session.cache.slots in
+	// Kafka, with its default).
 	sessionsMax = 1000
-	// sessionPartitionsMax is how many partitions they have together: some 40 MB. Kafka has no such bound, and a session's client can
-	// name partitions that do not exist.
+	// sessionPartitionsMax is how many partitions they have together: some 40 MB. Kafka has no such
+	// bound, and a session's client can name partitions that do not exist.
 	sessionPartitionsMax = 100_000
-	// sessionKeep is for how long a session is not given up for another one, or without having been used
-	// (min.incremental.fetch.session.eviction.ms in Kafka).
+	// sessionKeep is for how long a session is not given up for another one, or without having been
+	// used (min.incremental.fetch.session.eviction.ms in Kafka).
 	sessionKeep = 2 * time.Minute
 )
 
@@ -35,10 +36,12 @@ type sessionTable struct {
 	partitions int // of all sessions
 }
 
-// open makes a session of so many partitions, and gives up another for it if need be: one that was not used for sessionKeep; else the
-// least of those that are sessionKeep old, if it is less than the new one. A follower's counts for more than any consumer's, and does not
-// wait until a consumer's is old. It returns nil if there is no room.
-func (t *sessionTable) open(follower *metadata.InSync, size int, now time.Time) (opened *session, evicted []*session) {
+// open makes a session of so many partitions, and gives up another for it if need be: one that was
+// not used for sessionKeep; else the least of those that are sessionKeep old, if it is less than
+// the new one. A follower's counts for more than any consumer's, and does not wait until a
+// consumer's is old. It returns nil if there is no room.
+func (t *sessionTable) open(follower *metadata.InSync, size int, now time.Time) (opened *session,
+	evicted []*session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.byID) >= sessionsMax || t.partitions+size > sessionPartitionsMax {
@@ -63,7 +66,8 @@ func (t *sessionTable) open(follower *metadata.InSync, size int, now time.Time) 
 	return opened, evicted
 }
 
-// takeBefore takes out the sessions of a follower's earlier incarnations: nobody continues them. nil is a consumer.
+// takeBefore takes out the sessions of a follower's earlier incarnations: nobody continues them.
+// nil is a consumer.
 func (t *sessionTable) takeBefore(follower *metadata.InSync) (over []*session) {
 	if follower == nil {
 		return nil
@@ -71,7 +75,8 @@ func (t *sessionTable) takeBefore(follower *metadata.InSync) (over []*session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.byID {
-		if s.follower != nil && s.follower.Broker == follower.Broker && s.follower.Epoch < follower.Epoch {
+		if s.follower != nil && s.follower.Broker == follower.Broker &&
+			s.follower.Epoch < follower.Epoch {
 			t.removeLocked(s)
 			over = append(over, s)
 		}
@@ -87,7 +92,8 @@ func (t *sessionTable) leastLocked(privileged bool, size int, now time.Time) *se
 			stale = s
 		}
 		old := now.Sub(s.created) > sessionKeep || privileged && s.follower == nil
-		if old && s.worth(privileged, size) < 0 && (least == nil || s.worth(least.follower != nil, least.size) < 0) {
+		if old && s.worth(privileged, size) < 0 &&
+			(least == nil || s.worth(least.follower != nil, least.size) < 0) {
 			least = s
 		}
 	}
@@ -115,7 +121,8 @@ func (t *sessionTable) find(id int32) *session {
 	return t.byID[id]
 }
 
-// used notes that a session was used, and how many partitions it has by now; false: there is no room for them.
+// used notes that a session was used, and how many partitions it has by now; false: there is no
+// room for them.
 func (t *sessionTable) used(s *session, size int, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,8 +197,8 @@ func (w *sessionWatch) remove(e *sessionEntry) {
 	}
 }
 
-// mark queues a partition in its sessions of followers, or else of consumers. It copies: a fetch that is woken may end, and go on to change
-// the list.
+// mark queues a partition in its sessions of followers, or else of consumers. It copies: a fetch
+// that is woken may end, and go on to change the list.
 func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	var few [8]*sessionEntry
 	w.mu.RLock()
@@ -204,7 +211,8 @@ func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	}
 }
 
-// each calls do for every partition of every session, with the lock: do takes none but the session's mu.
+// each calls do for every partition of every session, with the lock: do takes none but the
+// session's mu.
 func (w *sessionWatch) each(do func(*sessionEntry)) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

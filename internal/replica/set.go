@@ -24,14 +24,16 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
-	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, and while it waited for the others fewer than the topic asks
-	// for were left in sync.
+	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, and while it waited for
+	// the others fewer than the topic asks for were left in sync.
 	ErrNotEnoughReplicasAfterAppend = errors.New("not enough in-sync replicas after the append")
-	// ErrOffsetNotAvailable: there will be records at the offset, or are elsewhere; this broker cannot tell yet (KIP-207, KIP-392).
+	// ErrOffsetNotAvailable: there will be records at the offset, or are elsewhere; this broker
+	// cannot tell yet (KIP-207, KIP-392).
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
 	// ErrOtherTopic: the topic of the name is another one than the client means.
 	ErrOtherTopic = errors.New("the topic has another id")
-	// ErrStaleReplica refuses a fetch of a follower in an incarnation that is over, or that the partition's replicas do not have.
+	// ErrStaleReplica refuses a fetch of a follower in an incarnation that is over, or that the
+	// partition's replicas do not have.
 	ErrStaleReplica = errors.New("not a replica of the partition, or one of the past")
 )
 
@@ -61,14 +63,16 @@ type Set struct {
 	sessions  sessions // of consumers and followers that fetch here
 }
 
-// view is what Apply made of an image. It is immutable; the partitions in it are not, they change their roles.
+// view is what Apply made of an image. It is immutable; the partitions in it are not, they change
+// their roles.
 type view struct {
 	image      *metadata.Image
 	partitions map[PartitionID]*partition // those with a replica here
 }
 
 // ChangeISR is metadata.Store's method of the name.
-type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error))
+type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
+	settled func(change int, err error))
 
 // Options of a Set.
 type Options struct {
@@ -78,12 +82,13 @@ type Options struct {
 	Registry prometheus.Registerer // of its and the purgatories' metrics; may be nil
 	Logger   *slog.Logger          // default: none
 
-	// Dial connects to another broker, to follow the partitions that it leads. Without it none is followed.
+	// Dial connects to another broker, to follow the partitions that it leads. Without it none is
+	// followed.
 	Dial Dial
 	// ChangeISR is metadata.Store's. Without it the in-sync replicas change by images only.
 	ChangeISR ChangeISR
-	// LagMax is how long a follower may be behind before it is out of sync, unless the image says it; default 10 s
-	// (replica.lag.time.max.ms is 30 s in Kafka).
+	// LagMax is how long a follower may be behind before it is out of sync, unless the image says
+	// it; default 10 s (replica.lag.time.max.ms is 30 s in Kafka).
 	LagMax time.Duration
 }
 
@@ -95,7 +100,8 @@ func NewSet(opts Options) *Set {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	purgatory := func(operation string) *timer.Purgatory[PartitionID] {
-		return timer.NewPurgatory[PartitionID](timer.Options{Operation: operation, Registry: opts.Registry, Logger: opts.Logger})
+		return timer.NewPurgatory[PartitionID](timer.Options{Operation: operation,
+			Registry: opts.Registry, Logger: opts.Logger})
 	}
 	s := &Set{
 		node:     opts.NodeID,
@@ -121,8 +127,9 @@ func NewSet(opts Options) *Set {
 	return s
 }
 
-// settled is told by the store that a log was synced, or has stopped: what is safe now moves the high watermark, and producers that
-// wait for either look again. On a follower there is nothing to move, but its leader waits to be told.
+// settled is told by the store that a log was synced, or has stopped: what is safe now moves the
+// high watermark, and producers that wait for either look again. On a follower there is nothing to
+// move, but its leader waits to be told.
 func (s *Set) settled(id PartitionID) {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil {
@@ -138,7 +145,8 @@ func (s *Set) settled(id PartitionID) {
 	s.notify(id)
 }
 
-// Leader returns the log of a partition that this broker leads, checked against the leader epoch the client knows (-1: any).
+// Leader returns the log of a partition that this broker leads, checked against the leader epoch
+// the client knows (-1: any).
 func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	p, _, err := s.leader(id, epoch)
 	if err != nil {
@@ -147,15 +155,17 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
-// EndKnown fails with ErrOffsetNotAvailable while this broker, new as the leader, does not know yet how far the leader before it came:
-// what it would tell of the log's end could lie below what consumers have seen (KIP-207).
+// EndKnown fails with ErrOffsetNotAvailable while this broker, new as the leader, does not know yet
+// how far the leader before it came: what it would tell of the log's end could lie below what
+// consumers have seen (KIP-207).
 func (s *Set) EndKnown(id PartitionID) error {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
 		return err
 	}
 	if hw := p.log.HighWatermark(); hw < r.reign.start {
-		return fmt.Errorf("%w: the high watermark is %d, the leader epoch begins at %d", ErrOffsetNotAvailable, hw, r.reign.start)
+		return fmt.Errorf("%w: the high watermark is %d, the leader epoch begins at %d",
+			ErrOffsetNotAvailable, hw, r.reign.start)
 	}
 	return nil
 }
@@ -174,7 +184,8 @@ func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 
 // missing says why a partition is not here: there is none, or others have it.
 func (v *view) missing(id PartitionID) error {
-	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 && int(id.Index) < len(topic.Partitions) {
+	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 &&
+		int(id.Index) < len(topic.Partitions) {
 		return ErrNotLeader
 	}
 	return ErrUnknownPartition
@@ -204,19 +215,22 @@ func (s *Set) advanced(p *partition, r *role) {
 	}
 }
 
-// notifyFollowers lets the followers of a partition look again: there is more to copy, or its leader has changed.
+// notifyFollowers lets the followers of a partition look again: there is more to copy, or its
+// leader has changed.
 func (s *Set) notifyFollowers(id PartitionID) {
 	s.pulls.Notify(id)
 	s.markFollowers(id, true)
 }
 
-// wait returns once an operation has ended; the end of ctx ends it early, and so does hurry, which may be nil. It waits for done also then:
-// the operation may be completing at this moment, and writes results the caller is about to read.
+// wait returns once an operation has ended; the end of ctx ends it early, and so does hurry, which
+// may be nil. It waits for done also then: the operation may be completing at this moment, and
+// writes results the caller is about to read.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], hurry, done <-chan struct{}) {
 	select {
 	case <-done:
 		return
-	default: // only who waits asks for ctx.Done: it makes the listener look after the connection meanwhile
+	// only who waits asks for ctx.Done: it makes the listener look after the connection meanwhile
+	default:
 	}
 	select {
 	case <-done:

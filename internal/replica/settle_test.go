@@ -49,8 +49,9 @@ func (f *tardyFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotHoldUpOthers: a follower's disk takes its time for the first batches of new leader epochs; producers of partitions
-// whose epoch is old do not wait for that, those of the new ones do, and no record is lost or comes twice.
+// TestNewLeaderEpochsDoNotHoldUpOthers: a follower's disk takes its time for the first batches of
+// new leader epochs; producers of partitions whose epoch is old do not wait for that, those of the
+// new ones do, and no record is lost or comes twice.
 func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 	const partitions = 20
 	const syncTakes = 10 * time.Second
@@ -62,7 +63,9 @@ func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 		n.start(2)
 		n.apply()
 		produce := func(index int32) ProduceResult {
-			return n.nodes[1].Append(AcksAll, []ProducePartition{{ID: id("a", index), Batch: batch(t, "x")}}).Wait(t.Context(), time.Minute)[0]
+			return n.nodes[1].Append(AcksAll,
+				[]ProducePartition{{ID: id("a", index), Batch: batch(t, "x")}}).Wait(t.Context(),
+				time.Minute)[0]
 		}
 		for i := range int32(partitions) {
 			if r := produce(i); r.Err != nil {
@@ -101,12 +104,19 @@ func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		news.Wait()
-		if least, most := slices.Min(took[1:]), slices.Max(took[1:]); least < syncTakes || most > 3*syncTakes {
-			t.Errorf("partitions with a new epoch are acknowledged after %v to %v, and one sync takes %v", least, most, syncTakes)
+		if least, most := slices.Min(took[1:]),
+			slices.Max(took[1:]); least < syncTakes || most > 3*syncTakes {
+			t.Errorf(
+				"partitions with a new epoch are acknowledged after %v to %v, and one sync takes %v",
+				least,
+				most,
+				syncTakes,
+			)
 		}
 		disk.take(0)
 		for i := range int32(partitions) {
-			if a, b := n.nodes[1].store.Log(id("a", i)).LogEnd(), n.nodes[2].store.Log(id("a", i)).LogEnd(); a != b {
+			if a, b := n.nodes[1].store.Log(id("a", i)).LogEnd(),
+				n.nodes[2].store.Log(id("a", i)).LogEnd(); a != b {
 				t.Errorf("partition %d ends at %d and %d", i, a, b)
 			}
 		}
@@ -128,11 +138,12 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		got  Pulled
 		want bool
 	}{
-		"nothing":             {Pulled{DivergingEpoch: -1}, false},
-		"batch of the epoch":  {Pulled{DivergingEpoch: -1, Records: of(1)}, false},
-		"batch of the next":   {Pulled{DivergingEpoch: -1, Records: of(2)}, true},
-		"logs part":           {Pulled{DivergingEpoch: 0}, true},
-		"out of range":        {Pulled{DivergingEpoch: -1, Err: fmt.Errorf("%w", logstore.ErrOffsetOutOfRange)}, true},
+		"nothing":            {Pulled{DivergingEpoch: -1}, false},
+		"batch of the epoch": {Pulled{DivergingEpoch: -1, Records: of(1)}, false},
+		"batch of the next":  {Pulled{DivergingEpoch: -1, Records: of(2)}, true},
+		"logs part":          {Pulled{DivergingEpoch: 0}, true},
+		"out of range": {Pulled{DivergingEpoch: -1,
+			Err: fmt.Errorf("%w", logstore.ErrOffsetOutOfRange)}, true},
 		"another error":       {Pulled{DivergingEpoch: -1, Err: ErrNotLeader}, false},
 		"bytes of no meaning": {Pulled{DivergingEpoch: -1, Records: []byte("x")}, false},
 	} {

@@ -44,7 +44,8 @@ func TestFetchReturnsAtOnceWhatIsThere(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
 		a := <-b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 1), id("a", 0)))
-		if a.took != 0 || len(values(t, a.results[0])) != 0 || !slices.Equal(values(t, a.results[1]), []string{"x"}) {
+		if a.took != 0 || len(values(t, a.results[0])) != 0 ||
+			!slices.Equal(values(t, a.results[1]), []string{"x"}) {
 			t.Errorf("%+v", a)
 		}
 		if r := a.results[1]; r.LogStart != 0 || r.HighWater != 1 || r.Stable != 1 {
@@ -70,7 +71,8 @@ func TestFetchReturnsEmptyWhenItsTimeIsUp(t *testing.T) {
 		answers := b.inBackground(t.Context(), fetch(500*time.Millisecond, 0, id("a", 0)))
 		time.Sleep(time.Second)
 		a := <-answers
-		if late := a.took - 500*time.Millisecond; late < 0 || late > 2*time.Millisecond || len(values(t, a.results[0])) != 0 {
+		if late := a.took - 500*time.Millisecond; late < 0 || late > 2*time.Millisecond ||
+			len(values(t, a.results[0])) != 0 {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -90,14 +92,16 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 			b.mustProduce(to, "12345")
 		}
 		a := <-answers
-		if a.took != 3*time.Second || len(values(t, a.results[0]))+len(values(t, a.results[1])) != 3 {
+		if a.took != 3*time.Second || len(values(t, a.results[0]))+
+			len(values(t, a.results[1])) != 3 {
 			t.Errorf("%+v", a)
 		}
 	})
 }
 
-// TestFetchAcrossSegmentsDoesNotWait: one answer holds one segment's batches only, so BytesMin can be out of reach though more
-// data is there; the client shall have what there is and ask for the rest.
+// TestFetchAcrossSegmentsDoesNotWait: one answer holds one segment's batches only, so BytesMin can
+// be out of reach though more data is there; the client shall have what there is and ask for the
+// rest.
 func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -115,7 +119,8 @@ func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestFetchBudget: BytesMax bounds the whole answer, except that the first batch of the first partition with data comes whole.
+// TestFetchBudget: BytesMax bounds the whole answer, except that the first batch of the first
+// partition with data comes whole.
 func TestFetchBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		size := len(batch(t, "12345"))
@@ -137,15 +142,18 @@ func TestFetchBudget(t *testing.T) {
 				req.Partitions[i].BytesMax = c.partitionMax
 			}
 			results := b.Fetch(t.Context(), req)
-			if first, second := len(values(t, results[0])), len(values(t, results[1])); first != c.first || second != c.second {
-				t.Errorf("budget %d, %d a partition: %d and %d batches, want %d and %d", c.max, c.partitionMax, first, second, c.first, c.second)
+			if first, second := len(values(t, results[0])),
+				len(values(t, results[1])); first != c.first || second != c.second {
+				t.Errorf("budget %d, %d a partition: %d and %d batches, want %d and %d", c.max,
+					c.partitionMax, first, second, c.first, c.second)
 			}
 		}
 	})
 }
 
-// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left nothing between a fetch's offset and the end. What the first
-// read could reach, and did not find, must not complete the wait, or the client would ask again at once, for ever.
+// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left nothing between a fetch's offset
+// and the end. What the first read could reach, and did not find, must not complete the wait, or
+// the client would ask again at once, for ever.
 func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
@@ -154,7 +162,8 @@ func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := fetch(time.Minute, 0, p.id)
-		op := &delayedFetch{req: req, done: make(chan struct{}), positions: []position{{partition: p, role: r, want: req.Partitions[0], limit: 1}}}
+		op := &delayedFetch{req: req, done: make(chan struct{}),
+			positions: []position{{partition: p, role: r, want: req.Partitions[0], limit: 1}}}
 		if op.TryComplete() {
 			t.Error("completed by what was there before")
 		}
@@ -171,10 +180,14 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 			of  FetchPartition
 			err error
 		}{
-			"beyond the end":   {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1, LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
-			"below the start":  {FetchPartition{ID: id("a", 0), Offset: -1, LeaderEpoch: -1, LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
-			"unknown":          {FetchPartition{ID: id("b", 0), LeaderEpoch: -1}, ErrUnknownPartition},
-			"old leader epoch": {FetchPartition{ID: id("a", 0), LeaderEpoch: 0}, ErrFencedLeaderEpoch},
+			"beyond the end": {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1,
+				LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"below the start": {FetchPartition{ID: id("a", 0), Offset: -1, LeaderEpoch: -1,
+				LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
+			"unknown": {FetchPartition{ID: id("b", 0), LeaderEpoch: -1},
+				ErrUnknownPartition},
+			"old leader epoch": {FetchPartition{ID: id("a", 0), LeaderEpoch: 0},
+				ErrFencedLeaderEpoch},
 		} {
 			req := fetch(time.Minute, 0, id("a", 1))
 			req.Partitions = append(req.Partitions, c.of)
@@ -187,7 +200,8 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 	})
 }
 
-// TestWaitingFetchEndsWithItsPartition: a consumer must not sit out its wait at a broker that has nothing to say any more.
+// TestWaitingFetchEndsWithItsPartition: a consumer must not sit out its wait at a broker that has
+// nothing to say any more.
 func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(b *broker)
@@ -195,7 +209,8 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}{
 		"deleted":       {func(b *broker) { delete(b.topics, "a") }, ErrUnknownPartition},
 		"another leads": {func(b *broker) { b.topics["a"].Partitions[0].Leader = 9 }, ErrNotLeader},
-		"moved away":    {func(b *broker) { b.topics["a"].Partitions[0].Replicas = []int32{9} }, ErrNotLeader},
+		"moved away": {func(b *broker) { b.topics["a"].Partitions[0].Replicas = []int32{9} },
+			ErrNotLeader},
 		"made again": {func(b *broker) {
 			delete(b.topics, "a")
 			b.topic("a", 2, nil)
@@ -224,7 +239,8 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestWaitingFetchIgnoresOtherImages: a new image that does not concern its partitions must not end the wait.
+// TestWaitingFetchIgnoresOtherImages: a new image that does not concern its partitions must not end
+// the wait.
 func TestWaitingFetchIgnoresOtherImages(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		answers := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))

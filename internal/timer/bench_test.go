@@ -69,7 +69,8 @@ func BenchmarkWheelExpire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/entry")
 }
 
-// addRemover is a way to keep timeouts, as seen by one goroutine: add takes one on, and gives up that of 1024 turns ago.
+// addRemover is a way to keep timeouts, as seen by one goroutine: add takes one on, and gives up
+// that of 1024 turns ago.
 type addRemover func(turn int, timeout time.Duration)
 
 // ways are the Timer and what could stand in its place.
@@ -124,7 +125,8 @@ func heapWay(pending int) (func() addRemover, func()) {
 	var mu sync.Mutex
 	var queue binaryHeap
 	for i := range pending {
-		heap.Push(&queue, &heaped{due: time.Now().Add(time.Hour + time.Duration(i)*time.Microsecond)})
+		heap.Push(&queue, &heaped{due: time.Now().Add(time.Hour +
+			time.Duration(i)*time.Microsecond)})
 	}
 	return func() addRemover {
 		entries := make([]heaped, 1024)
@@ -174,7 +176,8 @@ func (h *binaryHeap) Pop() any {
 	return e
 }
 
-// BenchmarkAddRemove is the shell's, with lock and clock, from one goroutine, among many that are pending.
+// BenchmarkAddRemove is the shell's, with lock and clock, from one goroutine, among many that are
+// pending.
 func BenchmarkAddRemove(b *testing.B) {
 	for name, way := range ways(b) {
 		for _, pending := range pendings {
@@ -191,7 +194,8 @@ func BenchmarkAddRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRemoveContended is the same from as many goroutines as there are processors, and four times as many.
+// BenchmarkAddRemoveContended is the same from as many goroutines as there are processors, and four
+// times as many.
 func BenchmarkAddRemoveContended(b *testing.B) {
 	for name, way := range ways(b) {
 		for _, times := range []int{1, 4} {

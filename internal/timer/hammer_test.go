@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestHammer lets goroutines wait, notify, cancel and time out on few keys at once. request checks that each operation ends
-// exactly once and is never called from two sides; afterwards nothing may be left. Most useful with -race.
+// TestHammer lets goroutines wait, notify, cancel and time out on few keys at once. request checks
+// that each operation ends exactly once and is never called from two sides; afterwards nothing may
+// be left. Most useful with -race.
 func TestHammer(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	const goroutines, rounds, keys = 8, 2000, 5
@@ -29,7 +30,8 @@ func TestHammer(t *testing.T) {
 				r := &request{t: t}
 				requests[g] = append(requests[g], r)
 				own := key(random)
-				waiting := p.Wait(r, time.Duration(random.IntN(3000))*time.Microsecond, own, key(random), key(random))
+				waiting := p.Wait(r, time.Duration(random.IntN(3000))*time.Microsecond, own,
+					key(random), key(random))
 				switch random.IntN(6) {
 				case 0:
 					r.ready.Store(true)
@@ -65,8 +67,9 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// TestNoWakeupIsLost has one goroutine wait without a timeout worth the name and another make it ready and notify, in lock
-// step, so that look, watch and event meet in every order. A lost event hangs the test.
+// TestNoWakeupIsLost has one goroutine wait without a timeout worth the name and another make it
+// ready and notify, in lock step, so that look, watch and event meet in every order. A lost event
+// hangs the test.
 func TestNoWakeupIsLost(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	defer p.Close()
@@ -86,9 +89,9 @@ func TestNoWakeupIsLost(t *testing.T) {
 	empty(t, p)
 }
 
-// TestCompletionsRaceExpiries has each operation completed at the very moment at which its time is up, by an event, by a check
-// and by cancellation, on the real clock. Each ends exactly once (request checks), and the purgatory's count of the outcomes is
-// that of the operations themselves.
+// TestCompletionsRaceExpiries has each operation completed at the very moment at which its time is
+// up, by an event, by a check and by cancellation, on the real clock. Each ends exactly once
+// (request checks), and the purgatory's count of the outcomes is that of the operations themselves.
 func TestCompletionsRaceExpiries(t *testing.T) {
 	before := goroutines()
 	p := NewPurgatory[int](Options{})
@@ -131,7 +134,8 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 	}
 	now := p.figures()
 	if now.completed != completed || now.expired != expired || completed+expired != rounds*each {
-		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired, now.completed, now.expired)
+		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired,
+			now.completed, now.expired)
 	}
 	if now.pending != 0 || now.watched != 0 || p.timer.Stats().Pending != 0 {
 		t.Error("something is left")

@@ -2,7 +2,8 @@ package timer
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// register publishes what the purgatory counts anyway; nothing is counted twice for the metrics' sake.
+// register publishes what the purgatory counts anyway; nothing is counted twice for the metrics'
+// sake.
 func (p *Purgatory[K]) register(opts Options) {
 	if opts.Registry == nil {
 		return
@@ -10,18 +11,28 @@ func (p *Purgatory[K]) register(opts Options) {
 	labels := prometheus.Labels{"operation": opts.Operation}
 	gauge := func(name, help string, value func() int64) {
 		opts.Registry.MustRegister(prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
+			prometheus.GaugeOpts{Namespace: "heartwood", Name: name, Help: help,
+				ConstLabels: labels},
 			func() float64 { return float64(value()) }))
 	}
 	counter := func(name, help string, value func() int64) {
 		opts.Registry.MustRegister(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help, ConstLabels: labels},
+			prometheus.CounterOpts{Namespace: "heartwood", Name: name, Help: help,
+				ConstLabels: labels},
 			func() float64 { return float64(value()) }))
 	}
-	gauge("timer_pending", "Timeouts in the timing wheel.", func() int64 { return int64(p.timer.Stats().Pending) })
+	gauge("timer_pending", "Timeouts in the timing wheel.",
+		func() int64 { return int64(p.timer.Stats().Pending) })
 	gauge("purgatory_pending", "Operations that wait.", func() int64 { return p.figures().pending })
-	gauge("purgatory_watched", "Places in watch lists: each waiting operation has one for each key it watches.", func() int64 { return p.figures().watched })
-	counter("purgatory_completed_total", "Operations completed by an event, or at once.", func() int64 { return p.figures().completed })
-	counter("purgatory_expired_total", "Operations ended by their timeout, by their caller or by shutdown.", func() int64 { return p.figures().expired })
-	counter("purgatory_purges_total", "Places in watch lists given up because their operation had ended.", func() int64 { return p.figures().purged })
+	gauge("purgatory_watched",
+		"Places in watch lists: each waiting operation has one for each key it watches.",
+		func() int64 { return p.figures().watched })
+	counter("purgatory_completed_total", "Operations completed by an event, or at once.",
+		func() int64 { return p.figures().completed })
+	counter("purgatory_expired_total",
+		"Operations ended by their timeout, by their caller or by shutdown.",
+		func() int64 { return p.figures().expired })
+	counter("purgatory_purges_total",
+		"Places in watch lists given up because their operation had ended.",
+		func() int64 { return p.figures().purged })
 }

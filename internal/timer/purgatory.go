@@ -8,12 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Purgatory holds operations until an event on one of their keys, or time, completes them. Each completes exactly once.
+// Purgatory holds operations until an event on one of their keys, or time, completes them. Each
+// completes exactly once.
 type Purgatory[K comparable] struct {
-	timer  *Timer[*item[K]]
-	atOnce struct{ completed, expired atomic.Int64 } // operations that ended at once, and never waited
+	timer *Timer[*item[K]]
+	// operations that ended at once, and never waited
+	atOnce struct{ completed, expired atomic.Int64 }
 
-	// Guarded by the timer's lock: an operation comes and goes under one lock, whatever the number of its keys.
+	// Guarded by the timer's lock: an operation comes and goes under one lock, whatever the number
+	// of its keys.
 	lists watchLists[K]
 	count struct{ admitted, completed, expired int64 } // of items, since the start
 }
@@ -35,8 +38,8 @@ type item[K comparable] struct {
 	few    [placesFew]place[K] // places lies here if they fit
 }
 
-// placesFew is how many keys an operation watches without a second allocation: a produce or a fetch of few partitions. Three make
-// an item 192 bytes, one of the allocator's classes.
+// placesFew is how many keys an operation watches without a second allocation: a produce or a fetch
+// of few partitions. Three make an item 192 bytes, one of the allocator's classes.
 const placesFew = 3
 
 // Waiting is an operation that Wait was given.
@@ -52,26 +55,29 @@ func (w Waiting[K]) Cancel() {
 	}
 }
 
-// Reset gives the operation another timeout from now, in place of that it had, and tells whether it still had to wait for one.
-// It keeps its places in the lists and allocates nothing. A timeout <= 0 is over at the next tick.
+// Reset gives the operation another timeout from now, in place of that it had, and tells whether it
+// still had to wait for one. It keeps its places in the lists and allocates nothing. A timeout <= 0
+// is over at the next tick.
 func (w Waiting[K]) Reset(timeout time.Duration) bool {
 	return w.item != nil && w.purgatory.timer.Reset(&w.item.entry, timeout)
 }
 
-// Check lets the operation alone look again, as an event on one of its keys would, and tells whether this call completed it.
+// Check lets the operation alone look again, as an event on one of its keys would, and tells
+// whether this call completed it.
 func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.look(w.item) }
 
 // NewPurgatory starts a purgatory; Close stops it.
 func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 	p := &Purgatory[K]{}
-	p.timer = NewTimer(TimerOptions{Tick: opts.Tick, Buckets: opts.Buckets, Logger: opts.Logger}, p.expire)
+	p.timer = NewTimer(TimerOptions{Tick: opts.Tick, Buckets: opts.Buckets, Logger: opts.Logger},
+		p.expire)
 	p.register(opts)
 	return p
 }
 
-// Wait completes op at once if it can, else watches keys and gives it until timeout from now; without a timeout (<= 0), or
-// once the purgatory is closed, it expires at once. Wait does not block: op says by itself when it has ended. op is waited
-// for once only.
+// Wait completes op at once if it can, else watches keys and gives it until timeout from now;
+// without a timeout (<= 0), or once the purgatory is closed, it expires at once. Wait does not
+// block: op says by itself when it has ended. op is waited for once only.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
 	if p.timer.guard.tryComplete(op) { // nobody else knows op yet
 		p.atOnce.completed.Add(1)
@@ -87,13 +93,14 @@ func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Wait
 		p.atOnce.expired.Add(1)
 		return Waiting[K]{}
 	}
-	// An event between the first look and the watching woke nobody: look again, now that every later one will find us.
+	// An event between the first look and the watching woke nobody: look again, now that every
+	// later one will find us.
 	p.look(it)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
-// admit makes time and events find an item. From then on it may end at any moment, by another goroutine. It returns false if the
-// purgatory is closed.
+// admit makes time and events find an item. From then on it may end at any moment, by another
+// goroutine. It returns false if the purgatory is closed.
 func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool {
 	now, due := p.timer.ticks(timeout)
 	p.timer.mu.Lock()
@@ -105,7 +112,9 @@ func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool 
 	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
 		p.letOthersInLocked()
 		if it.ended() {
-			break // its end may have taken it out of the lists already, and would not come again for what is added now
+			// its end may have taken it out of the lists already, and would not come again for what
+			// is added now
+			break
 		}
 	}
 	return true
@@ -129,8 +138,8 @@ func (p *Purgatory[K]) Notify(key K) int {
 	return count
 }
 
-// appendWatchers appends those who watch key. It copies, so that they are looked at without the lock: a look may take long, and
-// the one that completes goes back to this list to leave it.
+// appendWatchers appends those who watch key. It copies, so that they are looked at without the
+// lock: a look may take long, and the one that completes goes back to this list to leave it.
 func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	p.timer.mu.Lock()
 	defer p.timer.mu.Unlock()
@@ -140,7 +149,8 @@ func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 // Close expires what still waits and joins the goroutine.
 func (p *Purgatory[K]) Close() { p.timer.Close() }
 
-// look lets an operation try to complete in this goroutine, and tells whether this call ended it so.
+// look lets an operation try to complete in this goroutine, and tells whether this call ended it
+// so.
 func (p *Purgatory[K]) look(it *item[K]) bool {
 	end := it.look()
 	p.account(it, end)
@@ -150,8 +160,8 @@ func (p *Purgatory[K]) look(it *item[K]) bool {
 // expire ends an operation because its time is up, or before: it is the timer's callback, too.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// account counts an operation's end and takes it out of the wheel and of every list. Of an operation's calls, exactly one is told
-// an end other than pending.
+// account counts an operation's end and takes it out of the wheel and of every list. Of an
+// operation's calls, exactly one is told an end other than pending.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
 	if end == pending {
 		return

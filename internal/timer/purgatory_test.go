@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// request is an operation that is complete once ready is set. It checks the purgatory's promises on every call.
+// request is an operation that is complete once ready is set. It checks the purgatory's promises on
+// every call.
 type request struct {
 	t       testing.TB
 	ready   atomic.Bool
@@ -127,7 +128,8 @@ func TestTimeExpiresWhatNothingCompletes(t *testing.T) {
 		p.Wait(r, 30*time.Second, "a", "b", "c")
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if took := r.at.Sub(start); !r.expired.Load() || took < 30*time.Second || took > 30*time.Second+time.Millisecond {
+		if took := r.at.Sub(start); !r.expired.Load() || took < 30*time.Second ||
+			took > 30*time.Second+time.Millisecond {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}
 		empty(t, p)
@@ -145,8 +147,9 @@ func TestZeroTimeoutExpiresAtOnce(t *testing.T) {
 	})
 }
 
-// TestEventBetweenLookAndWatchIsNotLost: the event comes after the first look said no and before any key is watched, so its
-// Notify finds nobody. Without the second look the operation would wait for its timeout.
+// TestEventBetweenLookAndWatchIsNotLost: the event comes after the first look said no and before
+// any key is watched, so its Notify finds nobody. Without the second look the operation would wait
+// for its timeout.
 func TestEventBetweenLookAndWatchIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -163,7 +166,8 @@ func TestEventBetweenLookAndWatchIsNotLost(t *testing.T) {
 	})
 }
 
-// TestEventDuringALookIsNotLost: the same for an event while another goroutine looks: it must not go away with a no.
+// TestEventDuringALookIsNotLost: the same for an event while another goroutine looks: it must not
+// go away with a no.
 func TestEventDuringALookIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -182,8 +186,8 @@ func TestEventDuringALookIsNotLost(t *testing.T) {
 	})
 }
 
-// TestEndWhileWatching: an operation has more keys than are watched under one hold of the lock, and ends at any moment of its Wait,
-// by its first key. What is added after the end must not stay.
+// TestEndWhileWatching: an operation has more keys than are watched under one hold of the lock, and
+// ends at any moment of its Wait, by its first key. What is added after the end must not stay.
 func TestEndWhileWatching(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()
@@ -241,8 +245,8 @@ func TestCancelExpiresNow(t *testing.T) {
 	})
 }
 
-// TestManyKeysOneEventLeavesNothing: the memory leak of Kafka's first purgatory. An operation on a busy and on quiet keys must
-// leave the quiet keys' lists too, though no event ever comes there.
+// TestManyKeysOneEventLeavesNothing: the memory leak of Kafka's first purgatory. An operation on a
+// busy and on quiet keys must leave the quiet keys' lists too, though no event ever comes there.
 func TestManyKeysOneEventLeavesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		for range 1000 {
@@ -292,8 +296,10 @@ func TestMetrics(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		for name, want := range map[string]float64{
-			"heartwood_timer_pending": 1, "heartwood_purgatory_pending": 1, "heartwood_purgatory_watched": 2,
-			"heartwood_purgatory_completed_total": 1, "heartwood_purgatory_expired_total": 1, "heartwood_purgatory_purges_total": 3,
+			"heartwood_timer_pending": 1, "heartwood_purgatory_pending": 1,
+			"heartwood_purgatory_watched":         2,
+			"heartwood_purgatory_completed_total": 1, "heartwood_purgatory_expired_total": 1,
+			"heartwood_purgatory_purges_total": 3,
 		} {
 			if got := value(t, registry, name, "fetch"); got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
@@ -342,7 +348,8 @@ func TestResetMovesTheDeadline(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if took := r.at.Sub(start); !r.expired.Load() || took < 13*time.Second || took > 13*time.Second+2*time.Millisecond {
+		if took := r.at.Sub(start); !r.expired.Load() || took < 13*time.Second ||
+			took > 13*time.Second+2*time.Millisecond {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}
 		if waiting.Reset(time.Second) || (Waiting[string]{}).Reset(time.Second) {
@@ -352,7 +359,8 @@ func TestResetMovesTheDeadline(t *testing.T) {
 	})
 }
 
-// TestResetDoesNotRevive: an operation that an event ended gets no deadline any more, which would keep it in memory.
+// TestResetDoesNotRevive: an operation that an event ended gets no deadline any more, which would
+// keep it in memory.
 func TestResetDoesNotRevive(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -382,8 +390,8 @@ func TestCheckLooksAtOneOperationAlone(t *testing.T) {
 	})
 }
 
-// TestPanicsOfOperations: a look that panics is a no, and the operation still ends by its time; an Expire that panics is an end.
-// Whoever notified is not harmed, nor is the timer's goroutine.
+// TestPanicsOfOperations: a look that panics is a no, and the operation still ends by its time; an
+// Expire that panics is an end. Whoever notified is not harmed, nor is the timer's goroutine.
 func TestPanicsOfOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{Logger: slog.New(slog.DiscardHandler)})
@@ -420,7 +428,8 @@ type panicking struct{ *request }
 func (p panicking) TryComplete() bool { return false }
 func (p panicking) Expire()           { panic("expire") }
 
-// TestListsAreUsedAgain: keys come and go, and their lists are not made anew each time, nor kept without end.
+// TestListsAreUsedAgain: keys come and go, and their lists are not made anew each time, nor kept
+// without end.
 func TestListsAreUsedAgain(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()

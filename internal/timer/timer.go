@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Timer calls back when entries are due: a Wheel with a lock, a clock and the goroutine that sleeps.
+// Timer calls back when entries are due: a Wheel with a lock, a clock and the goroutine that
+// sleeps.
 type Timer[T any] struct {
-	opts  TimerOptions
-	start time.Time // tick 0; its monotonic clock, so that nobody who sets the clock makes entries early or late
+	opts TimerOptions
+	// tick 0; its monotonic clock, so that nobody who sets the clock makes entries early or late
+	start time.Time
 	fire  func(T)
 	guard guard
 
@@ -50,9 +52,9 @@ type Stats struct {
 	Panics  int64 // callbacks that panicked since the start
 }
 
-// NewTimer starts a timer; Close stops it. fire is called from the timer's one goroutine in the order of the due ticks, without
-// a lock, and must not block: those that are due meanwhile come late. Should it panic, that is counted and logged, and the timer
-// goes on.
+// NewTimer starts a timer; Close stops it. fire is called from the timer's one goroutine in the
+// order of the due ticks, without a lock, and must not block: those that are due meanwhile come
+// late. Should it panic, that is counted and logged, and the timer goes on.
 func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	opts.setDefaults()
 	t := &Timer[T]{
@@ -69,8 +71,8 @@ func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	return t
 }
 
-// Add makes e due after a timeout: never earlier, and two ticks later at most, on a machine that wakes the goroutine in time.
-// It returns false when the timer is closed. e must not be pending.
+// Add makes e due after a timeout: never earlier, and two ticks later at most, on a machine that
+// wakes the goroutine in time. It returns false when the timer is closed. e must not be pending.
 func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -89,8 +91,9 @@ func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	return true
 }
 
-// Reset gives a pending e another timeout from now, in place of that it had, and tells whether it was pending. False may mean
-// that fire is being called with e at this moment. It allocates nothing: a session does this with each heartbeat.
+// Reset gives a pending e another timeout from now, in place of that it had, and tells whether it
+// was pending. False may mean that fire is being called with e at this moment. It allocates
+// nothing: a session does this with each heartbeat.
 func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -103,8 +106,8 @@ func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	return true
 }
 
-// Remove takes e out, and tells whether it was pending. False may mean that fire is being called with e at this moment. The
-// goroutine's sleep is left as it is: it may wake once for nothing.
+// Remove takes e out, and tells whether it was pending. False may mean that fire is being called
+// with e at this moment. The goroutine's sleep is left as it is: it may wake once for nothing.
 func (t *Timer[T]) Remove(e *Entry[T]) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,10 +118,12 @@ func (t *Timer[T]) Remove(e *Entry[T]) bool {
 func (t *Timer[T]) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Stats{Pending: t.mu.wheel.Len(), Wakeups: t.wakeups.Load(), Panics: t.guard.panics.Load()}
+	return Stats{Pending: t.mu.wheel.Len(), Wakeups: t.wakeups.Load(),
+		Panics: t.guard.panics.Load()}
 }
 
-// Close fires what is still to come, and joins the goroutine. Not to be called by fire, which runs in it.
+// Close fires what is still to come, and joins the goroutine. Not to be called by fire, which runs
+// in it.
 func (t *Timer[T]) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -127,8 +132,9 @@ func (t *Timer[T]) Close() {
 	<-t.joined
 }
 
-// comesFirstLocked wakes the goroutine if an entry comes before it would wake by itself. Between its look at the wheel and its
-// sleep wakeAt is already set, and wake keeps the message: it is not lost.
+// comesFirstLocked wakes the goroutine if an entry comes before it would wake by itself. Between
+// its look at the wheel and its sleep wakeAt is already set, and wake keeps the message: it is not
+// lost.
 func (t *Timer[T]) comesFirstLocked(due int64) {
 	if due < t.mu.wakeAt {
 		t.mu.wakeAt = due // one message is enough
@@ -136,7 +142,8 @@ func (t *Timer[T]) comesFirstLocked(due int64) {
 	}
 }
 
-// poke wakes the goroutine, or leaves the message for its next sleep. It never blocks, so it may be called under the lock.
+// poke wakes the goroutine, or leaves the message for its next sleep. It never blocks, so it may be
+// called under the lock.
 func (t *Timer[T]) poke() {
 	select {
 	case t.wake <- struct{}{}:
@@ -144,8 +151,8 @@ func (t *Timer[T]) poke() {
 	}
 }
 
-// run is the goroutine: it fires what is due, without the lock, and sleeps until the next bucket or a poke. With nothing pending
-// it sleeps until a poke, and the runtime has no timer of it.
+// run is the goroutine: it fires what is due, without the lock, and sleeps until the next bucket or
+// a poke. With nothing pending it sleeps until a poke, and the runtime has no timer of it.
 func (t *Timer[T]) run() {
 	defer close(t.joined)
 	alarm := time.NewTimer(math.MaxInt64)
@@ -182,8 +189,8 @@ func (t *Timer[T]) call(e *Entry[T]) {
 	t.fire(e.Value)
 }
 
-// advance takes what is due now, or everything once the timer is closed, and tells how long to sleep if that is nothing:
-// MaxInt64 if nothing is pending.
+// advance takes what is due now, or everything once the timer is closed, and tells how long to
+// sleep if that is nothing: MaxInt64 if nothing is pending.
 func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -43,7 +43,8 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 		timer := NewTimer(TimerOptions{}, r.fire)
 		defer timer.Close()
 		timeouts := []time.Duration{
-			time.Hour, 10 * time.Millisecond, 1500 * time.Microsecond, 30 * time.Second, 63 * time.Millisecond, 64 * time.Millisecond,
+			time.Hour, 10 * time.Millisecond, 1500 * time.Microsecond, 30 * time.Second,
+			63 * time.Millisecond, 64 * time.Millisecond,
 			time.Minute, 0, 24 * time.Hour,
 		}
 		for i, timeout := range timeouts {
@@ -66,7 +67,8 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	})
 }
 
-// TestTimerWakesForAnEarlierEntry: the goroutine sleeps for an hour already when a nearer timeout comes.
+// TestTimerWakesForAnEarlierEntry: the goroutine sleeps for an hour already when a nearer timeout
+// comes.
 func TestTimerWakesForAnEarlierEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -113,7 +115,8 @@ func TestTimerDoesNotFireWhatWasCancelled(t *testing.T) {
 	})
 }
 
-// TestTimerCloseFiresTheRest, those without any end too, joins (synctest fails on a goroutine left), and takes no more.
+// TestTimerCloseFiresTheRest, those without any end too, joins (synctest fails on a goroutine
+// left), and takes no more.
 func TestTimerCloseFiresTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -131,8 +134,9 @@ func TestTimerCloseFiresTheRest(t *testing.T) {
 	})
 }
 
-// TestTimerIdlesWithoutWaking: the clock is driven on demand. A day with nothing pending has no wake-up at all, a day's timeout
-// one for each level of the wheel it goes down; a tick a millisecond would be 86 million.
+// TestTimerIdlesWithoutWaking: the clock is driven on demand. A day with nothing pending has no
+// wake-up at all, a day's timeout one for each level of the wheel it goes down; a tick a
+// millisecond would be 86 million.
 func TestTimerIdlesWithoutWaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -144,7 +148,8 @@ func TestTimerIdlesWithoutWaking(t *testing.T) {
 		}
 		timer.Add(&Entry[int]{}, 24*time.Hour)
 		time.Sleep(25 * time.Hour)
-		if wakeups := timer.Stats().Wakeups; len(r.all()) != 1 || wakeups > 1+7+1 { // the add, levels below 20⁷ ms, the rest
+		// the add, levels below 20⁷ ms, the rest
+		if wakeups := timer.Stats().Wakeups; len(r.all()) != 1 || wakeups > 1+7+1 {
 			t.Errorf("%d fired, %d wake-ups", len(r.all()), wakeups)
 		}
 		before := timer.Stats().Wakeups
@@ -155,7 +160,8 @@ func TestTimerIdlesWithoutWaking(t *testing.T) {
 	})
 }
 
-// TestTimerRemovedTimeoutsCostNoWaking: requests that are completed long before their timeout, as most are, wake nobody.
+// TestTimerRemovedTimeoutsCostNoWaking: requests that are completed long before their timeout, as
+// most are, wake nobody.
 func TestTimerRemovedTimeoutsCostNoWaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := NewTimer(TimerOptions{}, func(int) { t.Error("fired") })
@@ -172,7 +178,8 @@ func TestTimerRemovedTimeoutsCostNoWaking(t *testing.T) {
 	})
 }
 
-// TestTimerReset: a session that is renewed every 3 s does not end, and ends its timeout after the last renewal.
+// TestTimerReset: a session that is renewed every 3 s does not end, and ends its timeout after the
+// last renewal.
 func TestTimerReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -208,7 +215,13 @@ func TestTimerReset(t *testing.T) {
 		if len(r.all()) != 2 {
 			t.Error("the earlier timeout did not fire")
 		}
-		if n := testing.AllocsPerRun(100, func() { timer.Add(&session, time.Hour); timer.Reset(&session, time.Minute); timer.Remove(&session) }); n != 0 {
+		if n := testing.AllocsPerRun(100,
+			func() {
+				timer.Add(&session, time.Hour)
+				timer.Reset(&session,
+					time.Minute)
+				timer.Remove(&session)
+			}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 	})
@@ -219,12 +232,13 @@ func TestTimerOutlivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var fired []int
-		timer := NewTimer(TimerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(value int) {
-			if value == 1 {
-				panic("out of order")
-			}
-			fired = append(fired, value)
-		})
+		timer := NewTimer(TimerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			func(value int) {
+				if value == 1 {
+					panic("out of order")
+				}
+				fired = append(fired, value)
+			})
 		for value := range 3 {
 			timer.Add(&Entry[int]{Value: value}, time.Duration(value)*time.Second)
 		}
@@ -233,7 +247,8 @@ func TestTimerOutlivesAPanic(t *testing.T) {
 		if !slices.Equal(fired, []int{0, 2}) || timer.Stats().Panics != 1 {
 			t.Errorf("fired %v, %d panics", fired, timer.Stats().Panics)
 		}
-		if !strings.Contains(log.String(), "out of order") || !strings.Contains(log.String(), "timer_test.go") {
+		if !strings.Contains(log.String(), "out of order") ||
+			!strings.Contains(log.String(), "timer_test.go") {
 			t.Errorf("the log does not say what and where: %s", log.String())
 		}
 	})

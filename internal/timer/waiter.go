@@ -4,11 +4,12 @@ import "sync/atomic"
 
 // Operation is a request that waits: for records, for replicas, for time.
 type Operation interface {
-	// TryComplete looks whether the wait is over, and if so completes the operation and returns true. The purgatory never
-	// calls it twice at the same time, and never after it returned true. One that panics has not completed: it is called again
-	// at the next event.
+	// TryComplete looks whether the wait is over, and if so completes the operation and returns
+	// true. The purgatory never calls it twice at the same time, and never after it returned true.
+	// One that panics has not completed: it is called again at the next event.
 	TryComplete() bool
-	// Expire completes the operation because its time is up. It is called once, and only if TryComplete never returned true.
+	// Expire completes the operation because its time is up. It is called once, and only if
+	// TryComplete never returned true.
 	Expire()
 }
 
@@ -29,11 +30,13 @@ const (
 	expired                 // this call ended it: it called Expire
 )
 
-// waiter gives an operation exactly one end, whoever comes: events, time and cancellation from any goroutine at once.
+// waiter gives an operation exactly one end, whoever comes: events, time and cancellation from any
+// goroutine at once.
 //
-// There is no lock, because TryComplete may take any time and must not make the next event's goroutine wait. Whoever finds
-// somebody inside leaves a bit and goes; the one inside looks again before it leaves. So no event is lost: its bit is either
-// seen by the compare-and-swap that would clear looking, or it came after that and its owner looks itself.
+// There is no lock, because TryComplete may take any time and must not make the next event's
+// goroutine wait. Whoever finds somebody inside leaves a bit and goes; the one inside looks again
+// before it leaves. So no event is lost: its bit is either seen by the compare-and-swap that would
+// clear looking, or it came after that and its owner looks itself.
 type waiter struct {
 	op    Operation
 	guard *guard
@@ -68,9 +71,9 @@ func (w *waiter) enter(reason uint32) ending {
 	}
 }
 
-// inside does what it came for, then what others have left, until there is nothing, or the operation has ended. Only one
-// goroutine is here at a time. Store(done) may overwrite bits that came meanwhile: who left them was told pending, and this call
-// tells of the end.
+// inside does what it came for, then what others have left, until there is nothing, or the
+// operation has ended. Only one goroutine is here at a time. Store(done) may overwrite bits that
+// came meanwhile: who left them was told pending, and this call tells of the end.
 func (w *waiter) inside(reason uint32) ending {
 	for {
 		if reason&again != 0 {

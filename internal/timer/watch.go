@@ -26,11 +26,12 @@ type place[K comparable] struct {
 	prev, next *place[K]
 }
 
-// keysMax bounds the keys for which add and remove keep the purgatory's lock at once: some ten microseconds.
+// keysMax bounds the keys for which add and remove keep the purgatory's lock at once: some ten
+// microseconds.
 const keysMax = 64
 
-// add lets an item watch the first of keys, keysMax at most, and returns those that are left. O(1) a key: the order within a list has
-// no meaning. it.places has room for all.
+// add lets an item watch the first of keys, keysMax at most, and returns those that are left. O(1)
+// a key: the order within a list has no meaning. it.places has room for all.
 func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	now, left := keys[:min(len(keys), keysMax)], keys[min(len(keys), keysMax):]
 	for _, key := range now {

@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestWatchListsAgainstModel adds and removes items with up to 8 keys, few with 200, the same key twice among them, and compares who watches
-// each key with a map from key to items. Removing twice must do nothing.
+// TestWatchListsAgainstModel adds and removes items with up to 8 keys, few with 200, the same key
+// twice among them, and compares who watches each key with a map from key to items. Removing twice
+// must do nothing.
 func TestWatchListsAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const keys = 200
@@ -53,7 +54,8 @@ func removeAll(lists *watchLists[int], it *item[int]) {
 	}
 }
 
-func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[int]][]int, keys int) {
+func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[int]][]int,
+	keys int) {
 	t.Helper()
 	want, total := make([]map[*item[int]]int, keys), int64(0)
 	for it, watched := range watching {
@@ -86,7 +88,8 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 
 // TestKeysAtOnce: nobody who waits on many keys keeps the lock for all of them.
 func TestKeysAtOnce(t *testing.T) {
-	lists, it, keys := new(watchLists[int]), &item[int]{places: make([]place[int], 0, 100)}, make([]int, 100)
+	lists, it, keys := new(watchLists[int]), &item[int]{places: make([]place[int], 0, 100)},
+		make([]int, 100)
 	if left := lists.add(it, keys); len(left) != 100-keysMax || lists.places != keysMax {
 		t.Errorf("%d keys are left, %d places", len(left), lists.places)
 	}
@@ -111,7 +114,8 @@ func TestWaitAllocatesOnce(t *testing.T) {
 	few, many := []int{1, 2, 3}, []int{1, 2, 3, 4}
 	for want, keys := range map[float64][]int{1: few, 2: many} {
 		p.Wait(op, 1<<40, keys...).Cancel() // the lists are made
-		if got := testing.AllocsPerRun(100, func() { p.Wait(op, 1<<40, keys...).Cancel() }); got != want {
+		if got := testing.AllocsPerRun(100,
+			func() { p.Wait(op, 1<<40, keys...).Cancel() }); got != want {
 			t.Errorf("%d keys: %v allocations, want %v", len(keys), got, want)
 		}
 	}

@@ -21,16 +21,18 @@ type Entry[T any] struct {
 	pending       bool
 }
 
-// Wheel is a hierarchical timing wheel. Time is counted in ticks from the wheel's start. The zero value is ready.
+// Wheel is a hierarchical timing wheel. Time is counted in ticks from the wheel's start. The zero
+// value is ready.
 //
-// Level 0 has a bucket a tick, level 1 a bucket for n ticks, level 2 one for n², n being Buckets; levels are made when first
-// used. The buckets of a level are a ring: as now goes on, the bucket it leaves is free for the time n buckets on. An entry sits
-// in the lowest level whose ring reaches its due tick. When now reaches a bucket of level 0, its entries are due; when it reaches
-// one of a higher level, its entries move to lower levels. Hence Add, Remove and Reset are O(levels), O(1) and O(levels), an
-// entry moves down at most levels-1 times, and none is due early or late.
+// Level 0 has a bucket a tick, level 1 a bucket for n ticks, level 2 one for n², n being Buckets;
+// levels are made when first used. The buckets of a level are a ring: as now goes on, the bucket it
+// leaves is free for the time n buckets on. An entry sits in the lowest level whose ring reaches
+// its due tick. When now reaches a bucket of level 0, its entries are due; when it reaches one of a
+// higher level, its entries move to lower levels. Hence Add, Remove and Reset are O(levels), O(1)
+// and O(levels), an entry moves down at most levels-1 times, and none is due early or late.
 //
-// Invariants, for each pending entry e in level l: now < e.due; 0 < e.due/l.width - l.position < n. So a bucket never holds
-// entries of two rounds, and the bucket at l.position is empty.
+// Invariants, for each pending entry e in level l: now < e.due; 0 < e.due/l.width - l.position < n.
+// So a bucket never holds entries of two rounds, and the bucket at l.position is empty.
 type Wheel[T any] struct {
 	// Buckets of a level, 2 to 64; 0 means 20. Not to be changed once an entry was added.
 	Buckets int
@@ -42,20 +44,21 @@ type Wheel[T any] struct {
 
 // level is one ring of buckets.
 type level[T any] struct {
-	width    int64  // ticks of a bucket
-	position int64  // now / width
-	index    int    // position % n: of the bucket now lies in
-	until    int64  // the last tick of position
-	reach    int64  // the last tick for which the ring has a bucket: that of position+n-1, at most MaxInt64
-	used     uint64 // bit b is set <=> heads[b] != nil
-	heads    []*Entry[T]
+	width    int64 // ticks of a bucket
+	position int64 // now / width
+	index    int   // position % n: of the bucket now lies in
+	until    int64 // the last tick of position
+	// the last tick for which the ring has a bucket: that of position+n-1, at most MaxInt64
+	reach int64
+	used  uint64 // bit b is set <=> heads[b] != nil
+	heads []*Entry[T]
 }
 
 // Len is the number of pending entries.
 func (w *Wheel[T]) Len() int { return w.count }
 
-// Add makes e due at a tick. What is due at or before now comes with the next tick. e must not be pending, and the clock not
-// at MaxInt64.
+// Add makes e due at a tick. What is due at or before now comes with the next tick. e must not be
+// pending, and the clock not at MaxInt64.
 func (w *Wheel[T]) Add(e *Entry[T], due int64) {
 	if e.pending {
 		panic("timer: entry added twice")
@@ -77,7 +80,8 @@ func (w *Wheel[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Reset makes a pending e due at another tick, and tells whether it was pending: what came due or was removed stays so.
+// Reset makes a pending e due at another tick, and tells whether it was pending: what came due or
+// was removed stays so.
 func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	if !e.pending {
 		return false
@@ -97,15 +101,17 @@ func (w *Wheel[T]) toCome(due int64) int64 {
 	return max(due, w.now+1)
 }
 
-// Next returns the tick at which the next bucket that is not empty begins: Advance has nothing to do before it. It is after now.
-// If nothing is pending, ok is false and tick MaxInt64. It looks at one word a level.
+// Next returns the tick at which the next bucket that is not empty begins: Advance has nothing to
+// do before it. It is after now. If nothing is pending, ok is false and tick MaxInt64. It looks at
+// one word a level.
 func (w *Wheel[T]) Next() (tick int64, ok bool) {
 	_, tick = w.first()
 	return tick, w.count > 0
 }
 
-// Advance moves the clock to now, and appends the entries that are due, in the order of their ticks, to due. Time that
-// goes backwards is ignored. It goes from bucket to bucket, not from tick to tick: idle time costs nothing.
+// Advance moves the clock to now, and appends the entries that are due, in the order of their
+// ticks, to due. Time that goes backwards is ignored. It goes from bucket to bucket, not from tick
+// to tick: idle time costs nothing.
 func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	for w.count > 0 {
 		lowest, begin := w.first()
@@ -119,8 +125,9 @@ func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	return due
 }
 
-// Skip moves the clock to now, but not as far as a bucket that is not empty. With the clock up to date an Add finds a lower level
-// and is moved down less often. A clock that is behind is not wrong.
+// Skip moves the clock to now, but not as far as a bucket that is not empty. With the clock up to
+// date an Add finds a lower level and is moved down less often. A clock that is behind is not
+// wrong.
 func (w *Wheel[T]) Skip(now int64) {
 	if now <= w.now {
 		return
@@ -131,8 +138,8 @@ func (w *Wheel[T]) Skip(now int64) {
 	w.moveTo(now)
 }
 
-// first finds the bucket that begins first; the higher level of two, whose entries may be due in the lower one's bucket, or at
-// once. Without entries it returns nil and MaxInt64.
+// first finds the bucket that begins first; the higher level of two, whose entries may be due in
+// the lower one's bucket, or at once. Without entries it returns nil and MaxInt64.
 func (w *Wheel[T]) first() (*level[T], int64) {
 	var found *level[T]
 	begin := int64(math.MaxInt64)
@@ -141,8 +148,9 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 		if l.used == 0 {
 			continue
 		}
-		// The ring turned so that bit 0 is now's bucket. Bits that are shifted out to the left come back at their right place
-		// below; those that are there twice have their lower copy at the right one.
+		// The ring turned so that bit 0 is now's bucket. Bits that are shifted out to the left come
+		// back at their right place below; those that are there twice have their lower copy at the
+		// right one.
 		turned := l.used>>l.index | l.used<<(len(l.heads)-l.index)
 		if b := (l.position + int64(bits.TrailingZeros64(turned))) * l.width; b <= begin {
 			found, begin = l, b
@@ -151,7 +159,8 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 	return found, begin
 }
 
-// empty takes the bucket of a level in which now lies, after moveTo its first tick: its entries are due, or go to lower levels.
+// empty takes the bucket of a level in which now lies, after moveTo its first tick: its entries are
+// due, or go to lower levels.
 func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	e := l.heads[l.index]
 	l.heads[l.index] = nil
@@ -214,7 +223,8 @@ func (w *Wheel[T]) link(e *Entry[T]) {
 		}
 	}
 	l := &w.levels[i]
-	// due lies less than a round after now, so no second division is needed to find the bucket's place in the ring.
+	// due lies less than a round after now, so no second division is needed to find the bucket's
+	// place in the ring.
 	bucket := l.index + int(e.due/l.width-l.position)
 	if bucket >= len(l.heads) {
 		bucket -= len(l.heads)
@@ -245,15 +255,16 @@ func (w *Wheel[T]) unlink(e *Entry[T]) {
 	e.prev, e.next = nil, nil
 }
 
-// addLevel makes the overflow wheel of those that are there. There is need for it only if their reach ends before MaxInt64, so
-// its width fits.
+// addLevel makes the overflow wheel of those that are there. There is need for it only if their
+// reach ends before MaxInt64, so its width fits.
 func (w *Wheel[T]) addLevel() {
 	buckets := w.Buckets
 	if buckets == 0 {
 		buckets = bucketsStandard
 	}
 	if buckets < 2 || buckets > bucketsMax {
-		panic(fmt.Sprintf("timer: a wheel of %d buckets a level; 2 to %d are possible", buckets, bucketsMax))
+		panic(fmt.Sprintf("timer: a wheel of %d buckets a level; 2 to %d are possible", buckets,
+			bucketsMax))
 	}
 	l := level[T]{width: 1, heads: make([]*Entry[T], buckets)}
 	if top := len(w.levels); top > 0 {

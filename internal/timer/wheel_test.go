@@ -48,7 +48,8 @@ func (m *model) advance(now int64) []int64 {
 	return ticks
 }
 
-// skip is told by the wheel how far it went: anything from where it was, up to now, before the first entry.
+// skip is told by the wheel how far it went: anything from where it was, up to now, before the
+// first entry.
 func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	t.Helper()
 	wheel.Skip(now)
@@ -72,7 +73,8 @@ type pair struct {
 	entries []*Entry[int] // pending in the model, or once were
 }
 
-// step does one thing to both, or fails the test. kind says what; which, to what entry; ticks, how far from now.
+// step does one thing to both, or fails the test. kind says what; which, to what entry; ticks, how
+// far from now.
 func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	t.Helper()
 	at := p.model.now + ticks
@@ -115,13 +117,14 @@ func (p *pair) advance(t testing.TB, now int64) {
 	}
 	for i, e := range due {
 		if e.due != ticks[i] {
-			t.Fatalf("entry %d of advance to %d was due at %d, in the model at %d", i, now, e.due, ticks[i])
+			t.Fatalf("entry %d of advance to %d was due at %d, in the model at %d", i, now, e.due,
+				ticks[i])
 		}
 	}
 }
 
-// compareNext: Next is never later than the first entry, so that the shell does not oversleep, and later than now, so that it
-// sleeps at all.
+// compareNext: Next is never later than the first entry, so that the shell does not oversleep, and
+// later than now, so that it sleeps at all.
 func (p *pair) compareNext(t testing.TB) {
 	t.Helper()
 	if p.wheel.Len() != len(p.model.pending) {
@@ -148,7 +151,8 @@ func (p *pair) checkInvariants(t testing.TB) {
 		l := &p.wheel.levels[i]
 		n := int64(len(l.heads))
 		if l.position != p.wheel.now/l.width || l.index != int(l.position%n) {
-			t.Fatalf("level %d is at position %d, index %d; now is %d", i, l.position, l.index, p.wheel.now)
+			t.Fatalf("level %d is at position %d, index %d; now is %d", i, l.position, l.index,
+				p.wheel.now)
 		}
 		for b, e := range l.heads {
 			if used := l.used>>b&1 == 1; used != (e != nil) {
@@ -156,8 +160,10 @@ func (p *pair) checkInvariants(t testing.TB) {
 			}
 			for ; e != nil; e = e.next {
 				seen++
-				if ahead := e.due/l.width - l.position; e.due <= p.wheel.now || ahead <= 0 || ahead >= n || e.due/l.width%n != int64(b) {
-					t.Fatalf("level %d bucket %d holds an entry due at %d; now is %d", i, b, e.due, p.wheel.now)
+				if ahead := e.due/l.width - l.position; e.due <= p.wheel.now || ahead <= 0 ||
+					ahead >= n || e.due/l.width%n != int64(b) {
+					t.Fatalf("level %d bucket %d holds an entry due at %d; now is %d", i, b, e.due,
+						p.wheel.now)
 				}
 			}
 		}
@@ -167,8 +173,8 @@ func (p *pair) checkInvariants(t testing.TB) {
 	}
 }
 
-// TestWheelAgainstModel compares the wheel with the model over random adds, removes, resets and steps of every size, time that
-// stands still or goes back among them, with rings of several sizes.
+// TestWheelAgainstModel compares the wheel with the model over random adds, removes, resets and
+// steps of every size, time that stands still or goes back among them, with rings of several sizes.
 func TestWheelAgainstModel(t *testing.T) {
 	for _, buckets := range []int{0, 2, 3, 20, 64} {
 		for seed := range seed.Sequence(t, 15) {
@@ -185,8 +191,8 @@ func TestWheelAgainstModel(t *testing.T) {
 	}
 }
 
-// distance draws a number of ticks up to 2^powers, from all magnitudes, with a liking for powers of the usual ring; at times zero
-// or negative.
+// distance draws a number of ticks up to 2^powers, from all magnitudes, with a liking for powers of
+// the usual ring; at times zero or negative.
 func distance(random *rand.Rand, powers int) int64 {
 	switch random.IntN(8) {
 	case 0:
@@ -204,8 +210,16 @@ func distance(random *rand.Rand, powers int) int64 {
 
 // FuzzWheel does to both what the input says: 10 bytes a step.
 func FuzzWheel(f *testing.F) {
-	f.Add(uint8(20), []byte("\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x0d\x00\x05\x00\x00\x00\x00\x00\x00\x00"))
-	f.Add(uint8(2), []byte("\x00\x00\xff\xff\xff\xff\xff\xff\xff\x7f\x09\x00\x01\x00\x00\x00\x00\x00\x00\x00\x0d\x00\xff\xff\xff\xff\xff\xff\xff\x7f"))
+	f.Add(
+		uint8(20),
+		[]byte("\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x0d\x00\x05\x00\x00\x00\x00\x00\x00\x00"),
+	)
+	f.Add(
+		uint8(2),
+		[]byte(
+			"\x00\x00\xff\xff\xff\xff\xff\xff\xff\x7f\x09\x00\x01\x00\x00\x00\x00\x00\x00\x00\x0d\x00\xff\xff\xff\xff\xff\xff\xff\x7f",
+		),
+	)
 	f.Fuzz(func(t *testing.T, buckets uint8, steps []byte) {
 		p := &pair{wheel: Wheel[int]{Buckets: 2 + int(buckets)%(bucketsMax-1)}, model: newModel()}
 		for ; len(steps) >= 10 && len(p.entries) < 500; steps = steps[10:] {
@@ -217,14 +231,16 @@ func FuzzWheel(f *testing.F) {
 
 // TestWheelFindsEntriesInTheirTick walks tick by tick over the borders of levels.
 func TestWheelFindsEntriesInTheirTick(t *testing.T) {
-	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36, math.MaxInt64 - 201} {
+	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36,
+		math.MaxInt64 - 201} {
 		var wheel Wheel[int]
 		wheel.Advance(start, nil)
 		for timeout := int64(1); timeout <= 200; timeout++ {
 			wheel.Add(&Entry[int]{}, start+timeout)
 		}
 		for timeout := int64(1); timeout <= 200; timeout++ {
-			if due := wheel.Advance(start+timeout, nil); len(due) != 1 || due[0].due != start+timeout {
+			if due := wheel.Advance(start+timeout, nil); len(due) != 1 || due[0].due != start+
+				timeout {
 				t.Fatalf("start %d: tick %d yields %d entries", start, timeout, len(due))
 			}
 		}
@@ -232,7 +248,8 @@ func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 }
 
 func TestWheelTakesEveryDueTick(t *testing.T) {
-	for _, due := range []int64{math.MinInt64, -1, 0, 1, 19, 20, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+	for _, due := range []int64{math.MinInt64, -1, 0, 1, 19, 20, 1 << 62, math.MaxInt64 - 1,
+		math.MaxInt64} {
 		var wheel Wheel[int]
 		wheel.Add(&Entry[int]{}, due)
 		at := max(due, 1)
@@ -256,8 +273,8 @@ func TestWheelIgnoresTimeThatGoesBackwards(t *testing.T) {
 	}
 }
 
-// TestWheelJumpsFar: time that nothing happened in costs nothing, however much of it there is. A wheel that went tick by tick
-// would not come to an end here.
+// TestWheelJumpsFar: time that nothing happened in costs nothing, however much of it there is. A
+// wheel that went tick by tick would not come to an end here.
 func TestWheelJumpsFar(t *testing.T) {
 	var wheel Wheel[int]
 	for shift := range 62 {
@@ -268,8 +285,8 @@ func TestWheelJumpsFar(t *testing.T) {
 	}
 }
 
-// TestWheelEntriesAreReusable: an operation's entry may be added again after it came due or was removed, and adding twice is
-// a bug that must not corrupt lists in silence.
+// TestWheelEntriesAreReusable: an operation's entry may be added again after it came due or was
+// removed, and adding twice is a bug that must not corrupt lists in silence.
 func TestWheelEntriesAreReusable(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
@@ -310,7 +327,8 @@ func TestWheelDoesNotAllocate(t *testing.T) {
 	var e Entry[int]
 	wheel.Add(&e, 30_000) // makes its level
 	wheel.Remove(&e)
-	if n := testing.AllocsPerRun(100, func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

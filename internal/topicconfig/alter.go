@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Reset gives one setting the value it has in base, the settings of a topic that sets nothing. A name that is unknown has none to lose:
-// tools delete what they have not set (kafka-reassign-partitions its throttles), and Kafka lets them.
+// Reset gives one setting the value it has in base, the settings of a topic that sets nothing. A
+// name that is unknown has none to lose: tools delete what they have not set
+// (kafka-reassign-partitions its throttles), and Kafka lets them.
 func (s *Settings) Reset(name string, base Settings) {
 	switch {
 	case name == compressionType:
@@ -29,15 +30,16 @@ func (s *Settings) Reset(name string, base Settings) {
 	}
 }
 
-// Listed is a property that is a list with some of its values added or taken away. One that is there is not added again, nor is one
-// missed that is not.
+// Listed is a property that is a list with some of its values added or taken away. One that is
+// there is not added again, nor is one missed that is not.
 func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	row := find(name)
 	switch {
 	case row == nil:
 		return "", fmt.Errorf("%w %q", ErrUnknownProperty, name)
 	case row.kind != "list":
-		return "", fmt.Errorf("property %s is no list, so nothing can be added to it or taken away", name)
+		return "", fmt.Errorf("property %s is no list, so nothing can be added to it or taken away",
+			name)
 	}
 	all := strings.Split(row.get(s), ",")
 	for value := range strings.SplitSeq(values, ",") {
@@ -55,7 +57,8 @@ func (s *Settings) Listed(name, values string, add bool) (string, error) {
 // find returns the row of a name, nil if there is none.
 func find(name string) *property {
 	table := table()
-	i, found := slices.BinarySearchFunc(table, name, func(p property, name string) int { return strings.Compare(p.name, name) })
+	i, found := slices.BinarySearchFunc(table, name,
+		func(p property, name string) int { return strings.Compare(p.name, name) })
 	if !found {
 		return nil
 	}

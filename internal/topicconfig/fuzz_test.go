@@ -2,7 +2,8 @@ package topicconfig
 
 import "testing"
 
-// FuzzSet: admin clients send names and values. What is taken is shown in a form that is taken again and means the same.
+// FuzzSet: admin clients send names and values. What is taken is shown in a form that is taken
+// again and means the same.
 func FuzzSet(f *testing.F) {
 	for _, p := range Default().Properties() {
 		f.Add(p.Name, p.Value)

@@ -52,7 +52,8 @@ func TestLevelsFollowTheirCodec(t *testing.T) {
 	}
 }
 
-// TestLevelOfAnotherCodecIsRefused, because it would have no effect; the default level is taken, since it changes nothing.
+// TestLevelOfAnotherCodecIsRefused, because it would have no effect; the default level is taken,
+// since it changes nothing.
 func TestLevelOfAnotherCodecIsRefused(t *testing.T) {
 	s := Default()
 	err := s.Set("compression.zstd.level", "5")
@@ -74,13 +75,15 @@ func TestLevelOfAnotherCodecIsRefused(t *testing.T) {
 // TestNewCodecBeginsAtItsDefaultLevel: zstd 19 must not become gzip 19.
 func TestNewCodecBeginsAtItsDefaultLevel(t *testing.T) {
 	s := Default()
-	if err := s.SetAll(map[string]string{"compression.type": "zstd", "compression.zstd.level": "19"}); err != nil {
+	if err := s.SetAll(map[string]string{"compression.type": "zstd",
+		"compression.zstd.level": "19"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Set("compression.type", "zstd"); err != nil || s.CodecLevel != 19 {
 		t.Errorf("the same codec again: level %d, %v", s.CodecLevel, err)
 	}
-	if err := s.Set("compression.type", "gzip"); err != nil || s.CodecLevel != compress.LevelDefault {
+	if err := s.Set("compression.type", "gzip"); err != nil ||
+		s.CodecLevel != compress.LevelDefault {
 		t.Errorf("another codec: level %d, %v", s.CodecLevel, err)
 	}
 }

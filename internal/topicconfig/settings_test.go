@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's documentation.
+// TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's
+// documentation.
 func TestDefaultsAreKafkas(t *testing.T) {
 	want := map[string]string{
 		"cleanup.policy":                  "delete",
@@ -55,7 +56,8 @@ func TestDefaultsAreKafkas(t *testing.T) {
 	if len(properties) != len(want) {
 		t.Errorf("%d properties, want %d", len(properties), len(want))
 	}
-	if !slices.IsSortedFunc(properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(properties,
+		func(a, b Property) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("properties are not sorted; Set searches the same table by halves")
 	}
 }
@@ -72,17 +74,25 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 		{"cleanup.policy", "compact", "", func(s *Settings) { s.Delete, s.Compact = false, true }},
 		{"cleanup.policy", "delete", "", func(s *Settings) {}},
 		{"cleanup.policy", "compact,delete", "", func(s *Settings) { s.Compact = true }},
-		{"cleanup.policy", " compact, delete ", "compact,delete", func(s *Settings) { s.Compact = true }},
-		{"cleanup.policy", "delete,compact", "compact,delete", func(s *Settings) { s.Compact = true }},
+		{"cleanup.policy", " compact, delete ", "compact,delete",
+			func(s *Settings) { s.Compact = true }},
+		{"cleanup.policy", "delete,compact", "compact,delete",
+			func(s *Settings) { s.Compact = true }},
 		{"compression.type", "uncompressed", "", func(s *Settings) { s.KeepCodec = false }},
-		{"compression.type", "gzip", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Gzip }},
-		{"compression.type", "snappy", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Snappy }},
-		{"compression.type", "lz4", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.LZ4 }},
-		{"compression.type", "zstd", "", func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Zstd }},
+		{"compression.type", "gzip", "",
+			func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Gzip }},
+		{"compression.type", "snappy", "",
+			func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Snappy }},
+		{"compression.type", "lz4", "",
+			func(s *Settings) { s.KeepCodec, s.Codec = false, compress.LZ4 }},
+		{"compression.type", "zstd", "",
+			func(s *Settings) { s.KeepCodec, s.Codec = false, compress.Zstd }},
 		{"compression.type", "producer", "", func(s *Settings) {}},
 		{"delete.retention.ms", "0", "", func(s *Settings) { s.TombstoneRetention = 0 }},
-		{"delete.retention.ms", "172800000", "", func(s *Settings) { s.TombstoneRetention = 2 * day }},
-		{"file.delete.delay.ms", "0", "", func(s *Settings) { s.WithoutEffect.FileDeleteDelay = 0 }},
+		{"delete.retention.ms", "172800000", "",
+			func(s *Settings) { s.TombstoneRetention = 2 * day }},
+		{"file.delete.delay.ms", "0", "",
+			func(s *Settings) { s.WithoutEffect.FileDeleteDelay = 0 }},
 		{"flush.messages", "1", "", func(s *Settings) { s.Fsync = true }},
 		{"flush.ms", "1000", "", func(s *Settings) { s.WithoutEffect.FlushInterval = time.Second }},
 		{"flush.ms", "9223372036854775807", "", func(s *Settings) {}},
@@ -90,33 +100,41 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 		{"index.interval.bytes", "65536", "", func(s *Settings) { s.IndexIntervalBytes = 65536 }},
 		{"flush.messages", "9223372036854775807", "", func(s *Settings) {}},
 		{"max.compaction.lag.ms", "60000", "", func(s *Settings) { s.MaxLag = time.Minute }},
-		{"max.compaction.lag.ms", "9223372036854775807", "", func(s *Settings) { s.MaxLag = Unlimited }},
+		{"max.compaction.lag.ms", "9223372036854775807", "",
+			func(s *Settings) { s.MaxLag = Unlimited }},
 		{"max.message.bytes", "2000000", "", func(s *Settings) { s.MessageBytesMax = 2_000_000 }},
 		{"message.timestamp.after.max.ms", "0", "", func(s *Settings) { s.TimestampAfterMax = 0 }},
-		{"message.timestamp.after.max.ms", "9223372036854775807", "", func(s *Settings) { s.TimestampAfterMax = Unlimited }},
-		{"message.timestamp.before.max.ms", "86400000", "", func(s *Settings) { s.TimestampBeforeMax = day }},
-		{"message.timestamp.type", "LogAppendTime", "", func(s *Settings) { s.TimestampType = record.LogAppendTime }},
+		{"message.timestamp.after.max.ms", "9223372036854775807", "",
+			func(s *Settings) { s.TimestampAfterMax = Unlimited }},
+		{"message.timestamp.before.max.ms", "86400000", "",
+			func(s *Settings) { s.TimestampBeforeMax = day }},
+		{"message.timestamp.type", "LogAppendTime", "",
+			func(s *Settings) { s.TimestampType = record.LogAppendTime }},
 		{"message.timestamp.type", "CreateTime", "", func(s *Settings) {}},
 		{"min.cleanable.dirty.ratio", "0.1", "", func(s *Settings) { s.MinDirtyPercent = 10 }},
 		{"min.cleanable.dirty.ratio", "0.57", "", func(s *Settings) { s.MinDirtyPercent = 57 }},
 		{"min.cleanable.dirty.ratio", "0", "0.0", func(s *Settings) { s.MinDirtyPercent = 0 }},
 		{"min.cleanable.dirty.ratio", "1", "1.0", func(s *Settings) { s.MinDirtyPercent = 100 }},
-		{"min.compaction.lag.ms", "1500", "", func(s *Settings) { s.MinLag = 1500 * time.Millisecond }},
+		{"min.compaction.lag.ms", "1500", "",
+			func(s *Settings) { s.MinLag = 1500 * time.Millisecond }},
 		{"min.insync.replicas", "2", "", func(s *Settings) { s.MinInSyncReplicas = 2 }},
 		{"preallocate", "TRUE", "true", func(s *Settings) { s.WithoutEffect.Preallocate = true }},
 		{"retention.bytes", "1024", "", func(s *Settings) { s.RetentionBytes = 1024 }},
 		{"retention.bytes", "-1", "", func(s *Settings) { s.RetentionBytes = Unlimited }},
 		{"retention.ms", "-1", "", func(s *Settings) { s.RetentionTime = Unlimited }},
 		{"retention.ms", "1000", "", func(s *Settings) { s.RetentionTime = time.Second }},
-		{"retention.ms", "9223372036854775807", "-1", func(s *Settings) { s.RetentionTime = Unlimited }},
+		{"retention.ms", "9223372036854775807", "-1",
+			func(s *Settings) { s.RetentionTime = Unlimited }},
 		{"segment.bytes", "1024", "", func(s *Settings) { s.SegmentBytes = 1024 }},
 		{"segment.bytes", "2147483647", "", func(s *Settings) { s.SegmentBytes = 1<<31 - 1 }},
 		{"segment.index.bytes", "1024", "", func(s *Settings) { s.SegmentIndexBytes = 1024 }},
 		{"segment.jitter.ms", "60000", "", func(s *Settings) { s.SegmentJitter = time.Minute }},
 		{"segment.ms", "1", "", func(s *Settings) { s.SegmentAge = time.Millisecond }},
-		{"unclean.leader.election.enable", "true", "", func(s *Settings) { s.UncleanElection = true }},
+		{"unclean.leader.election.enable", "true", "",
+			func(s *Settings) { s.UncleanElection = true }},
 		{"unclean.leader.election.enable", " False", "false", func(*Settings) {}},
-		{"segment.ms", "9223372036854775807", "9223372036854", func(s *Settings) { s.SegmentAge = durationMax }},
+		{"segment.ms", "9223372036854775807", "9223372036854",
+			func(s *Settings) { s.SegmentAge = durationMax }},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			got, want := Default(), Default()
@@ -137,7 +155,8 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 	}
 }
 
-// TestSetNamesPropertyValueAndRange: a refused value changes nothing, and the message is enough to mend it.
+// TestSetNamesPropertyValueAndRange: a refused value changes nothing, and the message is enough to
+// mend it.
 func TestSetNamesPropertyValueAndRange(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"cleanup.policy", "", "delete, compact"},
@@ -192,7 +211,8 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 func TestUnknownPropertiesAreRefused(t *testing.T) {
 	for _, name := range []string{"flush.ms ", "cleanup.policies", "", "zzz"} {
 		s := Default()
-		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) || !strings.Contains(err.Error(), `"`+name+`"`) {
+		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) ||
+			!strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -202,7 +222,8 @@ func TestSetAllTakesTheTypeBeforeItsLevel(t *testing.T) {
 	for range 20 { // map order differs from run to run
 		s := Default()
 		err := s.SetAll(map[string]string{
-			"compression.zstd.level": "19", "compression.type": "zstd", "cleanup.policy": "compact", "segment.bytes": "65536",
+			"compression.zstd.level": "19", "compression.type": "zstd", "cleanup.policy": "compact",
+			"segment.bytes": "65536",
 		})
 		want := Default()
 		want.KeepCodec, want.Codec, want.CodecLevel = false, compress.Zstd, 19
@@ -215,8 +236,10 @@ func TestSetAllTakesTheTypeBeforeItsLevel(t *testing.T) {
 
 func TestSetAllReportsAllFaultsAndChangesNothing(t *testing.T) {
 	s := Default()
-	err := s.SetAll(map[string]string{"segment.bytes": "1", "nonsense": "x", "cleanup.policy": "compact"})
-	if err == nil || !strings.Contains(err.Error(), "segment.bytes") || !strings.Contains(err.Error(), "nonsense") {
+	err := s.SetAll(map[string]string{"segment.bytes": "1", "nonsense": "x",
+		"cleanup.policy": "compact"})
+	if err == nil || !strings.Contains(err.Error(), "segment.bytes") ||
+		!strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("error is %v", err)
 	}
 	if s != Default() {
@@ -226,25 +249,31 @@ func TestSetAllReportsAllFaultsAndChangesNothing(t *testing.T) {
 
 func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 	s := Default()
-	err := s.SetAll(map[string]string{"min.compaction.lag.ms": "2000", "max.compaction.lag.ms": "1000"})
-	if err == nil || !strings.Contains(err.Error(), "2000") || !strings.Contains(err.Error(), "1000") {
+	err := s.SetAll(map[string]string{"min.compaction.lag.ms": "2000",
+		"max.compaction.lag.ms": "1000"})
+	if err == nil || !strings.Contains(err.Error(), "2000") ||
+		!strings.Contains(err.Error(), "1000") {
 		t.Errorf("error is %v", err)
 	}
-	if err := s.SetAll(map[string]string{"min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "1000"}); err != nil {
+	if err := s.SetAll(map[string]string{"min.compaction.lag.ms": "1000",
+		"max.compaction.lag.ms": "1000"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWhatPropertiesShowsSetTakes: an admin tool may write back all that it read. Model: whatever was set by random calls,
-// SetAll of the shown values on fresh defaults gives the same settings.
+// TestWhatPropertiesShowsSetTakes: an admin tool may write back all that it read. Model: whatever
+// was set by random calls, SetAll of the shown values on fresh defaults gives the same settings.
 func TestWhatPropertiesShowsSetTakes(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
-	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4", "snappy", "uncompressed",
-		"CreateTime", "LogAppendTime", "-1", "0", "0.25", "1", "3", "9", "17", "1000", "65536", "9223372036854775807"}
+	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4",
+		"snappy", "uncompressed",
+		"CreateTime", "LogAppendTime", "-1", "0", "0.25", "1", "3", "9", "17", "1000", "65536",
+		"9223372036854775807"}
 	for range 300 {
 		s := Default()
 		for range 40 {
-			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))]) // most do not fit, which is the point
+			// most do not fit, which is the point
+			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))])
 		}
 		if s.Validate() != nil {
 			continue

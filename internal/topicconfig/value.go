@@ -9,16 +9,20 @@ import (
 	"time"
 )
 
-// durationMax is the longest duration we hold, 292 years. Kafka's milliseconds reach further; longer ones become this one. It is
-// whole milliseconds, so that what is shown of it gives it again.
+// durationMax is the longest duration we hold, 292 years. Kafka's milliseconds reach further;
+// longer ones become this one. It is whole milliseconds, so that what is shown of it gives it
+// again.
 const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
 
 var errOutOfRange = errors.New("out of range")
 
-// durationProperty is a number of milliseconds, at least lowest. Go's durations end at 292 years, so larger values are cut to that.
-func durationProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
+// durationProperty is a number of milliseconds, at least lowest. Go's durations end at 292 years,
+// so larger values are cut to that.
+func durationProperty(name, doc string, lowest int64,
+	field func(*Settings) *time.Duration) property {
 	return property{
-		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807", lowest), doc: doc,
+		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807", lowest),
+		doc: doc,
 		get: func(s *Settings) string { return strconv.FormatInt(field(s).Milliseconds(), 10) },
 		set: func(s *Settings, value string) error {
 			d, err := parseMilliseconds(value, lowest)
@@ -45,11 +49,12 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
-// limitProperty is a number of milliseconds whose largest means that there is no limit: Kafka has no other word for none here, and
-// it is the default (max.compaction.lag.ms: KIP-354).
+// limitProperty is a number of milliseconds whose largest means that there is no limit: Kafka has
+// no other word for none here, and it is the default (max.compaction.lag.ms: KIP-354).
 func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
 	return property{
-		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807, which means no limit", lowest), doc: doc,
+		name: name, kind: "long",
+		allowed: fmt.Sprintf("%d to 9223372036854775807, which means no limit", lowest), doc: doc,
 		get: func(s *Settings) string { return formatLimit(*field(s), math.MaxInt64) },
 		set: func(s *Settings, value string) error {
 			d, err := parseMilliseconds(value, lowest)
@@ -97,8 +102,8 @@ func withoutEffect(p property) property {
 	return p
 }
 
-// parseInteger reads a decimal number within [lowest, highest]. Spaces around it are no fault, as in Kafka's ConfigDef. Its errors
-// are for Set, which adds name, value and range.
+// parseInteger reads a decimal number within [lowest, highest]. Spaces around it are no fault, as
+// in Kafka's ConfigDef. Its errors are for Set, which adds name, value and range.
 func parseInteger(value string, lowest, highest int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	switch {
@@ -126,7 +131,8 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// unlimitedIfBeyond takes the longest duration for none: nobody waits 292 years, and Kafka writes "no limit" as its largest long.
+// unlimitedIfBeyond takes the longest duration for none: nobody waits 292 years, and Kafka writes
+// "no limit" as its largest long.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
 	if d == durationMax {
 		return Unlimited
@@ -134,7 +140,8 @@ func unlimitedIfBeyond(d time.Duration) time.Duration {
 	return d
 }
 
-// formatLimit writes a duration in milliseconds; unlimited is how the property at hand writes that there is no limit.
+// formatLimit writes a duration in milliseconds; unlimited is how the property at hand writes that
+// there is no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
 	if d == Unlimited {
 		return strconv.FormatInt(unlimited, 10)
@@ -151,7 +158,8 @@ func getDirtyRatio(s *Settings) string {
 	return ratio
 }
 
-// setDirtyRatio refuses what a whole percentage cannot hold, rather than to round a user's value in silence.
+// setDirtyRatio refuses what a whole percentage cannot hold, rather than to round a user's value in
+// silence.
 func setDirtyRatio(s *Settings, value string) error {
 	ratio, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil {

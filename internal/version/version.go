@@ -3,7 +3,8 @@ package version
 
 import "runtime/debug"
 
-// Set by the linker: -X heartwood.dev/heartwood/internal/version.version=v0.1.0, and commit likewise.
+// Set by the linker: -X heartwood.dev/heartwood/internal/version.version=v0.1.0, and commit
+// likewise.
 var (
 	version = "dev"
 	commit  = ""

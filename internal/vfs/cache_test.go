@@ -13,7 +13,8 @@ func TestUncacheDropsWhatIsOnTheDisk(t *testing.T) {
 	must(t, file.Sync())
 	before, ok := Cached(file, 0, size)
 	if !ok || before == 0 {
-		t.Skipf("this system does not tell what it caches, or caches nothing here (%d bytes, %t)", before, ok)
+		t.Skipf("this system does not tell what it caches, or caches nothing here (%d bytes, %t)",
+			before, ok)
 	}
 	Uncache(file, 0, size/2)
 	first, _ := Cached(file, 0, size/2)

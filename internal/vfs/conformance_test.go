@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Every filesystem must behave alike: what holds for the disk must hold for what the tests run on, wrappers included.
+// Every filesystem must behave alike: what holds for the disk must hold for what the tests run on,
+// wrappers included.
 func forEachFS(t *testing.T, run func(t *testing.T, fsys FS, dir string)) {
 	t.Run("OS", func(t *testing.T) { run(t, OS{}, t.TempDir()) })
 	t.Run("Mem", func(t *testing.T) { run(t, NewMem(), "/") })
@@ -100,7 +101,8 @@ func TestOpenModes(t *testing.T) {
 				t.Errorf("open of a missing file: %v", err)
 			}
 		}
-		if _, err := fsys.Create(filepath.Join(dir, "missing", "a")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := fsys.Create(filepath.Join(dir, "missing", "a")); !errors.Is(err,
+			fs.ErrNotExist) {
 			t.Errorf("create in a missing directory: %v", err)
 		}
 		put(t, fsys, name, "old")
@@ -178,7 +180,8 @@ func TestDirectories(t *testing.T) {
 			t.Errorf("read of a missing directory: %v", err)
 		}
 		must(t, fsys.SyncDir(dir))
-		if err := fsys.MkdirAll(filepath.Join(put(t, fsys, filepath.Join(dir, "f"), "").Name(), "sub")); err == nil {
+		if err := fsys.MkdirAll(filepath.Join(put(t, fsys, filepath.Join(dir, "f"), "").Name(),
+			"sub")); err == nil {
 			t.Error("a file became a directory")
 		}
 	})
@@ -192,7 +195,8 @@ func TestChtimesAndStat(t *testing.T) {
 		must(t, fsys.Chtimes(name, want))
 		info, err := fsys.Stat(name)
 		must(t, err)
-		if !info.ModTime().Equal(want) || info.Size() != 3 || info.Name() != "a" || !info.Mode().IsRegular() {
+		if !info.ModTime().Equal(want) || info.Size() != 3 || info.Name() != "a" ||
+			!info.Mode().IsRegular() {
 			t.Errorf("stat: %v %d %s %v", info.ModTime(), info.Size(), info.Name(), info.Mode())
 		}
 	})
@@ -233,7 +237,8 @@ func TestReadsRunBesideOneWriter(t *testing.T) {
 				for range 200 {
 					content := make([]byte, 64)
 					n, err := file.ReadAt(content, 0)
-					if err != nil && !errors.Is(err, io.EOF) || len(bytes.Trim(content[:n], "x")) > 0 {
+					if err != nil && !errors.Is(err, io.EOF) ||
+						len(bytes.Trim(content[:n], "x")) > 0 {
 						t.Errorf("read %q, %v", content[:n], err)
 						return
 					}

@@ -5,17 +5,19 @@ import (
 	"slices"
 )
 
-// pageBytes is the unit in which a crash keeps or loses content that was not synced. Of some it keeps only the beginning: not
-// every disk writes a sector as a whole.
+// pageBytes is the unit in which a crash keeps or loses content that was not synced. Of some it
+// keeps only the beginning: not every disk writes a sector as a whole.
 const pageBytes = 512
 
-// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case: nothing that was not
-// synced is there. The original goes on; its open files and locks do not carry over.
+// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case:
+// nothing that was not synced is there. The original goes on; its open files and locks do not carry
+// over.
 func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 
-// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the disk: of the directory changes
-// what keptChanges says, and of each file some pages and some of its growth, in any order; a page within the new size that did
-// not reach the disk reads as it was, or as zeros, and one that was being written is new up to some byte in it.
+// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the
+// disk: of the directory changes what keptChanges says, and of each file some pages and some of its
+// growth, in any order; a page within the new size that did not reach the disk reads as it was, or
+// as zeros, and one that was being written is new up to some byte in it.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
 func (m *Mem) crash(random *rand.Rand) *Mem {
@@ -33,13 +35,16 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 		}
 	}
 	clone := NewMem()
-	clone.root = (&crashCopier{random: random, kept: kept, copies: map[*memNode]*memNode{}}).copy(m.root)
+	clone.root = (&crashCopier{random: random, kept: kept,
+		copies: map[*memNode]*memNode{}}).copy(m.root)
 	return clone
 }
 
-// keptChanges picks the directory changes that reached the disk. Half of the time the first so many, as a journal keeps their order
-// (ext4, XFS). POSIX promises no order, and a filesystem that logs file by file (Btrfs, F2FS) makes none: so else any of them, but
-// for those that undo or move what another one made. A change of the same name or the same file as one that was lost is lost too.
+// keptChanges picks the directory changes that reached the disk. Half of the time the first so
+// many, as a journal keeps their order (ext4, XFS). POSIX promises no order, and a filesystem that
+// logs file by file (Btrfs, F2FS) makes none: so else any of them, but for those that undo or move
+// what another one made. A change of the same name or the same file as one that was lost is lost
+// too.
 func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	if random.IntN(2) == 0 {
 		return pending[:random.IntN(len(pending)+1)]
@@ -69,7 +74,8 @@ func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	return kept
 }
 
-// crashCopier copies what survives. A node with two names, as a rename between directories can leave it, stays one node.
+// crashCopier copies what survives. A node with two names, as a rename between directories can
+// leave it, stays one node.
 type crashCopier struct {
 	random *rand.Rand // nil: keep nothing that was not synced
 	kept   map[*memNode]map[string]*memNode
@@ -83,7 +89,8 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	if !node.dir {
 		content := c.content(node)
 		file := &memNode{
-			content: content, synced: slices.Clone(content), mtime: node.syncedMtime, syncedMtime: node.syncedMtime,
+			content: content, synced: slices.Clone(content), mtime: node.syncedMtime,
+			syncedMtime: node.syncedMtime,
 		}
 		c.copies[node] = file
 		return file
@@ -103,8 +110,9 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	return dir
 }
 
-// content returns what is left of a file. Size and pages are chosen apart from each other, as on a filesystem that journals
-// only metadata: a file may have its new size and old or no content, which is what checksums must find.
+// content returns what is left of a file. Size and pages are chosen apart from each other, as on a
+// filesystem that journals only metadata: a file may have its new size and old or no content, which
+// is what checksums must find.
 func (c *crashCopier) content(node *memNode) []byte {
 	content := slices.Clone(node.synced)
 	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {

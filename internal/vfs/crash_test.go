@@ -86,7 +86,8 @@ func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
 	}
 	unsynced := put(t, mem, "b", "x")
 	must(t, mem.SyncDir("/"))
-	if info, err := mem.CrashClone().Stat(unsynced.Name()); err != nil || time.Since(info.ModTime()) > time.Hour {
+	if info, err := mem.CrashClone().Stat(unsynced.Name()); err != nil ||
+		time.Since(info.ModTime()) > time.Hour {
 		t.Errorf("a file that was never synced has the time %v, %v", info.ModTime(), err)
 	}
 	if _, err := crashed.Lock("lock"); err != nil {
@@ -94,7 +95,8 @@ func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
 	}
 }
 
-// A model of one file, content and synced content apart, against random writes, truncations, syncs and crashes.
+// A model of one file, content and synced content apart, against random writes, truncations, syncs
+// and crashes.
 func TestSyncedContentMatchesModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
@@ -104,7 +106,8 @@ func TestSyncedContentMatchesModel(t *testing.T) {
 	for step := range 2000 {
 		switch random.IntN(4) {
 		case 0, 1:
-			at, p := random.IntN(len(now)+20), bytes.Repeat([]byte{byte(random.IntN(256))}, random.IntN(40))
+			at, p := random.IntN(len(now)+20),
+				bytes.Repeat([]byte{byte(random.IntN(256))}, random.IntN(40))
 			_, err := file.WriteAt(p, int64(at))
 			must(t, err)
 			if len(p) > 0 {
@@ -129,7 +132,8 @@ func TestSyncedContentMatchesModel(t *testing.T) {
 	}
 }
 
-// Each byte after a partial crash is the old one, the new one, or a zero beyond the old size; and the same seed gives the same.
+// Each byte after a partial crash is the old one, the new one, or a zero beyond the old size; and
+// the same seed gives the same.
 func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 	before, after := bytes.Repeat([]byte("o"), 3000), bytes.Repeat([]byte("n"), 5000)
 	mem := NewMem()
@@ -166,7 +170,8 @@ func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 	}
 }
 
-// Of five new names every subset may be left: POSIX promises no order. A journal's prefixes are among them, and come often.
+// Of five new names every subset may be left: POSIX promises no order. A journal's prefixes are
+// among them, and come often.
 func TestCrashPartlyKeepsAnyDirectoryChanges(t *testing.T) {
 	mem := NewMem()
 	for i := range 5 {
@@ -203,7 +208,8 @@ func TestCrashPartlyLosesWhatBuildsOnALostChange(t *testing.T) {
 	}
 }
 
-// A file renamed away and one renamed in its place: either may be lost, but a name never holds the one over the other's loss.
+// A file renamed away and one renamed in its place: either may be lost, but a name never holds the
+// one over the other's loss.
 func TestCrashPartlyKeepsTheOrderOfOneName(t *testing.T) {
 	mem := NewMem()
 	for _, name := range []string{"a", "b"} {

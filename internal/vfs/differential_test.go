@@ -12,14 +12,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Random operations on the disk and in memory: each succeeds on both or fails on both, and the trees stay equal.
+// Random operations on the disk and in memory: each succeeds on both or fails on both, and the
+// trees stay equal.
 func TestMemBehavesAsTheDisk(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	disk := t.TempDir()
 	mem := NewMem()
 	names := []string{"a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "missing/a"}
 	for step := range 500 {
-		op, from, to := random.IntN(8), names[random.IntN(len(names))], names[random.IntN(len(names))]
+		op, from, to := random.IntN(8), names[random.IntN(len(names))],
+			names[random.IntN(len(names))]
 		if strings.HasPrefix(to+"/", from+"/") {
 			continue // a rename into itself: nobody does that here
 		}
@@ -27,10 +29,12 @@ func TestMemBehavesAsTheDisk(t *testing.T) {
 		onDisk := doRandom(OS{}, disk, op, from, to, text)
 		inMem := doRandom(mem, "/", op, from, to, text)
 		if (onDisk == nil) != (inMem == nil) {
-			t.Fatalf("step %d, operation %d on %s, %s: disk %v, memory %v", step, op, from, to, onDisk, inMem)
+			t.Fatalf("step %d, operation %d on %s, %s: disk %v, memory %v", step, op, from, to,
+				onDisk, inMem)
 		}
 		if want, got := listTree(t, OS{}, disk), listTree(t, mem, "/"); want != got {
-			t.Fatalf("step %d, operation %d on %s, %s: disk\n%s\nmemory\n%s", step, op, from, to, want, got)
+			t.Fatalf("step %d, operation %d on %s, %s: disk\n%s\nmemory\n%s", step, op, from, to,
+				want, got)
 		}
 	}
 }
@@ -113,10 +117,13 @@ func TestDurableNamesMatchModel(t *testing.T) {
 			must(t, mem.SyncDir(dir))
 			durable[dir] = maps.Clone(now[dir])
 		}
-		for fsys, want := range map[*Mem]map[string]map[string]bool{mem: now, mem.CrashClone(): durable} {
+		for fsys, want := range map[*Mem]map[string]map[string]bool{mem: now,
+			mem.CrashClone(): durable} {
 			for _, dir := range dirs {
-				if got := namesIn(t, fsys, dir); !slices.Equal(got, slices.Sorted(maps.Keys(want[dir]))) {
-					t.Fatalf("step %d: %s holds %v, want %v (crashed: %v)", step, dir, got, want[dir], fsys != mem)
+				if got := namesIn(t, fsys, dir); !slices.Equal(got,
+					slices.Sorted(maps.Keys(want[dir]))) {
+					t.Fatalf("step %d: %s holds %v, want %v (crashed: %v)", step, dir, got,
+						want[dir], fsys != mem)
 				}
 			}
 		}
@@ -134,7 +141,8 @@ func namesIn(t *testing.T, fsys FS, dir string) []string {
 	return names
 }
 
-// Whatever part of the unsynced changes survives: a file that was written atomically is whole, or not there.
+// Whatever part of the unsynced changes survives: a file that was written atomically is whole, or
+// not there.
 func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 	mem := NewMem()
 	for i := range 20 {

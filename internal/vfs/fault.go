@@ -36,18 +36,22 @@ const (
 	OpClose     Op = "close"
 )
 
-// Rule says which operations of a Fault fail, and how. The zero value makes every operation fail with EIO.
+// Rule says which operations of a Fault fail, and how. The zero value makes every operation fail
+// with EIO.
 type Rule struct {
-	Op    Op     // default: any
-	Name  string // pattern (path.Match) of the file's base name; for a rename, of the old one; default: any
-	Skip  int    // so many matching operations succeed first
-	Times int    // so many fail after them; default: all
-	Err   error  // default: EIO
-	// WriteBytes is how much of its bytes a write that fails puts into the file all the same: a short write.
+	Op Op // default: any
+	// pattern (path.Match) of the file's base name; for a rename, of the old one; default: any
+	Name  string
+	Skip  int   // so many matching operations succeed first
+	Times int   // so many fail after them; default: all
+	Err   error // default: EIO
+	// WriteBytes is how much of its bytes a write that fails puts into the file all the same: a
+	// short write.
 	WriteBytes int
 }
 
-// Fault wraps a filesystem and makes operations fail as its rules say. A Close that fails closes all the same.
+// Fault wraps a filesystem and makes operations fail as its rules say. A Close that fails closes
+// all the same.
 type Fault struct {
 	inner FS
 	mu    sync.Mutex // guards what follows, the counters within the rules too
@@ -75,21 +79,24 @@ func (f *Fault) Clear() {
 	f.rules = nil
 }
 
-// Count returns how many operations there were. A test runs once to count, then once with a fault at each.
+// Count returns how many operations there were. A test runs once to count, then once with a fault
+// at each.
 func (f *Fault) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Failed returns how many operations a rule made fail. A test that skips more and more of them knows by it when there are no more.
+// Failed returns how many operations a rule made fail. A test that skips more and more of them
+// knows by it when there are no more.
 func (f *Fault) Failed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fails
 }
 
-// check counts an operation and returns the rule that makes it fail, with Err set; nil if it may go on.
+// check counts an operation and returns the rule that makes it fail, with Err set; nil if it may go
+// on.
 func (f *Fault) check(op Op, name string) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,12 +123,14 @@ func (f *Fault) fail(op Op, name string) error {
 	return nil
 }
 
-// hits tells whether the rule makes this operation fail, and counts it. Times counts down, from 1 to the end, which is -1.
+// hits tells whether the rule makes this operation fail, and counts it. Times counts down, from 1
+// to the end, which is -1.
 func (r *Rule) hits(op Op, name string) bool {
 	if r.Op != "" && r.Op != op {
 		return false
 	}
-	if matched, err := path.Match(r.Name, filepath.Base(name)); r.Name != "" && (err != nil || !matched) {
+	if matched, err := path.Match(r.Name, filepath.Base(name)); r.Name != "" &&
+		(err != nil || !matched) {
 		return false
 	}
 	switch {

@@ -55,15 +55,18 @@ func TestFaultReachesEveryOperation(t *testing.T) {
 		OpMkdir:     func() error { return fault.MkdirAll("d") },
 		OpReadDir:   func() error { _, err := fault.ReadDir("/"); return err },
 		OpStat:      func() error { _, err := fault.Stat("a"); return err },
-		OpChtimes:   func() error { return fault.Chtimes("a", file.(*faultFile).File.(*memFile).node.mtime) },
-		OpSyncDir:   func() error { return fault.SyncDir("/") },
-		OpLock:      func() error { _, err := fault.Lock("l"); return err },
-		OpFree:      func() error { _, err := fault.Free("/"); return err },
-		OpRead:      func() error { _, err := file.ReadAt(make([]byte, 1), 0); return err },
-		OpWrite:     func() error { _, err := file.WriteAt([]byte("x"), 0); return err },
-		OpSize:      func() error { _, err := file.Size(); return err },
-		OpTruncate:  func() error { return file.Truncate(1) },
-		OpSync:      func() error { return file.Sync() },
+		OpChtimes: func() error {
+			return fault.Chtimes("a",
+				file.(*faultFile).File.(*memFile).node.mtime)
+		},
+		OpSyncDir:  func() error { return fault.SyncDir("/") },
+		OpLock:     func() error { _, err := fault.Lock("l"); return err },
+		OpFree:     func() error { _, err := fault.Free("/"); return err },
+		OpRead:     func() error { _, err := file.ReadAt(make([]byte, 1), 0); return err },
+		OpWrite:    func() error { _, err := file.WriteAt([]byte("x"), 0); return err },
+		OpSize:     func() error { _, err := file.Size(); return err },
+		OpTruncate: func() error { return file.Truncate(1) },
+		OpSync:     func() error { return file.Sync() },
 	} {
 		fault.Inject(Rule{Op: op})
 		before, failed := fault.Count(), fault.Failed()

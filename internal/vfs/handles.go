@@ -8,14 +8,16 @@ import (
 	"syscall"
 )
 
-// Handles opens files when they are used, and keeps a bounded number of them open: a log may have far more segments than a process
-// may have files. What was used lately stays open.
+// Handles opens files when they are used, and keeps a bounded number of them open: a log may have
+// far more segments than a process may have files. What was used lately stays open.
 //
-// Files that were written and not synced since stay open whatever the bound: a file that is closed and opened again may never hear
-// that the kernel could not write it. So do files that are pinned or kept. A file that cannot be closed counts as closed.
+// Files that were written and not synced since stay open whatever the bound: a file that is closed
+// and opened again may never hear that the kernel could not write it. So do files that are pinned
+// or kept. A file that cannot be closed counts as closed.
 //
-// Where the process has no file left to open, others of the set are closed for the one that is wanted. Who pins the file first, before
-// it changes anything, can tell that there was none from a disk that fails.
+// Where the process has no file left to open, others of the set are closed for the one that is
+// wanted. Who pins the file first, before it changes anything, can tell that there was none from a
+// disk that fails.
 type Handles struct {
 	fs  FS
 	max int
@@ -29,19 +31,22 @@ type Handles struct {
 // NewHandles returns a set of files of which openMax stay open; 0: all of them.
 func NewHandles(fsys FS, openMax int) *Handles { return &Handles{fs: fsys, max: openMax} }
 
-// Handle is a file of the set, open or not; it is opened for reading and writing. It implements File. Who needs the file to stay
-// open over several calls, or has to have the one that FS gave, pins it.
+// Handle is a file of the set, open or not; it is opened for reading and writing. It implements
+// File. Who needs the file to stay open over several calls, or has to have the one that FS gave,
+// pins it.
 type Handle struct {
 	of *Handles
 
 	// users is how many use the open file, or usersNone while it is not open.
 	//
-	// file is written only by a goroutine that holds mu while users is usersNone, and read only by one that has raised users from
-	// 0 or more, and that until it has lowered it again. So there is no write beside a read.
+	// file is written only by a goroutine that holds mu while users is usersNone, and read only by
+	// one that has raised users from 0 or more, and that until it has lowered it again. So there is
+	// no write beside a read.
 	users atomic.Int64
 	file  File
 	used  atomic.Bool // since the hand came by last
-	dirty atomic.Bool // written and not synced since; set before users falls, so whoever takes users from 0 sees it
+	// written and not synced since; set before users falls, so whoever takes users from 0 sees it
+	dirty atomic.Bool
 	kept  atomic.Bool
 	at    int // in Handles.mu.open, whose lock guards it
 
@@ -86,10 +91,12 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 }
 
 const (
-	// looksMax bounds how many files an opening looks at for one that may be closed. If most have to stay open, there are some more than
-	// the bound until later openings have come round; were all looked at each time, ten thousand of them would be, under the lock.
+	// looksMax bounds how many files an opening looks at for one that may be closed. If most have
+	// to stay open, there are some more than the bound until later openings have come round; were
+	// all looked at each time, ten thousand of them would be, under the lock.
 	looksMax = 512
-	// shedFiles is how many are closed when the process has no file left: somebody else may be faster to take the first.
+	// shedFiles is how many are closed when the process has no file left: somebody else may be
+	// faster to take the first.
 	shedFiles = 16
 	// openTries is how often that is tried.
 	openTries = 4
@@ -104,8 +111,9 @@ func (s *Handles) openFile(name string, open func(string) (File, error)) (file F
 	return file, err
 }
 
-// Afford does what opens a file, or a directory, that is none of the set. When the process or the system has none left, others of the set are
-// closed, and it is done again: it must be something that can be.
+// Afford does what opens a file, or a directory, that is none of the set. When the process or the
+// system has none left, others of the set are closed, and it is done again: it must be something
+// that can be.
 func (s *Handles) Afford(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -140,7 +148,8 @@ func (s *Handles) admit(h *Handle) {
 	closeClean(victims)
 }
 
-// shedLocked takes files that may be closed until no more than keep are open, or it has looked so often; they are the caller's to close.
+// shedLocked takes files that may be closed until no more than keep are open, or it has looked so
+// often; they are the caller's to close.
 func (s *Handles) shedLocked(keep, looks int) (victims []File) {
 	for ; len(s.mu.open) > max(keep, 0) && looks > 0; looks-- {
 		if s.mu.hand >= len(s.mu.open) {
@@ -187,8 +196,9 @@ func (s *Handles) Open() int {
 	return len(s.mu.open)
 }
 
-// evict takes the file from a handle that nobody uses; nil if it has to stay open, or was used lately. It waits for nothing: Handles.mu
-// is held, behind which a handle's own lock is never waited for.
+// evict takes the file from a handle that nobody uses; nil if it has to stay open, or was used
+// lately. It waits for nothing: Handles.mu is held, behind which a handle's own lock is never
+// waited for.
 func (h *Handle) evict() File {
 	if h.used.Swap(false) || !h.mu.TryLock() {
 		return nil
@@ -206,7 +216,8 @@ func (h *Handle) evict() File {
 	return file
 }
 
-// Pin opens the file, if it is not open, and keeps it so until Unpin. The file is the one that FS gave.
+// Pin opens the file, if it is not open, and keeps it so until Unpin. The file is the one that FS
+// gave.
 func (h *Handle) Pin() (File, error) {
 	for {
 		n := h.users.Load()
@@ -231,8 +242,9 @@ func (h *Handle) Pin() (File, error) {
 // Unpin ends a Pin.
 func (h *Handle) Unpin() { h.users.Add(-1) }
 
-// open opens the file and pins it, unless somebody else has opened it meanwhile. Who wants the same file waits; nobody else does. Were it
-// not pinned, then of more files in use than may be open each would be closed again before it is read.
+// open opens the file and pins it, unless somebody else has opened it meanwhile. Who wants the same
+// file waits; nobody else does. Were it not pinned, then of more files in use than may be open each
+// would be closed again before it is read.
 func (h *Handle) open() (pinned bool, err error) {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -243,7 +255,8 @@ func (h *Handle) open() (pinned bool, err error) {
 		defer h.mu.Unlock()
 		return false, nil
 	}
-	file, err := h.of.openFile(h.mu.name, h.of.fs.OpenReadWrite) // Handles.mu is taken under h.mu here; never the other way round
+	// Handles.mu is taken under h.mu here; never the other way round
+	file, err := h.of.openFile(h.mu.name, h.of.fs.OpenReadWrite)
 	if err != nil {
 		defer h.mu.Unlock()
 		return false, err
@@ -256,7 +269,8 @@ func (h *Handle) open() (pinned bool, err error) {
 	return true, nil
 }
 
-// Keep opens the file and keeps it open until Release or Close: its name is about to change or to go.
+// Keep opens the file and keeps it open until Release or Close: its name is about to change or to
+// go.
 func (h *Handle) Keep() error {
 	h.kept.Store(true)
 	_, err := h.Pin()
@@ -276,8 +290,8 @@ func (h *Handle) Release(name string) {
 	h.kept.Store(false)
 }
 
-// Freeze says that the name may soon be another file's: a file that is not open is not opened any more, and one that is stays open
-// until Close.
+// Freeze says that the name may soon be another file's: a file that is not open is not opened any
+// more, and one that is stays open until Close.
 func (h *Handle) Freeze() {
 	h.kept.Store(true)
 	h.mu.Lock()
@@ -309,7 +323,8 @@ func (h *Handle) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer h.Unpin()
-	// Behind the write, and before Unpin: set before it, a Sync that began and ended in between would have taken it back.
+	// Behind the write, and before Unpin: set before it, a Sync that began and ended in between
+	// would have taken it back.
 	defer h.dirty.Store(true)
 	return file.WriteAt(p, offset)
 }

@@ -75,7 +75,8 @@ func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 	}
 }
 
-// What is pinned or kept is read on whatever else is opened, and whatever its name is another's by then.
+// What is pinned or kept is read on whatever else is opened, and whatever its name is another's by
+// then.
 func TestPinnedAndKeptFilesStay(t *testing.T) {
 	mem := NewMem()
 	handles := NewHandles(mem, 1)
@@ -96,7 +97,8 @@ func TestPinnedAndKeptFilesStay(t *testing.T) {
 	contentOf(t, all[3])
 	madeFiles(t, NewHandles(mem, 0), 4) // other files under the same names...
 	for i := range 4 {
-		if err := mem.Rename(fmt.Sprintf("f%d", 3-i), fmt.Sprintf("old%d", i)); err != nil { // ...that are gone, too
+		// ...that are gone, too
+		if err := mem.Rename(fmt.Sprintf("f%d", 3-i), fmt.Sprintf("old%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +214,8 @@ func (f *countedFile) Close() error {
 	return f.File.Close()
 }
 
-// A process that has no file left closes one of the set for the file that is wanted, whatever the set was allowed.
+// A process that has no file left closes one of the set for the file that is wanted, whatever the
+// set was allowed.
 func TestOthersAreClosedWhenThereIsNoFileLeft(t *testing.T) {
 	disk := &fewFiles{FS: NewMem(), max: 6}
 	handles := NewHandles(disk, 100)
@@ -273,7 +276,8 @@ func TestOthersAreClosedForWhatIsNotOfTheSet(t *testing.T) {
 	}
 	tries = 0
 	full := errors.New("another fault")
-	if err := handles.Afford(func() error { tries++; return full }); !errors.Is(err, full) || tries != 1 {
+	if err := handles.Afford(func() error { tries++; return full }); !errors.Is(err, full) ||
+		tries != 1 {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// KillClone returns the filesystem as the death of the process that uses it leaves it: all that was written is there, for the
-// operating system has it, and what was not synced is still to be lost by a power cut (CrashClone). The original goes on; its open
-// files and locks do not carry over.
+// KillClone returns the filesystem as the death of the process that uses it leaves it: all that was
+// written is there, for the operating system has it, and what was not synced is still to be lost by
+// a power cut (CrashClone). The original goes on; its open files and locks do not carry over.
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,7 +19,8 @@ func (m *Mem) KillClone() *Mem {
 	return clone
 }
 
-// killCopier maps nodes to their copies: one that has two names, or is known only to what was not synced, stays one.
+// killCopier maps nodes to their copies: one that has two names, or is known only to what was not
+// synced, stays one.
 type killCopier map[*memNode]*memNode
 
 func (c killCopier) copy(node *memNode) *memNode {
@@ -31,7 +32,8 @@ func (c killCopier) copy(node *memNode) *memNode {
 	}
 	copied := *node
 	c[node] = &copied // first, so that nothing can go in circles
-	copied.content, copied.synced, copied.lost = slices.Clone(node.content), slices.Clone(node.synced), slices.Clone(node.lost)
+	copied.content, copied.synced, copied.lost = slices.Clone(node.content),
+		slices.Clone(node.synced), slices.Clone(node.lost)
 	copied.entries, copied.durable = c.entries(node.entries), c.entries(node.durable)
 	return &copied
 }

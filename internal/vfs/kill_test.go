@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestKillClone: what a process wrote outlives it, and what it did not sync is still at the mercy of the next power cut.
+// TestKillClone: what a process wrote outlives it, and what it did not sync is still at the mercy
+// of the next power cut.
 func TestKillClone(t *testing.T) {
 	disk := NewMem()
 	put := func(name, content string, sync bool) {
@@ -40,7 +41,8 @@ func TestKillClone(t *testing.T) {
 
 	killed := disk.KillClone()
 	put("synced", "later", true) // the original goes on by itself
-	for name, want := range map[string]string{"synced": "new", "written": "here", "there": "whole"} {
+	for name, want := range map[string]string{"synced": "new", "written": "here",
+		"there": "whole"} {
 		if got, err := killed.ReadFile(name); err != nil || string(got) != want {
 			t.Errorf("after the kill %s holds %q, %v; want %q", name, got, err, want)
 		}

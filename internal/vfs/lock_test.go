@@ -12,14 +12,16 @@ import (
 	"testing"
 )
 
-// TestLockSeesTheLockOfAKafkaBroker: a process record lock, as FileChannel.lock takes it. Locks of one process do not keep one another
-// out, so another process holds it: this test's binary once more.
+// TestLockSeesTheLockOfAKafkaBroker: a process record lock, as FileChannel.lock takes it. Locks of
+// one process do not keep one another out, so another process holds it: this test's binary once
+// more.
 func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
 	const variable = "VFS_TEST_LOCK"
 	if name := os.Getenv(variable); name != "" {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if err == nil {
-			err = syscall.FcntlFlock(file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart})
+			err = syscall.FcntlFlock(file.Fd(), syscall.F_SETLK,
+				&syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +31,8 @@ func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
 		return
 	}
 	name := filepath.Join(t.TempDir(), ".lock")
-	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLockSeesTheLockOfAKafkaBroker$")
+	holder := exec.CommandContext(t.Context(), os.Args[0],
+		"-test.run=^TestLockSeesTheLockOfAKafkaBroker$")
 	holder.Env = append(os.Environ(), variable+"="+name)
 	stdin, err := holder.StdinPipe()
 	if err != nil {

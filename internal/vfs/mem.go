@@ -15,10 +15,11 @@ import (
 // memFree is what Mem says is free: it has no bound of its own. Use Fault for a full disk.
 const memFree = 1 << 40
 
-// Mem is a filesystem in memory with POSIX's durability and not a bit more: see CrashClone. Relative names start at its root,
-// which is there from the beginning and durable.
+// Mem is a filesystem in memory with POSIX's durability and not a bit more: see CrashClone.
+// Relative names start at its root, which is there from the beginning and durable.
 type Mem struct {
-	// mu guards every node of the tree. One lock for all is enough for tests, and makes a CrashClone one moment in time.
+	// mu guards every node of the tree. One lock for all is enough for tests, and makes a
+	// CrashClone one moment in time.
 	mu      sync.Mutex
 	root    *memNode
 	pending []memChange // changes of directories, oldest first, that no SyncDir has made durable
@@ -27,13 +28,15 @@ type Mem struct {
 
 var _ FS = (*Mem)(nil)
 
-// memNode is a file or a directory. Names are edges: a node lives as long as a name or an open file refers to it.
+// memNode is a file or a directory. Names are edges: a node lives as long as a name or an open file
+// refers to it.
 type memNode struct {
 	dir     bool
 	entries map[string]*memNode // of a directory, now
 	durable map[string]*memNode // of a directory, after a crash
 
-	// Of a file. Bytes outside [dirtyFrom, dirtyTo) are equal in content and synced, as far as both reach.
+	// Of a file. Bytes outside [dirtyFrom, dirtyTo) are equal in content and synced, as far as both
+	// reach.
 	content, synced    []byte
 	lost               []bool // bytes that a failed sync has dropped; nil: none (LoseUnsynced)
 	dirtyFrom, dirtyTo int64
@@ -60,7 +63,8 @@ func NewMem() *Mem {
 
 // newMemDir makes an empty directory. Its own name is its parent's to make durable.
 func newMemDir() *memNode {
-	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{}, mtime: time.Now()}
+	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{},
+		mtime: time.Now()}
 }
 
 // Open implements FS.
@@ -109,8 +113,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return pathError("rename", oldName, m.renameLocked(oldName, newName))
 }
 
-// renameLocked changes both names as one memChange: a crash keeps both sides of a rename or neither, until one directory is
-// synced.
+// renameLocked changes both names as one memChange: a crash keeps both sides of a rename or
+// neither, until one directory is synced.
 func (m *Mem) renameLocked(oldName, newName string) error {
 	from, node, err := m.namedLocked(oldName)
 	if err != nil {
@@ -125,7 +129,8 @@ func (m *Mem) renameLocked(oldName, newName string) error {
 	case replaced != nil && (replaced.dir || node.dir):
 		return syscall.EEXIST // package os replaces files only
 	}
-	m.changeLocked(memEdge{from, path.Base(clean(oldName)), nil}, memEdge{to, path.Base(clean(newName)), node})
+	m.changeLocked(memEdge{from, path.Base(clean(oldName)), nil},
+		memEdge{to, path.Base(clean(newName)), node})
 	return nil
 }
 
@@ -160,7 +165,8 @@ func (m *Mem) RemoveAll(name string) error {
 	return nil
 }
 
-// emptyLocked removes names one by one, from the leaves: a crash may leave any part of a tree that was being removed.
+// emptyLocked removes names one by one, from the leaves: a crash may leave any part of a tree that
+// was being removed.
 func (m *Mem) emptyLocked(dir *memNode) {
 	for _, name := range dir.names() {
 		m.emptyLocked(dir.entries[name])

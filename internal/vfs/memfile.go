@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// memFile is an open file of a Mem. It keeps its node alive when the name is removed or replaced, as an open file does.
+// memFile is an open file of a Mem. It keeps its node alive when the name is removed or replaced,
+// as an open file does.
 type memFile struct {
 	fs       *Mem
 	node     *memNode
@@ -117,7 +118,8 @@ func (n *memNode) write(p []byte, offset int64) {
 	n.touch(from, end)
 }
 
-// truncate cuts or grows. The part that grows counts as changed: a crash may lose it, or keep it as zeros.
+// truncate cuts or grows. The part that grows counts as changed: a crash may lose it, or keep it as
+// zeros.
 func (n *memNode) truncate(size int64) {
 	from := min(size, int64(len(n.content)))
 	n.content = n.content[:from]
@@ -142,7 +144,8 @@ func (n *memNode) touch(from, to int64) {
 	n.mtime = time.Now()
 }
 
-// sync copies what changed only: a test that appends and syncs a large file would otherwise be quadratic.
+// sync copies what changed only: a test that appends and syncs a large file would otherwise be
+// quadratic.
 func (n *memNode) sync() {
 	size := int64(len(n.content))
 	if len(n.lost) > 0 {
@@ -165,7 +168,8 @@ func (n *memNode) sync() {
 	n.syncedMtime = n.mtime
 }
 
-// syncBesideLost is sync for a file of which a failed one has dropped bytes: those stay on the disk as they were, or zeros.
+// syncBesideLost is sync for a file of which a failed one has dropped bytes: those stay on the disk
+// as they were, or zeros.
 func (n *memNode) syncBesideLost() {
 	before := n.synced
 	n.synced = append([]byte{}, n.content...)
@@ -181,8 +185,9 @@ func (n *memNode) syncBesideLost() {
 	n.syncedMtime = n.mtime
 }
 
-// LoseUnsynced is what a failed sync does to a file on Linux: what was not on the disk stays in the page cache, where it is read, and
-// counts as written from now on. No later sync writes it; writing it again does away with that.
+// LoseUnsynced is what a failed sync does to a file on Linux: what was not on the disk stays in the
+// page cache, where it is read, and counts as written from now on. No later sync writes it; writing
+// it again does away with that.
 func (m *Mem) LoseUnsynced(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

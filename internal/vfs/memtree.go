@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Walking the tree of a Mem, and changing it so that it knows what a crash would undo. All of it runs under Mem.mu.
+// Walking the tree of a Mem, and changing it so that it knows what a crash would undo. All of it
+// runs under Mem.mu.
 
 // clean gives a name one form: absolute, without dots.
 func clean(name string) string { return path.Clean("/" + name) }
@@ -55,7 +56,8 @@ func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// namedLocked finds a node that must be there and has a name, which the root has not, and the directory that holds the name.
+// namedLocked finds a node that must be there and has a name, which the root has not, and the
+// directory that holds the name.
 func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 	dir, node, err = m.parentLocked(name)
 	if err == nil && node == nil {
@@ -87,7 +89,8 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 		return nil, err
 	}
 	if node == nil {
-		// Also a file of which nothing was synced has a time, should its name survive: that of its inode's making.
+		// Also a file of which nothing was synced has a time, should its name survive: that of its
+		// inode's making.
 		now := time.Now()
 		node = &memNode{mtime: now, syncedMtime: now}
 		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
@@ -123,8 +126,8 @@ func (e memEdge) set(entries map[string]*memNode) {
 	entries[e.name] = e.node
 }
 
-// syncDirLocked makes the entries of one directory durable. The other half of a rename between two directories stays
-// pending: POSIX promises no more.
+// syncDirLocked makes the entries of one directory durable. The other half of a rename between two
+// directories stays pending: POSIX promises no more.
 func (m *Mem) syncDirLocked(dir *memNode) {
 	var left []memChange
 	for _, change := range m.pending {

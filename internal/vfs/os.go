@@ -18,8 +18,8 @@ var _ FS = OS{}
 // osFile is a file of OS.
 type osFile struct{ *os.File }
 
-// OSFile returns the operating system's file behind a file that OS opened, for sendfile. It is false for any other, so that
-// the faults and traces of a wrapped file are not passed by.
+// OSFile returns the operating system's file behind a file that OS opened, for sendfile. It is
+// false for any other, so that the faults and traces of a wrapped file are not passed by.
 func OSFile(file File) (*os.File, bool) {
 	of, ok := file.(osFile)
 	return of.File, ok
@@ -74,7 +74,10 @@ func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) 
 func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // Chtimes implements FS.
-func (OS) Chtimes(name string, mtime time.Time) error { return os.Chtimes(name, time.Time{}, mtime) }
+func (OS) Chtimes(name string,
+	mtime time.Time) error {
+	return os.Chtimes(name, time.Time{}, mtime)
+}
 
 // SyncDir implements FS.
 func (OS) SyncDir(name string) error {
@@ -89,8 +92,8 @@ func (OS) SyncDir(name string) error {
 	return err
 }
 
-// Lock implements FS with flock. It locks the open file, not the process, so a second Lock in this process fails as well; and
-// the kernel lets go of it when the process dies, however it dies.
+// Lock implements FS with flock. It locks the open file, not the process, so a second Lock in this
+// process fails as well; and the kernel lets go of it when the process dies, however it dies.
 func (OS) Lock(name string) (io.Closer, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -116,5 +119,6 @@ func (OS) Free(name string) (uint64, error) {
 	if err := syscall.Statfs(name, &stat); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", name, err)
 	}
-	return uint64(stat.Bavail) * uint64(stat.Bsize), nil //nolint:unconvert // the field types differ between systems
+	return uint64(stat.Bavail) * uint64(stat.Bsize),
+		nil //nolint:unconvert // the field types differ between systems
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Trace wraps a filesystem and notes, in order, every operation that changes it or makes changes durable; reads are not noted.
-// A failed operation is noted with its error. A line stands where the operation ended, so operations side by side may be
-// noted in either order.
+// Trace wraps a filesystem and notes, in order, every operation that changes it or makes changes
+// durable; reads are not noted. A failed operation is noted with its error. A line stands where the
+// operation ended, so operations side by side may be noted in either order.
 type Trace struct {
 	FS
 	dir   string
@@ -19,8 +19,8 @@ type Trace struct {
 	lines strings.Builder
 }
 
-// NewTrace returns a wrapper of inner. Names below dir are noted relative to it, so that a golden file holds no path of the
-// machine that made it.
+// NewTrace returns a wrapper of inner. Names below dir are noted relative to it, so that a golden
+// file holds no path of the machine that made it.
 func NewTrace(inner FS, dir string) *Trace { return &Trace{FS: inner, dir: dir} }
 
 // Take returns the lines noted so far, each ended by a newline, and begins anew.
@@ -74,7 +74,8 @@ func (t *Trace) wrap(file File, err error) (File, error) {
 
 // Rename implements FS.
 func (t *Trace) Rename(oldName, newName string) error {
-	return t.note(OpRename, t.relative(oldName)+" -> "+t.relative(newName), t.FS.Rename(oldName, newName))
+	return t.note(OpRename, t.relative(oldName)+" -> "+t.relative(newName),
+		t.FS.Rename(oldName, newName))
 }
 
 // Remove implements FS.
@@ -117,12 +118,14 @@ type traceFile struct {
 // WriteAt implements File.
 func (f *traceFile) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := f.File.WriteAt(p, offset)
-	return n, f.trace.note(OpWrite, fmt.Sprintf("%s %d+%d", f.trace.relative(f.Name()), offset, len(p)), err)
+	return n, f.trace.note(OpWrite,
+		fmt.Sprintf("%s %d+%d", f.trace.relative(f.Name()), offset, len(p)), err)
 }
 
 // Truncate implements File.
 func (f *traceFile) Truncate(size int64) error {
-	return f.trace.note(OpTruncate, fmt.Sprintf("%s %d", f.trace.relative(f.Name()), size), f.File.Truncate(size))
+	return f.trace.note(OpTruncate, fmt.Sprintf("%s %d", f.trace.relative(f.Name()), size),
+		f.File.Truncate(size))
 }
 
 // Sync implements File.

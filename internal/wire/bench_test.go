@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// patient is a handler whose requests wait for a moment, as an acks=all produce waits for followers, or do not.
+// patient is a handler whose requests wait for a moment, as an acks=all produce waits for
+// followers, or do not.
 type patient struct {
 	*testHandler
 	wait time.Duration
@@ -26,8 +27,8 @@ func (p patient) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return Reply{Chunks: []Chunk{{Bytes: req.Body}}}, nil
 }
 
-// BenchmarkRequest is one connection's request and reply, of 100 bytes, over loopback. cpu-us/op is user and system time of the
-// process, the client's half included.
+// BenchmarkRequest is one connection's request and reply, of 100 bytes, over loopback. cpu-us/op is
+// user and system time of the process, the client's half included.
 func BenchmarkRequest(b *testing.B) {
 	for name, wait := range map[string]time.Duration{"quick": 0, "waits": 200 * time.Microsecond} {
 		b.Run(name, func(b *testing.B) {
@@ -35,7 +36,8 @@ func BenchmarkRequest(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := NewServer(Options{Listener: listener, Handler: patient{newTestHandler(), wait}, Logger: slog.New(slog.DiscardHandler)})
+			s := NewServer(Options{Listener: listener, Handler: patient{newTestHandler(), wait},
+				Logger: slog.New(slog.DiscardHandler)})
 			ctx, stop := context.WithCancel(b.Context())
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(ctx) }()

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget bounds how many bytes large frames hold together. Who waits for a share gets it in the order of coming.
+// budget bounds how many bytes large frames hold together. Who waits for a share gets it in the
+// order of coming.
 type budget struct {
 	*semaphore.Weighted
 	waiting *atomic.Int64 // how many wait in acquire

@@ -5,13 +5,15 @@ import (
 	"sync"
 )
 
-// Buffers are pooled by size, in powers of two, up to the largest that is asked for: a frame that is not large, a step of a file.
+// Buffers are pooled by size, in powers of two, up to the largest that is asked for: a frame that
+// is not large, a step of a file.
 const (
 	bufferBitsMin = 9  // 512 bytes
 	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 
-// The pools hold *[]byte: a plain slice would be allocated anew each time it is put into an interface.
+// The pools hold *[]byte: a plain slice would be allocated anew each time it is put into an
+// interface.
 var bufferPools [bufferBitsMax - bufferBitsMin + 1]sync.Pool
 
 // takeBuffer returns a buffer of n bytes; its content is whatever was there.

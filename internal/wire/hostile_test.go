@@ -14,7 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// Quirk 17: a negative or huge size closes the connection before anything is allocated; HTTP and TLS are called by name.
+// Quirk 17: a negative or huge size closes the connection before anything is allocated; HTTP and
+// TLS are called by name.
 func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 	withKey := func(size int32, key int16) []byte {
 		b := kbin.AppendInt32(nil, size)
@@ -26,18 +27,24 @@ func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 		reason string
 		log    string
 	}{
-		"negative size":      {kbin.AppendInt32(nil, -1), rejectTooLarge, "frame size -1 is not in"},
-		"smallest size":      {kbin.AppendInt32(nil, math.MinInt32), rejectTooLarge, "frame size"},
-		"no room for a key":  {kbin.AppendInt32(nil, 7), rejectTooLarge, "frame size 7 is not in"},
-		"above 100 MB":       {kbin.AppendInt32(nil, frameBytesMax+1), rejectTooLarge, "frame size 104857601"},
-		"above its API's":    {withKey(1001, keyEcho), rejectTooLarge, "frame of 1001 bytes for api key 1, 1000 are allowed"},
-		"unknown API":        {withKey(100, 99), rejectUnknownAPI, "api key 99"},
-		"negative API":       {withKey(100, -1), rejectUnknownAPI, "api key -1"},
-		"HTTP":               {[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), rejectHTTP, "looks like HTTP"},
-		"HTTP POST":          {[]byte("POST /api HTTP/1.1\r\n\r\n"), rejectHTTP, "looks like HTTP"},
-		"TLS":                {[]byte{0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00}, rejectTLS, "looks like a TLS handshake"},
-		"client id too long": {append(withKey(12, keyEcho), 0x7f, 0xff, 'a', 'b'), rejectHeader, "malformed request header"},
-		"no client id":       {withKey(8, keyEcho), rejectHeader, "malformed request header"},
+		"negative size": {kbin.AppendInt32(nil, -1), rejectTooLarge,
+			"frame size -1 is not in"},
+		"smallest size":     {kbin.AppendInt32(nil, math.MinInt32), rejectTooLarge, "frame size"},
+		"no room for a key": {kbin.AppendInt32(nil, 7), rejectTooLarge, "frame size 7 is not in"},
+		"above 100 MB": {kbin.AppendInt32(nil, frameBytesMax+1), rejectTooLarge,
+			"frame size 104857601"},
+		"above its API's": {withKey(1001, keyEcho), rejectTooLarge,
+			"frame of 1001 bytes for api key 1, 1000 are allowed"},
+		"unknown API":  {withKey(100, 99), rejectUnknownAPI, "api key 99"},
+		"negative API": {withKey(100, -1), rejectUnknownAPI, "api key -1"},
+		"HTTP": {[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), rejectHTTP,
+			"looks like HTTP"},
+		"HTTP POST": {[]byte("POST /api HTTP/1.1\r\n\r\n"), rejectHTTP, "looks like HTTP"},
+		"TLS": {[]byte{0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00}, rejectTLS,
+			"looks like a TLS handshake"},
+		"client id too long": {append(withKey(12, keyEcho), 0x7f, 0xff, 'a', 'b'), rejectHeader,
+			"malformed request header"},
+		"no client id": {withKey(8, keyEcho), rejectHeader, "malformed request header"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startServer(t, nil)
@@ -46,7 +53,8 @@ func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 			client.send(c.sent)
 			client.wantClosed()
 			s.shutdown()
-			if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", c.reason)); n != 1 {
+			if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
+				c.reason)); n != 1 {
 				t.Errorf("rejections for %s: %v", c.reason, n)
 			}
 			if !strings.Contains(s.log.String(), c.log) {
@@ -91,7 +99,8 @@ func TestAFramesSizeAloneAllocatesLittle(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 2 {
 		c := s.dial()
-		c.send(append(kbin.AppendInt32(nil, 90<<20), request(keyEcho, 0, 1, make([]byte, 1000))[4:]...))
+		c.send(append(kbin.AppendInt32(nil, 90<<20),
+			request(keyEcho, 0, 1, make([]byte, 1000))[4:]...))
 		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}

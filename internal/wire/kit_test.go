@@ -39,7 +39,8 @@ type testHandler struct {
 func newTestHandler() *testHandler {
 	return &testHandler{
 		frameMax: frameBytesMax,
-		waiting:  make(chan struct{}, 10_000), released: make(chan struct{}, 10_000), got: make(chan Request, 10_000),
+		waiting:  make(chan struct{}, 10_000), released: make(chan struct{}, 10_000),
+		got: make(chan Request, 10_000),
 	}
 }
 
@@ -53,7 +54,8 @@ func (h *testHandler) FrameMax(key int16) int {
 func (h *testHandler) Flexible(_, version int16) bool { return version >= flexibleFrom }
 
 func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
-	reply := Reply{Flexible: h.Flexible(req.Key, req.Version), Release: func() { h.released <- struct{}{} }}
+	reply := Reply{Flexible: h.Flexible(req.Key, req.Version),
+		Release: func() { h.released <- struct{}{} }}
 	kept := *req
 	kept.Body = bytes.Clone(req.Body)
 	h.got <- kept
@@ -119,7 +121,8 @@ func startServer(t *testing.T, change func(*Options)) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &testServer{t: t, handler: newTestHandler(), registry: prometheus.NewRegistry(), served: make(chan error, 1)}
+	s := &testServer{t: t, handler: newTestHandler(), registry: prometheus.NewRegistry(),
+		served: make(chan error, 1)}
 	opts := Options{
 		Listener: listener, Handler: s.handler, Registry: s.registry, Name: "test",
 		Logger: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

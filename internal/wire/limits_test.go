@@ -17,7 +17,8 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 		c.reply()
 	}
 	s.dial().wantClosed()
-	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectAddress)); n != 1 {
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
+		rejectAddress)); n != 1 {
 		t.Errorf("%v connections counted as rejected", n)
 	}
 	if held := len(s.slots); held != 2 {
@@ -32,7 +33,8 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 }
 
 func TestAddressesOfPeersAreOneFormEach(t *testing.T) {
-	for text, want := range map[string]string{"[::ffff:10.0.0.1]:9": "10.0.0.1", "10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
+	for text, want := range map[string]string{"[::ffff:10.0.0.1]:9": "10.0.0.1",
+		"10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
 		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
 		if got := addressOf(addressed{at: at}); got != netip.MustParseAddr(want) {
 			t.Errorf("%s is counted as %v", text, got)
@@ -48,7 +50,8 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.at }
 
-// Frames that are not large share a budget, too; those that are read ahead do not, and pass while it is used up.
+// Frames that are not large share a budget, too; those that are read ahead do not, and pass while
+// it is used up.
 func TestMediumFramesShareABudget(t *testing.T) {
 	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
 	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })
@@ -78,7 +81,8 @@ func TestMediumFramesShareABudget(t *testing.T) {
 	}
 }
 
-// While others wait, a frame that does not come gives its share up in a part of the time it would have.
+// While others wait, a frame that does not come gives its share up in a part of the time it would
+// have.
 func TestAHalfFrameGivesWayToThoseWhoWait(t *testing.T) {
 	const size = 200 << 10
 	s := startServer(t, func(o *Options) { o.MediumBytesMax, o.Stall = 256<<10, 10*time.Second })

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a connection was refused or closed for what it sent: the reason label of broker_connection_rejected_total.
+// Why a connection was refused or closed for what it sent: the reason label of
+// broker_connection_rejected_total.
 const (
 	rejectConnections = "too_many_connections"
 	rejectAddress     = "too_many_from_address"
@@ -20,10 +21,12 @@ const (
 	rejectTLS         = "tls"
 )
 
-// durationBuckets tell apart what matters at both ends: a produce in the page cache takes 0.1 to 1 ms, and a long poll as long as its
-// client lets it wait, 0.5 s by default and up to 5 min. Factors of 2 to 2.5 keep a quantile within that of the truth.
+// durationBuckets tell apart what matters at both ends: a produce in the page cache takes 0.1 to 1
+// ms, and a long poll as long as its client lets it wait, 0.5 s by default and up to 5 min. Factors
+// of 2 to 2.5 keep a quantile within that of the truth.
 var durationBuckets = []float64{
-	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
+	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
+	300,
 }
 
 // metrics are the server's; the request ones are shared by all listeners of a registry.
@@ -60,14 +63,17 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 		Name: "heartwood_broker_connection_rejected_total",
 		Help: "Connections refused, or closed for what they sent.",
 	}, []string{"listener", "reason"}))
-	// Each reason begins at 0: of a series that appears with its first event, rate() would miss that event.
-	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge, rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
+	// Each reason begins at 0: of a series that appears with its first event, rate() would miss
+	// that event.
+	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
+		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
 		m.rejections.WithLabelValues(listener, reason)
 	}
 	return m
 }
 
-// register adds a collector, or returns the one that another listener of the same registry added before.
+// register adds a collector, or returns the one that another listener of the same registry added
+// before.
 func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 	if registry == nil {
 		return c
@@ -93,7 +99,8 @@ func (m *metrics) took(api string, d time.Duration) {
 // failed counts an answer by the name of its first Kafka error.
 func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
 
-// rejected counts a refused connection. reason is a reject constant: nothing a peer sends may become a label.
+// rejected counts a refused connection. reason is a reject constant: nothing a peer sends may
+// become a label.
 func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
 
 // keyNumber is the api label where Options give no names.

@@ -41,7 +41,10 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 				s := NewServer(Options{Handler: newTestHandler()})
 				body := bytes.Repeat([]byte("0123456789abcdef"), 10<<20/16)
 				var writer sync.WaitGroup
-				writer.Go(func() { writeAtPace(there, request(keyEcho, 0, 1, body), test.piece, test.pause) })
+				writer.Go(func() {
+					writeAtPace(there, request(keyEcho, 0, 1, body), test.piece,
+						test.pause)
+				})
 				defer writer.Wait()
 				defer here.Close()
 				c := newConnection(s, here)
@@ -60,8 +63,9 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 	}
 }
 
-// Once others wait for the memory that a slow frame holds, it has to come at largePace: three of them, each at a MiB in 20 s, are cut off
-// one after the other, and the small one behind them is read.
+// Once others wait for the memory that a slow frame holds, it has to come at largePace: three of
+// them, each at a MiB in 20 s, are cut off one after the other, and the small one behind them is
+// read.
 func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
@@ -70,7 +74,10 @@ func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
 		body := make([]byte, 9<<20)
 		read := func(body []byte, piece int) error {
 			here, there := net.Pipe()
-			all.Go(func() { writeAtPace(there, request(keyEcho, 0, 1, body), piece, 20*time.Second) })
+			all.Go(func() {
+				writeAtPace(there, request(keyEcho, 0, 1, body), piece,
+					20*time.Second)
+			})
 			defer here.Close()
 			f, err := newConnection(s, here).readFrame(t.Context(), here)
 			if err == nil {
@@ -81,7 +88,8 @@ func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
 		for range 3 {
 			all.Go(func() {
 				var rejected *rejectedError
-				if err := read(body, 1<<20); !errors.As(err, &rejected) || rejected.reason != rejectSlow {
+				if err := read(body, 1<<20); !errors.As(err, &rejected) ||
+					rejected.reason != rejectSlow {
 					t.Errorf("a slow frame: %v", err)
 				}
 			})
@@ -98,13 +106,15 @@ func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
 	})
 }
 
-// A large frame behind a request that waits is not read, and holds no budget; a small one is read, so that it is at hand.
+// A large frame behind a request that waits is not read, and holds no budget; a small one is read,
+// so that it is at hand.
 func TestALargeFrameIsReadInItsTurn(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
 	<-s.handler.waiting
-	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }() // more than socket buffers hold
+	// more than socket buffers hold
+	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }()
 	other := s.dial()
 	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))
 	other.send(request(keyEcho, 0, 4, nil)) // it is answered once the one before is done with
@@ -124,7 +134,8 @@ func TestALargeFrameIsReadInItsTurn(t *testing.T) {
 	}
 }
 
-// A request that was given up has no share of the budget any more, however long it waits for its answer.
+// A request that was given up has no share of the budget any more, however long it waits for its
+// answer.
 func TestADroppedRequestHoldsNoBudget(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = 3 << 20 })
 	const requests = 20
@@ -156,7 +167,8 @@ func TestManySmallRangesDoNotPileUp(t *testing.T) {
 	file, content := fileOf(t, vfs.NewMem(), copyBytesMax)
 	var reply Reply
 	for range 1000 {
-		reply.Chunks = append(reply.Chunks, Chunk{Bytes: []byte("|")}, Chunk{File: file, Length: copyBytesMax})
+		reply.Chunks = append(reply.Chunks, Chunk{Bytes: []byte("|")},
+			Chunk{File: file, Length: copyBytesMax})
 	}
 	conn := &holdings{}
 	s := newSender(conn)
@@ -164,7 +176,8 @@ func TestManySmallRangesDoNotPileUp(t *testing.T) {
 	if err := s.send(1, &reply, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if want := bytes.Repeat(append([]byte("|"), content...), 1000); !bytes.Equal(conn.bytes.Bytes()[8:], want) {
+	if want := bytes.Repeat(append([]byte("|"), content...),
+		1000); !bytes.Equal(conn.bytes.Bytes()[8:], want) {
 		t.Error("the reply is not what was to be sent")
 	}
 	if conn.most > gatherBytesMax+copyBytesMax {

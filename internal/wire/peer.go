@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	// peerResponseMax bounds an answer. A fetch answers with what it was asked for, and may exceed that by its first batch.
+	// peerResponseMax bounds an answer. A fetch answers with what it was asked for, and may exceed
+	// that by its first batch.
 	peerResponseMax = 128 << 20
 	// peerStall is how long a request or an answer that has begun may stand still.
 	peerStall = 30 * time.Second
-	// peerLinger is the same once nobody wants the answer any more: one that is coming is taken, and who hangs is not waited for.
+	// peerLinger is the same once nobody wants the answer any more: one that is coming is taken,
+	// and who hangs is not waited for.
 	peerLinger = time.Second
 	// peerNudge bounds the writing of a nudge, for which others wait.
 	peerNudge = 100 * time.Millisecond
@@ -28,21 +30,25 @@ const (
 // errBadResponse closes the connection to a peer that does not speak the protocol.
 var errBadResponse = errors.New("malformed response")
 
-// Peer is a connection to another broker: one request at a time, by one goroutine, which others may nudge. After an error it must be closed.
+// Peer is a connection to another broker: one request at a time, by one goroutine, which others may
+// nudge. After an error it must be closed.
 type Peer struct {
 	socket   net.Conn
 	clientID string
 	out      []byte // of the request; kept for the next
 	in       []byte // of the answer; kept for the next, unless it grew large
 
-	// mu guards what Nudge and Do share. A nudge is written under it: some twenty bytes, behind a request that the other side has read.
+	// mu guards what Nudge and Do share. A nudge is written under it: some twenty bytes, behind a
+	// request that the other side has read.
 	mu struct {
 		sync.Mutex
 		correlation int32
-		waits       bool    // a request was sent and is not answered yet
-		nudged      bool    // it was followed by a nudge
-		due         *Call   // the nudge that is to follow the next request
-		strays      []int32 // correlation ids of nudges whose answers are to come; one at most, but for the moment of its coming
+		waits       bool  // a request was sent and is not answered yet
+		nudged      bool  // it was followed by a nudge
+		due         *Call // the nudge that is to follow the next request
+		// correlation ids of nudges whose answers are to come; one at most, but for the moment of
+		// its coming
+		strays []int32
 	}
 }
 
@@ -71,8 +77,9 @@ func NewPeer(socket net.Conn, clientID string) *Peer {
 // Close ends the connection. It may be called while Do waits, which then fails.
 func (p *Peer) Close() error { return p.socket.Close() }
 
-// Do sends a request and returns the body of its answer, which is valid until the next call. It waits for the answer until ctx ends; one
-// that has begun to come is read to its end: whatever ctx says, as long as it moves.
+// Do sends a request and returns the body of its answer, which is valid until the next call. It
+// waits for the answer until ctx ends; one that has begun to come is read to its end: whatever ctx
+// says, as long as it moves.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
@@ -96,7 +103,8 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 			if p.isStray(of) {
 				continue // of a nudge
 			}
-			return nil, fmt.Errorf("read answer: %w: correlation id %d, want %d", errBadResponse, of, id)
+			return nil, fmt.Errorf("read answer: %w: correlation id %d, want %d", errBadResponse,
+				of, id)
 		}
 		p.answered()
 		if call.Flexible {
@@ -109,9 +117,10 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Nudge sends a request behind the one that Do waits for, by which the other side may see that it had better answer that; if Do does not
-// wait, it follows its next request. Its own answer is read and thrown away. It may be called by any goroutine. One that cannot be sent
-// ends the connection, so that Do fails.
+// Nudge sends a request behind the one that Do waits for, by which the other side may see that it
+// had better answer that; if Do does not wait, it follows its next request. Its own answer is read
+// and thrown away. It may be called by any goroutine. One that cannot be sent ends the connection,
+// so that Do fails.
 func (p *Peer) Nudge(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,10 +213,12 @@ func (p *Peer) send(ctx context.Context, frame []byte) error {
 	return err
 }
 
-// bound bounds steps of a read or a write: step is called before each, and done behind the last. The deadline is set before ctx is looked at,
-// so that it is never later than what the end of ctx sets.
+// bound bounds steps of a read or a write: step is called before each, and done behind the last.
+// The deadline is set before ctx is looked at, so that it is never later than what the end of ctx
+// sets.
 //
-// Only a cancellation says that nobody wants the answer. That ctx ran out of time does not: a large answer over a slow line would never come.
+// Only a cancellation says that nobody wants the answer. That ctx ran out of time does not: a large
+// answer over a slow line would never come.
 func bound(ctx context.Context, deadline func(time.Time) error) (step func() error, done func()) {
 	unwanted := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
 	linger := func() error { return deadline(time.Now().Add(peerLinger)) }
@@ -233,8 +244,8 @@ func bound(ctx context.Context, deadline func(time.Time) error) (step func() err
 	return step, done
 }
 
-// await waits for the size of the answer, or the end of ctx. The deadline is set before ctx is looked at, by AfterFunc: its end is never
-// overwritten.
+// await waits for the size of the answer, or the end of ctx. The deadline is set before ctx is
+// looked at, by AfterFunc: its end is never overwritten.
 func (p *Peer) await(ctx context.Context) (int, error) {
 	if err := p.socket.SetReadDeadline(time.Time{}); err != nil {
 		return 0, err
@@ -256,7 +267,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// receive reads the rest of an answer, step by step: memory is taken as bytes come, not because a length says so.
+// receive reads the rest of an answer, step by step: memory is taken as bytes come, not because a
+// length says so.
 func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	next, done := bound(ctx, p.socket.SetReadDeadline)
 	defer done()

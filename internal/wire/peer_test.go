@@ -23,10 +23,12 @@ func (s *testServer) peer() *Peer {
 }
 
 func echo(version int16, body []byte) Call {
-	return Call{Key: keyEcho, Version: version, Flexible: version >= flexibleFrom, Append: func(b []byte) []byte { return append(b, body...) }}
+	return Call{Key: keyEcho, Version: version, Flexible: version >= flexibleFrom,
+		Append: func(b []byte) []byte { return append(b, body...) }}
 }
 
-// TestPeerTalksToTheServer: both header versions, small and large, one after the other on one connection.
+// TestPeerTalksToTheServer: both header versions, small and large, one after the other on one
+// connection.
 func TestPeerTalksToTheServer(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -44,7 +46,8 @@ func TestPeerTalksToTheServer(t *testing.T) {
 	}
 }
 
-// TestPeerStopsWaiting when ctx ends, and the server's handler with it, once the connection is closed.
+// TestPeerStopsWaiting when ctx ends, and the server's handler with it, once the connection is
+// closed.
 func TestPeerStopsWaiting(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -71,13 +74,16 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 		<-s.handler.waiting
 		_ = p.Close()
 	}()
-	if _, err := p.Do(t.Context(), Call{Key: keyWait, Append: func(b []byte) []byte { return b }}); !errors.Is(err, net.ErrClosed) {
+	if _, err := p.Do(t.Context(),
+		Call{Key: keyWait, Append: func(b []byte) []byte { return b }}); !errors.Is(err,
+		net.ErrClosed) {
 		t.Errorf("%v, want that it was closed", err)
 	}
 }
 
-// TestPeerDoesNotWaitForWhoHangs once nobody wants its answer: a node that lost its power half-way through one must not hold up who follows
-// another leader by now. One that is slow, and whose answer is wanted, is waited for, also when its time was up long ago.
+// TestPeerDoesNotWaitForWhoHangs once nobody wants its answer: a node that lost its power half-way
+// through one must not hold up who follows another leader by now. One that is slow, and whose
+// answer is wanted, is waited for, also when its time was up long ago.
 func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
@@ -87,10 +93,12 @@ func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 		most    time.Duration
 		fails   bool
 	}{
-		"hangs, and nobody wants it": {cancels: true, least: peerLinger, most: 2 * peerLinger, fails: true},
+		"hangs, and nobody wants it": {cancels: true, least: peerLinger, most: 2 * peerLinger,
+			fails: true},
 		"hangs":                      {least: peerStall, most: peerStall + peerLinger, fails: true},
 		"moves, and nobody wants it": {cancels: true, moves: peerLinger / 10, most: 2 * peerLinger},
-		"moves slowly":               {moves: peerStall / 10, least: 15 * time.Second, most: peerStall},
+		"moves slowly": {moves: peerStall / 10, least: 15 * time.Second,
+			most: peerStall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +112,8 @@ func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 					_, _ = theirs.Read(make([]byte, 1000))
 					_, _ = theirs.Write(answer[:size/2])
 					close(half)
-					for rest := answer[size/2:]; test.moves > 0 && len(rest) > 0; rest = rest[min(len(rest), size/10):] {
+					for rest := answer[size/2:]; test.moves > 0 &&
+						len(rest) > 0; rest = rest[min(len(rest), size/10):] {
 						time.Sleep(test.moves)
 						_, _ = theirs.Write(rest[:min(len(rest), size/10)])
 					}
@@ -116,7 +125,8 @@ func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 					go func() { <-half; cancel() }()
 				}
 				body, err := p.Do(ctx, Call{})
-				if took := time.Since(begin); took < test.least || took > test.most || (err != nil) != test.fails || !test.fails && len(body) != size-4 {
+				if took := time.Since(begin); took < test.least || took > test.most ||
+					(err != nil) != test.fails || !test.fails && len(body) != size-4 {
 					t.Errorf("%d bytes, %v after %v", len(body), err, took)
 				}
 				_ = ours.Close()
@@ -176,7 +186,8 @@ func TestPeerRefusesWhatIsNoAnswer(t *testing.T) {
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := p.Do(ctx, Call{Flexible: true, Append: func(b []byte) []byte { return b }}); err == nil {
+			if _, err := p.Do(ctx,
+				Call{Flexible: true, Append: func(b []byte) []byte { return b }}); err == nil {
 				t.Error("taken for an answer")
 			}
 			if cap(p.in) > 2*stepBytes {
@@ -186,7 +197,8 @@ func TestPeerRefusesWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestANudgeIsSeenByTheRequestBefore it, and its answer by nobody: also of one that comes between two requests.
+// TestANudgeIsSeenByTheRequestBefore it, and its answer by nobody: also of one that comes between
+// two requests.
 func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -219,7 +231,8 @@ func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if got, err := p.Do(t.Context(), echo(1, []byte("after"))); err != nil || string(got) != "after" {
+		if got, err := p.Do(t.Context(), echo(1, []byte("after"))); err != nil ||
+			string(got) != "after" {
 			t.Errorf("%q, %v", got, err)
 		}
 	}

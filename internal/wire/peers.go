@@ -33,7 +33,8 @@ func (p *peerCounts) give(peer netip.Addr) {
 	}
 }
 
-// addressOf is the peer's IP address; an IPv4 one has one form, however it came. Sockets that are not TCP share the zero address.
+// addressOf is the peer's IP address; an IPv4 one has one form, however it came. Sockets that are
+// not TCP share the zero address.
 func addressOf(socket net.Conn) netip.Addr {
 	if tcp, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")

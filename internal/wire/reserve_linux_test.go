@@ -23,7 +23,8 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestReservedMemoryIsTakenAsItIsWritten(t *testing.T) {
-	debug.FreeOSMemory() // else what earlier tests left is given back in between, and taken for ours
+	// else what earlier tests left is given back in between, and taken for ours
+	debug.FreeOSMemory()
 	before := residentBytes(t)
 	buf, unreserve, err := reserve(frameBytesMax)
 	if err != nil {
@@ -45,7 +46,8 @@ func TestReservedMemoryIsTakenAsItIsWritten(t *testing.T) {
 	}
 }
 
-// What outlives a request by mistake must not be somebody else's memory, and sees nothing of the request.
+// What outlives a request by mistake must not be somebody else's memory, and sees nothing of the
+// request.
 func TestReservedAddressesStayOursAndEmpty(t *testing.T) {
 	buf, unreserve, err := reserve(3 << 20)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// copyBytesMax is the largest file range that is read and sent with the bytes around it: below, one more system call costs
-	// more than the copy.
+	// copyBytesMax is the largest file range that is read and sent with the bytes around it: below,
+	// one more system call costs more than the copy.
 	copyBytesMax = 16 << 10
-	// gatherBytesMax is how much of files is copied before it is written: a reply of many small ranges, up to the 55 MiB of a
-	// fetch, must not stand in memory whole while a slow client takes it.
+	// gatherBytesMax is how much of files is copied before it is written: a reply of many small
+	// ranges, up to the 55 MiB of a fetch, must not stand in memory whole while a slow client takes
+	// it.
 	gatherBytesMax = 256 << 10
 	// responseBytesMax keeps a reply's size an int32.
 	responseBytesMax = 1<<31 - 1
@@ -25,7 +26,8 @@ const (
 // errReplyTooLarge is a bug of the handler: it must bound what it answers.
 var errReplyTooLarge = errors.New("reply exceeds the largest frame")
 
-// sender writes replies to one socket: small parts gathered into one write, large file ranges by sendfile where that is possible.
+// sender writes replies to one socket: small parts gathered into one write, large file ranges by
+// sendfile where that is possible.
 type sender struct {
 	socket net.Conn
 	tcp    *net.TCPConn // nil: no sendfile
@@ -40,8 +42,9 @@ func newSender(socket net.Conn) sender {
 	return sender{socket: socket, tcp: tcp}
 }
 
-// send writes one response frame. extend is called before each step that may block. errReplyTooLarge comes before anything
-// was written; after any other error the stream may end within the frame, and the connection is of no use any more.
+// send writes one response frame. extend is called before each step that may block.
+// errReplyTooLarge comes before anything was written; after any other error the stream may end
+// within the frame, and the connection is of no use any more.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
 	// size is what the frame says of itself: all that follows its first four bytes.
@@ -61,7 +64,8 @@ func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	s.head[8] = 0
 	s.gather = append(s.gather, s.head[:headBytes])
 	if s.tcp != nil && anySendfile(reply.Chunks) {
-		// Corked, the header travels with the first bytes of the file instead of in a packet of its own.
+		// Corked, the header travels with the first bytes of the file instead of in a packet of its
+		// own.
 		cork(s.tcp, true)
 		defer cork(s.tcp, false)
 	}
@@ -113,8 +117,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	if file, ok := vfs.OSFile(c.File); ok && s.tcp != nil && sendfileWorks {
 		return s.sendRange(file, c.Position, c.Length, extend)
 	}
-	// Without sendfile (a file in memory, another system) a range is read and written step by step, one step in memory at a
-	// time.
+	// Without sendfile (a file in memory, another system) a range is read and written step by step,
+	// one step in memory at a time.
 	for done := 0; done < c.Length; {
 		n := min(c.Length-done, stepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
@@ -128,8 +132,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	return nil
 }
 
-// copyRange reads a range into a pooled buffer of the gathered write. The buffer is noted before the read, so forget gives
-// it back also when the read fails.
+// copyRange reads a range into a pooled buffer of the gathered write. The buffer is noted before
+// the read, so forget gives it back also when the read fails.
 func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	buf := takeBuffer(n)
 	s.copies = append(s.copies, buf)
@@ -141,8 +145,8 @@ func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	return nil
 }
 
-// sendRange sends a large range by sendfile, in steps, each with a deadline of its own. A step may send less than it was
-// asked.
+// sendRange sends a large range by sendfile, in steps, each with a deadline of its own. A step may
+// send less than it was asked.
 func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
 	for done := 0; done < n; {
 		extend()
@@ -179,5 +183,6 @@ func (s *sender) forget() {
 
 // isReset tells whether the peer simply went away.
 func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, net.ErrClosed)
 }

@@ -51,7 +51,8 @@ func TestFileRangesGoOutBetweenBytes(t *testing.T) {
 			{Bytes: []byte("tail")},
 		}
 		want := bytes.Join([][]byte{
-			[]byte("head"), content[5 : 5+3<<20], []byte("between"), content[100:110], content[4<<20:],
+			[]byte("head"), content[5 : 5+3<<20], []byte("between"), content[100:110],
+			content[4<<20:],
 			content[:copyBytesMax], content[:copyBytesMax+1], []byte("tail"),
 		}, nil)
 		c := s.dial()
@@ -65,7 +66,8 @@ func TestFileRangesGoOutBetweenBytes(t *testing.T) {
 	})
 }
 
-// Many connections send from one file, and its writer appends to it: sending must not move the file's own offset.
+// Many connections send from one file, and its writer appends to it: sending must not move the
+// file's own offset.
 func TestSendfileLeavesTheFilesOffset(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 1<<20)
 	s := startServer(t, nil)
@@ -82,7 +84,8 @@ func TestSendfileLeavesTheFilesOffset(t *testing.T) {
 	}
 }
 
-// The socket's buffers are smaller than the reply: sendfile goes on where the last, partial one ended.
+// The socket's buffers are smaller than the reply: sendfile goes on where the last, partial one
+// ended.
 func TestPartialWritesAreResumed(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		file, content := fileOf(t, fsys, 32<<20)
@@ -123,7 +126,8 @@ func TestShortFileClosesTheConnection(t *testing.T) {
 }
 
 func TestBufferClasses(t *testing.T) {
-	for n, want := range map[int]int{0: 512, 1: 512, 512: 512, 513: 1024, 1 << 20: 1 << 20, 1<<20 + 1: 1<<20 + 1} {
+	for n, want := range map[int]int{0: 512, 1: 512, 512: 512, 513: 1024, 1 << 20: 1 << 20,
+		1<<20 + 1: 1<<20 + 1} {
 		buf := takeBuffer(n)
 		if len(buf) != n || (n > 0 && cap(buf) < n) || cap(buf) > max(want, 2*n) {
 			t.Errorf("takeBuffer(%d): length %d, capacity %d, want %d", n, len(buf), cap(buf), want)

@@ -12,9 +12,10 @@ import (
 // sendfileWorks is a constant, so that each system compiles its own way only (docs/adr/0037).
 const sendfileWorks = true
 
-// sendfile sends at most n bytes of file from position on, waiting (until the write deadline) for room in the socket, and
-// returns how many went. The position is passed explicitly, so the file's own offset, shared by all who read it, never moves;
-// this is why net.TCPConn.ReadFrom would not do.
+// sendfile sends at most n bytes of file from position on, waiting (until the write deadline) for
+// room in the socket, and returns how many went. The position is passed explicitly, so the file's
+// own offset, shared by all who read it, never moves; this is why net.TCPConn.ReadFrom would not
+// do.
 func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, err error) {
 	socket, err := to.SyscallConn()
 	if err != nil {
@@ -36,8 +37,8 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 	return sent, errors.Join(err, failed)
 }
 
-// sendOnce calls sendfile until a signal does not interrupt it. EAGAIN goes back to the caller, for the poller to wait for
-// room.
+// sendOnce calls sendfile until a signal does not interrupt it. EAGAIN goes back to the caller, for
+// the poller to wait for room.
 func sendOnce(out, from int, position int64, n int) (int, error) {
 	for {
 		offset := position
@@ -61,6 +62,9 @@ func cork(conn *net.TCPConn, on bool) {
 		value = 1
 	}
 	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, value) })
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP,
+				unix.TCP_CORK, value)
+		})
 	}
 }

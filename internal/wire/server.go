@@ -21,15 +21,20 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // empty if the client sent none
-	Body          []byte // valid until Drop, or until the reply was sent: what is kept of it has to be copied
-	Remote        net.Addr
-	Free          func() // gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to call
-	// Behind has something to receive, once, when the client has sent another request, which waits for the answer to this one.
+	// valid until Drop, or until the reply was sent: what is kept of it has to be copied
+	Body   []byte
+	Remote net.Addr
+	// gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to
+	// call
+	Free func()
+	// Behind has something to receive, once, when the client has sent another request, which waits
+	// for the answer to this one.
 	Behind <-chan struct{}
 }
 
-// Drop gives up Body before the request is answered. A handler that is about to wait, and needs Body no more, calls it: otherwise those
-// who wait keep others from being read. The reply must not alias Body then.
+// Drop gives up Body before the request is answered. A handler that is about to wait, and needs
+// Body no more, calls it: otherwise those who wait keep others from being read. The reply must not
+// alias Body then.
 func (r *Request) Drop() {
 	free := r.Free
 	r.Body, r.Free = nil, nil
@@ -46,7 +51,8 @@ type Chunk struct {
 	Length   int
 }
 
-// Reply is the body of a response (what follows the correlation id and, for flexible versions, the header's tags).
+// Reply is the body of a response (what follows the correlation id and, for flexible versions, the
+// header's tags).
 type Reply struct {
 	Flexible bool // the response header carries tags; never for ApiVersions
 	Chunks   []Chunk
@@ -55,15 +61,16 @@ type Reply struct {
 	Error    string // Kafka error name for request_errors_total; empty: none
 }
 
-// Handler answers requests. An error closes the connection. Requests of one connection come one after the other.
+// Handler answers requests. An error closes the connection. Requests of one connection come one
+// after the other.
 type Handler interface {
-	// FrameMax returns the largest frame taken for an API key, in bytes; 0 if the key is not served, which closes the
-	// connection, as Kafka does.
+	// FrameMax returns the largest frame taken for an API key, in bytes; 0 if the key is not
+	// served, which closes the connection, as Kafka does.
 	FrameMax(key int16) int
 	// Flexible tells whether the header of a request carries tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
-	// Handle answers one request. ctx ends when the client goes or the server stops. The reply may alias req.Body; its Release
-	// is called also when an error comes with it.
+	// Handle answers one request. ctx ends when the client goes or the server stops. The reply may
+	// alias req.Body; its Release is called also when an error comes with it.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
@@ -77,13 +84,21 @@ type Options struct {
 	Logger   *slog.Logger           // default: discards
 
 	ConnectionsMax int // connections at once; default 10000
-	// ConnectionsPerAddressMax is how many of them one IP address may have; default half of ConnectionsMax, so that none takes all.
+	// ConnectionsPerAddressMax is how many of them one IP address may have; default half of
+	// ConnectionsMax, so that none takes all.
 	ConnectionsPerAddressMax int
-	MediumBytesMax           int64         // bytes that frames above 16 KiB and up to 1 MiB hold together, all connections; default 512 MiB
-	LargeBytesMax            int64         // bytes that frames above 1 MiB hold together, all connections; default 256 MiB
-	Idle                     time.Duration // a connection that sends nothing for so long is closed; default 10 min, as Kafka
-	Stall                    time.Duration // a frame or reply of which not stepBytes more, or its rest, moved in so long closes the connection; default 30 s
-	Drain                    time.Duration // after Serve's ctx ended, how long a reply may take to leave; default 5 s
+	// bytes that frames above 16 KiB and up to 1 MiB hold together, all connections; default 512
+	// MiB
+	MediumBytesMax int64
+	// bytes that frames above 1 MiB hold together, all connections; default 256 MiB
+	LargeBytesMax int64
+	// a connection that sends nothing for so long is closed; default 10 min, as Kafka
+	Idle time.Duration
+	// a frame or reply of which not stepBytes more, or its rest, moved in so long closes the
+	// connection; default 30 s
+	Stall time.Duration
+	// after Serve's ctx ended, how long a reply may take to leave; default 5 s
+	Drain time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -118,11 +133,12 @@ func defaulted[T comparable](value, standard T) T {
 type Server struct {
 	opts    Options
 	metrics *metrics
-	medium  budget        // bytes of frames above aheadBytesMax and up to largeBytes; held <= Options.MediumBytesMax
-	large   budget        // bytes of frames above largeBytes; held <= Options.LargeBytesMax
-	slots   chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
-	peers   peerCounts
-	conns   sync.WaitGroup
+	// bytes of frames above aheadBytesMax and up to largeBytes; held <= Options.MediumBytesMax
+	medium budget
+	large  budget        // bytes of frames above largeBytes; held <= Options.LargeBytesMax
+	slots  chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
+	peers  peerCounts
+	conns  sync.WaitGroup
 
 	refusals outage.State // of connections, one too many; of Serve's goroutine
 }
@@ -140,12 +156,14 @@ func NewServer(opts Options) *Server {
 	}
 }
 
-// Serve runs until ctx ends, then stops taking requests, lets those in hand finish (their ctx is cancelled, so long polls end),
-// and joins every goroutine. It returns early, with an error, only if the listener fails.
+// Serve runs until ctx ends, then stops taking requests, lets those in hand finish (their ctx is
+// cancelled, so long polls end), and joins every goroutine. It returns early, with an error, only
+// if the listener fails.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
-	// They run from the last to the first: a listener that fails ends the connections, too, before they are joined.
+	// They run from the last to the first: a listener that fails ends the connections, too, before
+	// they are joined.
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
@@ -154,7 +172,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if failed, ends := accepts.Succeed(); ends {
-				s.opts.Logger.Info("connections are accepted again", "listener", s.opts.Name, "failed", failed)
+				s.opts.Logger.Info("connections are accepted again", "listener", s.opts.Name,
+					"failed", failed)
 			}
 			s.take(ctx, socket)
 		case ctx.Err() != nil:
@@ -171,7 +190,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// acceptRetry is how long a failed accept waits: without a pause the loop would keep a processor busy while it lasts.
+// acceptRetry is how long a failed accept waits: without a pause the loop would keep a processor
+// busy while it lasts.
 const acceptRetry = 100 * time.Millisecond
 
 // pause waits for d or the end of ctx.
@@ -184,17 +204,19 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refuse closes a connection that is one too many. That is a warning once, and a metric each time: a client that is refused comes again at once.
+// refuse closes a connection that is one too many. That is a warning once, and a metric each time:
+// a client that is refused comes again at once.
 func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	s.metrics.rejected(reason)
 	if s.refusals.Fail(time.Now()) {
-		s.opts.Logger.Warn("connection refused: too many", "listener", s.opts.Name, "remote", socket.RemoteAddr(), "reason", reason, "limit", limit)
+		s.opts.Logger.Warn("connection refused: too many", "listener", s.opts.Name, "remote",
+			socket.RemoteAddr(), "reason", reason, "limit", limit)
 	}
 	_ = socket.Close()
 }
 
-// take starts a connection's goroutines, or refuses it. It does not wait for a slot: a client whose connection is closed
-// tries another broker, one that is kept waiting takes this one for hung.
+// take starts a connection's goroutines, or refuses it. It does not wait for a slot: a client whose
+// connection is closed tries another broker, one that is kept waiting takes this one for hung.
 func (s *Server) take(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:
@@ -209,7 +231,8 @@ func (s *Server) take(ctx context.Context, socket net.Conn) {
 		return
 	}
 	if failed, ends := s.refusals.Succeed(); ends {
-		s.opts.Logger.Info("connections are taken again", "listener", s.opts.Name, "refused", failed)
+		s.opts.Logger.Info("connections are taken again", "listener", s.opts.Name, "refused",
+			failed)
 	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {

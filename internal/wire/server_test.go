@@ -20,7 +20,8 @@ func TestQuirk16RepliesComeInTheOrderOfRequests(t *testing.T) {
 	c := s.dial()
 	var pipelined []byte
 	for i := range int32(200) {
-		pipelined = append(pipelined, request(keyEcho, 0, i, bytes.Repeat([]byte{byte(i)}, int(i)*37))...)
+		pipelined = append(pipelined,
+			request(keyEcho, 0, i, bytes.Repeat([]byte{byte(i)}, int(i)*37))...)
 	}
 	go func() { _, _ = c.Write(pipelined) }()
 	for i := range int32(200) {
@@ -31,7 +32,8 @@ func TestQuirk16RepliesComeInTheOrderOfRequests(t *testing.T) {
 	}
 }
 
-// Quirk 4: header v2, with tags of which none is known, exactly when the version is flexible; the response's header likewise.
+// Quirk 4: header v2, with tags of which none is known, exactly when the version is flexible; the
+// response's header likewise.
 func TestHeaderFollowsFlexibility(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -41,7 +43,8 @@ func TestHeaderFollowsFlexibility(t *testing.T) {
 			t.Errorf("version %d: reply %d %q", version, id, body)
 		}
 		req := <-s.handler.got
-		if req.ClientID != "tester" || req.Version != version || req.CorrelationID != 5 || req.Remote == nil {
+		if req.ClientID != "tester" || req.Version != version || req.CorrelationID != 5 ||
+			req.Remote == nil {
 			t.Errorf("request %+v", req)
 		}
 	}
@@ -75,7 +78,8 @@ func TestHandlerErrorClosesTheConnection(t *testing.T) {
 	<-s.handler.released
 }
 
-// A long poll must not outlive its client: its ctx ends when the client goes, also with a request waiting behind it unsent.
+// A long poll must not outlive its client: its ctx ends when the client goes, also with a request
+// waiting behind it unsent.
 func TestLongPollEndsWhenItsClientGoes(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -112,8 +116,9 @@ func TestServeEndsWhileAClientDoesNotRead(t *testing.T) {
 	s.shutdown() // returns although the reply never leaves
 }
 
-// Who reads is who stops the server, so that all but the first of the reply is read after the stop, on however busy a machine. From then on
-// the client takes no more than four steps in the time that the whole reply has, and what else has left is in the sockets' buffers.
+// Who reads is who stops the server, so that all but the first of the reply is read after the stop,
+// on however busy a machine. From then on the client takes no more than four steps in the time that
+// the whole reply has, and what else has left is in the sockets' buffers.
 func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes, stepBytes = 100 * time.Millisecond, 64 << 20, 1 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })
@@ -121,7 +126,8 @@ func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
 	s.handler.chunks = []Chunk{{File: file, Length: replyBytes}}
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // of a server that neither goes on nor closes
+	// of a server that neither goes on nor closes
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	total, err := io.CopyN(io.Discard, c, stepBytes)
@@ -161,7 +167,8 @@ func TestConnectionLimit(t *testing.T) {
 	for range refused {
 		s.dial().wantClosed()
 	}
-	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", rejectConnections)); n != refused {
+	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
+		rejectConnections)); n != refused {
 		t.Errorf("%v connections counted as rejected", n)
 	}
 	if lines := strings.Count(s.log.String(), "connection refused"); lines != 1 {
@@ -169,7 +176,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// A connection's frames come from the pool and go back; what a reply aliases must not change under it.
+// A connection's frames come from the pool and go back; what a reply aliases must not change under
+// it.
 func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	s := startServer(t, nil)
 	const clients, requests = 8, 50
@@ -203,7 +211,8 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// Large frames are charged to one budget, however many connections send them, until their requests are done.
+// Large frames are charged to one budget, however many connections send them, until their requests
+// are done.
 func TestLargeFramesShareABudget(t *testing.T) {
 	const size, budget = 2 << 20, 5 << 20
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })
@@ -244,7 +253,8 @@ heartwood_broker_connections{listener="test"} 1
 # TYPE heartwood_requests_in_flight gauge
 heartwood_requests_in_flight 1
 `
-	err := testutil.GatherAndCompare(s.registry, strings.NewReader(want), "heartwood_broker_connections", "heartwood_requests_in_flight")
+	err := testutil.GatherAndCompare(s.registry, strings.NewReader(want),
+		"heartwood_broker_connections", "heartwood_requests_in_flight")
 	if err != nil {
 		t.Error(err)
 	}
@@ -254,7 +264,8 @@ heartwood_requests_in_flight 1
 # TYPE heartwood_request_errors_total counter
 heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 `
-	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(want), "heartwood_request_errors_total"); err != nil {
+	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(want),
+		"heartwood_request_errors_total"); err != nil {
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(s.metrics.duration); n != 2 {

@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// httpMethods are the first four bytes of what an HTTP client sends first. Read as a frame's size, "GET " is 1.1 GB.
+// httpMethods are the first four bytes of what an HTTP client sends first. Read as a frame's size,
+// "GET " is 1.1 GB.
 const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
 
-// looksLike tells what protocol the bytes at a frame's start belong to, when they are no size: "http", "tls", or nothing.
+// looksLike tells what protocol the bytes at a frame's start belong to, when they are no size:
+// "http", "tls", or nothing.
 func looksLike(start [4]byte) string {
 	if i := strings.Index(httpMethods, string(start[:])); i >= 0 && i%4 == 0 {
 		return rejectHTTP
@@ -24,9 +26,12 @@ func looksLike(start [4]byte) string {
 func rejectSize(start [4]byte, size int) error {
 	switch looksLike(start) {
 	case rejectHTTP:
-		return &rejectedError{rejectHTTP, "this looks like HTTP; the port speaks the Kafka protocol"}
+		return &rejectedError{rejectHTTP,
+			"this looks like HTTP; the port speaks the Kafka protocol"}
 	case rejectTLS:
-		return &rejectedError{rejectTLS, "this looks like a TLS handshake; the port speaks the Kafka protocol without TLS"}
+		return &rejectedError{rejectTLS,
+			"this looks like a TLS handshake; the port speaks the Kafka protocol without TLS"}
 	}
-	return &rejectedError{rejectTooLarge, fmt.Sprintf("frame size %d is not in [%d, %d]", size, prefixBytes, frameBytesMax)}
+	return &rejectedError{rejectTooLarge,
+		fmt.Sprintf("frame size %d is not in [%d, %d]", size, prefixBytes, frameBytesMax)}
 }

@@ -15,7 +15,8 @@ func working() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*connection).work(")
 }
 
-// One goroutine reads and answers a connection's requests while none waits; one that waits has somebody read in its place.
+// One goroutine reads and answers a connection's requests while none waits; one that waits has
+// somebody read in its place.
 func TestWhoWaitsHasSomebodyRead(t *testing.T) {
 	s := startServer(t, nil)
 	before := working()

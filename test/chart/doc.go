@@ -1,3 +1,4 @@
-// Package chart tests what the chart ships besides manifests: that dashboards and alerts speak of metrics that exist
-// (docs/metrics.md), and that each alert has its runbook. hack/chart-lint.sh checks the manifests, for which it needs Helm.
+// Package chart tests what the chart ships besides manifests: that dashboards and alerts speak of
+// metrics that exist (docs/metrics.md), and that each alert has its runbook. hack/chart-lint.sh
+// checks the manifests, for which it needs Helm.
 package chart

@@ -16,7 +16,8 @@ const root = "../../"
 // metric finds the names of Heartwood's metrics in a query or a page.
 var metric = regexp.MustCompile(`\bheartwood_[a-z_]+\b`)
 
-// documented are the metrics of docs/metrics.md, which test/smoke compares with the running binary. A histogram has three names.
+// documented are the metrics of docs/metrics.md, which test/smoke compares with the running binary.
+// A histogram has three names.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(root + "docs/metrics.md")
@@ -47,7 +48,8 @@ func checkQuery(t *testing.T, where, query string, known map[string]bool) {
 			t.Errorf("%s asks for %s, which is not in docs/metrics.md", where, name)
 		}
 	}
-	if open := strings.Count(query, "(") - strings.Count(query, ")"); open != 0 || strings.Count(query, "{") != strings.Count(query, "}") {
+	if open := strings.Count(query, "(") - strings.Count(query, ")"); open != 0 ||
+		strings.Count(query, "{") != strings.Count(query, "}") {
 		t.Errorf("%s has unbalanced brackets: %s", where, query)
 	}
 }
@@ -112,10 +114,14 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 
 // neededOnDashboards are the metrics without which nobody sees how cleaning goes.
 var neededOnDashboards = []string{
-	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds", "log_dirty_ratio", "log_clean_bytes", "log_dirty_bytes",
-	"log_blocked_bytes", "log_reclaimable_bytes", "cleaner_read_bytes_total", "cleaner_written_bytes_total", "cleaner_reclaimed_bytes_total",
-	"cleaner_removed_records_total", "cleaner_runs_total", "cleaner_overdue_seconds", "cleaner_last_success_timestamp_seconds",
-	"cleaner_quarantined_partitions", "cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes", "cleaner_throttled_seconds_total",
+	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds",
+	"log_dirty_ratio", "log_clean_bytes", "log_dirty_bytes",
+	"log_blocked_bytes", "log_reclaimable_bytes", "cleaner_read_bytes_total",
+	"cleaner_written_bytes_total", "cleaner_reclaimed_bytes_total",
+	"cleaner_removed_records_total", "cleaner_runs_total", "cleaner_overdue_seconds",
+	"cleaner_last_success_timestamp_seconds",
+	"cleaner_quarantined_partitions", "cleaner_queue_length", "cleaner_workers_busy",
+	"cleaner_memory_bytes", "cleaner_throttled_seconds_total",
 }
 
 func readFile(t *testing.T, name string) string {
@@ -207,22 +213,26 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 			}
 			alerts[rule.Alert] = true
 			checkQuery(t, "alert "+rule.Alert, rule.Expr, known)
-			if _, err := parsePromQL(rule.Expr, inventory(readFile(t, "docs/metrics.md"))); err != nil {
+			if _, err := parsePromQL(rule.Expr,
+				inventory(readFile(t, "docs/metrics.md"))); err != nil {
 				t.Errorf("alert %s: %v: %s", rule.Alert, err, rule.Expr)
 			}
-			if rule.For == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			if rule.For == "" || rule.Labels["severity"] == "" ||
+				rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("alert %s lacks for, severity, summary or description", rule.Alert)
 			}
 			page := "/docs/runbooks/" + rule.Alert + ".md"
 			if !strings.HasSuffix(rule.Annotations["runbook_url"], page) {
-				t.Errorf("alert %s points to %q, not to its page %s", rule.Alert, rule.Annotations["runbook_url"], page)
+				t.Errorf("alert %s points to %q, not to its page %s", rule.Alert,
+					rule.Annotations["runbook_url"], page)
 			}
 		}
 	}
 	checkRunbooks(t, alerts, known)
 }
 
-// checkRunbooks: every alert has a page and every page an alert; pages quote metrics that exist and say what to do.
+// checkRunbooks: every alert has a page and every page an alert; pages quote metrics that exist and
+// say what to do.
 func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 	t.Helper()
 	files, err := filepath.Glob(root + "docs/runbooks/*.md")

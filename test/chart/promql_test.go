@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// query is what the parser below makes of PromQL: as much of the language as our dashboards and alerts use, and no more. What it does
-// not know is an error, so a query that uses more has to teach it first.
+// query is what the parser below makes of PromQL: as much of the language as our dashboards and
+// alerts use, and no more. What it does not know is an error, so a query that uses more has to
+// teach it first.
 type query struct {
 	sorted []string // labels of the result
 	scalar bool
@@ -23,10 +24,13 @@ type metricOf struct {
 	labels []string
 }
 
-// targetLabels are what Prometheus adds to each series of a broker (charts/heartwood/templates/podmonitor.yaml).
+// targetLabels are what Prometheus adds to each series of a broker
+// (charts/heartwood/templates/podmonitor.yaml).
 var targetLabels = []string{"namespace", "logcluster", "pod"}
 
-var metricRow = regexp.MustCompile("(?m)^\\| `(heartwood_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|")
+var metricRow = regexp.MustCompile(
+	"(?m)^\\| `(heartwood_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
+)
 
 // inventory reads the table of the metrics page.
 func inventory(page string) map[string]metricOf {
@@ -48,7 +52,9 @@ func inventory(page string) map[string]metricOf {
 	return all
 }
 
-var promToken = regexp.MustCompile(`^(?:\$?[a-zA-Z_][a-zA-Z0-9_]*|[0-9]+(?:\.[0-9]+)?[smhd]?|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/(){}\[\],=<>])`)
+var promToken = regexp.MustCompile(
+	`^(?:\$?[a-zA-Z_][a-zA-Z0-9_]*|[0-9]+(?:\.[0-9]+)?[smhd]?|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/(){}\[\],=<>])`,
+)
 
 // parsePromQL parses a whole query; the error names what it stopped at.
 func parsePromQL(text string, metrics map[string]metricOf) (result query, err error) {
@@ -86,7 +92,10 @@ type promParser struct {
 	metrics map[string]metricOf
 }
 
-func (p *promParser) fail(format string, args ...any) { panic(promFault(fmt.Sprintf(format, args...))) }
+func (p *promParser) fail(format string,
+	args ...any) {
+	panic(promFault(fmt.Sprintf(format, args...)))
+}
 
 func (p *promParser) peek() string {
 	if len(p.tokens) == 0 {
@@ -110,10 +119,12 @@ func (p *promParser) expect(token string) {
 	}
 }
 
-// expression is operands with operators between them; precedence does not matter for what is checked here.
+// expression is operands with operators between them; precedence does not matter for what is
+// checked here.
 func (p *promParser) expression() query {
 	left := p.operand()
-	for slices.Contains([]string{"+", "-", "*", "/", ">", "<", ">=", "<=", "==", "!=", "and", "or", "unless"}, p.peek()) {
+	for slices.Contains([]string{"+", "-", "*", "/", ">", "<", ">=", "<=", "==", "!=", "and", "or",
+		"unless"}, p.peek()) {
 		operator := p.take()
 		right := p.operand()
 		switch {
@@ -239,7 +250,8 @@ func (p *promParser) selector(name string) query {
 	result := query{kind: metric.kind, sorted: slices.Sorted(slices.Values(metric.labels))}
 	if p.peek() == "[" {
 		p.take()
-		if length := p.take(); length != "$__rate_interval" && (length[0] < '0' || length[0] > '9') {
+		if length := p.take(); length != "$__rate_interval" &&
+			(length[0] < '0' || length[0] > '9') {
 			p.fail("range %q", length)
 		}
 		p.expect("]")
@@ -254,17 +266,22 @@ var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 func checkLegend(legend string, q query) error {
 	for _, label := range legendLabel.FindAllStringSubmatch(legend, -1) {
 		if !slices.Contains(q.sorted, label[1]) {
-			return fmt.Errorf("legend %q names %s, and the result has %v", legend, label[1], q.sorted)
+			return fmt.Errorf("legend %q names %s, and the result has %v", legend, label[1],
+				q.sorted)
 		}
 	}
 	return nil
 }
 
 func TestTheParserRefusesWhatIsWrong(t *testing.T) {
-	metrics := inventory("| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n| `heartwood_h` | histogram |  | x |\n")
+	metrics := inventory(
+		"| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n| `heartwood_h` | histogram |  | x |\n",
+	)
 	for _, good := range []string{
-		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`, `max(heartwood_b) > 0`,
-		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`, `count by (topic) (heartwood_a_total)`,
+		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`,
+		`max(heartwood_b) > 0`,
+		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`,
+		`count by (topic) (heartwood_a_total)`,
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,
 		`histogram_quantile(0.99, sum by (le, pod) (rate(heartwood_h_bucket[5m])))`,
 	} {

@@ -13,18 +13,24 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestJavaAdminTools: topics are altered and grown, records deleted, disks described, partitions moved, leaders elected, all by Kafka's own
-// tools, on three brokers.
+// TestJavaAdminTools: topics are altered and grown, records deleted, disks described, partitions
+// moved, leaders elected, all by Kafka's own tools, on three brokers.
 func TestJavaAdminTools(t *testing.T) {
-	proof := proves(t, "Kafka's command line tools", "alter topics and configs, delete records, log dirs, reassign partitions, elect leaders; three brokers")
+	proof := proves(
+		t,
+		"Kafka's command line tools",
+		"alter topics and configs, delete records, log dirs, reassign partitions, elect leaders; three brokers",
+	)
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
-	s := process.NewSetup(t, 3, strings.Replace(clusterManifest, "brokers: 1", "brokers: 3", 1), topicManifest)
+	s := process.NewSetup(t, 3, strings.Replace(clusterManifest, "brokers: 1", "brokers: 3", 1),
+		topicManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	server := []string{"--bootstrap-server", strings.Join(bootstrap, ",")}
 	tool := func(class string, args ...string) string {
-		return output(t, "one\ntwo\nthree\n", slices.Concat(javaTool(java, classes, class), args, server)...)
+		return output(t, "one\ntwo\nthree\n",
+			slices.Concat(javaTool(java, classes, class), args, server)...)
 	}
 	file := func(content string) string {
 		name := filepath.Join(t.TempDir(), "input.json")
@@ -33,18 +39,27 @@ func TestJavaAdminTools(t *testing.T) {
 		}
 		return name
 	}
-	topics := func(args ...string) string { return tool("org.apache.kafka.tools.TopicCommand", args...) }
+	topics := func(args ...string) string {
+		return tool("org.apache.kafka.tools.TopicCommand",
+			args...)
+	}
 	topics("--create", "--topic", "Made_by.Tools", "--partitions", "1", "--replication-factor", "2")
 	tool("org.apache.kafka.tools.ConsoleProducer", "--topic", "Made_by.Tools")
 
 	topics("--alter", "--topic", "Made_by.Tools", "--partitions", "3")
-	expect(t, topics("--describe", "--topic", "Made_by.Tools"), `PartitionCount: 3`, `ReplicationFactor: 2`, `Partition: 2\s+Leader: \d`)
+	expect(t, topics("--describe", "--topic", "Made_by.Tools"), `PartitionCount: 3`,
+		`ReplicationFactor: 2`, `Partition: 2\s+Leader: \d`)
 	checkConfigs(t, tool)
 
-	offsets := file(`{"version": 1, "partitions": [{"topic": "Made_by.Tools", "partition": 0, "offset": 2}]}`)
-	expect(t, tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", offsets), `partition: Made_by.Tools-0\s+low_watermark: 2`)
-	expect(t, tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "Made_by.Tools", "--time", "earliest"), `Made_by.Tools:0:2`)
-	expect(t, tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "Made_by.Tools"), `"partition":"Made_by.Tools-0","size":[1-9]`)
+	offsets := file(
+		`{"version": 1, "partitions": [{"topic": "Made_by.Tools", "partition": 0, "offset": 2}]}`,
+	)
+	expect(t, tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", offsets),
+		`partition: Made_by.Tools-0\s+low_watermark: 2`)
+	expect(t, tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "Made_by.Tools", "--time",
+		"earliest"), `Made_by.Tools:0:2`)
+	expect(t, tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list",
+		"Made_by.Tools"), `"partition":"Made_by.Tools-0","size":[1-9]`)
 	checkMoves(t, tool, topics, file)
 }
 
@@ -53,25 +68,46 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 	t.Helper()
 	configs := func(args ...string) string { return tool("kafka.admin.ConfigCommand", args...) }
 	made := []string{"--entity-type", "topics", "--entity-name", "Made_by.Tools"}
-	configs(append(made, "--alter", "--add-config", "retention.ms=3600000,cleanup.policy=[compact,delete],segment.jitter.ms=1000,preallocate=true")...)
+	configs(append(
+		made,
+		"--alter",
+		"--add-config",
+		"retention.ms=3600000,cleanup.policy=[compact,delete],segment.jitter.ms=1000,preallocate=true",
+	)...)
 	described := configs(append(made, "--describe")...)
-	expect(t, described, `retention\.ms=3600000 .*DYNAMIC_TOPIC_CONFIG:retention\.ms=3600000, DEFAULT_CONFIG:log\.retention\.ms=604800000`,
-		`cleanup\.policy=compact,delete`, `segment\.jitter\.ms=1000`, `preallocate=true`)
+	expect(
+		t,
+		described,
+		`retention\.ms=3600000 .*DYNAMIC_TOPIC_CONFIG:retention\.ms=3600000, DEFAULT_CONFIG:log\.retention\.ms=604800000`,
+		`cleanup\.policy=compact,delete`,
+		`segment\.jitter\.ms=1000`,
+		`preallocate=true`,
+	)
 	configs(append(made, "--alter", "--delete-config", "retention.ms,preallocate")...)
-	if described = configs(append(made, "--describe")...); strings.Contains(described, "retention.ms=3600000") || !strings.Contains(described, "segment.jitter.ms") {
+	if described = configs(append(made, "--describe")...); strings.Contains(described,
+		"retention.ms=3600000") || !strings.Contains(described, "segment.jitter.ms") {
 		t.Errorf("after the deletion:\n%s", described)
 	}
-	expect(t, configs("--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"), `node\.id=1`)
+	expect(t, configs("--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"),
+		`node\.id=1`)
 	configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
 }
 
-// checkMoves moves a partition to other brokers until the tool says that it is there, and has its preferred leader elected.
-func checkMoves(t *testing.T, tool func(class string, args ...string) string, topics func(args ...string) string, file func(string) string) {
+// checkMoves moves a partition to other brokers until the tool says that it is there, and has its
+// preferred leader elected.
+func checkMoves(t *testing.T, tool func(class string, args ...string) string,
+	topics func(args ...string) string, file func(string) string) {
 	t.Helper()
 	for _, replicas := range []string{"[0,1]", "[2,0]"} {
-		plan := file(fmt.Sprintf(`{"version": 1, "partitions": [{"topic": "Made_by.Tools", "partition": 0, "replicas": %s}]}`, replicas))
+		plan := file(
+			fmt.Sprintf(
+				`{"version": 1, "partitions": [{"topic": "Made_by.Tools", "partition": 0, "replicas": %s}]}`,
+				replicas,
+			),
+		)
 		reassign := func(args ...string) string {
-			return tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", append([]string{"--reassignment-json-file", plan}, args...)...)
+			return tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+				append([]string{"--reassignment-json-file", plan}, args...)...)
 		}
 		expect(t, reassign("--execute"), `Successfully started partition reassignment`)
 		verified := ""
@@ -81,10 +117,13 @@ func checkMoves(t *testing.T, tool func(class string, args ...string) string, to
 			}
 		}
 		expect(t, verified, `Reassignment of partition Made_by.Tools-0 is completed`)
-		expect(t, topics("--describe", "--topic", "Made_by.Tools"), `Partition: 0\s+Leader: \d\s+Replicas: `+strings.Trim(replicas, "[]"))
+		expect(t, topics("--describe", "--topic", "Made_by.Tools"),
+			`Partition: 0\s+Leader: \d\s+Replicas: `+strings.Trim(replicas, "[]"))
 	}
-	elected := tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred", "--topic", "Made_by.Tools", "--partition", "0")
+	elected := tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred",
+		"--topic", "Made_by.Tools", "--partition", "0")
 	expect(t, elected, `(completed successfully|Valid replica already elected) .*Made_by.Tools-0`)
 	expect(t, topics("--describe", "--topic", "Made_by.Tools"), `Partition: 0\s+Leader: 2`)
-	expect(t, tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--list"), `No partition reassignments found`)
+	expect(t, tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--list"),
+		`No partition reassignments found`)
 }

@@ -71,7 +71,8 @@ func jars(t *testing.T) string {
 	return filepath.Join(folder, "*")
 }
 
-// javaTool is the command line of a class of Kafka's. A tool runs for a second or two: the compiler that pays off later would take most of it.
+// javaTool is the command line of a class of Kafka's. A tool runs for a second or two: the compiler
+// that pays off later would take most of it.
 func javaTool(java, classes, class string) []string {
 	return []string{java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, class}
 }
@@ -90,8 +91,9 @@ func requests(t *testing.T, s process.Setup) map[string]int {
 	return counts
 }
 
-// checkIdle looks at the requests while a consumer waited at the end: a fetch each 500 ms, and now and then metadata. A client that
-// spins sends thousands. A slow machine sees fewer, so this holds however fast it is.
+// checkIdle looks at the requests while a consumer waited at the end: a fetch each 500 ms, and now
+// and then metadata. A client that spins sends thousands. A slow machine sees fewer, so this holds
+// however fast it is.
 func checkIdle(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	if before == nil || after == nil {

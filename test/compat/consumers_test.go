@@ -42,11 +42,13 @@ func TestJavaConsumers(t *testing.T) {
 	t.Parallel()
 	s := startStory(t, proof, javaTool(java, classes, "testdata/Member.java"))
 	s.tools = func(args ...string) string {
-		return output(t, "", slices.Concat(javaTool(java, classes, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"), args,
+		return output(t, "", slices.Concat(javaTool(java, classes,
+			"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"), args,
 			[]string{"--bootstrap-server", s.bootstrap})...)
 	}
 	s.dump = func(files []string) string {
-		return output(t, "", append(javaTool(java, classes, "org.apache.kafka.tools.DumpLogSegments"),
+		return output(t, "", append(javaTool(java, classes,
+			"org.apache.kafka.tools.DumpLogSegments"),
 			"--offsets-decoder", "--files", strings.Join(files, ","))...)
 	}
 	s.run()
@@ -80,7 +82,8 @@ func startStory(t *testing.T, proof *row, command []string) *story {
 	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
-	s := &story{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","), pids: map[int]int{}, dataDir: setup.DataDir}
+	s := &story{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),
+		pids: map[int]int{}, dataDir: setup.DataDir}
 	for _, line := range before {
 		var id, pid int
 		if n, _ := fmt.Sscanf(line, "broker %d started pid=%d", &id, &pid); n == 2 {
@@ -92,7 +95,8 @@ func startStory(t *testing.T, proof *row, command []string) *story {
 		}
 	}()
 	var err error
-	s.client, err = kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	s.client, err = kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic(topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +115,8 @@ func (s *story) send(n int) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), process.Deadline)
 	defer cancel()
 	for range n {
-		record := &kgo.Record{Partition: int32(s.sent % partitions), Value: fmt.Appendf(nil, "value %d", s.sent)}
+		record := &kgo.Record{Partition: int32(s.sent % partitions),
+			Value: fmt.Appendf(nil, "value %d", s.sent)}
 		if err := s.client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			s.t.Fatal(err)
 		}
@@ -153,7 +158,8 @@ func (s *story) run() {
 	s.comeBack(first, third)
 }
 
-// comeBack has a static member leave and come again: it gets what it had, and nobody else is troubled. Then the coordinator is killed.
+// comeBack has a static member leave and come again: it gets what it had, and nobody else is
+// troubled. Then the coordinator is killed.
 func (s *story) comeBack(first, third *member) {
 	had, changes := third.says().owned, first.says().changes
 	third.leave()
@@ -163,12 +169,21 @@ func (s *story) comeBack(first, third *member) {
 	got, again := third.says().owned, first.says().changes
 	switch took := time.Since(left); {
 	case took > consumerSession:
-		s.t.Logf("it took a static member %v to come back, on a busy machine: its place was not kept so long", took)
+		s.t.Logf(
+			"it took a static member %v to come back, on a busy machine: its place was not kept so long",
+			took,
+		)
 	case !slices.Equal(got, had), again != changes:
-		s.t.Errorf("a static member comes back to %v, and had %v; another's partitions have changed %d times", got, had, again-changes)
+		s.t.Errorf(
+			"a static member comes back to %v, and had %v; another's partitions have changed %d times",
+			got,
+			had,
+			again-changes,
+		)
 	}
 	s.committed()
-	found := kadm.NewClient(s.client).FindGroupCoordinators(process.Limited(s.t), "readers")["readers"]
+	found := kadm.NewClient(s.client).FindGroupCoordinators(process.Limited(s.t),
+		"readers")["readers"]
 	if found.Err != nil {
 		s.t.Fatal(found.Err)
 	}
@@ -181,7 +196,8 @@ func (s *story) comeBack(first, third *member) {
 	s.end(first, third)
 }
 
-// end has everybody leave; who comes then reads what is new. And an expression finds a topic that is made later.
+// end has everybody leave; who comes then reads what is new. And an expression finds a topic that
+// is made later.
 func (s *story) end(first, third *member) {
 	share(s.t, 3, first, third)
 	s.committed()
@@ -189,7 +205,8 @@ func (s *story) end(first, third *member) {
 	third.leave()
 	before := s.sent
 	s.send(6)
-	watcher, last := s.member("watchers", "", "^made-.*"), s.member("readers", "first", topic) // the place of "first" is kept for it
+	// the place of "first" is kept for it
+	watcher, last := s.member("watchers", "", "^made-.*"), s.member("readers", "first", topic)
 	read(s.t, before, s.sent, last)
 	for number, n := range last.says().read {
 		if number < before || n > 1 {
@@ -213,21 +230,25 @@ func (s *story) describe() {
 	}
 	group := []string{"--describe", "--group", "readers"}
 	process.Until(s.t, func() string {
-		if state := s.tools(append(group, "--state", "--verbose")...); !strings.Contains(state, "Stable") {
+		if state := s.tools(append(group, "--state", "--verbose")...); !strings.Contains(state,
+			"Stable") {
 			return state
 		}
 		return ""
 	})
-	expect(s.t, s.tools(append(group, "--state", "--verbose")...), `readers\s+\S+\s+\(\d\)\s+uniform\s+Stable\s+2\s+2\s+2`)
+	expect(s.t, s.tools(append(group, "--state", "--verbose")...),
+		`readers\s+\S+\s+\(\d\)\s+uniform\s+Stable\s+2\s+2\s+2`)
 	expect(s.t, s.tools(append(group, "--members", "--verbose")...),
-		`readers\s+\S+\s+first\s+/127\.0\.0\.1\s+\S+\s+3\s+2\s+`+topic+`:0,1,2\s+2\s+`+topic+`:0,1,2`, `(?m)^readers\s+.*`+topic+`:3,4,5`)
+		`readers\s+\S+\s+first\s+/127\.0\.0\.1\s+\S+\s+3\s+2\s+`+topic+`:0,1,2\s+2\s+`+topic+
+			`:0,1,2`, `(?m)^readers\s+.*`+topic+`:3,4,5`)
 	expect(s.t, s.tools(group...), `(?m)^readers\s+`+topic+`\s+0\s+10\s+10\s+0\s`)
 	expect(s.t, s.tools("--list", "--type", "--state"), `readers\s+Consumer\s+Stable`)
 }
 
 // stored has Kafka's tool read what is stored of the groups, on all brokers.
 func (s *story) stored() {
-	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*", "*.log"))
+	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*",
+		"*.log"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -235,8 +256,15 @@ func (s *story) stored() {
 		info, err := os.Stat(name)
 		return err != nil || info.Size() == 0
 	})
-	expect(s.t, s.dump(logs), `"type":"3","data":\{"groupId":"readers"\}\} payload: \{"version":"0","data":\{"epoch":\d+,"metadataHash":-?\d+\}`,
-		`"type":"5".*"instanceId":"first".*"subscribedTopicNames":\["`+topic+`"\]`, `"type":"6".*"assignmentEpoch":2,"assignmentTimestamp":\d+`,
-		`"type":"7".*"topicPartitions":\[\{"topicId":"\S+","partitions":\[0,1,2\]`, `"type":"8".*"state":1,.*"assignmentEpochs":\[1,1,1\]`,
-		`"type":"16".*"regularExpression":"\^made-\.\*".*"topics":\["made-later"\]`, `"type":"8".*payload: <DELETE>`)
+	expect(
+		s.t,
+		s.dump(logs),
+		`"type":"3","data":\{"groupId":"readers"\}\} payload: \{"version":"0","data":\{"epoch":\d+,"metadataHash":-?\d+\}`,
+		`"type":"5".*"instanceId":"first".*"subscribedTopicNames":\["`+topic+`"\]`,
+		`"type":"6".*"assignmentEpoch":2,"assignmentTimestamp":\d+`,
+		`"type":"7".*"topicPartitions":\[\{"topicId":"\S+","partitions":\[0,1,2\]`,
+		`"type":"8".*"state":1,.*"assignmentEpochs":\[1,1,1\]`,
+		`"type":"16".*"regularExpression":"\^made-\.\*".*"topics":\["made-later"\]`,
+		`"type":"8".*payload: <DELETE>`,
+	)
 }

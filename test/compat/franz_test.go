@@ -14,18 +14,24 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// franzTests are those of franz-go's own tests that need a broker, without TestTxnEtl (transactions), TestSCRAM (SASL) and TestShareGroup, which
-// ask for what is not served; the first of them would wait for it until its time is up.
+// franzTests are those of franz-go's own tests that need a broker, without TestTxnEtl
+// (transactions), TestSCRAM (SASL) and TestShareGroup, which ask for what is not served; the first
+// of them would wait for it until its time is up.
 const franzTests = "TestProcessHooks|TestPing|TestIssue|TestConsumeTopic|TestConsumeRegex|TestDirectPartitionPurge|TestAddRemovePartitions|TestPause|" +
 	"TestPooling|TestGroup|TestHookPollStart$|TestPollWait|TestClient_"
 
 // franzResult is a line of `go test -v`.
 var franzResult = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+)`)
 
-// TestFranzGo runs franz-go's own tests, of the version that this repository depends on: groups that produce, consume and rebalance under load
-// with each of its balancers, and the client's bugs of many years.
+// TestFranzGo runs franz-go's own tests, of the version that this repository depends on: groups
+// that produce, consume and rebalance under load with each of its balancers, and the client's bugs
+// of many years.
 func TestFranzGo(t *testing.T) {
-	proof := proves(t, "franz-go's own tests", "groups under load with each balancer, regular expressions, pauses, large messages, many bugs of old")
+	proof := proves(
+		t,
+		"franz-go's own tests",
+		"groups under load with each balancer, regular expressions, pauses, large messages, many bugs of old",
+	)
 	suite := script(t, "franz_go_suite.sh")
 	clone, version := franzClone(t)
 	proof.version = version
@@ -41,8 +47,11 @@ func TestFranzGo(t *testing.T) {
 			proof.notes = append(proof.notes, found[3]+" fails")
 		}
 	}
-	proof.notes = append(proof.notes, fmt.Sprintf("%d pass, with their parts; %d skip themselves", counts["PASS"], counts["SKIP"]),
-		"not run: TestTxnEtl ("+withoutTransactions+"), TestSCRAM (no SASL), TestShareGroup (no share groups)")
+	proof.notes = append(proof.notes,
+		fmt.Sprintf("%d pass, with their parts; %d skip themselves", counts["PASS"],
+			counts["SKIP"]),
+		"not run: TestTxnEtl ("+withoutTransactions+
+			"), TestSCRAM (no SASL), TestShareGroup (no share groups)")
 	if err != nil || counts["PASS"] == 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -58,7 +67,8 @@ func franzClone(t *testing.T) (folder, version string) {
 	t.Helper()
 	found := need(t, "go", "version")
 	var module struct{ Dir, Version string }
-	if err := json.Unmarshal([]byte(output(t, "", found, "list", "-m", "-json", "github.com/twmb/franz-go")), &module); err != nil {
+	if err := json.Unmarshal([]byte(output(t, "", found, "list", "-m", "-json",
+		"github.com/twmb/franz-go")), &module); err != nil {
 		t.Fatal(err)
 	}
 	folder = t.TempDir()

@@ -21,11 +21,14 @@ func TestJavaConsumerProtocolGroup(t *testing.T) {
 	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
 }
 
-// Java's consumer in a group: it reads what is there, commits, and after the broker was killed and started again reads nothing twice. Its
-// tools describe, list and delete the group, and dump-log reads what is stored of it.
+// Java's consumer in a group: it reads what is there, commits, and after the broker was killed and
+// started again reads nothing twice. Its tools describe, list and delete the group, and dump-log
+// reads what is stored of it.
 func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	t.Helper()
-	proof := proves(t, "Kafka's command line tools", "console consumer in a group, protocol "+protocol+", over kill -9 of the broker; consumer-groups; dump-log of offsets")
+	proof := proves(t, "Kafka's command line tools",
+		"console consumer in a group, protocol "+protocol+
+			", over kill -9 of the broker; consumer-groups; dump-log of offsets")
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
@@ -41,14 +44,19 @@ func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 		for i := range count {
 			fmt.Fprintf(&input, "value %d\n", from+i)
 		}
-		tool(input.String(), "org.apache.kafka.tools.ConsoleProducer", append(server, "--topic", topic)...)
+		tool(input.String(), "org.apache.kafka.tools.ConsoleProducer",
+			append(server, "--topic", topic)...)
 	}
 	read := func(count int) string {
-		return tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer", append(server, "--topic", topic, "--group", "readers",
-			"--command-property", "group.protocol="+protocol, "--from-beginning", "--max-messages", fmt.Sprint(count), "--timeout-ms", "60000")...)
+		return tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer",
+			append(server, "--topic", topic, "--group", "readers",
+				"--command-property", "group.protocol="+protocol, "--from-beginning",
+				"--max-messages",
+				fmt.Sprint(count), "--timeout-ms", "60000")...)
 	}
 	groups := func(args ...string) string {
-		return tool("", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append(server, args...)...)
+		return tool("", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+			append(server, args...)...)
 	}
 	send(0, 10)
 	expect(t, read(10), `(?m)^value 0$`, `(?m)^value 9$`)
@@ -59,14 +67,17 @@ func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	bootstrap, _ = process.Start(t, s.Args()...).Ready(t)
 	server = []string{"--bootstrap-server", bootstrap[0]}
 	send(10, 5)
-	if again := read(5); strings.Contains(again, "value 9\n") || !strings.Contains(again, "value 14\n") {
+	if again := read(5); strings.Contains(again, "value 9\n") ||
+		!strings.Contains(again, "value 14\n") {
 		t.Errorf("after the restart the group reads %s", again)
 	}
-	logs, err := filepath.Glob(filepath.Join(s.DataDir, "broker-0", "__consumer_offsets-*", "*.log"))
+	logs, err := filepath.Glob(filepath.Join(s.DataDir, "broker-0", "__consumer_offsets-*",
+		"*.log"))
 	if err != nil || len(logs) != 50 {
 		t.Fatalf("%d logs of groups: %v", len(logs), err)
 	}
-	dump := tool("", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", strings.Join(logs, ","))
+	dump := tool("", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files",
+		strings.Join(logs, ","))
 	expect(t, dump, `"group":"readers","topic":"`+topic+`","partition":0`, `"offset":15`)
 	expect(t, dump, dumped...)
 	expect(t, groups("--delete", "--group", "readers"), `'readers'\) was successful`)

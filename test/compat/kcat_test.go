@@ -26,9 +26,11 @@ type kcatRecord struct {
 	Headers   []string // names and values, in turn
 }
 
-// kcat does what its options allow: it knows neither topics' settings nor a timestamp for what it sends.
+// kcat does what its options allow: it knows neither topics' settings nor a timestamp for what it
+// sends.
 func TestKcat(t *testing.T) {
-	proof := proves(t, "kcat", "list topics; produce and read with keys, nulls and headers in five codecs")
+	proof := proves(t, "kcat",
+		"list topics; produce and read with keys, nulls and headers in five codecs")
 	kcat := need(t, "kcat", "-V")
 	proof.version = strings.Join(kcatVersion.FindAllString(output(t, "", kcat, "-V"), -1), ", ")
 	t.Parallel()
@@ -37,28 +39,35 @@ func TestKcat(t *testing.T) {
 		return output(t, stdin, append([]string{kcat, "-b", bootstrap}, args...)...)
 	}
 	var listed struct{ Topics []struct{ Topic string } }
-	if err := json.Unmarshal([]byte(run("", "-L", "-J")), &listed); err != nil || len(listed.Topics) != 1 || listed.Topics[0].Topic != topic {
+	if err := json.Unmarshal([]byte(run("", "-L", "-J")), &listed); err != nil ||
+		len(listed.Topics) != 1 || listed.Topics[0].Topic != topic {
 		t.Errorf("-L lists %+v (%v)", listed, err)
 	}
 	var sent []line
 	for _, codec := range codecs {
 		key, value := codec+"-key", strings.Repeat(codec+" ", 100)
 		// -Z makes a null of an empty value.
-		run(key+":"+value+"\n"+key+":\n", "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-z", codec, "-H", "codec="+codec,
+		run(key+":"+value+"\n"+key+":\n", "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-z", codec,
+			"-H", "codec="+codec,
 			"-X", "enable.idempotence=true", "-X", "linger.ms=200")
 		for _, v := range []*string{&value, nil} {
-			sent = append(sent, line{Offset: int64(len(sent)), Key: &key, Value: v, Headers: map[string]string{"codec": codec}})
+			sent = append(sent,
+				line{Offset: int64(len(sent)), Key: &key, Value: v,
+					Headers: map[string]string{"codec": codec}})
 		}
 	}
 	consume := func(args ...string) []line {
-		return kcatLines(t, run("", append([]string{"-C", "-J", "-q", "-t", topic, "-p", "0"}, args...)...))
+		return kcatLines(t, run("",
+			append([]string{"-C", "-J", "-q", "-t", topic, "-p", "0"}, args...)...))
 	}
 	all := consume("-o", "beginning", "-e")
 	compareKcat(t, "beginning", all, sent)
 	compareKcat(t, "offset", consume("-o", "7", "-e"), sent[7:])
 	if len(all) == len(sent) {
-		at := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp }) // timestamps may be equal
-		compareKcat(t, "timestamp", consume("-o", fmt.Sprint("s@", all[7].Timestamp), "-e"), sent[at:])
+		// timestamps may be equal
+		at := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp })
+		compareKcat(t, "timestamp", consume("-o", fmt.Sprint("s@", all[7].Timestamp), "-e"),
+			sent[at:])
 	}
 	compareKcat(t, "last two", consume("-o", "-2", "-e"), sent[len(sent)-2:])
 	checkLongPoll(t, kcat, bootstrap)
@@ -72,7 +81,8 @@ func TestKcat(t *testing.T) {
 // checkLongPoll starts a consumer at the end, and sends a record once it waits there.
 func checkLongPoll(t *testing.T, kcat, bootstrap string) {
 	t.Helper()
-	waiting := exec.CommandContext(t.Context(), kcat, "-b", bootstrap, "-C", "-u", "-t", topic, "-p", "0", "-o", "end", "-c", "1")
+	waiting := exec.CommandContext(t.Context(), kcat, "-b", bootstrap, "-C", "-u", "-t", topic,
+		"-p", "0", "-o", "end", "-c", "1")
 	stderr, err := waiting.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +111,8 @@ func kcatLines(t *testing.T, text string) []line {
 		if err := decoder.Decode(&r); err != nil {
 			t.Fatalf("%v in %s", err, text)
 		}
-		l := line{Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Payload, Headers: map[string]string{}}
+		l := line{Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Payload,
+			Headers: map[string]string{}}
 		for i := 0; i+1 < len(r.Headers); i += 2 {
 			l.Headers[r.Headers[i]] = r.Headers[i+1]
 		}
@@ -114,9 +125,11 @@ func kcatLines(t *testing.T, text string) []line {
 func compareKcat(t *testing.T, source string, got, want []line) {
 	t.Helper()
 	ok := slices.EqualFunc(got, want, func(a, b line) bool {
-		return a.Offset == b.Offset && equal(a.Key, b.Key) && equal(a.Value, b.Value) && maps.Equal(a.Headers, b.Headers)
+		return a.Offset == b.Offset && equal(a.Key, b.Key) && equal(a.Value, b.Value) &&
+			maps.Equal(a.Headers, b.Headers)
 	})
 	if !ok {
-		t.Errorf("from the %s came %d records that are not the %d sent", source, len(got), len(want))
+		t.Errorf("from the %s came %d records that are not the %d sent", source, len(got),
+			len(want))
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// matrix is what this run saw of each client. With COMPATIBILITY=1 it becomes the table of docs/compatibility.md, and what failed or was
-// not there stands in it as that.
+// matrix is what this run saw of each client. With COMPATIBILITY=1 it becomes the table of
+// docs/compatibility.md, and what failed or was not there stands in it as that.
 var matrix struct {
 	sync.Mutex
 	rows map[string]*row // by test
@@ -23,7 +23,8 @@ var matrix struct {
 
 type row struct {
 	client, version, checked, result string
-	notes                            []string // behind the result: what of it is not served, and why
+	// behind the result: what of it is not served, and why
+	notes []string
 }
 
 func TestMain(m *testing.M) {
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// proves opens a test's row; its result is the test's. It comes first in a test, so that one that is skipped has a row, too.
+// proves opens a test's row; its result is the test's. It comes first in a test, so that one that
+// is skipped has a row, too.
 func proves(t *testing.T, client, checked string) *row {
 	t.Helper()
 	r := &row{client: client, checked: checked, version: "-"}
@@ -75,7 +77,10 @@ func writeMatrix(page string) error {
 	for _, r := range matrix.rows {
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.checked, b.checked)) })
+	slices.SortFunc(rows, func(a,
+		b *row) int {
+		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.checked, b.checked))
+	})
 	var table strings.Builder
 	table.WriteString("| client | version | what is checked | result |\n|---|---|---|---|\n")
 	for _, r := range rows {

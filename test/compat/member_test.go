@@ -20,8 +20,8 @@ import (
 // partitions of the topic.
 const partitions = 6
 
-// member is a program in testdata that is a member of a group: it says what it is assigned and what it reads (line), and leaves when its
-// standard input ends.
+// member is a program in testdata that is a member of a group: it says what it is assigned and what
+// it reads (line), and leaves when its standard input ends.
 type member struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -40,10 +40,12 @@ type seen struct {
 }
 
 // startMember starts one; of an instance "" it is dynamic.
-func startMember(t *testing.T, command []string, bootstrap, group, instance, subscription string) *member {
+func startMember(t *testing.T, command []string, bootstrap, group, instance,
+	subscription string) *member {
 	t.Helper()
 	args := append(slices.Clone(command), bootstrap, group, instance, subscription)
-	m := &member{t: t, cmd: exec.Command(args[0], args[1:]...), ended: make(chan struct{}), saw: seen{read: map[int]int{}}}
+	m := &member{t: t, cmd: exec.Command(args[0], args[1:]...), ended: make(chan struct{}),
+		saw: seen{read: map[int]int{}}}
 	var stderr strings.Builder
 	m.cmd.Stderr = &stderr
 	stdin, err := m.cmd.StdinPipe()

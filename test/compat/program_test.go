@@ -23,8 +23,8 @@ import (
 //
 //  1. list the topics
 //  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
-//  3. for each of the five codecs, with idempotence on: a record with a key, one with a null value, one without a key; record n has
-//     the timestamp begin + n seconds and the header codec
+//  3. for each of the five codecs, with idempotence on: a record with a key, one with a null value,
+//     one without a key; record n has the timestamp begin + n seconds and the header codec
 //  4. read from the beginning, and from a timestamp half a second before record 7
 //  5. wait at the end for a while, where nothing must come; then send one record, which must
 //
@@ -81,7 +81,8 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	lines := make(chan line)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(t.Context(), append(command, bootstrap, topic, fmt.Sprint(idle.Milliseconds())), lines)
+		ended <- run(t.Context(),
+			append(command, bootstrap, topic, fmt.Sprint(idle.Milliseconds())), lines)
 	}()
 	seen := map[string][]line{}
 	var before, after map[string]int
@@ -104,8 +105,10 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	checkRead(t, seen["record"], sent)
 	checkStored(t, bootstrap, sent)
 	checkIdle(t, before, after)
-	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 || len(seen["error"]) != 0 {
-		t.Errorf("%d connections were closed for what they sent; the client says %v", rejected, seen["error"])
+	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 ||
+		len(seen["error"]) != 0 {
+		t.Errorf("%d connections were closed for what they sent; the client says %v", rejected,
+			seen["error"])
 	}
 }
 
@@ -144,7 +147,8 @@ func checkAdmin(t *testing.T, seen map[string][]line) {
 	if topics := seen["list"][0].Topics; !slices.Contains(topics, topic) {
 		t.Errorf("topics are %v", topics)
 	}
-	for name, want := range map[string]string{"cleanup.policy": "compact", "compression.type": "zstd", "delete.retention.ms": "86400000"} {
+	for name, want := range map[string]string{"cleanup.policy": "compact",
+		"compression.type": "zstd", "delete.retention.ms": "86400000"} {
 		if got := seen["describe"][0].Configs[name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
@@ -160,14 +164,16 @@ func expected(t *testing.T, missing []line) []line {
 	var all []line
 	add := func(codec string, key, value *string) {
 		n := int64(len(all))
-		all = append(all, line{Offset: n, Timestamp: begin + n*1000, Key: key, Value: value, Headers: map[string]string{"codec": codec}})
+		all = append(all, line{Offset: n, Timestamp: begin + n*1000, Key: key, Value: value,
+			Headers: map[string]string{"codec": codec}})
 	}
 	for _, codec := range codecs {
 		if slices.ContainsFunc(missing, func(l line) bool { return l.Codec == codec }) {
 			t.Logf("the client has not got %s on this machine", codec)
 			continue
 		}
-		key, value, unkeyed := codec+"-key", strings.Repeat(codec+" ", 100), strings.Repeat(codec+" without a key ", 100)
+		key, value, unkeyed := codec+"-key", strings.Repeat(codec+" ", 100),
+			strings.Repeat(codec+" without a key ", 100)
 		add(codec, &key, &value)
 		add(codec, &key, nil)
 		add(codec, nil, &unkeyed)
@@ -178,11 +184,13 @@ func expected(t *testing.T, missing []line) []line {
 	return all
 }
 
-// checkRead compares what came from the beginning, from the timestamp and at the end with what was sent.
+// checkRead compares what came from the beginning, from the timestamp and at the end with what was
+// sent.
 func checkRead(t *testing.T, read, sent []line) {
 	t.Helper()
 	last := len(sent) - 1
-	for source, want := range map[string][]line{"beginning": sent[:last], "timestamp": sent[atTime:last], "end": sent[last:]} {
+	for source, want := range map[string][]line{"beginning": sent[:last],
+		"timestamp": sent[atTime:last], "end": sent[last:]} {
 		var got []line
 		for _, l := range read {
 			if l.Source == source {
@@ -202,7 +210,8 @@ func checkRead(t *testing.T, read, sent []line) {
 }
 
 func same(a, b line) bool {
-	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && equal(a.Key, b.Key) && equal(a.Value, b.Value) && maps.Equal(a.Headers, b.Headers)
+	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && equal(a.Key, b.Key) &&
+		equal(a.Value, b.Value) && maps.Equal(a.Headers, b.Headers)
 }
 
 func equal(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
@@ -212,10 +221,16 @@ func show(l line) string {
 	return string(text)
 }
 
-// checkStored reads the topic with franz-go, which tells what codec each batch has on the disk: the one its producer chose.
+// checkStored reads the topic with franz-go, which tells what codec each batch has on the disk: the
+// one its producer chose.
 func checkStored(t *testing.T, bootstrap string, sent []line) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap),
+		kgo.ConsumePartitions(
+			map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}},
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +242,8 @@ func checkStored(t *testing.T, bootstrap string, sent []line) {
 		}
 		for _, r := range fetches.Records() {
 			if codec := sent[at].Headers["codec"]; r.Attrs.CompressionType() != attributes[codec] {
-				t.Errorf("record %d was sent with %s and is stored with codec %d", r.Offset, codec, r.Attrs.CompressionType())
+				t.Errorf("record %d was sent with %s and is stored with codec %d", r.Offset, codec,
+					r.Attrs.CompressionType())
 			}
 			if r.ProducerID < 0 && at < len(sent)-1 {
 				t.Errorf("record %d has no producer id: idempotence was off", r.Offset)

@@ -34,7 +34,11 @@ const (
 )
 
 func TestConfluentSmoke(t *testing.T) {
-	proof := proves(t, "confluent-kafka (librdkafka)", "a program of many steps: metadata, codecs, idempotence, keys, seeks, groups of both protocols, admin")
+	proof := proves(
+		t,
+		"confluent-kafka (librdkafka)",
+		"a program of many steps: metadata, codecs, idempotence, keys, seeks, groups of both protocols, admin",
+	)
 	python := need(t, "python3", "-c", "import confluent_kafka")
 	testSmoke(t, proof, map[string]string{
 		"txn": withoutTransactions, "readc": withoutTransactions, "acl": withoutACLs,
@@ -42,18 +46,21 @@ func TestConfluentSmoke(t *testing.T) {
 }
 
 func TestKafkaPythonSmoke(t *testing.T) {
-	proof := proves(t, "kafka-python", "a program of many steps: codecs, idempotence, groups, offsets, admin")
+	proof := proves(t, "kafka-python",
+		"a program of many steps: codecs, idempotence, groups, offsets, admin")
 	python := need(t, "python3", "-c", "import kafka.admin")
-	testSmoke(t, proof, map[string]string{"txn": withoutTransactions}, python, script(t, "kafka_python_smoke.py"))
+	testSmoke(t, proof, map[string]string{"txn": withoutTransactions}, python,
+		script(t, "kafka_python_smoke.py"))
 }
 
-// testSmoke runs a program that prints a line for each step, as "PASS step seconds"; its first line is the client's version. refused are the
-// steps that ask for what is not served, and why.
+// testSmoke runs a program that prints a line for each step, as "PASS step seconds"; its first line
+// is the client's version. refused are the steps that ask for what is not served, and why.
 func testSmoke(t *testing.T, proof *row, refused map[string]string, command ...string) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
-	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], bootstrap[0])...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), command[0],
+		append(command[1:], bootstrap[0])...).CombinedOutput()
 	var failed *exec.ExitError // as one with a failed step does
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)

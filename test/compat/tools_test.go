@@ -11,15 +11,20 @@ import (
 	"testing"
 )
 
-// Java's command line tools: topics, settings, a producer and a consumer from the beginning, offsets by timestamp, API versions; and
-// dump-log over the files themselves.
+// Java's command line tools: topics, settings, a producer and a consumer from the beginning,
+// offsets by timestamp, API versions; and dump-log over the files themselves.
 func TestJavaTools(t *testing.T) {
-	proof := proves(t, "Kafka's command line tools", "topics, configs, console producer and consumer, offsets, API versions; dump-log over our files")
+	proof := proves(
+		t,
+		"Kafka's command line tools",
+		"topics, configs, console producer and consumer, offsets, API versions; dump-log over our files",
+	)
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
 	// Small segments, so that there are closed ones, and indexes with entries.
-	s, bootstrap := startCluster(t, topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
+	s, bootstrap := startCluster(t,
+		topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
 	tool := func(stdin, class string, args ...string) string {
 		return output(t, stdin, append(javaTool(java, classes, class), args...)...)
 	}
@@ -28,10 +33,13 @@ func TestJavaTools(t *testing.T) {
 		return tool("", "org.apache.kafka.tools.TopicCommand", append(args, server...)...)
 	}
 
-	topics("--create", "--topic", "made", "--partitions", "3", "--replication-factor", "1", "--config", "cleanup.policy=compact")
+	topics("--create", "--topic", "made", "--partitions", "3", "--replication-factor", "1",
+		"--config", "cleanup.policy=compact")
 	expect(t, topics("--list"), `(?m)^made$`, `(?m)^`+topic+`$`)
-	expect(t, topics("--describe", "--topic", "made"), `PartitionCount: 3`, `cleanup\.policy=compact`, `Partition: 2\s+Leader: 0\s+Replicas: 0\s+Isr: 0`)
-	configs := tool("", "kafka.admin.ConfigCommand", append(server, "--describe", "--all", "--topic", topic)...)
+	expect(t, topics("--describe", "--topic", "made"), `PartitionCount: 3`,
+		`cleanup\.policy=compact`, `Partition: 2\s+Leader: 0\s+Replicas: 0\s+Isr: 0`)
+	configs := tool("", "kafka.admin.ConfigCommand",
+		append(server, "--describe", "--all", "--topic", topic)...)
 	expect(t, configs, `compression\.type=zstd`, `segment\.bytes=65536`)
 	topics("--delete", "--topic", "made")
 	if listed := topics("--list"); strings.Contains(listed, "made") {
@@ -43,27 +51,35 @@ func TestJavaTools(t *testing.T) {
 	const count = 2000
 	var input strings.Builder
 	for i := range count {
-		noise := sha512.Sum512([]byte{byte(i), byte(i >> 8)}) // or the codec would leave nothing to fill segments with
+		// or the codec would leave nothing to fill segments with
+		noise := sha512.Sum512([]byte{byte(i), byte(i >> 8)})
 		fmt.Fprintf(&input, "n:%d,key-%d:value %d %x\n", i, i, i, noise)
 	}
 	tool(input.String(), "org.apache.kafka.tools.ConsoleProducer", append(server, "--topic", topic,
-		"--reader-property", "parse.key=true", "--reader-property", "key.separator=:", "--reader-property", "parse.headers=true",
-		"--reader-property", "headers.delimiter=,", "--reader-property", "headers.separator=;", "--reader-property", "headers.key.separator=:",
+		"--reader-property", "parse.key=true", "--reader-property", "key.separator=:",
+		"--reader-property", "parse.headers=true",
+		"--reader-property", "headers.delimiter=,", "--reader-property", "headers.separator=;",
+		"--reader-property", "headers.key.separator=:",
 		"--compression-codec", "gzip")...)
-	read := tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer", append(server, "--topic", topic, "--partition", "0", "--offset", "earliest",
-		"--max-messages", fmt.Sprint(count), "--timeout-ms", "60000", "--formatter-property", "print.key=true", "--formatter-property", "print.headers=true")...)
-	expect(t, read, `(?m)^n:0\s+key-0\s+value 0 `, fmt.Sprintf(`(?m)^n:%d\s+key-%[1]d\s+value %[1]d `, count-1))
+	read := tool("", "org.apache.kafka.tools.consumer.ConsoleConsumer",
+		append(server, "--topic", topic, "--partition", "0", "--offset", "earliest",
+			"--max-messages", fmt.Sprint(count), "--timeout-ms", "60000", "--formatter-property",
+			"print.key=true", "--formatter-property", "print.headers=true")...)
+	expect(t, read, `(?m)^n:0\s+key-0\s+value 0 `,
+		fmt.Sprintf(`(?m)^n:%d\s+key-%[1]d\s+value %[1]d `, count-1))
 	if lines := strings.Count(read, "\n"); lines != count {
 		t.Errorf("%d records came, %d were sent", lines, count)
 	}
-	offsets := tool("", "org.apache.kafka.tools.GetOffsetShell", append(server, "--topic", topic, "--time", "latest")...)
+	offsets := tool("", "org.apache.kafka.tools.GetOffsetShell",
+		append(server, "--topic", topic, "--time", "latest")...)
 	expect(t, offsets, fmt.Sprintf(`%s:0:%d`, topic, count))
 	checkDump(t, s.DataDir, tool, count)
 }
 
-// checkDump lets Kafka's own tool read the files of the topic: batches with their records, and both indexes, which it checks
-// against them.
-func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args ...string) string, count int) {
+// checkDump lets Kafka's own tool read the files of the topic: batches with their records, and both
+// indexes, which it checks against them.
+func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args ...string) string,
+	count int) {
 	t.Helper()
 	folder := filepath.Join(dataDir, "broker-0", topic+"-0")
 	logs, err := filepath.Glob(filepath.Join(folder, "*.log"))
@@ -71,14 +87,17 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 		t.Fatalf("segments in %s: %v (%v); want at least 2", folder, logs, err)
 	}
 	dump := func(files ...string) string {
-		return tool("", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", strings.Join(files, ","))
+		return tool("", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration",
+			"--print-data-log", "--files", strings.Join(files, ","))
 	}
 	text := dump(logs...)
 	if records := strings.Count(text, "| offset: "); records != count {
-		t.Errorf("dump-log finds %d records in %d segments, %d were sent", records, len(logs), count)
+		t.Errorf("dump-log finds %d records in %d segments, %d were sent", records, len(logs),
+			count)
 	}
 	expect(t, text, `compresscodec: zstd`, `isvalid: true`, `headerKeys: \[n\]`)
-	for _, fault := range []string{"isvalid: false", "mismatch", "Mismatch", "corrupt", "invalid bytes"} {
+	for _, fault := range []string{"isvalid: false", "mismatch", "Mismatch", "corrupt",
+		"invalid bytes"} {
 		if strings.Contains(text, fault) {
 			t.Errorf("dump-log says %q", fault)
 		}
@@ -88,8 +107,10 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 		if err != nil || len(files) != len(logs) {
 			t.Fatalf("%d files *.%s for %d segments: %v", len(files), kind, len(logs), err)
 		}
-		text := tool("", "org.apache.kafka.tools.DumpLogSegments", "--files", strings.Join(files, ","))
-		if strings.Contains(strings.ToLower(text), "mismatch") || strings.Contains(text, "out of order") || !strings.Contains(text, "offset: ") {
+		text := tool("", "org.apache.kafka.tools.DumpLogSegments", "--files",
+			strings.Join(files, ","))
+		if strings.Contains(strings.ToLower(text), "mismatch") ||
+			strings.Contains(text, "out of order") || !strings.Contains(text, "offset: ") {
 			t.Errorf("dump-log over *.%s:\n%s", kind, text)
 		}
 	}

@@ -27,18 +27,21 @@ spec:
   segment: {size: 128Ki}
 `
 
-// Under Fsync each acknowledgement waits for a sync, and what was acknowledged outlives kill -9. A kill leaves the page cache, so that
-// alone would prove nothing of syncs: that each record that is sent alone has one of its own is seen in the counter.
+// Under Fsync each acknowledgement waits for a sync, and what was acknowledged outlives kill -9. A
+// kill leaves the page cache, so that alone would prove nothing of syncs: that each record that is
+// sent alone has one of its own is seen in the counter.
 func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
 	r := &run{
-		Setup: process.NewSetup(t, 1, cluster, fsyncTopic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
-		load: traffic.Updates{Topic: "tickets", Keys: 500, DeleteEvery: 7, Seed: seed},
+		Setup: process.NewSetup(t, 1, cluster, fsyncTopic), t: t, book: ledger.New(),
+		chance: rand.New(rand.NewPCG(seed, 0)),
+		load:   traffic.Updates{Topic: "tickets", Keys: 500, DeleteEvery: 7, Seed: seed},
 	}
 	bootstrap := r.start()
 	var err error
-	if r.client, err = kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.MaxBufferedRecords(2000)); err != nil {
+	if r.client, err = kgo.NewClient(kgo.SeedBrokers(bootstrap...),
+		kgo.MaxBufferedRecords(2000)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.client.Close)
@@ -58,7 +61,8 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 		r.book.Acknowledged(record)
 	}
 	if more := syncs() - before; more < alone {
-		t.Errorf("%v syncs for %d records, each sent when the one before was acknowledged", more, alone)
+		t.Errorf("%v syncs for %d records, each sent when the one before was acknowledged", more,
+			alone)
 	}
 
 	for round := range number(t, "HEARTWOOD_CRASH_ROUNDS", 2) {
@@ -67,7 +71,8 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 		streamed := make(chan int64, 1)
 		go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
 		r.acknowledged(r.load.Keys)
-		<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond)))) // the moment is the point, as in killOnce
+		// the moment is the point, as in killOnce
+		<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 		r.p.Stop(t, syscall.SIGKILL)
 		r.start()
 		r.acknowledged(1)

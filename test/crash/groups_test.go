@@ -33,7 +33,8 @@ func (c *consumed) note(r *kgo.Record) {
 }
 
 // acknowledged takes in the answer to a commit.
-func (c *consumed) acknowledged(asked *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse) {
+func (c *consumed) acknowledged(asked *kmsg.OffsetCommitRequest,
+	answer *kmsg.OffsetCommitResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := map[int32]bool{}
@@ -67,34 +68,40 @@ func (c *consumed) member(ctx context.Context, client *kgo.Client) {
 	for ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(c.note)
 		// A coordinator that is away is asked again with the next poll's offsets.
-		client.CommitOffsetsSync(ctx, client.UncommittedOffsets(), func(_ *kgo.Client, asked *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
-			if err == nil {
-				c.acknowledged(asked, answer)
-			}
-		})
+		client.CommitOffsetsSync(ctx, client.UncommittedOffsets(),
+			func(_ *kgo.Client, asked *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse,
+				err error) {
+				if err == nil {
+					c.acknowledged(asked, answer)
+				}
+			})
 	}
 }
 
-// check compares with what the group's coordinator says at the end: no commit that was acknowledged is lost, and none skipped a record.
+// check compares with what the group's coordinator says at the end: no commit that was acknowledged
+// is lost, and none skipped a record.
 func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, told := range c.committed {
 		stored, ok := offsets.Lookup("orders", p)
 		if !ok || stored.At < told {
-			return fmt.Errorf("partition %d: offset %d was acknowledged, the group has %d", p, told, stored.At)
+			return fmt.Errorf("partition %d: offset %d was acknowledged, the group has %d", p, told,
+				stored.At)
 		}
 		for offset := range stored.At {
 			if !c.read[p][offset] {
-				return fmt.Errorf("partition %d: offset %d is committed, and nobody has read %d", p, stored.At, offset)
+				return fmt.Errorf("partition %d: offset %d is committed, and nobody has read %d", p,
+					stored.At, offset)
 			}
 		}
 	}
 	return nil
 }
 
-// TestKilledCoordinatorKeepsCommits kills the broker that coordinates a group, of three, while its members consume and commit. They go on with
-// another coordinator; what was acknowledged to be committed is, and nothing before it was passed over.
+// TestKilledCoordinatorKeepsCommits kills the broker that coordinates a group, of three, while its
+// members consume and commit. They go on with another coordinator; what was acknowledged to be
+// committed is, and nothing before it was passed over.
 func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -102,8 +109,10 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var members sync.WaitGroup
 	for range 2 {
-		client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...), kgo.ConsumerGroup("readers"), kgo.ConsumeTopics("orders"),
-			kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(100*time.Millisecond),
+		client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...), kgo.ConsumerGroup("readers"),
+			kgo.ConsumeTopics("orders"),
+			kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+			kgo.MetadataMinAge(100*time.Millisecond),
 			kgo.SessionTimeout(15*time.Second), kgo.RebalanceTimeout(20*time.Second))
 		if err != nil {
 			stop()
@@ -117,7 +126,11 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 		before := time.Now()
 		r.signal(id, syscall.SIGKILL)
 		c.goesOn(t)
-		t.Logf("broker %d, the coordinator, was killed; all partitions are committed again after %v", id, time.Since(before))
+		t.Logf(
+			"broker %d, the coordinator, was killed; all partitions are committed again after %v",
+			id,
+			time.Since(before),
+		)
 	}
 	stop()
 	members.Wait()
@@ -165,7 +178,8 @@ func (r *replicated) coordinator(group string) (id int) {
 // ask asks until it succeeds: a broker that was killed may be on its way back.
 func (r *replicated) ask(question func(context.Context, *kadm.Client) error) {
 	r.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...), kgo.MetadataMinAge(100*time.Millisecond))
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...),
+		kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		r.t.Fatal(err)
 	}

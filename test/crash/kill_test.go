@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// The manifests: segments so small, and a threshold so low, that the cleaner has work all the time, and tombstones that go while
-// the test runs.
+// The manifests: segments so small, and a threshold so low, that the cleaner has work all the time,
+// and tombstones that go while the test runs.
 const (
 	cluster = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -64,25 +64,29 @@ type run struct {
 	chance *rand.Rand
 }
 
-// Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing, renaming, removing.
+// Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing,
+// renaming, removing.
 func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), seed.New(t)
 	r := &run{
-		Setup: process.NewSetup(t, 1, cluster, topic), t: t, book: ledger.New(), chance: rand.New(rand.NewPCG(seed, 0)),
-		load: traffic.Updates{Topic: "tickets", Keys: 5000, DeleteEvery: 7, Seed: seed},
+		Setup: process.NewSetup(t, 1, cluster, topic), t: t, book: ledger.New(),
+		chance: rand.New(rand.NewPCG(seed, 0)),
+		load:   traffic.Updates{Topic: "tickets", Keys: 5000, DeleteEvery: 7, Seed: seed},
 	}
 	bootstrap := r.start()
 	var err error
 	if r.client, err = kgo.NewClient(
-		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerBatchMaxBytes(32<<10),
+		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.Lz4Compression()),
+		kgo.ProducerBatchMaxBytes(32<<10),
 		kgo.MaxBufferedRecords(2000),
 	); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.client.Close)
 	for round := range rounds {
-		r.load.Rounds = int(round) * 1000 // Stream counts on from there: values tell of which round they are
+		// Stream counts on from there: values tell of which round they are
+		r.load.Rounds = int(round) * 1000
 		r.killOnce()
 	}
 	r.settle()
@@ -94,7 +98,8 @@ func (r *run) start() (bootstrap []string) {
 	return bootstrap
 }
 
-// killOnce streams updates, kills the process in the middle of a pass, starts it again, goes on streaming, and checks the log.
+// killOnce streams updates, kills the process in the middle of a pass, starts it again, goes on
+// streaming, and checks the log.
 func (r *run) killOnce() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -115,7 +120,8 @@ func (r *run) killOnce() {
 		r.t.Fatal(err)
 	}
 	held := r.check()
-	r.t.Logf("killed while %s; %d records handed over, %d acknowledged in all, %d in the log", phase, handed, r.book.Count(), held)
+	r.t.Logf("killed while %s; %d records handed over, %d acknowledged in all, %d in the log",
+		phase, handed, r.book.Count(), held)
 }
 
 // acknowledged waits until n more records are acknowledged.
@@ -159,11 +165,13 @@ func (r *run) check() int {
 	return held
 }
 
-// settle waits until the quiet log is cleaned to the end: every key stands once, and no tombstone is left.
+// settle waits until the quiet log is cleaned to the end: every key stands once, and no tombstone
+// is left.
 func (r *run) settle() {
 	r.t.Helper()
 	process.Until(r.t, func() string {
-		read, err := traffic.ReadAll(process.Limited(r.t), []string{r.Listen}, "tickets") // its fence makes the active segment roll
+		// its fence makes the active segment roll
+		read, err := traffic.ReadAll(process.Limited(r.t), []string{r.Listen}, "tickets")
 		if err != nil {
 			return err.Error()
 		}
@@ -178,7 +186,8 @@ func (r *run) settle() {
 			}
 		}
 		if len(read) != len(keys) || tombstones > 0 {
-			return fmt.Sprintf("%d records of %d keys, %d of them tombstones", len(read), len(keys), tombstones)
+			return fmt.Sprintf("%d records of %d keys, %d of them tombstones", len(read), len(keys),
+				tombstones)
 		}
 		return ""
 	})

@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// everyOffset fetches at every offset of the cleaned log, with room for one batch, as consumers do that ask for little. Whatever
-// was cleaned away there, the answer must hold a record at or above the offset, as long as there is one: a consumer that gets
-// none asks for the same offset again, for ever (reference I43, I44, KAFKA-15388).
+// everyOffset fetches at every offset of the cleaned log, with room for one batch, as consumers do
+// that ask for little. Whatever was cleaned away there, the answer must hold a record at or above
+// the offset, as long as there is one: a consumer that gets none asks for the same offset again,
+// for ever (reference I43, I44, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
 	ctx := process.Limited(r.t)
@@ -36,9 +37,11 @@ func (r *run) everyOffset() {
 	for offset := start.Offset; offset < end.Offset; {
 		next := r.fetchAt(topics["tickets"].ID, offset)
 		if next < offset {
-			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset, start.Offset, end.Offset)
+			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset,
+				start.Offset, end.Offset)
 		}
-		// Between two records all offsets are alike but for where batches begin: look at each near a record, and skip far gaps.
+		// Between two records all offsets are alike but for where batches begin: look at each near
+		// a record, and skip far gaps.
 		if offset++; next-offset > 64 {
 			offset = next - 32
 		}
@@ -56,7 +59,8 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1, -1
 	request.Topics = []kmsg.FetchRequestTopic{{
-		Topic: "tickets", TopicID: topic, // the client asks in the latest version, which has ids only
+		// the client asks in the latest version, which has ids only
+		Topic: "tickets", TopicID: topic,
 		Partitions: []kmsg.FetchRequestTopicPartition{part},
 	}}
 	answer, err := request.RequestWith(ctx, r.client.Broker(0))

@@ -81,7 +81,8 @@ func (p *promises) silent(partitions int, since time.Time) string {
 // errUnderWay ends a producer whose records are neither acknowledged nor refused.
 var errUnderWay = errors.New("records are under way still, four minutes after the last was written")
 
-// produce writes each key's numbers in order, until ctx ends, and waits for what is under way, no longer than a stall may take.
+// produce writes each key's numbers in order, until ctx ends, and waits for what is under way, no
+// longer than a stall may take.
 func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 	const keys, underWay = 60, 600
 	slots := make(chan struct{}, underWay)
@@ -94,7 +95,8 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 			case <-ctx.Done(): // nothing is acknowledged any more, and the test has had its time
 				return errors.Join(drain(client), refused)
 			}
-			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6), Key: fmt.Append(nil, "key-", key), Value: []byte(strconv.Itoa(n))}
+			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6),
+				Key: fmt.Append(nil, "key-", key), Value: []byte(strconv.Itoa(n))}
 			client.Produce(context.Background(), record, func(r *kgo.Record, err error) {
 				<-slots
 				if err != nil {
@@ -104,7 +106,8 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 				p.acknowledge(r)
 			})
 		}
-		time.Sleep(20 * time.Millisecond) // 3,000 records a second are load enough beside other tests
+		// 3,000 records a second are load enough beside other tests
+		time.Sleep(20 * time.Millisecond)
 	}
 	return errors.Join(drain(client), refused)
 }
@@ -139,14 +142,16 @@ func (p *promises) check(read []*kgo.Record) error {
 	for key, numbers := range p.acked {
 		for _, n := range numbers {
 			if _, found := slices.BinarySearch(held[key], n); !found {
-				return fmt.Errorf("%s: %d was acknowledged, and is lost; %d are held", key, n, len(held[key]))
+				return fmt.Errorf("%s: %d was acknowledged, and is lost; %d are held", key, n,
+					len(held[key]))
 			}
 		}
 	}
 	return nil
 }
 
-// replicated is a cluster of three brokers, each a process, and a producer that writes with acks=all all the while.
+// replicated is a cluster of three brokers, each a process, and a producer that writes with
+// acks=all all the while.
 type replicated struct {
 	*promises
 	t         *testing.T
@@ -162,8 +167,10 @@ func startReplicated(t *testing.T) *replicated {
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
 	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
 	r := &replicated{
-		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{}, produced: make(chan error, 1),
-		promises: &promises{acked: map[string][]int{}, last: map[int32]time.Time{}, gaps: map[int32]time.Duration{}},
+		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{},
+		produced: make(chan error, 1),
+		promises: &promises{acked: map[string][]int{}, last: map[int32]time.Time{},
+			gaps: map[int32]time.Duration{}},
 	}
 	var before []string
 	r.bootstrap, before = r.p.Ready(t)
@@ -171,9 +178,11 @@ func startReplicated(t *testing.T) *replicated {
 		note(r.pids, line)
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
-		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second), // a hung broker answers nothing
+		// a hung broker answers nothing
+		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second),
 		kgo.RecordDeliveryTimeout(writesMissing),
 	)
 	if err != nil {
@@ -187,7 +196,8 @@ func startReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// signal sends one to a broker, and waits until its process was started again and all partitions take writes.
+// signal sends one to a broker, and waits until its process was started again and all partitions
+// take writes.
 func (r *replicated) signal(id int, signal syscall.Signal) {
 	r.t.Helper()
 	r.settled(r.t)
@@ -205,10 +215,12 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 	}
 	restarted(r.t, r.p, id, r.pids)
 	r.settled(r.t)
-	r.t.Logf("broker %d, %s: the longest gaps of the partitions were %v, all over after %v", id, signal, r.takeGaps(), time.Since(sent))
+	r.t.Logf("broker %d, %s: the longest gaps of the partitions were %v, all over after %v", id,
+		signal, r.takeGaps(), time.Since(sent))
 }
 
-// end stops the producer, compares what it was promised with what the topic holds, and stops the cluster.
+// end stops the producer, compares what it was promised with what the topic holds, and stops the
+// cluster.
 func (r *replicated) end() {
 	r.t.Helper()
 	r.stop()
@@ -247,16 +259,17 @@ func (r *replicated) gone() {
 	})
 }
 
-// TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all and two replicas in sync at least.
-// What was acknowledged is there at the end, once, and in order; every partition takes writes again.
-// HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
+// TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all
+// and two replicas in sync at least. What was acknowledged is there at the end, once, and in order;
+// every partition takes writes again. HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	rounds := number(t, "HEARTWOOD_CRASH_ROUNDS", 3)
 	r := startReplicated(t)
 	first := rand.New(rand.NewPCG(seed.New(t), 1)).IntN(3)
 	for round := range rounds {
-		r.signal((first+int(round))%3, syscall.SIGKILL) // another each time: who was killed last leads little
+		// another each time: who was killed last leads little
+		r.signal((first+int(round))%3, syscall.SIGKILL)
 	}
 	r.end()
 }
@@ -271,7 +284,8 @@ func TestStoppedBrokersHandOver(t *testing.T) {
 	r.end()
 }
 
-// TestHungBrokersLoseNothing: one that hangs is given up after six seconds, and can acknowledge nothing when it goes on.
+// TestHungBrokersLoseNothing: one that hangs is given up after six seconds, and can acknowledge
+// nothing when it goes on.
 func TestHungBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -279,13 +293,14 @@ func TestHungBrokersLoseNothing(t *testing.T) {
 	r.end()
 }
 
-// TestBrokersEndWithTheirCluster: they stop when the process that keeps their metadata is killed, and all that was acknowledged is
-// there at the next start.
+// TestBrokersEndWithTheirCluster: they stop when the process that keeps their metadata is killed,
+// and all that was acknowledged is there at the next start.
 func TestBrokersEndWithTheirCluster(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
 	setup.HTTP = process.FreePorts(t, 4)
-	r := &replicated{t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{}}
+	r := &replicated{t: t, p: process.Start(t, append(setup.Args(), "--processes")...),
+		pids: map[int]int{}}
 	bootstrap, before := r.p.Ready(t)
 	for _, line := range before {
 		note(r.pids, line)

@@ -32,7 +32,8 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 	if image == "" || clientImage == "" || os.Getenv("KUBECONFIG") == "" {
 		t.Fatal("set KUBECONFIG, IMAGE and CLIENT_IMAGE: see test/e2e/doc.go")
 	}
-	w, err := newWorld("heartwood-e2e-"+strconv.FormatInt(time.Now().Unix(), 36), image, clientImage)
+	w, err := newWorld("heartwood-e2e-"+strconv.FormatInt(time.Now().Unix(), 36), image,
+		clientImage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a consumer group goes on without its coordinator", w.groups},
 		{"a deleted topic comes back with its records", w.topicDeleted},
 		{"brokers of a thousand partitions go", w.thousand},
-		{"a deleted LogCluster keeps its volumes, and comes back with its records", w.clusterDeleted},
+		{"a deleted LogCluster keeps its volumes, and comes back with its records",
+			w.clusterDeleted},
 	} {
 		if !t.Run(step.name, step.run) {
 			return // what follows builds on it
@@ -66,7 +68,8 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 }
 
 func (w *world) samples(t *testing.T) {
-	w.kubectl(t, "apply", "-f", "config/samples", "-f", "test/e2e/testdata/ledger.yaml", "-f", "test/e2e/testdata/failover.yaml")
+	w.kubectl(t, "apply", "-f", "config/samples", "-f", "test/e2e/testdata/ledger.yaml", "-f",
+		"test/e2e/testdata/failover.yaml")
 	w.waitReady(t, 1, topics)
 	w.runClient(t, logCluster)
 }
@@ -78,12 +81,17 @@ func (w *world) invalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ old, with, want string }{
-		"level beyond the codec's range": {"level: 3", "level: 30", "the level of zstd must be -131072 to 22"},
-		"level without a codec for it":   {"type: zstd", "type: snappy", "only gzip, lz4 and zstd have levels"},
-		"fewer partitions":               {"partitions: 3", "partitions: 2", "partitions cannot shrink"},
-		"another cluster":                {"cluster: demo", "cluster: other", "cluster cannot be changed"},
+		"level beyond the codec's range": {"level: 3", "level: 30",
+			"the level of zstd must be -131072 to 22"},
+		"level without a codec for it": {"type: zstd", "type: snappy",
+			"only gzip, lz4 and zstd have levels"},
+		"fewer partitions": {"partitions: 3", "partitions: 2",
+			"partitions cannot shrink"},
+		"another cluster": {"cluster: demo", "cluster: other",
+			"cluster cannot be changed"},
 		"minLag above maxLag": {
-			"minDirtyPercent: 20", "{minLag: 2h, maxLag: 1h}", "minLag must not be longer than maxLag",
+			"minDirtyPercent: 20", "{minLag: 2h, maxLag: 1h}",
+			"minLag must not be longer than maxLag",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +108,8 @@ func (w *world) invalid(t *testing.T) {
 
 func (w *world) produceAndConsume(t *testing.T) {
 	for _, topic := range []string{"tickets", "ledger"} { // of config/samples and testdata
-		w.mustAsk(t, "POST", "produce", "topic", topic, "keys", "1000", "rounds", "15", "deleteEvery", "5")
+		w.mustAsk(t, "POST", "produce", "topic", topic, "keys", "1000", "rounds", "15",
+			"deleteEvery", "5")
 		if answer := w.checkKept(t, topic); answer.Keys != 1000 {
 			t.Errorf("%s: %d keys were acknowledged", topic, answer.Keys)
 		}
@@ -123,19 +132,23 @@ func (w *world) cleans(t *testing.T) {
 		if err := w.Get(ctx, client.ObjectKey{Name: "ledger"}, &topic); err != nil {
 			return err.Error()
 		}
-		if c := topic.Status.Compaction; c == nil || c.LastCleaned == nil || c.Dirty == "" || c.Phase == "" {
+		if c := topic.Status.Compaction; c == nil || c.LastCleaned == nil || c.Dirty == "" ||
+			c.Phase == "" {
 			return fmt.Sprintf("status.compaction is %+v", c)
 		}
 		return ""
 	})
 	table := strings.Split(w.kubectl(t, "get", "topics"), "\n")
 	t.Logf("kubectl get topics:\n%s", strings.Join(table, "\n"))
-	want := []string{"NAME", "CLUSTER", "PARTITIONS", "READY", "DIRTY", "RECLAIMABLE", "CLEANER", "AGE"}
+	want := []string{"NAME", "CLUSTER", "PARTITIONS", "READY", "DIRTY", "RECLAIMABLE", "CLEANER",
+		"AGE"}
 	if got := strings.Fields(table[0]); !slices.Equal(got, want) {
 		t.Errorf("columns are %v, want %v", got, want)
 	}
-	row := table[slices.IndexFunc(table, func(line string) bool { return strings.HasPrefix(line, "ledger ") })]
-	if fields := strings.Fields(row); len(fields) < 7 || fields[1] != logCluster || fields[3] != "True" || !strings.HasSuffix(fields[4], "%") {
+	row := table[slices.IndexFunc(table,
+		func(line string) bool { return strings.HasPrefix(line, "ledger ") })]
+	if fields := strings.Fields(row); len(fields) < 7 || fields[1] != logCluster ||
+		fields[3] != "True" || !strings.HasSuffix(fields[4], "%") {
 		t.Errorf("the row of ledger is %q", row)
 	}
 	t.Logf("kubectl get logclusters,partitions:\n%s", w.kubectl(t, "get", "logclusters,partitions"))
@@ -143,7 +156,8 @@ func (w *world) cleans(t *testing.T) {
 
 func (w *world) brokerDeleted(t *testing.T) {
 	var partition v1alpha1.Partition
-	if err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName("ledger", 0)}, &partition); err != nil {
+	if err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName("ledger", 0)},
+		&partition); err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("%s-broker-%d", logCluster, partition.Status.Leader)
@@ -157,7 +171,8 @@ func (w *world) brokerDeleted(t *testing.T) {
 	w.kubectl(t, "delete", "pod", name, "--grace-period=0", "--force")
 	w.waitPod(t, name, &before)
 	w.waitReady(t, 1, topics)
-	w.waitAcknowledged(t, "ledger", 3000) // on all partitions, the ones of this broker included: their keys are in every round
+	// on all partitions, the ones of this broker included: their keys are in every round
+	w.waitAcknowledged(t, "ledger", 3000)
 	w.mustAsk(t, "POST", "stop", "topic", "ledger")
 	w.checkKept(t, "ledger")
 }
@@ -166,16 +181,17 @@ func (w *world) brokerDeleted(t *testing.T) {
 func (w *world) waitAcknowledged(t *testing.T, topic string, more int) {
 	t.Helper()
 	before := w.mustAsk(t, "GET", "stats", "topic", topic).Acknowledged
-	until(t, fmt.Sprintf("%d more records are acknowledged", more), func(ctx context.Context) string {
-		answer, err := w.ask(ctx, "GET", "stats", url.Values{"topic": {topic}})
-		if err != nil {
-			return err.Error()
-		}
-		if answer.Acknowledged < before+more {
-			return fmt.Sprintf("%d of them are", answer.Acknowledged-before)
-		}
-		return ""
-	})
+	until(t, fmt.Sprintf("%d more records are acknowledged", more),
+		func(ctx context.Context) string {
+			answer, err := w.ask(ctx, "GET", "stats", url.Values{"topic": {topic}})
+			if err != nil {
+				return err.Error()
+			}
+			if answer.Acknowledged < before+more {
+				return fmt.Sprintf("%d of them are", answer.Acknowledged-before)
+			}
+			return ""
+		})
 }
 
 // reclaimPolicy Retain, the default: deleting a Topic is undone by applying it again.

@@ -15,21 +15,27 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// failover is the Topic of testdata/failover.yaml: three copies, of which two must have what is acknowledged.
+// failover is the Topic of testdata/failover.yaml: three copies, of which two must have what is
+// acknowledged.
 const failover = "failover"
 
-// gapMax is how long a partition may take no writes while one broker goes. It is far above what is measured (docs/operations/failures.md):
-// a machine that runs this test may be busy, and a cluster that waits for the end of a Lease and more is what it is to find.
+// gapMax is how long a partition may take no writes while one broker goes. It is far above what is
+// measured (docs/operations/failures.md): a machine that runs this test may be busy, and a cluster
+// that waits for the end of a Lease and more is what it is to find.
 const gapMax = 30 * time.Second
 
-// brokersGo has brokers go in every way that Kubernetes knows, under load with acks=all, and then reads all that was acknowledged.
+// brokersGo has brokers go in every way that Kubernetes knows, under load with acks=all, and then
+// reads all that was acknowledged.
 func (w *world) brokersGo(t *testing.T) {
 	w.waitInSync(t)
 	for _, way := range []struct {
 		name string
 		do   func(t *testing.T, leader string)
 	}{
-		{"a pod is deleted", func(t *testing.T, leader string) { w.kubectl(t, "delete", "pod", leader, "--wait=false") }},
+		{"a pod is deleted", func(t *testing.T,
+			leader string) {
+			w.kubectl(t, "delete", "pod", leader, "--wait=false")
+		}},
 		{"a broker is killed", func(t *testing.T, leader string) {
 			w.kubectl(t, "delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
 		}},
@@ -46,7 +52,8 @@ func (w *world) brokersGo(t *testing.T) {
 			w.waitAcknowledged(t, failover, 5000)
 			w.waitInSync(t)
 			stopped := w.mustAsk(t, "POST", "stop", "topic", failover)
-			t.Logf("%s: a partition took no writes for %d ms at most: %s", way.name, stopped.Gap, stopped.longest())
+			t.Logf("%s: a partition took no writes for %d ms at most: %s", way.name, stopped.Gap,
+				stopped.longest())
 			if gap := time.Duration(stopped.Gap) * time.Millisecond; gap > gapMax {
 				t.Errorf("writes stood still for %s", gap)
 			}
@@ -61,13 +68,15 @@ func (w *world) brokersGo(t *testing.T) {
 func (w *world) leaderPod(t *testing.T) string {
 	t.Helper()
 	var partition v1alpha1.Partition
-	if err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName(failover, 0)}, &partition); err != nil {
+	if err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName(failover, 0)},
+		&partition); err != nil {
 		t.Fatal(err)
 	}
 	if partition.Status.Leader < 0 {
 		t.Fatalf("partition %s has no leader: %+v", partition.Name, partition.Status)
 	}
-	return v1alpha1.BrokerLeaseName(logCluster, partition.Status.Leader) // the pod has the Lease's name
+	// the pod has the Lease's name
+	return v1alpha1.BrokerLeaseName(logCluster, partition.Status.Leader)
 }
 
 // waitInSync waits until every replica of the topic is in sync.
@@ -78,7 +87,8 @@ func (w *world) waitInSync(t *testing.T) {
 		if err := w.Get(ctx, client.ObjectKey{Name: failover}, &topic); err != nil {
 			return err.Error()
 		}
-		replicated := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionReplicated)
+		replicated := meta.FindStatusCondition(topic.Status.Conditions,
+			v1alpha1.ConditionReplicated)
 		switch {
 		case replicated == nil:
 			return "no condition Replicated"
@@ -99,7 +109,8 @@ func (w *world) waitRolled(t *testing.T) {
 		}
 		for i := range pods {
 			asked := pods[i].Spec.Containers[0].Resources.Requests.Cpu().String()
-			if asked != "110m" || len(pods[i].Status.ContainerStatuses) == 0 || !pods[i].Status.ContainerStatuses[0].Ready {
+			if asked != "110m" || len(pods[i].Status.ContainerStatuses) == 0 ||
+				!pods[i].Status.ContainerStatuses[0].Ready {
 				return fmt.Sprintf("pod %s asks for %s, or is not ready", pods[i].Name, asked)
 			}
 		}

@@ -23,7 +23,8 @@ const (
 	turnPause   = 10 * time.Second // between two brokers that are killed in turn
 )
 
-// faults runs the script that breaks parts of the cluster and mends them; see hack/e2e-faults.sh. Who has none skips the step.
+// faults runs the script that breaks parts of the cluster and mends them; see hack/e2e-faults.sh.
+// Who has none skips the step.
 func (w *world) faults(t *testing.T, words ...string) {
 	t.Helper()
 	script := os.Getenv("FAULTS")
@@ -35,8 +36,9 @@ func (w *world) faults(t *testing.T, words ...string) {
 	}
 }
 
-// underLoad writes to the topic failover with acks=all while do breaks something, and until everything is in sync again. Then each
-// acknowledged record must be there, and each key's in their order. It returns for how long each partition took no writes.
+// underLoad writes to the topic failover with acks=all while do breaks something, and until
+// everything is in sync again. Then each acknowledged record must be there, and each key's in their
+// order. It returns for how long each partition took no writes.
 func (w *world) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	t.Helper()
 	w.waitInSync(t)
@@ -44,7 +46,8 @@ func (w *world) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	stopped := false
 	defer func() {
 		if !stopped { // do has failed, or skipped: the next step has a stream of its own
-			_, _ = w.ask(context.Background(), "POST", "stop", map[string][]string{"topic": {failover}})
+			_, _ = w.ask(context.Background(), "POST", "stop",
+				map[string][]string{"topic": {failover}})
 		}
 	}()
 	w.waitAcknowledged(t, failover, 1000)
@@ -53,27 +56,33 @@ func (w *world) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	w.waitAcknowledged(t, failover, 1000)
 	stopped = true
 	answer := w.mustAsk(t, "POST", "stop", "topic", failover)
-	t.Logf("MEASURED %s: a partition took no writes for %d ms at most; by partition: %v", t.Name(), answer.Gap, answer.Gaps)
+	t.Logf("MEASURED %s: a partition took no writes for %d ms at most; by partition: %v", t.Name(),
+		answer.Gap, answer.Gaps)
 	w.checkWhole(t, failover)
 	return answer
 }
 
-// checkWhole is checkKept for a topic that nothing is cleaned from: no acknowledged record is missing, nor out of its key's order.
+// checkWhole is checkKept for a topic that nothing is cleaned from: no acknowledged record is
+// missing, nor out of its key's order.
 func (w *world) checkWhole(t *testing.T, topic string) {
 	t.Helper()
 	answer := w.mustAsk(t, "GET", "check", "topic", topic, "whole", "1")
-	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held, answer.Keys)
+	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held,
+		answer.Keys)
 }
 
-// killedInTurn kills one broker after the other, every ten seconds, also while the one before is not back.
+// killedInTurn kills one broker after the other, every ten seconds, also while the one before is
+// not back.
 func (w *world) killedInTurn(t *testing.T) {
 	for _, way := range []struct {
 		name  string
 		turns int
 		do    func(t *testing.T, pod string)
 	}{
-		{"a pod is deleted every ten seconds", 6, func(t *testing.T, pod string) { w.kubectl(t, "delete", "pod", pod, "--wait=false") }},
-		// Once each: Kubernetes waits, longer and longer, before it starts a container that ended twice, and two brokers are down then.
+		{"a pod is deleted every ten seconds", 6,
+			func(t *testing.T, pod string) { w.kubectl(t, "delete", "pod", pod, "--wait=false") }},
+		// Once each: Kubernetes waits, longer and longer, before it starts a container that ended
+		// twice, and two brokers are down then.
 		{"a broker's process is killed every ten seconds", brokerCount, w.killProcess},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -83,9 +92,16 @@ func (w *world) killedInTurn(t *testing.T) {
 					w.mustAsk(t, "POST", "mark", "topic", failover)
 					way.do(t, brokerPod(int32(turn%brokerCount)))
 					w.pause(t, turnPause)
-					led, others := before.split(w.mustAsk(t, "GET", "stats", "topic", failover).Gaps, int32(turn%brokerCount))
-					t.Logf("MEASURED turn %d, broker %d led %d: no writes for %d ms; the partitions that others led: %d ms",
-						turn, turn%brokerCount, before.count(int32(turn%brokerCount)), led, others)
+					led, others := before.split(w.mustAsk(t, "GET", "stats", "topic",
+						failover).Gaps, int32(turn%brokerCount))
+					t.Logf(
+						"MEASURED turn %d, broker %d led %d: no writes for %d ms; the partitions that others led: %d ms",
+						turn,
+						turn%brokerCount,
+						before.count(int32(turn%brokerCount)),
+						led,
+						others,
+					)
 				}
 				w.waitReady(t, 1, topics)
 			})
@@ -101,7 +117,8 @@ func (w *world) killProcess(t *testing.T, name string) {
 		if err := w.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
 			return err.Error()
 		}
-		if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil {
+		if len(pod.Status.ContainerStatuses) == 0 ||
+			pod.Status.ContainerStatuses[0].State.Running == nil {
 			return "its container does not run"
 		}
 		return ""
@@ -110,7 +127,8 @@ func (w *world) killProcess(t *testing.T, name string) {
 	w.faults(t, "kill-container", id)
 }
 
-// nodesFail ends a kubelet, and then a node with all that runs on it, for longer than a Lease lasts.
+// nodesFail ends a kubelet, and then a node with all that runs on it, for longer than a Lease
+// lasts.
 func (w *world) nodesFail(t *testing.T) {
 	t.Run("a kubelet is away", func(t *testing.T) {
 		gap := w.underLoad(t, func(t *testing.T) {
@@ -133,8 +151,10 @@ func (w *world) nodesFail(t *testing.T) {
 			w.mustAsk(t, "POST", "mark", "topic", failover)
 			w.faults(t, "power-off", node)
 			w.pause(t, 45*time.Second)
-			t.Logf("MEASURED while the node is off: no writes for %v ms", w.mustAsk(t, "GET", "stats", "topic", failover).Gaps)
-			t.Logf("pods, and partitions:\n%s", w.kubectl(t, "get", "pods,logclusters,topics,partitions", "-o", "wide"))
+			t.Logf("MEASURED while the node is off: no writes for %v ms",
+				w.mustAsk(t, "GET", "stats", "topic", failover).Gaps)
+			t.Logf("pods, and partitions:\n%s",
+				w.kubectl(t, "get", "pods,logclusters,topics,partitions", "-o", "wide"))
 			w.mustAsk(t, "POST", "mark", "topic", failover)
 			w.faults(t, "power-on", node)
 			w.waitNode(t, node)
@@ -143,7 +163,8 @@ func (w *world) nodesFail(t *testing.T) {
 	})
 }
 
-// apiServerGoes takes the API server away: alone, and while a broker is killed, which nobody can replace then.
+// apiServerGoes takes the API server away: alone, and while a broker is killed, which nobody can
+// replace then.
 func (w *world) apiServerGoes(t *testing.T) {
 	t.Run("the API server restarts", func(t *testing.T) {
 		gap := w.underLoad(t, func(t *testing.T) {
@@ -163,11 +184,13 @@ func (w *world) apiServerGoes(t *testing.T) {
 			}
 			_, broker, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 			w.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
-			operators, err := w.pods(t.Context(), client.MatchingLabels{"app.kubernetes.io/component": "operator"})
+			operators, err := w.pods(t.Context(),
+				client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 			if err != nil || len(operators) == 0 {
 				t.Fatalf("%d operators, %v", len(operators), err)
 			}
-			_, operator, _ := strings.Cut(operators[0].Status.ContainerStatuses[0].ContainerID, "://")
+			_, operator, _ := strings.Cut(operators[0].Status.ContainerStatuses[0].ContainerID,
+				"://")
 			w.mustAsk(t, "POST", "mark", "topic", failover)
 			w.stopAPI(t)
 			w.pause(t, 5*time.Second)
@@ -178,12 +201,14 @@ func (w *world) apiServerGoes(t *testing.T) {
 			began := time.Now()
 			w.waitAPI(t)
 			w.waitReady(t, 1, topics)
-			t.Logf("MEASURED everything is ready %s after the API server started", time.Since(began).Round(100*time.Millisecond))
+			t.Logf("MEASURED everything is ready %s after the API server started",
+				time.Since(began).Round(100*time.Millisecond))
 		})
 	})
 }
 
-// stopAPI kills the API server. If the step fails, it is started again: nothing else could be looked at.
+// stopAPI kills the API server. If the step fails, it is started again: nothing else could be
+// looked at.
 func (w *world) stopAPI(t *testing.T) {
 	t.Helper()
 	w.faults(t, "apiserver-stop")
@@ -233,7 +258,8 @@ func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) 
 	return led, others
 }
 
-func brokerPod(id int32) string { return v1alpha1.BrokerLeaseName(logCluster, id) } // the pod has the Lease's name
+// the pod has the Lease's name
+func brokerPod(id int32) string { return v1alpha1.BrokerLeaseName(logCluster, id) }
 
 // node is the node of a pod.
 func (w *world) node(t *testing.T, pod string) string {
@@ -245,11 +271,12 @@ func (w *world) node(t *testing.T, pod string) string {
 	return found.Spec.NodeName
 }
 
-// leaderPodApart is a broker that leads something on another node than the client's and, if there is one, than those of the cluster's DNS:
-// without that, clients find nobody.
+// leaderPodApart is a broker that leads something on another node than the client's and, if there
+// is one, than those of the cluster's DNS: without that, clients find nobody.
 func (w *world) leaderPodApart(t *testing.T) string {
 	t.Helper()
-	servers, err := w.set.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+	servers, err := w.set.CoreV1().Pods("kube-system").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +302,8 @@ func (w *world) leaderPodApart(t *testing.T) string {
 
 func (w *world) operatorNodes(t *testing.T) (nodes []string) {
 	t.Helper()
-	pods, err := w.pods(t.Context(), client.MatchingLabels{"app.kubernetes.io/component": "operator"})
+	pods, err := w.pods(t.Context(),
+		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 	if err != nil {
 		t.Fatal(err)
 	}

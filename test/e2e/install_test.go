@@ -27,7 +27,8 @@ func (w *world) install(t *testing.T) {
 		Name:   w.namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	if _, err := w.set.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := w.set.CoreV1().Namespaces().Create(t.Context(), namespace,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -41,26 +42,32 @@ func (w *world) install(t *testing.T) {
 		w.remove(t, !hadCRDs)
 	})
 	repository, tag := splitImage(w.image)
-	out, err := helm(t.Context(), "install", "heartwood", "charts/heartwood", "--namespace", w.namespace, "--take-ownership",
-		"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout", deadline.String())
+	out, err := helm(t.Context(), "install", "heartwood", "charts/heartwood", "--namespace",
+		w.namespace, "--take-ownership",
+		"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout",
+		deadline.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("helm install:\n%s", out)
 }
 
-// upgraded changes a value of the chart; the operators run with it after, and all that they made stays.
+// upgraded changes a value of the chart; the operators run with it after, and all that they made
+// stays.
 func (w *world) upgraded(t *testing.T) {
-	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace", w.namespace, "--reuse-values",
+	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace",
+		w.namespace, "--reuse-values",
 		"--set", "logLevel=debug", "--wait", "--timeout", deadline.String()); err != nil {
 		t.Fatal(err)
 	}
-	operators, err := w.pods(t.Context(), client.MatchingLabels{"app.kubernetes.io/component": "operator"})
+	operators, err := w.pods(t.Context(),
+		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range operators {
-		if pod := &operators[i]; pod.DeletionTimestamp == nil && !slices.Contains(pod.Spec.Containers[0].Args, "--log-level=debug") {
+		if pod := &operators[i]; pod.DeletionTimestamp == nil &&
+			!slices.Contains(pod.Spec.Containers[0].Args, "--log-level=debug") {
 			t.Errorf("operator %s runs with %v", pod.Name, pod.Spec.Containers[0].Args)
 		}
 	}
@@ -76,7 +83,8 @@ func splitImage(image string) (repository, tag string) {
 	return image[:at], image[at+1:]
 }
 
-// remove takes everything away again, and checks on the way that uninstalling the chart keeps the CRDs.
+// remove takes everything away again, and checks on the way that uninstalling the chart keeps the
+// CRDs.
 func (w *world) remove(t *testing.T, crds bool) {
 	t.Helper()
 	ctx := context.Background() // the test's own is over
@@ -85,22 +93,26 @@ func (w *world) remove(t *testing.T, crds bool) {
 			t.Errorf("delete what is left: %v", err)
 		}
 	}
-	if out, err := command(ctx, "", "kubectl", "--namespace", w.namespace, "wait", "--for=delete", "--timeout=180s",
+	if out, err := command(ctx, "", "kubectl", "--namespace", w.namespace, "wait", "--for=delete",
+		"--timeout=180s",
 		"topics,logclusters", "--all"); err != nil {
 		t.Errorf("resources do not go: %v", out)
 	}
-	if _, err := helm(ctx, "uninstall", "heartwood", "--namespace", w.namespace, "--wait"); err != nil {
+	if _, err := helm(ctx, "uninstall", "heartwood", "--namespace", w.namespace,
+		"--wait"); err != nil {
 		t.Error(err)
 	}
 	if !w.hasCRDs(ctx) {
 		t.Error("helm uninstall took the CRDs, and every Topic of the Kubernetes cluster with them")
 	}
 	if crds {
-		if _, err := command(ctx, "", "kubectl", "delete", "-f", "config/crd", "-f", "config/admission"); err != nil {
+		if _, err := command(ctx, "", "kubectl", "delete", "-f", "config/crd", "-f",
+			"config/admission"); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := command(ctx, "", "kubectl", "delete", "namespace", w.namespace, "--timeout=180s"); err != nil {
+	if _, err := command(ctx, "", "kubectl", "delete", "namespace", w.namespace,
+		"--timeout=180s"); err != nil {
 		t.Error(err)
 	}
 }
@@ -109,13 +121,15 @@ func (w *world) remove(t *testing.T, crds bool) {
 func (w *world) dump(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"get", "pods,services,persistentvolumeclaims,logclusters,topics,partitions,leases", "-o", "wide"},
+		{"get", "pods,services,persistentvolumeclaims,logclusters,topics,partitions,leases", "-o",
+			"wide"},
 		{"get", "events", "--sort-by=.lastTimestamp"},
 		{"logs", "--selector=app.kubernetes.io/component=operator", "--tail=60"},
 		{"logs", "--selector=app.kubernetes.io/component=broker", "--tail=60", "--prefix"},
 		{"logs", "client", "--tail=60"},
 	} {
-		out, err := command(context.Background(), "", "kubectl", append([]string{"--namespace", w.namespace}, args...)...)
+		out, err := command(context.Background(), "", "kubectl",
+			append([]string{"--namespace", w.namespace}, args...)...)
 		if err != nil {
 			out = err.Error()
 		}
@@ -138,15 +152,21 @@ func (w *world) runClient(t *testing.T, logCluster string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: w.namespace},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: &yes,
+				SeccompProfile: &corev1.SeccompProfile{
+					Type: corev1.SeccompProfileTypeRuntimeDefault,
+				},
 			},
 			AutomountServiceAccountToken: &no,
-			RestartPolicy:                corev1.RestartPolicyNever, // it remembers what was promised: a second one would not
+			// it remembers what was promised: a second one would not
+			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
-				Name: "client", Image: w.clientImage, Args: []string{"--bootstrap", cluster.Status.Bootstrap},
-				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-					Path: "/healthz", Port: intstr.FromInt32(8080),
-				}}},
+				Name: "client", Image: w.clientImage,
+				Args: []string{"--bootstrap", cluster.Status.Bootstrap},
+				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1,
+					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+						Path: "/healthz", Port: intstr.FromInt32(8080),
+					}}},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

@@ -25,7 +25,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// deadline ends a step that waits for what does not come; pulling images and making volumes takes its time.
+// deadline ends a step that waits for what does not come; pulling images and making volumes takes
+// its time.
 const deadline = 5 * time.Minute
 
 // world is the Kubernetes cluster and the namespace the test works in.
@@ -54,10 +55,12 @@ func newWorld(namespace, image, clientImage string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{Client: client.NewNamespacedClient(typed, namespace), set: set, namespace: namespace, image: image, clientImage: clientImage}, nil
+	return &world{Client: client.NewNamespacedClient(typed, namespace), set: set,
+		namespace: namespace, image: image, clientImage: clientImage}, nil
 }
 
-// command runs a program in the repository's root and returns what it prints; fails says whether it is expected to fail.
+// command runs a program in the repository's root and returns what it prints; fails says whether it
+// is expected to fail.
 func command(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "../.."
@@ -71,7 +74,8 @@ func command(ctx context.Context, stdin string, name string, args ...string) (st
 
 func (w *world) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := command(t.Context(), "", "kubectl", append([]string{"--namespace", w.namespace}, args...)...)
+	out, err := command(t.Context(), "", "kubectl",
+		append([]string{"--namespace", w.namespace}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,8 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 // refused applies a manifest that must not be taken, and returns why it was not.
 func (w *world) refused(t *testing.T, manifest string) string {
 	t.Helper()
-	out, err := command(t.Context(), manifest, "kubectl", "--namespace", w.namespace, "apply", "-f", "-")
+	out, err := command(t.Context(), manifest, "kubectl", "--namespace", w.namespace, "apply", "-f",
+		"-")
 	if err == nil {
 		t.Errorf("taken, but should be refused:\n%s", manifest)
 	}
@@ -93,7 +98,8 @@ func helm(ctx context.Context, args ...string) (string, error) {
 	if program := os.Getenv("HELM"); program != "" {
 		return command(ctx, "", program, args...)
 	}
-	return command(ctx, "", "go", append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
+	return command(ctx, "", "go",
+		append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
 }
 
 // until asks every second, until ask returns nothing; that is what it still waits for.
@@ -131,18 +137,26 @@ type stats struct {
 
 // longest tells the five longest gaps, and when they began.
 func (s stats) longest() string {
-	partitions := slices.SortedFunc(maps.Keys(s.Gaps), func(a, b int32) int { return cmp.Compare(s.Gaps[b], s.Gaps[a]) })
+	partitions := slices.SortedFunc(maps.Keys(s.Gaps),
+		func(a, b int32) int { return cmp.Compare(s.Gaps[b], s.Gaps[a]) })
 	var words []string
 	for _, p := range partitions[:min(len(partitions), 5)] {
-		words = append(words, fmt.Sprintf("partition %d stood for %d ms from %d ms on", p, s.Gaps[p], s.Began[p]))
+		words = append(words, fmt.Sprintf("partition %d stood for %d ms from %d ms on", p,
+			s.Gaps[p], s.Began[p]))
 	}
 	return strings.Join(words, ", ")
 }
 
 // ask calls the client pod by way of the API server. An error carries the client's own words.
 func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (stats, error) {
-	request := w.set.CoreV1().RESTClient().Verb(verb).Namespace(w.namespace).Resource("pods").Name("client:8080").
-		SubResource("proxy").Suffix(path)
+	request := w.set.CoreV1().
+		RESTClient().
+		Verb(verb).
+		Namespace(w.namespace).
+		Resource("pods").
+		Name("client:8080").
+		SubResource("proxy").
+		Suffix(path)
 	for name, values := range query {
 		request = request.Param(name, values[0])
 	}
@@ -150,7 +164,8 @@ func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (s
 	result := request.Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %w: %s", verb, path, err, body)
+		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %w: %s", verb,
+			path, err, body)
 	}
 	err = json.Unmarshal(body, &answer)
 	return answer, err
@@ -171,11 +186,13 @@ func (w *world) mustAsk(t *testing.T, verb, path string, pairs ...string) stats 
 	return answer
 }
 
-// checkKept reads a topic whole: every key's last acknowledged value is there, and no deleted key is back.
+// checkKept reads a topic whole: every key's last acknowledged value is there, and no deleted key
+// is back.
 func (w *world) checkKept(t *testing.T, topic string) stats {
 	t.Helper()
 	answer := w.mustAsk(t, "GET", "check", "topic", topic)
-	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held, answer.Keys)
+	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held,
+		answer.Keys)
 	return answer
 }
 

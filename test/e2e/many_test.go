@@ -21,34 +21,46 @@ const (
 	manyPartitions = 1000
 )
 
-// thousand has brokers go that lead hundreds of partitions, and tells how long it takes until the last one takes a write again.
+// thousand has brokers go that lead hundreds of partitions, and tells how long it takes until the
+// last one takes a write again.
 func (w *world) thousand(t *testing.T) {
 	if os.Getenv("HEARTWOOD_E2E_MANY") == "" {
-		t.Skip("HEARTWOOD_E2E_MANY is not set: a thousand partitions want a control plane that has a processor or two for itself")
+		t.Skip(
+			"HEARTWOOD_E2E_MANY is not set: a thousand partitions want a control plane that has a processor or two for itself",
+		)
 	}
 	began := time.Now()
 	w.kubectl(t, "apply", "-f", "test/e2e/testdata/many.yaml")
 	w.waitTopic(t, many, func(topic *v1alpha1.Topic) string {
 		if topic.Status.ReadyPartitions < manyPartitions || topic.Status.UnderReplicated > 0 {
-			return fmt.Sprintf("%d partitions are ready, %d under-replicated", topic.Status.ReadyPartitions, topic.Status.UnderReplicated)
+			return fmt.Sprintf("%d partitions are ready, %d under-replicated",
+				topic.Status.ReadyPartitions, topic.Status.UnderReplicated)
 		}
 		return ""
 	})
-	t.Logf("MEASURED %d partitions are ready after %s", manyPartitions, time.Since(began).Round(100*time.Millisecond))
+	t.Logf("MEASURED %d partitions are ready after %s", manyPartitions,
+		time.Since(began).Round(100*time.Millisecond))
 	w.probe(t, leads{}, -1) // the client knows all leaders
 	for turn, way := range []struct {
 		name string
 		do   func(t *testing.T, pod string)
 	}{
 		{"killed", w.killProcess},
-		{"deleted", func(t *testing.T, pod string) { w.kubectl(t, "delete", "pod", pod, "--wait=false") }},
+		{"deleted", func(t *testing.T,
+			pod string) {
+			w.kubectl(t, "delete", "pod", pod, "--wait=false")
+		}},
 		{"killed again", w.killProcess},
-		{"deleted again", func(t *testing.T, pod string) { w.kubectl(t, "delete", "pod", pod, "--wait=false") }},
+		{"deleted again", func(t *testing.T,
+			pod string) {
+			w.kubectl(t, "delete", "pod", pod, "--wait=false")
+		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			w.waitHome(t)
 			before, broker := w.leads(t, many), int32(turn%brokerCount)
-			w.mustAsk(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300") // some 30 partitions have a steady load
+			// some 30 partitions have a steady load
+			w.mustAsk(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
 			w.waitAcknowledged(t, many, 500)
 			w.mustAsk(t, "POST", "mark", "topic", many)
 			at := time.Now()
@@ -58,21 +70,34 @@ func (w *world) thousand(t *testing.T) {
 			w.waitAcknowledged(t, many, 500)
 			stopped := w.mustAsk(t, "POST", "stop", "topic", many)
 			led, others := before.split(stopped.Gaps, broker)
-			t.Logf("MEASURED all in sync and led at home after %s; worst gap under load %d ms, of partitions led elsewhere %d ms: %s",
-				time.Since(at).Round(100*time.Millisecond), led, others, stopped.longest())
+			t.Logf(
+				"MEASURED all in sync and led at home after %s; worst gap under load %d ms, of partitions led elsewhere %d ms: %s",
+				time.Since(at).Round(100*time.Millisecond),
+				led,
+				others,
+				stopped.longest(),
+			)
 		})
 	}
 	w.checkWhole(t, many)
 	w.kubectl(t, "delete", "topic", many, "--timeout=120s")
 }
 
-// probe sends a record to each partition, and tells when the last took it of those that a broker led, and of the others.
+// probe sends a record to each partition, and tells when the last took it of those that a broker
+// led, and of the others.
 func (w *world) probe(t *testing.T, before leads, broker int32) {
 	t.Helper()
-	taken := w.mustAsk(t, "POST", "probe", "topic", many, "partitions", strconv.Itoa(manyPartitions)).Taken
+	taken := w.mustAsk(t, "POST", "probe", "topic", many, "partitions",
+		strconv.Itoa(manyPartitions)).Taken
 	led, others := before.split(taken, broker)
-	t.Logf("MEASURED broker %d led %d of %d: the last of them took a write after %d ms, the last of the others after %d ms",
-		broker, before.count(broker), manyPartitions, led, others)
+	t.Logf(
+		"MEASURED broker %d led %d of %d: the last of them took a write after %d ms, the last of the others after %d ms",
+		broker,
+		before.count(broker),
+		manyPartitions,
+		led,
+		others,
+	)
 }
 
 func (w *world) waitTopic(t *testing.T, name string, missing func(*v1alpha1.Topic) string) {
@@ -97,7 +122,9 @@ func (w *world) waitHome(t *testing.T) {
 		astray := 0
 		for i := range partitions.Items {
 			p := &partitions.Items[i]
-			if p.Spec.Topic == many && (len(p.Status.ISR) < len(p.Spec.Replicas) || p.Status.Leader != p.Spec.Replicas[0]) {
+			if p.Spec.Topic == many &&
+				(len(p.Status.ISR) < len(p.Spec.Replicas) ||
+					p.Status.Leader != p.Spec.Replicas[0]) {
 				astray++
 			}
 		}

@@ -15,10 +15,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood", "app.kubernetes.io/component": "broker"}
+var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
+	"app.kubernetes.io/component": "broker"}
 
 // notReady says why conditions do not tell of a resource that is ready in its present generation.
-func notReady(kind string, object client.Object, observed int64, conditions []metav1.Condition) string {
+func notReady(kind string, object client.Object, observed int64,
+	conditions []metav1.Condition) string {
 	name := kind + "/" + object.GetName()
 	if observed != object.GetGeneration() {
 		return fmt.Sprintf("%s: generation %d, observed %d", name, object.GetGeneration(), observed)
@@ -33,7 +35,8 @@ func notReady(kind string, object client.Object, observed int64, conditions []me
 	return ""
 }
 
-// waitReady waits until every LogCluster and Topic of the namespace is ready, as many as are expected.
+// waitReady waits until every LogCluster and Topic of the namespace is ready, as many as are
+// expected.
 func (w *world) waitReady(t *testing.T, clusters, topics int) {
 	t.Helper()
 	until(t, "LogClusters and Topics are ready", func(ctx context.Context) string {
@@ -46,17 +49,20 @@ func (w *world) waitReady(t *testing.T, clusters, topics int) {
 			return err.Error()
 		}
 		if len(logClusters.Items) != clusters || len(all.Items) < topics {
-			return fmt.Sprintf("%d LogClusters and %d Topics", len(logClusters.Items), len(all.Items))
+			return fmt.Sprintf("%d LogClusters and %d Topics", len(logClusters.Items),
+				len(all.Items))
 		}
 		for i := range logClusters.Items {
 			cluster := &logClusters.Items[i]
-			if why := notReady("LogCluster", cluster, cluster.Status.ObservedGeneration, cluster.Status.Conditions); why != "" {
+			if why := notReady("LogCluster", cluster, cluster.Status.ObservedGeneration,
+				cluster.Status.Conditions); why != "" {
 				return why
 			}
 		}
 		for i := range all.Items {
 			topic := &all.Items[i]
-			if why := notReady("Topic", topic, topic.Status.ObservedGeneration, topic.Status.Conditions); why != "" {
+			if why := notReady("Topic", topic, topic.Status.ObservedGeneration,
+				topic.Status.Conditions); why != "" {
 				return why
 			}
 		}

@@ -19,7 +19,8 @@ const (
 	leaseExpiry   = 6 * time.Second
 )
 
-// authority is the API server and the operator: who is registered, and the partitions, each with a version for compare-and-swap.
+// authority is the API server and the operator: who is registered, and the partitions, each with a
+// version for compare-and-swap.
 type authority struct {
 	w  *world
 	mu struct {
@@ -41,7 +42,9 @@ type topic struct {
 	settings  topicconfig.Settings
 	partition placement.Partition
 	version   int
-	lagging   time.Time // since when the operator leaves a change of the in-sync replicas to the leader; zero: there is none
+	// since when the operator leaves a change of the in-sync replicas to the leader; zero: there is
+	// none
+	lagging time.Time
 }
 
 // othersAfter is how long it does so: as long as the real one does at most.
@@ -79,7 +82,8 @@ func (a *authority) standingsLocked() map[int32]placement.Standing {
 	all := map[int32]placement.Standing{}
 	for id, r := range a.mu.brokers {
 		all[id] = placement.Standing{
-			Life: r.life(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch, Directory: r.Directory, Leaving: r.Leaving,
+			Life: r.life(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
+			Directory: r.Directory, Leaving: r.Leaving,
 		}
 	}
 	return all
@@ -109,11 +113,13 @@ func (a *authority) decide() {
 	}
 	for _, t := range a.mu.topics {
 		wishes := placement.Wishes{
-			Preferred: a.mu.preferred, Unclean: t.settings.UncleanElection || a.mu.lossy, Assignment: t.assignment(),
+			Preferred: a.mu.preferred, Unclean: t.settings.UncleanElection || a.mu.lossy,
+			Assignment: t.assignment(),
 		}
 		if a.mu.lossy && t.partition.Leader == placement.NoLeader && t.partition.LeaderEpoch > 0 {
 			for _, r := range a.mu.brokers {
-				if slices.Contains(t.partition.Replicas, r.ID) && r.life(time.Now()) == placement.Up {
+				if slices.Contains(t.partition.Replicas, r.ID) &&
+					r.life(time.Now()) == placement.Up {
 					wishes.Accepted = placement.Consent(r.Directory, t.partition.LeaderEpoch)
 				}
 			}
@@ -126,7 +132,8 @@ func (a *authority) decide() {
 	a.mu.preferred = false
 }
 
-// leavesTo tells whether the operator leaves a change to the leader for now: one of the in-sync replicas alone.
+// leavesTo tells whether the operator leaves a change to the leader for now: one of the in-sync
+// replicas alone.
 func (t *topic) leavesTo(next placement.Partition, now time.Time) bool {
 	alike := next
 	alike.ISR = t.partition.ISR
@@ -151,8 +158,18 @@ func (a *authority) putLocked(t *topic, next placement.Partition, unproven bool)
 		return
 	}
 	if next.LeaderEpoch != before.LeaderEpoch {
-		a.w.note("%s: broker %d leads in epoch %d, ISR %v, replicas %v -> %v, unproven %t (was %d, ISR %v)",
-			t.name, next.Leader, next.LeaderEpoch, next.ISR, next.Replicas, next.Target, unproven, before.Leader, before.ISR)
+		a.w.note(
+			"%s: broker %d leads in epoch %d, ISR %v, replicas %v -> %v, unproven %t (was %d, ISR %v)",
+			t.name,
+			next.Leader,
+			next.LeaderEpoch,
+			next.ISR,
+			next.Replicas,
+			next.Target,
+			unproven,
+			before.Leader,
+			before.ISR,
+		)
 	} else {
 		a.w.note("%s: ISR %v, replicas %v -> %v", t.name, next.ISR, next.Replicas, next.Target)
 	}
@@ -178,7 +195,8 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 	for _, t := range a.mu.topics {
 		p := t.partition
 		made := &metadata.Partition{
-			Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader, LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
+			Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader,
+			LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
 			UnprovenEpoch: p.UnprovenEpoch,
 		}
 		for _, id := range p.Replicas {
@@ -187,13 +205,17 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 		made.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {
 			// As both stores do it: who came back in another life is not who was elected.
-			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch && r.life(time.Now()) != placement.Gone {
+			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
+				r.life(time.Now()) != placement.Gone {
 				made.Leader = p.Leader
 			}
 		}
-		topics = append(topics, &metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings, Partitions: []*metadata.Partition{made}})
+		topics = append(topics,
+			&metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
+				Partitions: []*metadata.Partition{made}})
 	}
-	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics), a.mu.news
+	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics),
+		a.mu.news
 }
 
 // register brings a broker up in a new incarnation.
@@ -252,7 +274,8 @@ func (a *authority) serving(id int32, served []metadata.Served) {
 		}
 		asked := t.partition
 		asked.FoundEpoch = &one.LeaderEpoch
-		decision := placement.Decide(asked, a.standingsLocked(), placement.Wishes{Assignment: t.assignment()})
+		decision := placement.Decide(asked, a.standingsLocked(),
+			placement.Wishes{Assignment: t.assignment()})
 		decision.FoundEpoch = nil
 		a.putLocked(t, decision.Partition, decision.Unproven)
 	}
@@ -269,9 +292,10 @@ func (a *authority) topicLocked(id metadata.ID) *topic {
 
 var errNoAnswer = errors.New("no answer from the API server")
 
-// changeISR is a compare-and-swap as a broker asks for it: by version, which the change is made on top of. late > 0: the write arrives
-// after the broker has given up.
-func (a *authority) changeISR(ctx context.Context, change metadata.ISRChange, late time.Duration) error {
+// changeISR is a compare-and-swap as a broker asks for it: by version, which the change is made on
+// top of. late > 0: the write arrives after the broker has given up.
+func (a *authority) changeISR(ctx context.Context, change metadata.ISRChange,
+	late time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.topicLocked(change.Topic)

@@ -72,16 +72,19 @@ func (b *broker) replaceDisk() {
 func (b *broker) start() {
 	witness := newWitness(b, b.w.logger.Handler())
 	logger := slog.New(witness).With("broker", b.id)
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger, FlushInterval: b.w.profile.flushInterval, RetentionInterval: retentionInterval})
+	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger,
+		FlushInterval: b.w.profile.flushInterval, RetentionInterval: retentionInterval})
 	if err != nil {
 		b.w.fail("broker %d does not start: %v", b.id, err)
 		return
 	}
 	l := &life{broker: b, store: store, witness: witness, closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
-	l.cleaner = logstore.NewCleaner(store, logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
+	l.cleaner = logstore.NewCleaner(store,
+		logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
-		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial, ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,
+		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial,
+		ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,
 	})
 	if b.w.profile.wired {
 		l.wire = l.listen(logger)
@@ -111,7 +114,8 @@ func (l *life) ask(ctx context.Context, request func() error) error {
 
 // follow registers, keeps the lease, and applies images as they come, until the life ends.
 func (l *life) follow() {
-	self := metadata.Broker{ID: l.id, Host: "sim", Port: 1, Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
+	self := metadata.Broker{ID: l.id, Host: "sim", Port: 1,
+		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
 	for {
 		registered := func() error { l.epoch.Store(l.w.meta.register(self)); return nil }
 		if l.ask(l.ctx, registered) == nil {
@@ -183,7 +187,8 @@ func (l *life) changeISR(ctx context.Context, change metadata.ISRChange) error {
 	return err
 }
 
-// isolate cuts the broker off from everybody but its clients: just now it does not know who is in sync on record.
+// isolate cuts the broker off from everybody but its clients: just now it does not know who is in
+// sync on record.
 func (l *life) isolate(d time.Duration) {
 	l.w.note("broker %d is isolated for %s", l.id, d)
 	for id := apiServer; int(id) < len(l.w.brokers); id++ {
@@ -205,8 +210,9 @@ func (l *life) down() {
 	l.w.spawn(l.shut)
 }
 
-// shut closes everything in order, once; who comes second waits. Of a life that was ended by a fault it is the wreck that is closed. Nobody waits
-// at a lock here, as at that of a sync.Once: that would stop the bubble's time.
+// shut closes everything in order, once; who comes second waits. Of a life that was ended by a
+// fault it is the wreck that is closed. Nobody waits at a lock here, as at that of a sync.Once:
+// that would stop the bubble's time.
 func (l *life) shut() {
 	if l.closes.Swap(true) {
 		<-l.closed
@@ -298,7 +304,8 @@ type answer struct {
 	err    error
 }
 
-// Pull implements replica.Peer. A request that was sent arrives, also after its sender has given up.
+// Pull implements replica.Peer. A request that was sent arrives, also after its sender has given
+// up.
 func (k *link) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
 	sent := *req
 	sent.Partitions, sent.Forgotten = slices.Clone(req.Partitions), slices.Clone(req.Forgotten)
@@ -324,12 +331,15 @@ func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 		return none, io.ErrUnexpectedEOF
 	}
 	request := replica.FetchRequest{
-		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica, Session: req.Session, Forgotten: req.Forgotten, Hurry: k.hurries,
+		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica,
+		Session: req.Session, Forgotten: req.Forgotten, Hurry: k.hurries,
 	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, replica.FetchPartition{
-			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax, LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
-			HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely, Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
+			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax,
+			LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
+			HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely, Told: p.Told,
+			LogStart: p.LogStart, Assignment: p.Assignment,
 		})
 	}
 	switch w.net.luck(k.from.id, k.to.id) % 64 {
@@ -360,7 +370,8 @@ func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 // pulled is a result as the follower gets it, and releases it.
 func pulled(r *replica.FetchResult) replica.Pulled {
 	answer := replica.Pulled{
-		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1,
+		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd,
+		Lonely: r.Lonely, DivergingEpoch: -1,
 	}
 	if r.Diverging != nil {
 		answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End

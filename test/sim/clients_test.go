@@ -18,10 +18,12 @@ import (
 )
 
 const (
-	writers      = 3
-	tailers      = 2
-	keyCount     = 12
-	hotKeys      = 6                // of them, which nearly all records are of; the others rest long enough for their tombstones to go
+	writers  = 3
+	tailers  = 2
+	keyCount = 12
+	// of them, which nearly all records are of; the others rest long enough for their tombstones to
+	// go
+	hotKeys      = 6
 	writeTimeout = 15 * time.Second // of a write with all its retries
 	readTimeout  = 15 * time.Second
 )
@@ -46,7 +48,8 @@ type client struct {
 
 func newClient(w *world, id int) *client {
 	c := &client{
-		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))), known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*life]*wire.Peer{},
+		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))),
+		known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*life]*wire.Peer{},
 	}
 	for _, t := range w.meta.mu.topics {
 		c.tails[t.name] = newTail()
@@ -95,7 +98,8 @@ func (w *world) isCalm() bool {
 
 // write writes, and reads now and then, until it is told to stop.
 func (c *client) write() {
-	for !c.w.isCalm() && sleep(c.w.ctx, time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
+	for !c.w.isCalm() && sleep(c.w.ctx,
+		time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
 		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
 		switch c.random.IntN(8) {
 		case 0:
@@ -126,7 +130,8 @@ func (c *client) leader(t *topic) *life {
 			continue
 		}
 		p := image.Topic(t.name).Partitions[0]
-		if p.LeaderEpoch < c.known[t.name] || p.Leader == metadata.NoBroker || int(p.Leader) >= len(c.w.brokers) {
+		if p.LeaderEpoch < c.known[t.name] || p.Leader == metadata.NoBroker ||
+			int(p.Leader) >= len(c.w.brokers) {
 			continue
 		}
 		c.known[t.name] = p.LeaderEpoch
@@ -147,9 +152,11 @@ type batch struct {
 
 // newBatch makes a batch of some records, idempotent unless careless.
 func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
-	identity := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: -1, LastOffsetDelta: int32(len(keys) - 1)}
+	identity := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		LeaderEpoch: -1, LastOffsetDelta: int32(len(keys) - 1)}
 	if !careless {
-		identity.ProducerID, identity.ProducerEpoch, identity.BaseSequence = c.producer, 0, c.next[t.name]
+		identity.ProducerID, identity.ProducerEpoch, identity.BaseSequence = c.producer, 0,
+			c.next[t.name]
 		c.next[t.name] += int32(len(keys))
 	}
 	b := &batch{}
@@ -157,12 +164,14 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	builder.Reset(identity)
 	for i, key := range keys {
 		c.values++
-		f := fact{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values, padding[:c.random.IntN(len(padding))]), producer: identity.ProducerID, sequence: -1}
+		f := fact{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values,
+			padding[:c.random.IntN(len(padding))]), producer: identity.ProducerID, sequence: -1}
 		f.timestamp = c.clock(t).UnixMilli()
 		if !careless {
 			f.sequence = identity.BaseSequence + int32(i)
 		}
-		r := record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(key), Value: []byte(f.value)}
+		r := record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(key),
+			Value: []byte(f.value)}
 		if t.settings.Compact && key != marker && c.random.IntN(deletedOneIn(key)) == 0 {
 			r.Value, f.value, f.deleted = nil, "", true
 		}
@@ -177,7 +186,8 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	return b
 }
 
-// deletedOneIn is which part of a key's records are tombstones: those of keys that rest are what may come back.
+// deletedOneIn is which part of a key's records are tombstones: those of keys that rest are what
+// may come back.
 func deletedOneIn(key string) int {
 	if key >= fmt.Sprintf("k%x", hotKeys) {
 		return 2
@@ -187,7 +197,8 @@ func deletedOneIn(key string) int {
 
 const padding = "................................................................................................................................"
 
-// clock is the client's: it jumps. Where records go with time it does not jump ahead: one record would keep all behind it.
+// clock is the client's: it jumps. Where records go with time it does not jump ahead: one record
+// would keep all behind it.
 func (c *client) clock(t *topic) time.Time {
 	switch c.random.IntN(12) {
 	case 0:
@@ -213,7 +224,8 @@ func (c *client) keys() []string {
 	return keys
 }
 
-// writeBatches writes up to three batches, all on their way at once, and tries again until they are acknowledged.
+// writeBatches writes up to three batches, all on their way at once, and tries again until they are
+// acknowledged.
 func (c *client) writeBatches(t *topic) {
 	var batches []*batch
 	for range 1 + c.random.IntN(3) {
@@ -222,7 +234,8 @@ func (c *client) writeBatches(t *topic) {
 	c.deliver(t, batches)
 }
 
-// deliver tries until all batches are acknowledged, or gives up. What it did not get acknowledged may be there, or come still.
+// deliver tries until all batches are acknowledged, or gives up. What it did not get acknowledged
+// may be there, or come still.
 func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 	called := time.Now()
 	sent, left := 0, batches
@@ -298,6 +311,7 @@ func (c *client) writeCarelessly(t *topic) {
 	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
-	l.set.Append(1, []replica.ProducePartition{{ID: t.partitionID(), Batch: b.bytes}}).Wait(l.ctx, time.Second)
+	l.set.Append(1, []replica.ProducePartition{{ID: t.partitionID(), Batch: b.bytes}}).Wait(l.ctx,
+		time.Second)
 	c.w.history.wrote(t.name, c.id, b.facts, called, time.Now(), false)
 }

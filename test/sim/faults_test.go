@@ -11,13 +11,15 @@ import (
 func (b *broker) end(e ending) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
-	if e.epoch == 0 && len(b.ended) > 0 { // it was not registered yet: what it had is of the life before
+	// it was not registered yet: what it had is of the life before
+	if e.epoch == 0 && len(b.ended) > 0 {
 		e.epoch = b.ended[len(b.ended)-1].epoch
 	}
 	b.ended = append(b.ended, e)
 }
 
-// lostSince tells whether the broker has lost records of a log that it had in incarnation epoch or later.
+// lostSince tells whether the broker has lost records of a log that it had in incarnation epoch or
+// later.
 func (b *broker) lostSince(epoch int64, synced bool) bool {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -129,8 +131,9 @@ func (w *world) move(t *topic, target []int32) {
 	}
 }
 
-// takeOffAndPutBack kills a broker, and while it is down takes it from the replicas of all topics, for as long as the others need to remove
-// tombstones, and puts it back. What it kept of the time before has deleted keys (ADR 0185).
+// takeOffAndPutBack kills a broker, and while it is down takes it from the replicas of all topics,
+// for as long as the others need to remove tombstones, and puts it back. What it kept of the time
+// before has deleted keys (ADR 0185).
 func (w *world) takeOffAndPutBack(b *broker) (away time.Duration) {
 	l := b.life.Load()
 	if l == nil {
@@ -143,7 +146,8 @@ func (w *world) takeOffAndPutBack(b *broker) (away time.Duration) {
 	b.disk = disk
 	for _, t := range w.meta.mu.topics {
 		replicas := w.meta.recorded(t.name).Replicas
-		others := slices.DeleteFunc(slices.Clone(replicas), func(id int32) bool { return id == b.id })
+		others := slices.DeleteFunc(slices.Clone(replicas),
+			func(id int32) bool { return id == b.id })
 		if len(others) == 0 || len(others) == len(replicas) {
 			continue
 		}
@@ -163,8 +167,8 @@ func (w *world) kill(b *broker) {
 	}
 }
 
-// cutPower ends a broker; what was not synced is lost, or a part of it. A broker that is down loses nothing any more: it stopped in
-// order, or is dead already.
+// cutPower ends a broker; what was not synced is lost, or a part of it. A broker that is down loses
+// nothing any more: it stopped in order, or is dead already.
 func (w *world) cutPower(b *broker) {
 	if !w.bearable(b) {
 		return
@@ -194,8 +198,8 @@ func (w *world) swapDisk(b *broker) {
 	}
 }
 
-// bearable tells whether a broker may lose what it has: in a run that is not wild, only while another in-sync replica of each of its
-// partitions lives.
+// bearable tells whether a broker may lose what it has: in a run that is not wild, only while
+// another in-sync replica of each of its partitions lives.
 func (w *world) bearable(b *broker) bool {
 	if w.profile.wild {
 		return true
@@ -213,7 +217,8 @@ func (w *world) bearable(b *broker) bool {
 	return true
 }
 
-// finish ends a life at once, and begins another after a while. Its end is seen at once, or when its lease runs out.
+// finish ends a life at once, and begins another after a while. Its end is seen at once, or when
+// its lease runs out.
 func (w *world) finish(l *life, e ending, downtime time.Duration) {
 	e.epoch = l.epoch.Load()
 	l.broker.end(e)

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// heal mends everything, and fails unless everything is well again after a while: each partition led, all replicas in sync and alike, and
-// the readers at the end.
+// heal mends everything, and fails unless everything is well again after a while: each partition
+// led, all replicas in sync and alike, and the readers at the end.
 func (w *world) heal() {
 	if w.failed() {
 		return
@@ -63,7 +63,8 @@ func (w *world) mendLater() {
 func (w *world) acceptLoss() {
 	w.meta.mu.Lock()
 	defer w.meta.mu.Unlock()
-	if slices.ContainsFunc(w.meta.mu.topics, func(t *topic) bool { return t.partition.Leader == metadata.NoBroker }) {
+	if slices.ContainsFunc(w.meta.mu.topics,
+		func(t *topic) bool { return t.partition.Leader == metadata.NoBroker }) {
 		w.note("somebody agrees to lose what is lost")
 		w.meta.mu.lossy = true
 	}
@@ -71,7 +72,8 @@ func (w *world) acceptLoss() {
 
 func (w *world) well() bool { return w.ill() == "" }
 
-// ill names a partition that is not well: nobody leads it, a replica is not in sync, or is on record in an incarnation that lives no more.
+// ill names a partition that is not well: nobody leads it, a replica is not in sync, or is on
+// record in an incarnation that lives no more.
 func (w *world) ill() string {
 	ended := func(m placement.Member) bool {
 		l := w.brokers[m.Broker].life.Load()
@@ -79,7 +81,8 @@ func (w *world) ill() string {
 	}
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		if p.Leader == metadata.NoBroker || w.scale.wanted(p) || p.Target != nil || len(p.ISR) < len(p.Replicas) || slices.ContainsFunc(p.ISR, ended) {
+		if p.Leader == metadata.NoBroker || w.scale.wanted(p) || p.Target != nil ||
+			len(p.ISR) < len(p.Replicas) || slices.ContainsFunc(p.ISR, ended) {
 			return t.name
 		}
 	}
@@ -93,7 +96,8 @@ func (w *world) compare() {
 		var first []byte
 		var values map[string]fact
 		var end, start int64
-		for _, id := range p.Replicas { // what was deleted at one, and not yet at its successor as leader
+		// what was deleted at one, and not yet at its successor as leader
+		for _, id := range p.Replicas {
 			if l := w.brokers[id].life.Load(); l != nil && l.store.Log(t.partitionID()) != nil {
 				start = max(start, l.store.Log(t.partitionID()).LogStart())
 			}
@@ -106,11 +110,22 @@ func (w *world) compare() {
 			}
 			log := l.store.Log(t.partitionID())
 			if log == nil || log.HighWatermark() != log.LogEnd() {
-				w.fail("%s: broker %d has not all below its high watermark, and nothing is written any more", t.name, id)
+				w.fail(
+					"%s: broker %d has not all below its high watermark, and nothing is written any more",
+					t.name,
+					id,
+				)
 				return
 			}
-			if stable := log.LastStable(); stable < log.LogEnd() && !w.oracle.tainted(t.name) && !w.oracle.isOpen(t.name) {
-				w.fail("%s: at broker %d a transaction that has ended holds the last stable offset at %d; the log ends at %d", t.name, id, stable, log.LogEnd())
+			if stable := log.LastStable(); stable < log.LogEnd() && !w.oracle.tainted(t.name) &&
+				!w.oracle.isOpen(t.name) {
+				w.fail(
+					"%s: at broker %d a transaction that has ended holds the last stable offset at %d; the log ends at %d",
+					t.name,
+					id,
+					stable,
+					log.LogEnd(),
+				)
 				return
 			}
 			content := content(w, log, start)
@@ -119,11 +134,13 @@ func (w *world) compare() {
 				first, end, values = content, log.LogEnd(), has
 			}
 			if !maps.Equal(values, has) {
-				w.fail("%s: the values of keys at broker %d are %+v, at broker %d %+v", t.name, p.Replicas[0], values, id, has)
+				w.fail("%s: the values of keys at broker %d are %+v, at broker %d %+v", t.name,
+					p.Replicas[0], values, id, has)
 				return
 			}
 			if log.LogEnd() != end || !t.settings.Compact && !bytes.Equal(first, content) {
-				w.fail("%s: broker %d ends at %d with %d bytes, broker %d at %d with %d", t.name, p.Replicas[0], end, len(first), id, log.LogEnd(), len(content))
+				w.fail("%s: broker %d ends at %d with %d bytes, broker %d at %d with %d", t.name,
+					p.Replicas[0], end, len(first), id, log.LogEnd(), len(content))
 				return
 			}
 		}
@@ -138,8 +155,8 @@ func (w *world) compare() {
 	}
 }
 
-// values are the latest records of keys that have a value, as a log has them from an offset on: those that every replica of a compacted topic
-// has, however far it is cleaned.
+// values are the latest records of keys that have a value, as a log has them from an offset on:
+// those that every replica of a compacted topic has, however far it is cleaned.
 func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]fact {
 	facts, err := read(log, log.LogStart(), log.LogEnd())
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history is what clients did and saw, for a check of its linearizability: of each key of a topic the history of a register.
+// history is what clients did and saw, for a check of its linearizability: of each key of a topic
+// the history of a register.
 type history struct {
 	mu         sync.Mutex
 	operations map[string][]porcupine.Operation // by topic and key
@@ -29,11 +30,13 @@ func (h *history) add(topic, key string, client int, a access, called, returned 
 		h.operations = map[string][]porcupine.Operation{}
 	}
 	at := topic + "/" + key
-	h.operations[at] = append(h.operations[at], porcupine.Operation{ClientId: client, Input: a, Call: called, Return: returned})
+	h.operations[at] = append(h.operations[at],
+		porcupine.Operation{ClientId: client, Input: a, Call: called, Return: returned})
 }
 
 // wrote notes a batch. One that was not acknowledged may take effect at any time, or never.
-func (h *history) wrote(topic string, client int, facts []fact, called, returned time.Time, acked bool) {
+func (h *history) wrote(topic string, client int, facts []fact, called, returned time.Time,
+	acked bool) {
 	end := returned.UnixNano()
 	if !acked {
 		end = math.MaxInt64
@@ -45,7 +48,8 @@ func (h *history) wrote(topic string, client int, facts []fact, called, returned
 	}
 }
 
-func (h *history) read(topic string, client int, state map[string]string, called, returned time.Time) {
+func (h *history) read(topic string, client int, state map[string]string, called,
+	returned time.Time) {
 	for i := range keyCount {
 		key := fmt.Sprintf("k%x", i)
 		h.add(topic, key, client, access{false, state[key]}, called.UnixNano(), returned.UnixNano())
@@ -64,9 +68,10 @@ var register = porcupine.Model{
 	},
 }
 
-// checkHistory checks every key but those of topics that lost records with all that had them. A history that takes too long to check is
-// given up; how many were is returned.
-func (h *history) check(t *testing.T, seed uint64, tainted func(topic string) bool) (checked, givenUp int) {
+// checkHistory checks every key but those of topics that lost records with all that had them. A
+// history that takes too long to check is given up; how many were is returned.
+func (h *history) check(t *testing.T, seed uint64, tainted func(topic string) bool) (checked,
+	givenUp int) {
 	for at, operations := range h.operations {
 		if tainted(at[:len(at)-len("/k0")]) {
 			continue
@@ -85,7 +90,8 @@ func (h *history) check(t *testing.T, seed uint64, tainted func(topic string) bo
 	return checked, givenUp
 }
 
-// relevant leaves out writes without an answer whose value nobody read: they can always be taken as not done.
+// relevant leaves out writes without an answer whose value nobody read: they can always be taken as
+// not done.
 func relevant(operations []porcupine.Operation) []porcupine.Operation {
 	read := map[string]bool{"": true}
 	for _, o := range operations {

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// look compares every living broker's logs with what is known, while nothing runs: what is new in them, or all of it.
+// look compares every living broker's logs with what is known, while nothing runs: what is new in
+// them, or all of it.
 func (o *oracle) look(whole bool) {
 	for _, t := range o.mu.truths {
 		recorded := o.w.meta.recorded(t.name)
@@ -37,11 +38,12 @@ func (o *oracle) look(whole bool) {
 
 // inSync tells whether a broker's present incarnation is in sync on record.
 func inSync(recorded placement.Partition, l *life) bool {
-	return slices.ContainsFunc(recorded.ISR, func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
+	return slices.ContainsFunc(recorded.ISR,
+		func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
 }
 
-// begunAnew takes in that a follower has given its log up, as it says in its log; that it was not in sync then the witness has seen. Nobody
-// cuts a part off below its high watermark.
+// begunAnew takes in that a follower has given its log up, as it says in its log; that it was not
+// in sync then the witness has seen. Nobody cuts a part off below its high watermark.
 func (t *truth) begunAnew(l *life, log *logstore.Log) {
 	if until := t.seen[l]; l.witness.begunAnew(t.name) && until != nil && until.log == log {
 		until.to = min(until.to, max(log.HighWatermark(), log.LogStart()))
@@ -61,7 +63,8 @@ func (o *oracle) lookAt(t *truth, l *life, state replica.State, whole bool) int6
 		t.seen[l] = until
 	}
 	if hw < until.to {
-		o.w.fail("%s: the high watermark of broker %d went from %d back to %d", t.name, l.id, until.to, hw)
+		o.w.fail("%s: the high watermark of broker %d went from %d back to %d", t.name, l.id,
+			until.to, hw)
 		return 0
 	}
 	from := max(until.to, log.LogStart())
@@ -111,12 +114,14 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 		}
 		for offset, f := range t.settled {
 			if offset < hw && offset >= start && !has[offset] {
-				o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start, hw, f)
+				o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start,
+					hw, f)
 			}
 		}
 		return
 	}
-	// A key whose latest record is above may have none here: a replica that catches up gets the log as it is cleaned by now.
+	// A key whose latest record is above may have none here: a replica that catches up gets the log
+	// as it is cleaned by now.
 	latest, want := t.latestOf(facts, hw), map[string]fact{}
 	for offset, f := range t.settled {
 		if had, ok := want[f.key]; t.counts(f) && (!ok || had.offset < offset) {
@@ -128,9 +133,11 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 		switch {
 		case f.offset >= hw, f.offset < start:
 		case ok && got != f:
-			o.w.fail("%s: of key %s broker %d has %+v below %d, the latest is %+v", t.name, key, l.id, got, hw, f)
+			o.w.fail("%s: of key %s broker %d has %+v below %d, the latest is %+v", t.name, key,
+				l.id, got, hw, f)
 		case !ok && !f.deleted:
-			o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start, hw, f)
+			o.w.fail("%s: broker %d, whose log is [%d, %d), has lost %+v", t.name, l.id, start, hw,
+				f)
 		}
 	}
 	below := 0
@@ -142,7 +149,8 @@ func (o *oracle) complete(t *truth, l *life, start, hw int64, facts []fact) {
 	t.count.cleaned = max(t.count.cleaned, below-len(facts))
 }
 
-// latestOf is the newest record of each key below an offset, but for those of transactions that were not committed.
+// latestOf is the newest record of each key below an offset, but for those of transactions that
+// were not committed.
 func (t *truth) latestOf(facts []fact, below int64) map[string]fact {
 	latest := map[string]fact{}
 	for _, f := range facts {
@@ -158,8 +166,10 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 	if !state.Leader {
 		return
 	}
-	if want, ok := t.leaders[state.LeaderEpoch]; !ok || want != [2]int64{int64(l.id), l.epoch.Load()} {
-		o.w.fail("%s: broker %d leads in epoch %d in incarnation %d; elected was %v", t.name, l.id, state.LeaderEpoch, l.epoch.Load(), want)
+	if want, ok := t.leaders[state.LeaderEpoch]; !ok ||
+		want != [2]int64{int64(l.id), l.epoch.Load()} {
+		o.w.fail("%s: broker %d leads in epoch %d in incarnation %d; elected was %v", t.name, l.id,
+			state.LeaderEpoch, l.epoch.Load(), want)
 	}
 	o.lookAtGone(t, l, state)
 	if l.set.EndKnown(t.partitionID()) != nil {
@@ -167,20 +177,32 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 	}
 	stable := state.Log.LastStable()
 	for epoch, told := range t.told {
-		if epoch < state.LeaderEpoch && told.end > hw || epoch <= state.LeaderEpoch && told.stable > stable {
-			o.w.fail("%s: broker %d tells in epoch %d that the log ends at %d, and is decided up to %d; in epoch %d it was %+v",
-				t.name, l.id, state.LeaderEpoch, hw, stable, epoch, told)
+		if epoch < state.LeaderEpoch && told.end > hw || epoch <= state.LeaderEpoch &&
+			told.stable > stable {
+			o.w.fail(
+				"%s: broker %d tells in epoch %d that the log ends at %d, and is decided up to %d; in epoch %d it was %+v",
+				t.name,
+				l.id,
+				state.LeaderEpoch,
+				hw,
+				stable,
+				epoch,
+				told,
+			)
 		}
 	}
 	if stable == state.Log.LogStart() {
-		stable = 0 // where a log begins is no decision about what lay below: another one may still have it
+		// where a log begins is no decision about what lay below: another one may still have it
+		stable = 0
 	}
 	before := t.told[state.LeaderEpoch]
 	t.told[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
 
-// lookAtMembers fails when a living in-sync replica lacks something below a high watermark: it could be elected.
-func (o *oracle) lookAtMembers(t *truth, recorded placement.Partition, highest int64, holder int32) {
+// lookAtMembers fails when a living in-sync replica lacks something below a high watermark: it
+// could be elected.
+func (o *oracle) lookAtMembers(t *truth, recorded placement.Partition, highest int64,
+	holder int32) {
 	for _, m := range recorded.ISR {
 		l := o.w.brokers[m.Broker].life.Load()
 		if l == nil || l.epoch.Load() != m.Epoch {
@@ -189,7 +211,13 @@ func (o *oracle) lookAtMembers(t *truth, recorded placement.Partition, highest i
 		log := l.store.Log(t.partitionID())
 		if log == nil {
 			if highest > 0 && l.image.Load() != nil {
-				o.w.fail("%s: broker %d is in sync and has no log; the high watermark of broker %d is %d", t.name, m.Broker, holder, highest)
+				o.w.fail(
+					"%s: broker %d is in sync and has no log; the high watermark of broker %d is %d",
+					t.name,
+					m.Broker,
+					holder,
+					highest,
+				)
 			}
 			continue
 		}
@@ -198,7 +226,14 @@ func (o *oracle) lookAtMembers(t *truth, recorded placement.Partition, highest i
 			end = log.SafeEnd()
 		}
 		if log.LeaderEpoch() >= t.excused && end < highest {
-			o.w.fail("%s: broker %d is in sync with %d records; the high watermark of broker %d is %d", t.name, m.Broker, end, holder, highest)
+			o.w.fail(
+				"%s: broker %d is in sync with %d records; the high watermark of broker %d is %d",
+				t.name,
+				m.Broker,
+				end,
+				holder,
+				highest,
+			)
 		}
 	}
 }

@@ -19,7 +19,8 @@ var (
 	errLost        = errors.New("connection lost")
 )
 
-// network is between nodes: messages take time, wait while one of the ends is paused, and are lost where it is cut.
+// network is between nodes: messages take time, wait while one of the ends is paused, and are lost
+// where it is cut.
 type network struct {
 	seed uint64
 	mu   sync.Mutex
@@ -32,7 +33,8 @@ type network struct {
 
 func newNetwork(seed uint64) *network {
 	return &network{
-		seed: seed, cut: map[[2]int32]int{}, held: map[int32]int{}, slow: map[int32]time.Duration{}, sent: map[[2]int32]uint64{},
+		seed: seed, cut: map[[2]int32]int{}, held: map[int32]int{}, slow: map[int32]time.Duration{},
+		sent: map[[2]int32]uint64{},
 		news: make(chan struct{}),
 	}
 }
@@ -58,11 +60,13 @@ func (n *network) hold(node int32, by int) { n.change(func() { n.held[node] += b
 
 func (n *network) delay(node int32, d time.Duration) { n.change(func() { n.slow[node] = d }) }
 
-// chance is a number below 1<<16 that depends on nothing but the seed and how many messages went this way before.
+// chance is a number below 1<<16 that depends on nothing but the seed and how many messages went
+// this way before.
 func (n *network) chance(from, to int32) uint64 {
 	n.sent[[2]int32{from, to}]++
 	sum := fnv.New64a()
-	for _, part := range []uint64{n.seed, uint64(uint32(from)), uint64(uint32(to)), n.sent[[2]int32{from, to}]} {
+	for _, part := range []uint64{n.seed, uint64(uint32(from)), uint64(uint32(to)),
+		n.sent[[2]int32{from, to}]} {
 		for ; part > 0; part >>= 8 {
 			_, _ = sum.Write([]byte{byte(part)})
 		}
@@ -82,12 +86,15 @@ func (n *network) luck(from, to int32) uint64 {
 func (n *network) state(from, to int32) (cut, held bool, delay time.Duration, news chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delay = n.slow[from] + n.slow[to] + 100*time.Microsecond + time.Duration(n.chance(from, to))*30*time.Nanosecond // up to 2 ms
+	// up to 2 ms
+	delay = n.slow[from] + n.slow[to] + 100*time.Microsecond +
+		time.Duration(n.chance(from, to))*30*time.Nanosecond
 	return n.cut[[2]int32{from, to}] > 0, n.held[from]+n.held[to] > 0, delay, n.news
 }
 
-// travel takes the time of a message from one node to another; an error says that it did not arrive. One that meets a cut is lost, which
-// its sender does not notice before the cut heals, or its patience (ctx) ends.
+// travel takes the time of a message from one node to another; an error says that it did not
+// arrive. One that meets a cut is lost, which its sender does not notice before the cut heals, or
+// its patience (ctx) ends.
 func (n *network) travel(ctx context.Context, from, to int32) error {
 	_, _, delay, _ := n.state(from, to)
 	if err := sleep(ctx, delay); err != nil {

@@ -37,11 +37,12 @@ type truth struct {
 	leaders   map[int32][2]int64   // of each leader epoch: broker and incarnation
 	told      map[int32]ends       // what clients were told in each leader epoch
 	seen      map[*life]*seenUntil // how far each log was looked at
-	excused   int32                // acknowledged records were lost with all that had them; what holds begins with this epoch
-	tainted   bool                 // that happened
-	deletedTo int64                // clients have asked to delete what lies below
-	expiredTo int64                // retention has taken what lies below, somewhere
-	goneTo    gone                 // clients were told that what lies below is deleted
+	// acknowledged records were lost with all that had them; what holds begins with this epoch
+	excused   int32
+	tainted   bool  // that happened
+	deletedTo int64 // clients have asked to delete what lies below
+	expiredTo int64 // retention has taken what lies below, somewhere
+	goneTo    gone  // clients were told that what lies below is deleted
 	// transactions are those of a transaction's records, by producer and sequence.
 	transactions map[[2]int64]*transaction
 	open         bool // the end of one may never be written
@@ -62,9 +63,11 @@ type tally struct {
 	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
 	deleted, gone, expired, fromFollowers, again                           int
 	added, drained, lost                                                   int // brokers
-	committed, aborted, readCommitted                                      int // transactions, and records of them
-	wired                                                                  int // runs
-	histories, givenUp                                                     int // of keys that were checked, and of which too long to check
+	// transactions, and records of them
+	committed, aborted, readCommitted int
+	wired                             int // runs
+	// of keys that were checked, and of which too long to check
+	histories, givenUp int
 }
 
 func (t *tally) add(o tally) {
@@ -94,7 +97,8 @@ func (t *tally) add(o tally) {
 // reaches tells whether so many runs have reached what the simulation is for.
 func (t *tally) reaches(runs int) bool {
 	for _, count := range []int{
-		t.unproven, t.duplicates, t.cleaned, t.deleted, t.gone, t.expired, t.fromFollowers, t.again, t.added, t.drained, t.lost, t.committed, t.aborted,
+		t.unproven, t.duplicates, t.cleaned, t.deleted, t.gone, t.expired, t.fromFollowers, t.again,
+		t.added, t.drained, t.lost, t.committed, t.aborted,
 		t.readCommitted, t.wired,
 	} {
 		if count == 0 {
@@ -116,7 +120,8 @@ type oracle struct {
 func newOracle(w *world) *oracle { return &oracle{w: w} }
 
 func (o *oracle) add(t *topic) {
-	fresh := &truth{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{}, transactions: map[[2]int64]*transaction{}}
+	fresh := &truth{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{},
+		transactions: map[[2]int64]*transaction{}}
 	fresh.forget(0)
 	o.mu.truths = append(o.mu.truths, fresh)
 }
@@ -134,7 +139,8 @@ func (o *oracle) tally() (sum tally) {
 	return sum
 }
 
-// forget drops what was settled at from and above, and in a compacted topic what that superseded: it may have been cleaned away for it.
+// forget drops what was settled at from and above, and in a compacted topic what that superseded:
+// it may have been cleaned away for it.
 func (t *truth) forget(from int64) {
 	lost := map[string]bool{}
 	for offset, f := range t.settled {
@@ -161,14 +167,16 @@ func (w *world) elected(t *topic, before, next placement.Partition, unproven boo
 	if next.Leader == placement.NoLeader {
 		return
 	}
-	at := slices.IndexFunc(next.ISR, func(m placement.Member) bool { return m.Broker == next.Leader })
+	at := slices.IndexFunc(next.ISR,
+		func(m placement.Member) bool { return m.Broker == next.Leader })
 	if at < 0 {
 		w.fail("%s: the leader %d is not in the ISR %v", t.name, next.Leader, next.ISR)
 		return
 	}
 	leader := [2]int64{int64(next.Leader), next.ISR[at].Epoch}
 	if had, ok := truth.leaders[next.LeaderEpoch]; ok && had != leader {
-		w.fail("%s: leader epoch %d was given to %v and to %v", t.name, next.LeaderEpoch, had, leader)
+		w.fail("%s: leader epoch %d was given to %v and to %v", t.name, next.LeaderEpoch, had,
+			leader)
 	} else if !ok {
 		truth.count.elections++
 	}
@@ -179,7 +187,8 @@ func (w *world) elected(t *topic, before, next placement.Partition, unproven boo
 	}
 }
 
-// unproven looks at an election of which nobody can say that it loses nothing: what it lost is excused, if the new leader's disk has.
+// unproven looks at an election of which nobody can say that it loses nothing: what it lost is
+// excused, if the new leader's disk has.
 func (o *oracle) unproven(t *truth, before, next placement.Partition) {
 	elected := o.w.brokers[next.Leader]
 	var own *placement.Member
@@ -188,8 +197,15 @@ func (o *oracle) unproven(t *truth, before, next placement.Partition) {
 			own = &m
 			continue
 		}
-		if l := o.w.brokers[m.Broker].life.Load(); l != nil && l.epoch.Load() == m.Epoch && !o.w.meta.mu.lossy && !t.settings.UncleanElection {
-			o.w.fail("%s: broker %d was elected without proof, and broker %d, in sync, lives in incarnation %d", t.name, next.Leader, m.Broker, m.Epoch)
+		if l := o.w.brokers[m.Broker].life.Load(); l != nil && l.epoch.Load() == m.Epoch &&
+			!o.w.meta.mu.lossy && !t.settings.UncleanElection {
+			o.w.fail(
+				"%s: broker %d was elected without proof, and broker %d, in sync, lives in incarnation %d",
+				t.name,
+				next.Leader,
+				m.Broker,
+				m.Epoch,
+			)
 		}
 	}
 	from := int64(0)
@@ -229,13 +245,16 @@ func (o *oracle) settle(t *truth, f fact, by int32, how string) {
 		return
 	}
 	at := [2]int64{f.producer, int64(f.sequence)}
-	if offset, ok := t.sequences[at]; ok && offset != f.offset && offset >= max(t.deletedTo, t.expiredTo) {
-		o.w.fail("%s: record %d of producer %d is at offset %d and at %d", t.name, f.sequence, f.producer, offset, f.offset)
+	if offset, ok := t.sequences[at]; ok && offset != f.offset &&
+		offset >= max(t.deletedTo, t.expiredTo) {
+		o.w.fail("%s: record %d of producer %d is at offset %d and at %d", t.name, f.sequence,
+			f.producer, offset, f.offset)
 	}
 	t.sequences[at] = f.offset
 }
 
-// acknowledged is told of a batch when its leader acknowledges it to all in sync, before the answer travels.
+// acknowledged is told of a batch when its leader acknowledges it to all in sync, before the answer
+// travels.
 func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -250,7 +269,8 @@ func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool
 		}
 		for epoch, start := range t.starts {
 			if epoch > f.epoch && start <= f.offset {
-				o.w.fail("%s: broker %d acknowledges offset %d in epoch %d; epoch %d began at %d", t.name, l.id, f.offset, f.epoch, epoch, start)
+				o.w.fail("%s: broker %d acknowledges offset %d in epoch %d; epoch %d began at %d",
+					t.name, l.id, f.offset, f.epoch, epoch, start)
 			}
 		}
 		o.settle(t, f, l.id, "acknowledges")
@@ -284,18 +304,21 @@ func (o *oracle) tainted(name string) bool {
 	return o.of(name).tainted
 }
 
-// forgotten tells whether a broker may refuse a batch whose first record this is as out of order: records were lost, or it is in a log
-// that was cleaned, or whose beginning is gone, and a replica made from one knows only the last batch of the producer, or those that are left.
+// forgotten tells whether a broker may refuse a batch whose first record this is as out of order:
+// records were lost, or it is in a log that was cleaned, or whose beginning is gone, and a replica
+// made from one knows only the last batch of the producer, or those that are left.
 func (o *oracle) forgotten(name string, f *fact) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
 	at := [2]int64{f.producer, int64(f.sequence)}
 	offset, settled := t.sequences[at]
-	return t.tainted || t.settings.Compact && t.appended[at] || settled && offset < max(t.deletedTo, t.expiredTo)
+	return t.tainted || t.settings.Compact && t.appended[at] || settled &&
+		offset < max(t.deletedTo, t.expiredTo)
 }
 
-// factsOf are the records of whole batches; next and epoch are of the last batch, which may be empty: 0 and -1 without any.
+// factsOf are the records of whole batches; next and epoch are of the last batch, which may be
+// empty: 0 and -1 without any.
 func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) {
 	epoch = -1
 	for len(batches) > 0 {
@@ -305,8 +328,10 @@ func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) 
 		}
 		err = first.Records(1<<20, func(r *record.Record) error {
 			f := fact{
-				offset: r.Offset, epoch: first.LeaderEpoch(), key: string(r.Key), value: string(r.Value), deleted: r.Value == nil,
-				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp, control: first.Control(),
+				offset: r.Offset, epoch: first.LeaderEpoch(), key: string(r.Key),
+				value: string(r.Value), deleted: r.Value == nil,
+				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp,
+				control: first.Control(),
 			}
 			if f.producer >= 0 && !f.control {
 				f.sequence = first.BaseSequence() + int32(r.Offset-first.BaseOffset())

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// marker is the key of the records that a reader waits for: with them in the log, all that was acknowledged before is below.
+// marker is the key of the records that a reader waits for: with them in the log, all that was
+// acknowledged before is below.
 const marker = "~"
 
 // tail is where a consumer stands in a topic, and what it has made of it.
@@ -25,10 +26,11 @@ type tail struct {
 
 func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
 
-// reader is who was read from before, as long as that lives, else the leader, or another replica that some broker takes for in sync
-// (KIP-392). Now and then a client changes its mind.
+// reader is who was read from before, as long as that lives, else the leader, or another replica
+// that some broker takes for in sync (KIP-392). Now and then a client changes its mind.
 func (c *client) reader(t *topic) *life {
-	if at := c.tails[t.name]; at.last >= 0 && !at.silent && c.random.IntN(c.w.profile.staysFor) > 0 {
+	if at := c.tails[t.name]; at.last >= 0 && !at.silent &&
+		c.random.IntN(c.w.profile.staysFor) > 0 {
 		if l := c.w.brokers[at.last].life.Load(); l != nil && !l.dead.Load() {
 			return l
 		}
@@ -38,7 +40,8 @@ func (c *client) reader(t *topic) *life {
 		return leader
 	}
 	image := leader.image.Load()
-	if image == nil || image.Topic(t.name) == nil || len(image.Topic(t.name).Partitions[0].ISR) == 0 {
+	if image == nil || image.Topic(t.name) == nil ||
+		len(image.Topic(t.name).Partitions[0].ISR) == 0 {
 		return leader
 	}
 	isr := image.Topic(t.name).Partitions[0].ISR
@@ -60,21 +63,36 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
-		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true, Partitions: []replica.FetchPartition{{
-			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: c.w.profile.fetchBytes, LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
+		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true,
+		Partitions: []replica.FetchPartition{{
+			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: c.w.profile.fetchBytes,
+			LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
 		}},
 	})
 	dead := l.dead.Load()
-	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart && (t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
+	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart &&
+		(t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
 		at.at, at.epoch, at.torn = result.LogStart, -1, true
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
-		// Where records may have been lost since, a copy of a cleaned log cannot tell whether they were (ADR 0186).
-		doubtful := result.Diverging != nil && t.settings.Compact && c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
+		// Where records may have been lost since, a copy of a cleaned log cannot tell whether they
+		// were (ADR 0186).
+		doubtful := result.Diverging != nil && t.settings.Compact &&
+			c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
 		if !c.w.oracle.tainted(t.name) && !doubtful && !dead {
-			c.w.fail("%s: broker %d, whose log is [%d, %d), high watermark %d, does not have what a consumer read up to %d, of epoch %d: %v, %v",
-				t.name, l.id, result.LogStart, result.LogEnd, result.HighWater, at.at, at.epoch, result.Diverging, err)
+			c.w.fail(
+				"%s: broker %d, whose log is [%d, %d), high watermark %d, does not have what a consumer read up to %d, of epoch %d: %v, %v",
+				t.name,
+				l.id,
+				result.LogStart,
+				result.LogEnd,
+				result.HighWater,
+				at.at,
+				at.epoch,
+				result.Diverging,
+				err,
+			)
 		}
 		c.tails[t.name] = newTail()
 		return
@@ -122,9 +140,10 @@ func (c *client) tail() {
 	}
 }
 
-// read reads every key's value as it is now: it writes a marker, reads everything until it has seen it, and on to the highest of the
-// high watermarks that it was told. (Below that, what is missing was superseded by something that it has not read yet.) A reader that is
-// slower than tombstones are kept has to begin again: it may have read a value, and miss its deletion.
+// read reads every key's value as it is now: it writes a marker, reads everything until it has seen
+// it, and on to the highest of the high watermarks that it was told. (Below that, what is missing
+// was superseded by something that it has not read yet.) A reader that is slower than tombstones
+// are kept has to begin again: it may have read a value, and miss its deletion.
 func (c *client) read(t *topic) {
 	called := time.Now()
 	mark := c.newBatch(t, false, marker)
@@ -133,7 +152,8 @@ func (c *client) read(t *topic) {
 	}
 	until := mark.facts[0].offset + 1
 	began := time.Time{}
-	for at := c.tails[t.name]; at.at < max(until, at.highest) || time.Since(began) > tombstoneRetention/2; at = c.tails[t.name] {
+	for at := c.tails[t.name]; at.at < max(until, at.highest) ||
+		time.Since(began) > tombstoneRetention/2; at = c.tails[t.name] {
 		if time.Since(began) > tombstoneRetention/2 {
 			c.tails[t.name], began = newTail(), time.Now()
 		}

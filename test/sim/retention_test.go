@@ -19,7 +19,8 @@ type expiry struct {
 	sizeBytes int64         // 0: not by size
 }
 
-// newExpiry draws, for each topic, whether and how its records go. Those of "synced" stay: it is for what lasts.
+// newExpiry draws, for each topic, whether and how its records go. Those of "synced" stay: it is
+// for what lasts.
 func newExpiry(random *rand.Rand) map[string]expiry {
 	all := map[string]expiry{}
 	for _, topic := range []string{"plain", "compacted"} {
@@ -53,8 +54,9 @@ type gone struct {
 	epoch int32
 }
 
-// deleteRecords gives up records of a topic up to somewhere below its high watermark, as Kafka's DeleteRecords does. Where it is told that
-// no replica in sync has them, nobody may ever see them again.
+// deleteRecords gives up records of a topic up to somewhere below its high watermark, as Kafka's
+// DeleteRecords does. Where it is told that no replica in sync has them, nobody may ever see them
+// again.
 func (c *client) deleteRecords(t *topic) {
 	l := c.leader(t)
 	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
@@ -108,9 +110,17 @@ func (o *oracle) deletedTo(name string) int64 {
 
 // lookAtGone fails when a leader shows again what clients were told is deleted.
 func (o *oracle) lookAtGone(t *truth, l *life, state replica.State) {
-	if start := state.Log.LogStart(); start < t.goneTo.to && state.LeaderEpoch >= t.goneTo.epoch && !t.tainted {
-		o.w.fail("%s: broker %d leads in epoch %d with a log from %d on; a client was told in epoch %d that what is below %d is deleted",
-			t.name, l.id, state.LeaderEpoch, start, t.goneTo.epoch, t.goneTo.to)
+	if start := state.Log.LogStart(); start < t.goneTo.to && state.LeaderEpoch >= t.goneTo.epoch &&
+		!t.tainted {
+		o.w.fail(
+			"%s: broker %d leads in epoch %d with a log from %d on; a client was told in epoch %d that what is below %d is deleted",
+			t.name,
+			l.id,
+			state.LeaderEpoch,
+			start,
+			t.goneTo.epoch,
+			t.goneTo.to,
+		)
 	}
 }
 
@@ -121,22 +131,31 @@ func (o *oracle) lookAtStart(t *truth, l *life, log *logstore.Log) {
 		return
 	}
 	if f, kept := t.keptBelow(start, time.Now()); kept && !t.tooLarge(log.Stats().SizeBytes) {
-		o.w.fail("%s: the log of broker %d begins at %d, and nobody deleted above %d, nor has retention taken %+v; it has %d bytes",
-			t.name, l.id, start, t.deletedTo, f, log.Stats().SizeBytes)
+		o.w.fail(
+			"%s: the log of broker %d begins at %d, and nobody deleted above %d, nor has retention taken %+v; it has %d bytes",
+			t.name,
+			l.id,
+			start,
+			t.deletedTo,
+			f,
+			log.Stats().SizeBytes,
+		)
 		return
 	}
 	t.expiredTo = start
 	t.count.expired++
 }
 
-// tooLarge tells whether retention by size may have made a log as small as that. A follower that was behind goes by its leader's log, and
-// what retention has left may have been cleaned since.
+// tooLarge tells whether retention by size may have made a log as small as that. A follower that
+// was behind goes by its leader's log, and what retention has left may have been cleaned since.
 func (t *truth) tooLarge(sizeBytes int64) bool {
-	return t.settings.RetentionBytes >= 0 && (t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
+	return t.settings.RetentionBytes >= 0 &&
+		(t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
-// keptBelow finds a record below an offset that retention by time has to keep. The cleaner may have removed one that is superseded, a tombstone,
-// a marker, or of a transaction that was not committed.
+// keptBelow finds a record below an offset that retention by time has to keep. The cleaner may have
+// removed one that is superseded, a tombstone, a marker, or of a transaction that was not
+// committed.
 func (t *truth) keptBelow(start int64, now time.Time) (f fact, kept bool) {
 	latest := map[string]int64{}
 	for offset, f := range t.settled {
@@ -145,7 +164,8 @@ func (t *truth) keptBelow(start int64, now time.Time) (f fact, kept bool) {
 		}
 	}
 	for offset, f := range t.settled {
-		young := t.settings.RetentionTime < 0 || now.Sub(time.UnixMilli(f.timestamp)) <= t.settings.RetentionTime
+		young := t.settings.RetentionTime < 0 ||
+			now.Sub(time.UnixMilli(f.timestamp)) <= t.settings.RetentionTime
 		cleaned := t.settings.Compact && (latest[f.key] > offset || f.deleted || !t.counts(f))
 		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && young && !cleaned {
 			return f, true

@@ -47,8 +47,8 @@ func (w *world) staying() (ids []int32) {
 	return ids
 }
 
-// rescale adds a broker, or has the one with the highest id drained, as far as replicas then still fit. One that comes back has the disk of
-// before, as a StatefulSet's volumes stay, or another one.
+// rescale adds a broker, or has the one with the highest id drained, as far as replicas then still
+// fit. One that comes back has the disk of before, as a StatefulSet's volumes stay, or another one.
 func (w *world) rescale() {
 	switch {
 	case w.scale.draining > 0:
@@ -73,7 +73,8 @@ func (w *world) rescale() {
 	}
 }
 
-// settleNewcomer puts a partition on a broker that was added, as somebody does who wants to have something of it.
+// settleNewcomer puts a partition on a broker that was added, as somebody does who wants to have
+// something of it.
 func (w *world) settleNewcomer(b *broker) {
 	t := w.someTopic()
 	replicas := slices.Clone(w.destination(t))
@@ -128,7 +129,8 @@ func (s *scale) wanted(p placement.Partition) bool {
 	return slices.ContainsFunc(p.Replicas, goes) || slices.ContainsFunc(p.Target, goes)
 }
 
-// drained stops brokers that are to go once nothing is left on them, and sends what came there meanwhile away again.
+// drained stops brokers that are to go once nothing is left on them, and sends what came there
+// meanwhile away again.
 func (w *world) drained() {
 	waits := w.scale.draining > 0 || len(w.scale.lost) > 0
 	if !waits || w.failed() {
@@ -136,7 +138,10 @@ func (w *world) drained() {
 	}
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		if destination := (placement.Partition{Replicas: w.destination(t)}); w.scale.wanted(destination) && p.LeaderEpoch > 0 {
+		if destination := (placement.Partition{Replicas: w.destination(t)}); w.scale.wanted(
+			destination,
+		) &&
+			p.LeaderEpoch > 0 {
 			w.empty()
 		}
 		if w.scale.wanted(p) {
@@ -157,10 +162,12 @@ func (w *world) drained() {
 	}
 }
 
-// loseForEver ends a broker that never comes back, if the others can take what it has. Its replicas are to be on others then (drained).
+// loseForEver ends a broker that never comes back, if the others can take what it has. Its replicas
+// are to be on others then (drained).
 func (w *world) loseForEver(b *broker) {
 	l := b.life.Load()
-	if l == nil || int(b.id) >= w.scale.brokers || len(w.staying()) <= w.profile.replicas || !w.bearable(b) || w.random.IntN(2) == 0 {
+	if l == nil || int(b.id) >= w.scale.brokers || len(w.staying()) <= w.profile.replicas ||
+		!w.bearable(b) || w.random.IntN(2) == 0 {
 		return
 	}
 	w.note("broker %d is lost for ever", b.id)

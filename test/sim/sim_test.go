@@ -17,21 +17,24 @@ import (
 
 var (
 	seedFlag = flag.Uint64("sim.seed", 0, "play this seed alone")
-	runsFlag = flag.Int("sim.runs", 0, "play so many seeds; default: as many as make test has time for")
+	runsFlag = flag.Int("sim.runs", 0,
+		"play so many seeds; default: as many as make test has time for")
 	timeFlag = flag.Duration("sim.time", 0, "play seeds for so long")
 	fromFlag = flag.Uint64("sim.from", 0, "the first seed; default: 1, or as HEARTWOOD_SEED says")
 )
 
 const (
 	runsDefault = 100
-	// stuckAfter is how long of real time a tenth of a second of a run's may take. It takes milliseconds: one that takes this long does not end.
+	// stuckAfter is how long of real time a tenth of a second of a run's may take. It takes
+	// milliseconds: one that takes this long does not end.
 	stuckAfter = 5 * time.Minute
 )
 
 // progress counts those tenths.
 var progress atomic.Int64
 
-// TestMain gives the bubble one thread: what runs at the same moment of its time then does so in nearly the same order each time.
+// TestMain gives the bubble one thread: what runs at the same moment of its time then does so in
+// nearly the same order each time.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
@@ -61,7 +64,8 @@ func TestSimulation(t *testing.T) {
 	began, played := time.Now(), 0
 	var sum tally
 	for seed := range seeds(t, runs) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { sum.add(playGuarded(t, seed, nil)) })
+		t.Run(fmt.Sprintf("seed=%d", seed),
+			func(t *testing.T) { sum.add(playGuarded(t, seed, nil)) })
 		if t.Failed() {
 			return
 		}
@@ -75,7 +79,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// seeds are n seeds one after the other: those that were always played, 1 and on, unless somebody wants others.
+// seeds are n seeds one after the other: those that were always played, 1 and on, unless somebody
+// wants others.
 func seeds(t *testing.T, n int) iter.Seq[uint64] {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Sequence(t, n)
@@ -100,7 +105,8 @@ func playGuarded(t *testing.T, seed uint64, out io.Writer) tally {
 			return
 		}
 		buf := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "%s\nseed %d has not got any further for %s\n", buf[:runtime.Stack(buf, true)], seed, stuckAfter)
+		fmt.Fprintf(os.Stderr, "%s\nseed %d has not got any further for %s\n",
+			buf[:runtime.Stack(buf, true)], seed, stuckAfter)
 		os.Exit(1)
 	})
 	defer guard.Stop()

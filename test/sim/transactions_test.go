@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Brokers refuse transactions of clients, as there is no coordinator yet. The logs and replicas know them, and are asked here for what a
-// coordinator will ask of them.
+// Brokers refuse transactions of clients, as there is no coordinator yet. The logs and replicas
+// know them, and are asked here for what a coordinator will ask of them.
 
 // transactionKeys are of transactions alone: what is read of them is not a register's history.
 const transactionKeys = 4
@@ -26,12 +26,14 @@ type transaction struct {
 
 // transact writes one transaction after the other.
 func (c *client) transact() {
-	for !c.w.isCalm() && sleep(c.w.ctx, time.Duration(100+c.random.IntN(700))*time.Millisecond) == nil {
+	for !c.w.isCalm() && sleep(c.w.ctx,
+		time.Duration(100+c.random.IntN(700))*time.Millisecond) == nil {
 		c.transaction(c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))])
 	}
 }
 
-// transaction writes some batches, and ends what it has begun whatever became of them: commits only what was all acknowledged.
+// transaction writes some batches, and ends what it has begun whatever became of them: commits only
+// what was all acknowledged.
 func (c *client) transaction(t *topic) {
 	if c.w.oracle.tainted(t.name) {
 		c.renew() // the end of the one before may be lost
@@ -39,14 +41,20 @@ func (c *client) transaction(t *topic) {
 	tx, commit, whole := &transaction{}, c.random.IntN(3) > 0, true
 	for range 1 + c.random.IntN(3) {
 		b := c.newTransactional(t, tx)
-		if !c.insist(t, time.Now().Add(writeTimeout), func(ctx context.Context, l *life) error { return c.appendTransactional(ctx, l, t, b) }) {
+		if !c.insist(t, time.Now().Add(writeTimeout),
+			func(ctx context.Context,
+				l *life) error {
+				return c.appendTransactional(ctx, l, t, b)
+			}) {
 			commit, whole = false, false
 			break
 		}
-		_ = sleep(c.w.ctx, time.Duration(c.random.IntN(500))*time.Millisecond) // much may happen while it is open
+		// much may happen while it is open
+		_ = sleep(c.w.ctx, time.Duration(c.random.IntN(500))*time.Millisecond)
 	}
 	c.w.oracle.decide(t.name, tx, commit)
-	if !c.insist(t, time.Now().Add(time.Hour), func(ctx context.Context, l *life) error { return c.end(ctx, l, t, commit) }) {
+	if !c.insist(t, time.Now().Add(time.Hour),
+		func(ctx context.Context, l *life) error { return c.end(ctx, l, t, commit) }) {
 		c.w.oracle.leaveOpen(t.name)
 	}
 	if !whole {
@@ -58,7 +66,8 @@ func (c *client) transaction(t *topic) {
 func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	count := 1 + c.random.IntN(3)
 	identity := record.Identity{
-		ProducerID: c.producer, BaseSequence: c.next[t.name], LeaderEpoch: -1, LastOffsetDelta: int32(count - 1), Transactional: true,
+		ProducerID: c.producer, BaseSequence: c.next[t.name], LeaderEpoch: -1,
+		LastOffsetDelta: int32(count - 1), Transactional: true,
 	}
 	c.next[t.name] += int32(count)
 	b := &batch{}
@@ -67,10 +76,12 @@ func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	for i := range count {
 		c.values++
 		f := fact{
-			key: fmt.Sprintf("t%x", c.random.IntN(transactionKeys)), value: fmt.Sprintf("%d.%d", c.id, c.values), producer: c.producer,
+			key:   fmt.Sprintf("t%x", c.random.IntN(transactionKeys)),
+			value: fmt.Sprintf("%d.%d", c.id, c.values), producer: c.producer,
 			sequence: identity.BaseSequence + int32(i), timestamp: c.clock(t).UnixMilli(),
 		}
-		builder.Add(&record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(f.key), Value: []byte(f.value)})
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(f.key),
+			Value: []byte(f.value)})
 		b.facts = append(b.facts, f)
 		c.w.oracle.within(t.name, tx, f)
 	}
@@ -82,8 +93,10 @@ func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	return b
 }
 
-// insist asks whoever leads until it is done and the answer has arrived, or until a time, or until nothing is to be written any more.
-func (c *client) insist(t *topic, until time.Time, do func(context.Context, *life) error) (done bool) {
+// insist asks whoever leads until it is done and the answer has arrived, or until a time, or until
+// nothing is to be written any more.
+func (c *client) insist(t *topic, until time.Time,
+	do func(context.Context, *life) error) (done bool) {
 	for time.Now().Before(until) && !c.w.isCalm() && c.w.ctx.Err() == nil {
 		if l := c.leader(t); l != nil && c.ask(l, do) == nil {
 			return true
@@ -115,7 +128,8 @@ func (c *client) appendTransactional(ctx context.Context, l *life, t *topic, b *
 		return err
 	}
 	epoch := log.LeaderEpoch()
-	appended, err := log.AppendVerified(slices.Clone(b.bytes), logstore.Verified{Transaction: true}, time.Now())
+	appended, err := log.AppendVerified(slices.Clone(b.bytes), logstore.Verified{Transaction: true},
+		time.Now())
 	if err != nil {
 		return err
 	}
@@ -136,11 +150,12 @@ func (c *client) leaderLog(l *life, t *topic) (*logstore.Log, error) {
 	return l.set.Leader(t.partitionID(), -1)
 }
 
-// awaitEverything waits until all in sync have what the leader of an epoch has now: behind a record that is put there for it, since a log that
-// is appended to moves no high watermark by itself.
+// awaitEverything waits until all in sync have what the leader of an epoch has now: behind a record
+// that is put there for it, since a log that is appended to moves no high watermark by itself.
 func (c *client) awaitEverything(ctx context.Context, l *life, t *topic, epoch int32) error {
 	behind := c.newBatch(t, true, marker)
-	last, err := l.set.AppendIn(epoch, replica.ProducePartition{ID: t.partitionID(), Topic: t.id, Batch: behind.bytes})
+	last, err := l.set.AppendIn(epoch,
+		replica.ProducePartition{ID: t.partitionID(), Topic: t.id, Batch: behind.bytes})
 	if err != nil {
 		return err
 	}
@@ -154,7 +169,8 @@ func (c *client) end(ctx context.Context, l *life, t *topic, commit bool) error 
 		return err
 	}
 	epoch := log.LeaderEpoch()
-	if _, err := log.AppendControl(logstore.EndTxn{ProducerID: c.producer, Commit: commit}, time.Now()); err != nil {
+	if _, err := log.AppendControl(logstore.EndTxn{ProducerID: c.producer, Commit: commit},
+		time.Now()); err != nil {
 		return err
 	}
 	return c.awaitEverything(ctx, l, t, epoch)
@@ -165,7 +181,10 @@ func (c *client) tailCommitted() {
 	for sleep(c.w.ctx, time.Duration(50+c.random.IntN(400))*time.Millisecond) == nil {
 		for _, t := range c.w.meta.mu.topics {
 			if l := c.reader(t); l != nil {
-				_ = c.ask(l, func(ctx context.Context, l *life) error { return c.pollCommitted(ctx, l, t) })
+				_ = c.ask(l, func(ctx context.Context,
+					l *life) error {
+					return c.pollCommitted(ctx, l, t)
+				})
 			}
 		}
 	}
@@ -175,8 +194,10 @@ func (c *client) tailCommitted() {
 func (c *client) pollCommitted(ctx context.Context, l *life, t *topic) error {
 	at := c.tails[t.name]
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
-		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, Committed: true, Partitions: []replica.FetchPartition{{
-			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: at.epoch,
+		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, Committed: true,
+		Partitions: []replica.FetchPartition{{
+			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: -1,
+			LastEpoch: at.epoch,
 		}},
 	})
 	var aborted []abortedTransaction
@@ -185,7 +206,8 @@ func (c *client) pollCommitted(ctx context.Context, l *life, t *topic) error {
 			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
 		}
 	}
-	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) { // whether it may be, other readers tell
+	// whether it may be, other readers tell
+	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		c.tails[t.name] = newTail()
 		c.tails[t.name].at = max(0, result.LogStart)
 		return nil
@@ -207,11 +229,14 @@ func (c *client) pollCommitted(ctx context.Context, l *life, t *topic) error {
 	return nil
 }
 
-// abortedTransaction is what a broker says of one to a reader: what the producer wrote from an offset on, up to a marker.
+// abortedTransaction is what a broker says of one to a reader: what the producer wrote from an
+// offset on, up to a marker.
 type abortedTransaction struct{ producer, first int64 }
 
-// committed are the records that a reader of committed data takes of batches, as Kafka's consumer does.
-func committed(batches []byte, aborted []abortedTransaction) (visible []fact, next int64, epoch int32, err error) {
+// committed are the records that a reader of committed data takes of batches, as Kafka's consumer
+// does.
+func committed(batches []byte, aborted []abortedTransaction) (visible []fact, next int64,
+	epoch int32, err error) {
 	leftOut := map[int64]bool{}
 	slices.SortFunc(aborted, func(a, b abortedTransaction) int { return int(a.first - b.first) })
 	for len(batches) > 0 {
@@ -227,7 +252,8 @@ func committed(batches []byte, aborted []abortedTransaction) (visible []fact, ne
 		if err != nil {
 			return nil, 0, -1, err
 		}
-		if marker, ends, err := first.Marker(); err == nil && ends && marker.Type == record.ControlAbort {
+		if marker, ends, err := first.Marker(); err == nil && ends &&
+			marker.Type == record.ControlAbort {
 			delete(leftOut, first.ProducerID())
 		}
 		if !first.Control() && !(first.Transactional() && leftOut[first.ProducerID()]) {
@@ -278,15 +304,16 @@ func (t *truth) transactionOf(f fact) *transaction {
 	return t.transactions[[2]int64{f.producer, int64(f.sequence)}]
 }
 
-// counts tells whether a record is its key's value: it is no marker, and of no transaction that was not committed. Where records were lost,
-// markers may have been: an aborted transaction is then open again, and the producer's next marker ends it, perhaps otherwise.
+// counts tells whether a record is its key's value: it is no marker, and of no transaction that was
+// not committed. Where records were lost, markers may have been: an aborted transaction is then
+// open again, and the producer's next marker ends it, perhaps otherwise.
 func (t *truth) counts(f fact) bool {
 	tx := t.transactionOf(f)
 	return !f.control && (tx == nil || tx.decided && tx.commit && !t.tainted)
 }
 
-// readCommitted is told what a reader of committed data was given between two offsets: of transactions all that were committed, and
-// nothing of others.
+// readCommitted is told what a reader of committed data was given between two offsets: of
+// transactions all that were committed, and nothing of others.
 func (o *oracle) readCommitted(l *life, name string, from, to int64, visible []fact) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -297,7 +324,8 @@ func (o *oracle) readCommitted(l *life, name string, from, to int64, visible []f
 	seen := map[int64]bool{}
 	for _, f := range visible {
 		if seen[f.offset] = true; !t.counts(f) {
-			o.w.fail("%s: broker %d gives a reader of committed data %+v; its transaction: %+v", name, l.id, f, *t.transactionOf(f))
+			o.w.fail("%s: broker %d gives a reader of committed data %+v; its transaction: %+v",
+				name, l.id, f, *t.transactionOf(f))
 		}
 		if t.transactionOf(f) != nil {
 			t.count.readCommitted++
@@ -307,8 +335,16 @@ func (o *oracle) readCommitted(l *life, name string, from, to int64, visible []f
 		return
 	}
 	for offset := from; offset < to; offset++ {
-		if f, ok := t.settled[offset]; ok && t.transactionOf(f) != nil && t.counts(f) && !seen[offset] {
-			o.w.fail("%s: broker %d gives a reader of committed data [%d, %d), and not %+v, which was committed", name, l.id, from, to, f)
+		if f, ok := t.settled[offset]; ok && t.transactionOf(f) != nil && t.counts(f) &&
+			!seen[offset] {
+			o.w.fail(
+				"%s: broker %d gives a reader of committed data [%d, %d), and not %+v, which was committed",
+				name,
+				l.id,
+				from,
+				to,
+				f,
+			)
 		}
 	}
 }

@@ -17,8 +17,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// In a part of the runs brokers copy from each other, and consumers read, as they do in earnest: through internal/wire and internal/handler,
-// over connections whose bytes travel the simulated network.
+// In a part of the runs brokers copy from each other, and consumers read, as they do in earnest:
+// through internal/wire and internal/handler, over connections whose bytes travel the simulated
+// network.
 
 // listener is where a life of a broker takes connections.
 type listener struct {
@@ -39,7 +40,8 @@ func (l *life) listen(logger *slog.Logger) *listener {
 	}
 	server := wire.NewServer(wire.Options{
 		Listener: opened, Logger: logger,
-		Handler: handler.New(handler.Options{NodeID: l.id, Image: image, Replicas: l.set, Logger: logger}),
+		Handler: handler.New(handler.Options{NodeID: l.id, Image: image, Replicas: l.set,
+			Logger: logger}),
 	})
 	opened.serves.Go(func() { _ = server.Serve(l.ctx) })
 	return opened
@@ -71,9 +73,11 @@ func (s *listener) Close() error {
 // Addr implements net.Listener.
 func (s *listener) Addr() net.Addr { return &net.UnixAddr{Name: "simulated"} }
 
-// reach opens a connection from a node to a life of a broker. Its bytes take their time, and are lost where the network is cut, with the
-// connection. lives tells whether there is anybody at the near end.
-func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bool) (net.Conn, error) {
+// reach opens a connection from a node to a life of a broker. Its bytes take their time, and are
+// lost where the network is cut, with the connection. lives tells whether there is anybody at the
+// near end.
+func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bool) (net.Conn,
+	error) {
 	near, nearEnd := net.Pipe()
 	farEnd, far := net.Pipe()
 	select {
@@ -83,13 +87,20 @@ func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bo
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	w.spawn(func() { w.carry(farEnd, nearEnd, from, to.id, func() bool { return lives() && !to.dead.Load() }) })
-	w.spawn(func() { w.carry(nearEnd, farEnd, to.id, from, func() bool { return lives() && !to.dead.Load() }) })
+	w.spawn(func() {
+		w.carry(farEnd, nearEnd, from, to.id,
+			func() bool { return lives() && !to.dead.Load() })
+	})
+	w.spawn(func() {
+		w.carry(nearEnd, farEnd, to.id, from,
+			func() bool { return lives() && !to.dead.Load() })
+	})
 	return near, nil
 }
 
-// kernelChunks is how much of what was sent a connection holds until it has arrived: as good as anything. A broker may write a few bytes under a
-// lock, as a kernel takes them at once; were it to wait for them to travel, whoever waits for that lock would stop the bubble's time.
+// kernelChunks is how much of what was sent a connection holds until it has arrived: as good as
+// anything. A broker may write a few bytes under a lock, as a kernel takes them at once; were it to
+// wait for them to travel, whoever waits for that lock would stop the bubble's time.
 const kernelChunks = 4096
 
 // carry carries bytes one way until the connection ends.
@@ -138,7 +149,8 @@ func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wirePeer{wire.NewPeer(conn, fmt.Sprintf("broker-%d", l.id)), map[metadata.ID]string{}}, nil
+	return &wirePeer{wire.NewPeer(conn, fmt.Sprintf("broker-%d", l.id)), map[metadata.ID]string{}},
+		nil
 }
 
 // Pull implements replica.Peer.
@@ -159,38 +171,48 @@ func (p *wirePeer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAns
 // Hurry implements replica.Peer.
 func (p *wirePeer) Hurry() { p.Nudge(handler.NudgeCall()) }
 
-// fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the answer.
-func (c *client) fetch(ctx context.Context, l *life, request replica.FetchRequest) (result replica.FetchResult, records []byte, err error) {
+// fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the
+// answer.
+func (c *client) fetch(ctx context.Context, l *life,
+	request replica.FetchRequest) (result replica.FetchResult, records []byte, err error) {
 	if l.wire == nil {
 		result = l.set.Fetch(ctx, request)[0]
 		records, err = taken(&result)
 		return result, records, err
 	}
 	asked := fetchRequest(&request)
-	body, err := c.call(ctx, l, wire.Call{Key: asked.Key(), Version: asked.Version, Flexible: asked.IsFlexible(), Append: asked.AppendTo})
+	body, err := c.call(ctx, l,
+		wire.Call{Key: asked.Key(), Version: asked.Version, Flexible: asked.IsFlexible(),
+			Append: asked.AppendTo})
 	if err != nil {
 		return result, nil, err
 	}
 	answer := kmsg.NewPtrFetchResponse()
 	answer.Version = asked.Version
-	if err := answer.ReadFrom(body); err != nil || len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
-		c.w.fail("broker %d answers a consumer's fetch with error %d, %d topics: %v", l.id, answer.ErrorCode, len(answer.Topics), err)
+	if err := answer.ReadFrom(body); err != nil || len(answer.Topics) != 1 ||
+		len(answer.Topics[0].Partitions) != 1 {
+		c.w.fail("broker %d answers a consumer's fetch with error %d, %d topics: %v", l.id,
+			answer.ErrorCode, len(answer.Topics), err)
 		return result, nil, errLost
 	}
 	part := &answer.Topics[0].Partitions[0]
-	result = replica.FetchResult{LogStart: part.LogStartOffset, HighWater: part.HighWatermark, Stable: part.LastStableOffset, LogEnd: -1}
+	result = replica.FetchResult{LogStart: part.LogStartOffset, HighWater: part.HighWatermark,
+		Stable: part.LastStableOffset, LogEnd: -1}
 	if part.DivergingEpoch.EndOffset >= 0 {
-		result.Diverging = &replica.EpochEnd{Epoch: part.DivergingEpoch.Epoch, End: part.DivergingEpoch.EndOffset}
+		result.Diverging = &replica.EpochEnd{Epoch: part.DivergingEpoch.Epoch,
+			End: part.DivergingEpoch.EndOffset}
 	}
 	result.Data = &logstore.Slice{}
 	for _, a := range part.AbortedTransactions {
-		result.Data.Aborted = append(result.Data.Aborted, segment.AbortedTxn{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
+		result.Data.Aborted = append(result.Data.Aborted,
+			segment.AbortedTxn{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
 	}
 	switch part.ErrorCode {
 	case 0:
 	case 1:
 		err = logstore.ErrOffsetOutOfRange
-		if log := l.store.Log(request.Partitions[0].ID); log != nil { // the answer does not say, as Kafka's does not: consumers ask for it then
+		// the answer does not say, as Kafka's does not: consumers ask for it then
+		if log := l.store.Log(request.Partitions[0].ID); log != nil {
 			result.LogStart, result.LogEnd = log.LogStart(), log.LogEnd()
 		}
 	default:
@@ -223,15 +245,18 @@ func fetchRequest(request *replica.FetchRequest) *kmsg.FetchRequest {
 	want := request.Partitions[0]
 	asked := kmsg.NewPtrFetchRequest()
 	asked.Version, asked.MaxWaitMillis = 17, int32(request.Wait.Milliseconds())
-	asked.MinBytes, asked.MaxBytes, asked.SessionEpoch = int32(request.BytesMin), int32(request.BytesMax), replica.SessionNone
+	asked.MinBytes, asked.MaxBytes, asked.SessionEpoch = int32(request.BytesMin),
+		int32(request.BytesMax), replica.SessionNone
 	if request.Committed {
 		asked.IsolationLevel = 1
 	}
 	part := kmsg.NewFetchRequestTopicPartition()
-	part.Partition, part.CurrentLeaderEpoch, part.FetchOffset = want.ID.Index, want.LeaderEpoch, want.Offset
+	part.Partition, part.CurrentLeaderEpoch, part.FetchOffset = want.ID.Index, want.LeaderEpoch,
+		want.Offset
 	part.LastFetchedEpoch, part.PartitionMaxBytes = want.LastEpoch, int32(want.BytesMax)
 	topic := kmsg.NewFetchRequestTopic()
-	topic.Topic, topic.TopicID, topic.Partitions = want.ID.Topic, want.Topic, []kmsg.FetchRequestTopicPartition{part}
+	topic.Topic, topic.TopicID, topic.Partitions = want.ID.Topic, want.Topic,
+		[]kmsg.FetchRequestTopicPartition{part}
 	asked.Topics = []kmsg.FetchRequestTopic{topic}
 	return asked
 }

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// witness reads the log of a broker's life along, for what cannot be seen from outside: that a replica has given up its records to begin
-// anew, or has cut off some of those below its high watermark.
+// witness reads the log of a broker's life along, for what cannot be seen from outside: that a
+// replica has given up its records to begin anew, or has cut off some of those below its high
+// watermark.
 type witness struct {
 	slog.Handler
 	b  *broker
@@ -41,12 +42,16 @@ func (t *witness) Handle(ctx context.Context, record slog.Record) error {
 		return true
 	})
 	switch message := record.Message; {
-	case strings.HasPrefix(message, "begin log anew"), strings.HasPrefix(message, "begin copy anew"), strings.HasPrefix(message, "give up a log"):
+	case strings.HasPrefix(message, "begin log anew"),
+		strings.HasPrefix(message, "begin copy anew"),
+		strings.HasPrefix(message, "give up a log"):
 		t.mu.Lock()
 		t.anew[topic] = true
 		t.mu.Unlock()
-		if l := t.b.life.Load(); l != nil && l.witness.mu == t.mu && inSync(t.b.w.meta.recorded(topic), l) {
-			t.b.w.fail("%s: broker %d is in sync, and gives up what it has: %s", topic, l.id, message)
+		if l := t.b.life.Load(); l != nil && l.witness.mu == t.mu &&
+			inSync(t.b.w.meta.recorded(topic), l) {
+			t.b.w.fail("%s: broker %d is in sync, and gives up what it has: %s", topic, l.id,
+				message)
 		}
 	case strings.HasPrefix(message, "records below the high watermark are cut off") && !t.b.w.oracle.tainted(topic):
 		t.b.w.fail("%s: %s", topic, message)

@@ -29,13 +29,18 @@ type profile struct {
 	brokers, replicas, minISR int // brokers at the beginning
 	flushInterval, lagMax     time.Duration
 	wild                      bool // faults may take the last copy of a record
-	returns                   bool // first of all a broker is no replica for a while, and down meanwhile; nothing else happens then
-	lazy                      bool // cleaners leave most of the garbage, each replica another part of it
-	staysFor                  int  // consumers change the replica that they read from once in so many fetches
-	fetchBytes                int  // of which each brings so much
-	faultEvery                time.Duration
-	expiry                    map[string]expiry // of topics whose records go with time
-	wired                     bool              // brokers, and consumers, speak Kafka's protocol over connections
+	// first of all a broker is no replica for a while, and down meanwhile; nothing else happens
+	// then
+	returns bool
+	// cleaners leave most of the garbage, each replica another part of it
+	lazy bool
+	// consumers change the replica that they read from once in so many fetches
+	staysFor   int
+	fetchBytes int // of which each brings so much
+	faultEvery time.Duration
+	expiry     map[string]expiry // of topics whose records go with time
+	// brokers, and consumers, speak Kafka's protocol over connections
+	wired bool
 }
 
 // world is one run.
@@ -80,11 +85,12 @@ type event struct {
 func newProfile(random *rand.Rand) profile {
 	p := profile{
 		brokers: 3 + random.IntN(3), replicas: 2 + random.IntN(2), minISR: 1 + random.IntN(2),
-		flushInterval: []time.Duration{200 * time.Millisecond, time.Second, 5 * time.Second, time.Hour}[random.IntN(4)],
-		lagMax:        []time.Duration{2 * time.Second, 5 * time.Second}[random.IntN(2)],
-		wild:          random.IntN(4) == 0,
-		faultEvery:    time.Duration(300+random.IntN(1500)) * time.Millisecond,
-		returns:       random.IntN(5) == 0,
+		flushInterval: []time.Duration{200 * time.Millisecond, time.Second, 5 * time.Second,
+			time.Hour}[random.IntN(4)],
+		lagMax:     []time.Duration{2 * time.Second, 5 * time.Second}[random.IntN(2)],
+		wild:       random.IntN(4) == 0,
+		faultEvery: time.Duration(300+random.IntN(1500)) * time.Millisecond,
+		returns:    random.IntN(5) == 0,
 	}
 	if p.wild {
 		p.minISR = 1
@@ -110,7 +116,8 @@ func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 			for _, note := range w.mu.notes {
 				t.Log(note)
 			}
-			t.Fatalf("seed %d: %s\nplay it again: go test ./test/sim -sim.seed=%d -v", seed, violation, seed)
+			t.Fatalf("seed %d: %s\nplay it again: go test ./test/sim -sim.seed=%d -v", seed,
+				violation, seed)
 		}
 		reached = w.oracle.tally()
 		reached.add(w.scale.count)
@@ -128,7 +135,8 @@ func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		t: t, seed: seed, random: random, profile: newProfile(random), logger: slog.New(slog.DiscardHandler), net: newNetwork(seed),
+		t: t, seed: seed, random: random, profile: newProfile(random),
+		logger: slog.New(slog.DiscardHandler), net: newNetwork(seed),
 		began: time.Now(), stopped: make(chan *life, 64),
 	}
 	if out != nil {
@@ -150,11 +158,13 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 func (w *world) addTopics() {
 	for i, kind := range []string{"plain", "compacted", "synced"} {
 		settings := topicconfig.Default()
-		settings.SegmentBytes, settings.SegmentAge, settings.MinInSyncReplicas = 4000, 6*time.Second, w.profile.minISR
+		settings.SegmentBytes, settings.SegmentAge, settings.MinInSyncReplicas = 4000,
+			6*time.Second, w.profile.minISR
 		settings.RetentionTime = topicconfig.Unlimited
 		if kind != "plain" {
 			settings.Compact, settings.Delete = true, false
-			settings.MinDirtyPercent, settings.TombstoneRetention, settings.SegmentBytes = 5, tombstoneRetention, 1500
+			settings.MinDirtyPercent, settings.TombstoneRetention, settings.SegmentBytes = 5,
+				tombstoneRetention, 1500
 			if w.profile.lazy {
 				settings.MaxGarbagePercent = 90
 			}
@@ -268,7 +278,8 @@ func (w *world) fail(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.violation == "" {
-		w.mu.violation = fmt.Sprintf("after %s: ", time.Since(w.began)) + fmt.Sprintf(format, args...)
+		w.mu.violation = fmt.Sprintf("after %s: ", time.Since(w.began)) +
+			fmt.Sprintf(format, args...)
 	}
 }
 

@@ -17,8 +17,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// limited is a cluster with the number of workers and the bytes that they read and write in a second to fill in. At the rate of held, what
-// the tests produce takes minutes, on any machine: a pass stands still for who looks at it. At that of swift it takes a moment.
+// limited is a cluster with the number of workers and the bytes that they read and write in a
+// second to fill in. At the rate of held, what the tests produce takes minutes, on any machine: a
+// pass stands still for who looks at it. At that of swift it takes a moment.
 const (
 	limited = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -28,7 +29,8 @@ spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}}
 	held, swift = "128Ki", "1Gi"
 )
 
-// asked is a topic that is cleaned only when somebody asks, with settings and an annotation to fill in.
+// asked is a topic that is cleaned only when somebody asks, with settings and an annotation to fill
+// in.
 func asked(compaction, annotation string) string {
 	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -46,31 +48,40 @@ spec:
 func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	t.Helper()
 	updates := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: seed}
-	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book, updates); err != nil {
+	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book,
+		updates); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// series are all of one partition, with the labels that they have besides. Each must be there from the beginning, at 0.
+// series are all of one partition, with the labels that they have besides. Each must be there from
+// the beginning, at 0.
 var series = [][]string{
 	{"cleaner_runs_total", "result", "success"}, {"cleaner_runs_total", "result", "nothing_to_do"},
 	{"cleaner_runs_total", "result", "aborted"}, {"cleaner_runs_total", "result", "failed"},
 	{"cleaner_read_bytes_total", "kind", "log"}, {"cleaner_read_bytes_total", "kind", "sidecar"},
-	{"cleaner_written_bytes_total", "kind", "log"}, {"cleaner_written_bytes_total", "kind", "sidecar"},
-	{"cleaner_reclaimed_bytes_total", "kind", "log"}, {"cleaner_reclaimed_bytes_total", "kind", "sidecar"},
-	{"cleaner_removed_records_total", "kind", "log"}, {"cleaner_removed_records_total", "kind", "sidecar"},
-	{"cleaner_phase", "phase", "queued"}, {"cleaner_phase", "phase", "indexing"}, {"cleaner_phase", "phase", "deduplicating"},
+	{"cleaner_written_bytes_total", "kind", "log"},
+	{"cleaner_written_bytes_total", "kind", "sidecar"},
+	{"cleaner_reclaimed_bytes_total", "kind", "log"},
+	{"cleaner_reclaimed_bytes_total", "kind", "sidecar"},
+	{"cleaner_removed_records_total", "kind", "log"},
+	{"cleaner_removed_records_total", "kind", "sidecar"},
+	{"cleaner_phase", "phase", "queued"}, {"cleaner_phase", "phase", "indexing"},
+	{"cleaner_phase", "phase", "deduplicating"},
 	{"cleaner_phase", "phase", "rewriting"}, {"cleaner_phase", "phase", "committing"},
 	{"cleaner_progress_ratio"}, {"cleaner_overdue_seconds"},
-	{"log_clean_bytes"}, {"log_dirty_bytes"}, {"log_dirty_ratio"}, {"log_blocked_bytes", "reason", "active_segment"},
+	{"log_clean_bytes"}, {"log_dirty_bytes"}, {"log_dirty_ratio"},
+	{"log_blocked_bytes", "reason", "active_segment"},
 }
 
-// transientSeries are absent while nobody knows: while no pass runs, or before anybody has looked for garbage.
+// transientSeries are absent while nobody knows: while no pass runs, or before anybody has looked
+// for garbage.
 var transientSeries = []string{"cleaner_eta_seconds", "log_reclaimable_bytes"}
 
 // pool are the series that all partitions share.
 var pool = []string{
-	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes", "cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
+	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes",
+	"cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
 }
 
 // single is the value of a series without labels.
@@ -84,7 +95,8 @@ func single(t *testing.T, m process.Metrics, name string) float64 {
 }
 
 // valueOf is that of one partition's series; it must be there.
-func valueOf(t *testing.T, m process.Metrics, partition int, name string, labels ...string) float64 {
+func valueOf(t *testing.T, m process.Metrics, partition int, name string,
+	labels ...string) float64 {
 	t.Helper()
 	got, found := m.Value(name, "tickets", partition, labels...)
 	if !found {
@@ -112,8 +124,11 @@ func (p peaks) look(t *testing.T, m process.Metrics) {
 				p.note(name, shown)
 			}
 		}
-		for _, reason := range []string{v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued, v1alpha1.ReasonUpToDate, v1alpha1.ReasonBelowDirtyRatio, v1alpha1.ReasonActiveSegmentOnly} {
-			if shown, found := m.Value("cleaner_reason", "tickets", partition, "reason", reason); found {
+		for _, reason := range []string{v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued,
+			v1alpha1.ReasonUpToDate, v1alpha1.ReasonBelowDirtyRatio,
+			v1alpha1.ReasonActiveSegmentOnly} {
+			if shown, found := m.Value("cleaner_reason", "tickets", partition, "reason",
+				reason); found {
 				p.note("cleaner_reason "+reason, shown)
 			}
 		}
@@ -134,7 +149,8 @@ func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	return code, strings.Join(lines, "\n"), p.Stderr.String()
 }
 
-// TestACleanIsSeen: `heartwood clean --wait` on a running cluster, and every metric of the cleaner moves as it should.
+// TestACleanIsSeen: `heartwood clean --wait` on a running cluster, and every metric of the cleaner
+// moves as it should.
 func TestACleanIsSeen(t *testing.T) {
 	t.Parallel()
 	topic := asked("minDirtyPercent: 100", "")
@@ -154,8 +170,10 @@ func TestACleanIsSeen(t *testing.T) {
 			t.Errorf("before anything happened %s is %v", name, got)
 		}
 	}
-	if single(t, m, "cleaner_workers") != 1 || single(t, m, "cleaner_memory_limit_bytes") != 128<<20 {
-		t.Errorf("budget: %v workers, %v bytes", single(t, m, "cleaner_workers"), single(t, m, "cleaner_memory_limit_bytes"))
+	if single(t, m, "cleaner_workers") != 1 ||
+		single(t, m, "cleaner_memory_limit_bytes") != 128<<20 {
+		t.Errorf("budget: %v workers, %v bytes", single(t, m, "cleaner_workers"),
+			single(t, m, "cleaner_memory_limit_bytes"))
 	}
 
 	book := ledger.New()
@@ -163,7 +181,8 @@ func TestACleanIsSeen(t *testing.T) {
 	clean := process.Start(t, "clean", "tickets", "--address", s.HTTP, "--wait")
 	told := []string{}
 	seen := peaks{}
-	process.Until(t, func() string { // while a pass stands still, all that it shows can be seen, however slowly anybody looks
+	// while a pass stands still, all that it shows can be seen, however slowly anybody looks
+	process.Until(t, func() string {
 		told = append(told, read(clean.Lines)...)
 		seen.look(t, s.Metrics(t))
 		if missing := seen.missing(shownByAPass); len(missing) > 0 {
@@ -188,7 +207,8 @@ func TestACleanIsSeen(t *testing.T) {
 	if missing := seen.missing(leftByAPass); len(missing) > 0 {
 		t.Errorf("a pass has ended, and never moved %q", missing)
 	}
-	for _, ratio := range []string{"cleaner_progress_ratio", "cleaner_workers_busy", "log_dirty_ratio"} {
+	for _, ratio := range []string{"cleaner_progress_ratio", "cleaner_workers_busy",
+		"log_dirty_ratio"} {
 		if seen[ratio] > 1 {
 			t.Errorf("%s was %v", ratio, seen[ratio])
 		}
@@ -203,16 +223,21 @@ func TestACleanIsSeen(t *testing.T) {
 	}
 }
 
-// What shows a pass: while it runs, and once it has ended. The other series move for a moment only, or not in a clean that goes well:
-// internal/logstore has tests of each (TestEachPhaseIsShown, TestMetricsOfTheCleaner).
+// What shows a pass: while it runs, and once it has ended. The other series move for a moment only,
+// or not in a clean that goes well: internal/logstore has tests of each (TestEachPhaseIsShown,
+// TestMetricsOfTheCleaner).
 var (
 	shownByAPass = []string{
-		"cleaner_reason Cleaning", "cleaner_phase phase indexing", "cleaner_progress_ratio", "cleaner_eta_seconds", "cleaner_memory_bytes",
-		"cleaner_throttled_seconds_total", "log_dirty_bytes", "log_dirty_ratio", "log_blocked_bytes reason active_segment",
+		"cleaner_reason Cleaning", "cleaner_phase phase indexing", "cleaner_progress_ratio",
+		"cleaner_eta_seconds", "cleaner_memory_bytes",
+		"cleaner_throttled_seconds_total", "log_dirty_bytes", "log_dirty_ratio",
+		"log_blocked_bytes reason active_segment",
 	}
 	leftByAPass = []string{
-		"cleaner_runs_total result success", "cleaner_read_bytes_total kind log", "cleaner_read_bytes_total kind sidecar",
-		"cleaner_written_bytes_total kind log", "cleaner_written_bytes_total kind sidecar", "cleaner_reclaimed_bytes_total kind log",
+		"cleaner_runs_total result success", "cleaner_read_bytes_total kind log",
+		"cleaner_read_bytes_total kind sidecar",
+		"cleaner_written_bytes_total kind log", "cleaner_written_bytes_total kind sidecar",
+		"cleaner_reclaimed_bytes_total kind log",
 		"cleaner_removed_records_total kind log", "log_clean_bytes",
 	}
 )
@@ -252,22 +277,26 @@ func checkAfter(t *testing.T, m process.Metrics) {
 	t.Helper()
 	for partition := range partitions {
 		for _, zero := range [][]string{
-			{"log_dirty_bytes"}, {"log_dirty_ratio"}, {"log_reclaimable_bytes"}, {"cleaner_progress_ratio"},
-			{"cleaner_phase", "phase", "rewriting"}, {"log_blocked_bytes", "reason", "active_segment"},
+			{"log_dirty_bytes"}, {"log_dirty_ratio"}, {"log_reclaimable_bytes"},
+			{"cleaner_progress_ratio"},
+			{"cleaner_phase", "phase", "rewriting"},
+			{"log_blocked_bytes", "reason", "active_segment"},
 		} {
 			if got := valueOf(t, m, partition, zero[0], zero[1:]...); got != 0 {
 				t.Errorf("partition %d: %v is %v after the clean", partition, zero, got)
 			}
 		}
 		for _, one := range [][]string{
-			{"log_reclaimable_exact"}, {"cleaner_phase", "phase", "idle"}, {"cleaner_reason", "reason", v1alpha1.ReasonUpToDate},
+			{"log_reclaimable_exact"}, {"cleaner_phase", "phase", "idle"},
+			{"cleaner_reason", "reason", v1alpha1.ReasonUpToDate},
 		} {
 			if got := valueOf(t, m, partition, one[0], one[1:]...); got != 1 {
 				t.Errorf("partition %d: %v is %v after the clean", partition, one, got)
 			}
 		}
 		cleaned := valueOf(t, m, partition, "cleaner_last_success_timestamp_seconds")
-		if ago := time.Since(time.UnixMilli(int64(cleaned * 1000))); ago < -time.Second || ago > process.Deadline {
+		if ago := time.Since(time.UnixMilli(int64(cleaned * 1000))); ago < -time.Second ||
+			ago > process.Deadline {
 			t.Errorf("partition %d was cleaned %s ago", partition, ago)
 		}
 		if _, found := m.Value("cleaner_eta_seconds", "tickets", partition); found {
@@ -289,8 +318,10 @@ func checkLog(t *testing.T, log string) {
 		}
 		summaries++
 		for _, words := range []string{
-			" partition=tickets-", " result=success", " trigger=requested", " seconds=", " readBytes=", " writtenBytes=", " reclaimedBytes=",
-			" sidecarReadBytes=", " sidecarWrittenBytes=", " removedRecords=", " removedTombstones=", " rewrittenSegments=", " untouchedSegments=",
+			" partition=tickets-", " result=success", " trigger=requested", " seconds=",
+			" readBytes=", " writtenBytes=", " reclaimedBytes=",
+			" sidecarReadBytes=", " sidecarWrittenBytes=", " removedRecords=",
+			" removedTombstones=", " rewrittenSegments=", " untouchedSegments=",
 			" memoryPeakBytes=",
 		} {
 			if !strings.Contains(line, words) {
@@ -299,11 +330,13 @@ func checkLog(t *testing.T, log string) {
 		}
 	}
 	if summaries != partitions {
-		t.Errorf("%d summaries of passes, want one for each of %d partitions", summaries, partitions)
+		t.Errorf("%d summaries of passes, want one for each of %d partitions", summaries,
+			partitions)
 	}
 }
 
-// TestACleanerThatIsOffIsSeen: requests are refused with a reason, and what is promised of maxLag is seen to be broken.
+// TestACleanerThatIsOffIsSeen: requests are refused with a reason, and what is promised of maxLag
+// is seen to be broken.
 func TestACleanerThatIsOffIsSeen(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, swift), asked("maxLag: 1s", ""))
@@ -315,7 +348,8 @@ func TestACleanerThatIsOffIsSeen(t *testing.T) {
 			if valueOf(t, m, partition, "cleaner_overdue_seconds") <= 0 {
 				return fmt.Sprintf("partition %d is not overdue", partition)
 			}
-			if got, _ := m.Value("cleaner_reason", "tickets", partition, "reason", v1alpha1.ReasonCleanerDisabled); got != 1 {
+			if got, _ := m.Value("cleaner_reason", "tickets", partition, "reason",
+				v1alpha1.ReasonCleanerDisabled); got != 1 {
 				return fmt.Sprintf("partition %d does not say that the cleaner is off", partition)
 			}
 		}
@@ -328,7 +362,10 @@ func TestACleanerThatIsOffIsSeen(t *testing.T) {
 		}
 	}
 	code, out, errOut := heartwood(t, "topics", "--address", "http://"+s.HTTP)
-	if code != 0 || !strings.Contains(out, "CleanerDisabled: the LogCluster has no cleaner workers: set spec.cleaner.workers (2 of 2 partitions)") {
+	if code != 0 || !strings.Contains(
+		out,
+		"CleanerDisabled: the LogCluster has no cleaner workers: set spec.cleaner.workers (2 of 2 partitions)",
+	) {
 		t.Errorf("topics: code %d, %s, %s", code, out, errOut)
 	}
 }
@@ -347,7 +384,8 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 		process.Until(t, func() string {
 			var answer summary.Topics
 			s.GetJSON(t, "/api/v1/topics?topic=tickets", &answer)
-			if len(answer.Topics) != 1 || answer.Topics[0].Compaction == nil || answer.Topics[0].Compaction.CleanNow == nil {
+			if len(answer.Topics) != 1 || answer.Topics[0].Compaction == nil ||
+				answer.Topics[0].Compaction.CleanNow == nil {
 				return fmt.Sprintf("no request in %+v", answer)
 			}
 			now := answer.Topics[0].Compaction.CleanNow
@@ -381,7 +419,8 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 	s.Apply(t, "cluster.yaml", cluster+"---\n"+asked("minDirtyPercent: 100", "tuesday"))
 	wantDone("tuesday")
 
-	code, out, errOut := heartwood(t, "clean", "tickets", "--address", s.HTTP, "--wait", "--json", "--partition", "1")
+	code, out, errOut := heartwood(t, "clean", "tickets", "--address", s.HTTP, "--wait", "--json",
+		"--partition", "1")
 	var cleaning struct {
 		Replicas []struct {
 			Partition int
@@ -392,7 +431,8 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &cleaning); err != nil || code != 0 {
 		t.Fatalf("code %d, %v: %s %s", code, err, out, errOut)
 	}
-	if len(cleaning.Replicas) != 1 || cleaning.Replicas[0].Partition != 1 || cleaning.Replicas[0].State != "done" || cleaning.Replicas[0].Pass.Trigger != "requested" {
+	if len(cleaning.Replicas) != 1 || cleaning.Replicas[0].Partition != 1 ||
+		cleaning.Replicas[0].State != "done" || cleaning.Replicas[0].Pass.Trigger != "requested" {
 		t.Errorf("%s", out)
 	}
 }

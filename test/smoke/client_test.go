@@ -23,29 +23,34 @@ spec:
   retention: {time: -1s}
 `
 
-// franz-go does here what the other clients do in test/compat: all five codecs with idempotence on, keys, null values, headers; reads
-// from the beginning, an offset, a timestamp and the end.
+// franz-go does here what the other clients do in test/compat: all five codecs with idempotence on,
+// keys, null values, headers; reads from the beginning, an offset, a timestamp and the end.
 func TestFranzGoProducesAndConsumesAllThereIs(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	begin := time.UnixMilli(1_700_000_000_000)
 	codecs := map[uint8]kgo.CompressionCodec{
-		0: kgo.NoCompression(), 1: kgo.GzipCompression(), 2: kgo.SnappyCompression(), 3: kgo.Lz4Compression(), 4: kgo.ZstdCompression(),
+		0: kgo.NoCompression(), 1: kgo.GzipCompression(), 2: kgo.SnappyCompression(),
+		3: kgo.Lz4Compression(), 4: kgo.ZstdCompression(),
 	}
 	var sent []*kgo.Record
 	for number := range uint8(len(codecs)) {
-		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic("events"), kgo.ProducerBatchCompression(codecs[number]))
+		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...),
+			kgo.DefaultProduceTopic("events"), kgo.ProducerBatchCompression(codecs[number]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, pair := range [][2][]byte{{[]byte("key"), value(number)}, {[]byte("key"), nil}, {nil, value(number)}} {
+		for _, pair := range [][2][]byte{{[]byte("key"), value(number)}, {[]byte("key"), nil},
+			{nil, value(number)}} {
 			sent = append(sent, &kgo.Record{
-				Key: pair[0], Value: pair[1], Timestamp: begin.Add(time.Duration(len(sent)) * time.Second),
-				Headers: []kgo.RecordHeader{{Key: "codec", Value: []byte{number}}, {Key: "null"}},
+				Key: pair[0], Value: pair[1],
+				Timestamp: begin.Add(time.Duration(len(sent)) * time.Second),
+				Headers:   []kgo.RecordHeader{{Key: "codec", Value: []byte{number}}, {Key: "null"}},
 			})
 		}
-		// One flush, one batch: what a batch of one small record gains is less than nothing, and then it goes as it is.
+		// One flush, one batch: what a batch of one small record gains is less than nothing, and
+		// then it goes as it is.
 		if err := client.ProduceSync(t.Context(), sent[len(sent)-3:]...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,8 +60,10 @@ func TestFranzGoProducesAndConsumesAllThereIs(t *testing.T) {
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtStart(), len(sent)), sent)
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().At(4), len(sent)-4), sent[4:])
 	at := begin.Add(7*time.Second - 500*time.Millisecond)
-	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AfterMilli(at.UnixMilli()), len(sent)-7), sent[7:])
-	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtEnd().Relative(-2), 2), sent[len(sent)-2:])
+	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AfterMilli(at.UnixMilli()), len(sent)-7),
+		sent[7:])
+	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtEnd().Relative(-2), 2),
+		sent[len(sent)-2:])
 }
 
 // value is something that every codec makes smaller.
@@ -67,7 +74,8 @@ func value(number uint8) []byte {
 // consume reads so many records of the topic's one partition.
 func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"events": {0: from}}))
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"events": {0: from}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +94,11 @@ func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kg
 func checkRecords(t *testing.T, got, want []*kgo.Record) {
 	t.Helper()
 	same := func(a, b *kgo.Record) bool {
-		return a.Offset == b.Offset && a.Timestamp.Equal(b.Timestamp) && bytes.Equal(a.Key, b.Key) && (a.Key == nil) == (b.Key == nil) &&
+		return a.Offset == b.Offset && a.Timestamp.Equal(b.Timestamp) &&
+			bytes.Equal(a.Key, b.Key) && (a.Key == nil) == (b.Key == nil) &&
 			bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
-			len(a.Headers) == 2 && bytes.Equal(a.Headers[0].Value, b.Headers[0].Value) && a.Headers[1].Value == nil &&
+			len(a.Headers) == 2 && bytes.Equal(a.Headers[0].Value, b.Headers[0].Value) &&
+			a.Headers[1].Value == nil &&
 			a.Attrs.CompressionType() == b.Headers[0].Value[0] && a.ProducerID >= 0
 	}
 	if !slices.EqualFunc(got, want, same) {

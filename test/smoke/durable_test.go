@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// What was acknowledged outlives kill -9, and the producer that was cut off goes on with its id and sequence numbers.
+// What was acknowledged outlives kill -9, and the producer that was cut off goes on with its id and
+// sequence numbers.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)

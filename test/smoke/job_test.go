@@ -44,7 +44,8 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64<<10), kgo.MaxBufferedRecords(1000),
-		kgo.MetadataMinAge(100*time.Millisecond), // a killed broker is back long before the default of 5 s
+		// a killed broker is back long before the default of 5 s
+		kgo.MetadataMinAge(100*time.Millisecond),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	return client
 }
 
-// checkTopic reads the topic whole, compares it with the ledger and returns how many records it holds.
+// checkTopic reads the topic whole, compares it with the ledger and returns how many records it
+// holds.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
 	held, err := traffic.Kept(process.Limited(t), bootstrap, topic, book)
@@ -69,7 +71,8 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	s := process.NewSetup(t, 1, cluster, tickets)
 	p := process.Start(t, s.Args()...)
 	bootstrap, lines := p.Ready(t)
-	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "tickets") }) {
+	if !slices.ContainsFunc(lines,
+		func(line string) bool { return strings.Contains(line, "tickets") }) {
 		t.Errorf("no line names the topic: %q", lines)
 	}
 	if !slices.Equal(bootstrap, []string{s.Listen}) {
@@ -90,7 +93,8 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	waitForCleans(t, s)
 	held := checkTopic(t, bootstrap, "tickets", book)
 	if held >= book.Count() {
-		t.Errorf("%d records were sent and %d are still there: nothing was compacted", book.Count(), held)
+		t.Errorf("%d records were sent and %d are still there: nothing was compacted", book.Count(),
+			held)
 	}
 	checkReport(t, s)
 	checkMetricsPage(t, s, client)
@@ -100,12 +104,13 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	}
 	bootstrap, _ = process.Start(t, s.Args()...).Ready(t)
 	if again := checkTopic(t, bootstrap, "tickets", book); again > held {
-		t.Errorf("%d records before the restart, %d after it: cleaned records are back", held, again)
+		t.Errorf("%d records before the restart, %d after it: cleaned records are back", held,
+			again)
 	}
 }
 
-// waitForCleans waits until the metrics say that every partition was cleaned and that it freed something. A log that was never
-// cleaned has a dirty ratio of 1.
+// waitForCleans waits until the metrics say that every partition was cleaned and that it freed
+// something. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
 	process.Until(t, func() string {
@@ -113,15 +118,28 @@ func waitForCleans(t *testing.T, s process.Setup) {
 		for partition := range partitions {
 			runs, found := m.Value("cleaner_runs_total", "tickets", partition, "result", "success")
 			ratio, foundRatio := m.Value("log_dirty_ratio", "tickets", partition)
-			reclaimed, foundReclaimed := m.Value("cleaner_reclaimed_bytes_total", "tickets", partition)
+			reclaimed, foundReclaimed := m.Value("cleaner_reclaimed_bytes_total", "tickets",
+				partition)
 			removed, foundRemoved := m.Value("cleaner_removed_records_total", "tickets", partition)
 			if !found || !foundRatio || !foundReclaimed || !foundRemoved {
-				return fmt.Sprintf("metrics of partition %d: runs %t, dirty ratio %t, reclaimed %t, removed %t",
-					partition, found, foundRatio, foundReclaimed, foundRemoved)
+				return fmt.Sprintf(
+					"metrics of partition %d: runs %t, dirty ratio %t, reclaimed %t, removed %t",
+					partition,
+					found,
+					foundRatio,
+					foundReclaimed,
+					foundRemoved,
+				)
 			}
 			if runs < 1 || ratio > 0.2 || reclaimed <= 0 || removed <= 0 {
-				return fmt.Sprintf("partition %d: %v runs, dirty ratio %v, %v bytes reclaimed, %v records removed",
-					partition, runs, ratio, reclaimed, removed)
+				return fmt.Sprintf(
+					"partition %d: %v runs, dirty ratio %v, %v bytes reclaimed, %v records removed",
+					partition,
+					runs,
+					ratio,
+					reclaimed,
+					removed,
+				)
 			}
 		}
 		return ""
@@ -139,10 +157,12 @@ func checkReport(t *testing.T, s process.Setup) {
 			continue
 		}
 		seen++
-		if !row.Leader || row.LogEndOffset == 0 || row.HighWatermark != row.LogEndOffset || row.SizeBytes == 0 {
+		if !row.Leader || row.LogEndOffset == 0 || row.HighWatermark != row.LogEndOffset ||
+			row.SizeBytes == 0 {
 			t.Errorf("partition %d: %+v", row.Partition, row)
 		}
-		if row.Compaction == nil || row.Compaction.Runs["success"] == 0 || row.Compaction.LastSuccess == nil {
+		if row.Compaction == nil || row.Compaction.Runs["success"] == 0 ||
+			row.Compaction.LastSuccess == nil {
 			t.Errorf("partition %d tells nothing of its clean: %+v", row.Partition, row.Compaction)
 		}
 	}
@@ -171,12 +191,14 @@ func TestAManifestAddedLaterIsApplied(t *testing.T) {
 			return err.Error()
 		}
 		if err := topics.Error(); err != nil || len(topics["orders"].Partitions) != partitions {
-			return fmt.Sprintf("orders has %d partitions: %v", len(topics["orders"].Partitions), err)
+			return fmt.Sprintf("orders has %d partitions: %v", len(topics["orders"].Partitions),
+				err)
 		}
 		return ""
 	})
 	book := ledger.New()
-	if err := traffic.Produce(process.Limited(t), client, book, traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
+	if err := traffic.Produce(process.Limited(t), client, book,
+		traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "orders", book)

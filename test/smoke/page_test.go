@@ -23,7 +23,8 @@ const (
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 )
 
-// transient are the metrics that have a series at times only, so the page may have their row though nothing shows it now.
+// transient are the metrics that have a series at times only, so the page may have their row though
+// nothing shows it now.
 var transient = map[string]bool{
 	"heartwood_cleaner_eta_seconds": true, // while a pass runs
 	// Once a batch was compressed, which is the case when a pass meets one that lives in part.
@@ -36,7 +37,8 @@ var transient = map[string]bool{
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	t.Helper()
 	// An error, so that the metric of errors has a series.
-	if _, err := kadm.NewClient(client).CreateTopic(process.Limited(t), -7, 1, nil, "no-such-number-of-partitions"); err == nil {
+	if _, err := kadm.NewClient(client).CreateTopic(process.Limited(t), -7, 1, nil,
+		"no-such-number-of-partitions"); err == nil {
 		t.Error("a topic of -7 partitions was made")
 	}
 	page, err := os.ReadFile(pageFile)
@@ -48,15 +50,19 @@ func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 		t.Fatalf("%s has no table of metrics", pageFile)
 	}
 	shown := table(s.Metrics(t))
-	rows := slices.DeleteFunc(strings.SplitAfter(written, "\n"), func(row string) bool { return row == "" })
+	rows := slices.DeleteFunc(strings.SplitAfter(written, "\n"),
+		func(row string) bool { return row == "" })
 	for _, row := range rows {
-		if transient[rowName(row)] && !slices.ContainsFunc(shown, func(other string) bool { return rowName(other) == rowName(row) }) {
+		if transient[rowName(row)] &&
+			!slices.ContainsFunc(shown,
+				func(other string) bool { return rowName(other) == rowName(row) }) {
 			shown = append(shown, row)
 		}
 	}
 	slices.Sort(shown)
 	if *update {
-		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(shown, "")), 0o644); err != nil {
+		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(shown, "")),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -85,7 +91,8 @@ func table(shown process.Metrics) []string {
 		}
 		family := shown[name]
 		kind := strings.ToLower(dto.MetricType_name[int32(family.GetType())])
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", "`"+name+"`", kind, strings.Join(labels(family), ", "), family.GetHelp()))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", "`"+name+"`", kind,
+			strings.Join(labels(family), ", "), family.GetHelp()))
 	}
 	return rows
 }

@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// Answers go from the segment files to the socket while the cleaner replaces and deletes these files. A range that was cut, or
-// came from another file, is a batch whose checksum does not hold: franz-go checks each. Offsets must grow.
+// Answers go from the segment files to the socket while the cleaner replaces and deletes these
+// files. A range that was cut, or came from another file, is a batch whose checksum does not hold:
+// franz-go checks each. Offsets must grow.
 func TestReadersSeeWholeBatchesWhileSegmentsGo(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -39,7 +40,8 @@ func TestReadersSeeWholeBatchesWhileSegmentsGo(t *testing.T) {
 
 // readSome reads the topic from the beginning until it has so many records, or ctx ends.
 func readSome(ctx context.Context, t *testing.T, bootstrap []string, count int) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("tickets"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Error(err)
 		return
@@ -55,7 +57,8 @@ func readSome(ctx context.Context, t *testing.T, bootstrap []string, count int) 
 		})
 		fetches.EachRecord(func(r *kgo.Record) {
 			if r.Offset < next[r.Partition] {
-				t.Errorf("partition %d: offset %d after %d", r.Partition, r.Offset, next[r.Partition]-1)
+				t.Errorf("partition %d: offset %d after %d", r.Partition, r.Offset,
+					next[r.Partition]-1)
 			}
 			next[r.Partition] = r.Offset + 1
 			count--

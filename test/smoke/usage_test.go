@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// Wrong flags and manifests end with code 2, and the message names field, value and what is allowed.
+// Wrong flags and manifests end with code 2, and the message names field, value and what is
+// allowed.
 func TestWrongInputEndsWithCode2(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -18,19 +19,26 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 		parts []string // of the message
 	}{
 		"level out of the codec's range": {
-			topic: "level: 3", with: "level: 30", begin: "spec.compression.level: ", parts: []string{"-131072 to 22", "cluster.yaml"},
+			topic: "level: 3", with: "level: 30", begin: "spec.compression.level: ",
+			parts: []string{"-131072 to 22", "cluster.yaml"},
 		},
 		"unknown field": {
-			topic: "cleanupPolicy", with: "cleanUpPolicy", begin: "spec.cleanUpPolicy", parts: []string{"cluster.yaml"},
+			topic: "cleanupPolicy", with: "cleanUpPolicy", begin: "spec.cleanUpPolicy",
+			parts: []string{"cluster.yaml"},
 		},
 		"policy of no such name": {
-			topic: "Compact\n", with: "Shred\n", begin: "spec.cleanupPolicy", parts: []string{"Shred", "CompactDelete"},
+			topic: "Compact\n", with: "Shred\n", begin: "spec.cleanupPolicy",
+			parts: []string{"Shred", "CompactDelete"},
 		},
-		"unknown flag":         {args: []string{"--broker", "1"}, parts: []string{"--broker"}},
-		"flag without a value": {args: []string{"--brokers", "none"}, parts: []string{"--brokers", "none"}},
-		"value out of range":   {args: []string{"--brokers", "0"}, parts: []string{"--brokers", "0", "1 to"}},
-		"address of no form":   {args: []string{"--listen", "nowhere"}, parts: []string{"listen", "nowhere"}},
-		"no such manifest":     {args: []string{"-f", "/does/not/exist.yaml"}, parts: []string{"/does/not/exist.yaml"}},
+		"unknown flag": {args: []string{"--broker", "1"}, parts: []string{"--broker"}},
+		"flag without a value": {args: []string{"--brokers", "none"},
+			parts: []string{"--brokers", "none"}},
+		"value out of range": {args: []string{"--brokers", "0"},
+			parts: []string{"--brokers", "0", "1 to"}},
+		"address of no form": {args: []string{"--listen", "nowhere"},
+			parts: []string{"listen", "nowhere"}},
+		"no such manifest": {args: []string{"-f", "/does/not/exist.yaml"},
+			parts: []string{"/does/not/exist.yaml"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +47,8 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 			if test.topic != "" {
 				topic = strings.Replace(tickets, test.topic, test.with, 1)
 			}
-			p := process.Start(t, append(process.NewSetup(t, 1, cluster, topic).Args(), test.args...)...)
+			p := process.Start(t,
+				append(process.NewSetup(t, 1, cluster, topic).Args(), test.args...)...)
 			code, message := p.Wait(t), p.Stderr.String()
 			if code != 2 {
 				t.Errorf("ended with code %d: %s", code, message)

@@ -23,7 +23,8 @@ func cluster(t *testing.T) Target {
 	ended := make(chan error, 1)
 	dir := filepath.Join(t.TempDir(), "data") // removed after the cluster has ended
 	go func() {
-		ended <- dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: dir, Out: lines})
+		ended <- dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: dir,
+			Out: lines})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -72,13 +73,15 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 
 func produceOptions(to Target) ProduceOptions {
 	return ProduceOptions{
-		Target: to, Partitions: 3, Create: true, Records: 1000, Duration: time.Minute, RecordBytes: 200, Acks: "all", Codec: "none",
+		Target: to, Partitions: 3, Create: true, Records: 1000, Duration: time.Minute,
+		RecordBytes: 200, Acks: "all", Codec: "none",
 		BatchBytes: 16 << 10, Producers: 2, Seed: 1,
 	}
 }
 
 func consumeOptions(from Target) ConsumeOptions {
-	return ConsumeOptions{Target: from, Duration: time.Minute, Consumers: 2, MaxWait: 100 * time.Millisecond, MaxBytes: 1 << 20}
+	return ConsumeOptions{Target: from, Duration: time.Minute, Consumers: 2,
+		MaxWait: 100 * time.Millisecond, MaxBytes: 1 << 20}
 }
 
 func TestWhatIsProducedIsConsumed(t *testing.T) {
@@ -100,19 +103,23 @@ func TestWhatIsProducedIsConsumed(t *testing.T) {
 			if err != nil || got.Err() != nil {
 				t.Fatalf("%s, acks %s: %v, %+v", codec, acks, err, got)
 			}
-			if got.Records != 1000 || got.Bytes != 200_000 || (got.Latency == nil) != (acks == "0") || got.CPUSeconds <= 0 || got.RecordsSecond <= 0 {
+			if got.Records != 1000 || got.Bytes != 200_000 ||
+				(got.Latency == nil) != (acks == "0") || got.CPUSeconds <= 0 ||
+				got.RecordsSecond <= 0 {
 				t.Errorf("%s, acks %s: %+v", codec, acks, got)
 			}
 			want += 1000
 		}
 	}
 	got, err := Consume(t.Context(), consumeOptions(at))
-	if err != nil || got.Records != want || got.Bytes != 200*want || got.Latency != nil || len(got.Errors) > 0 {
+	if err != nil || got.Records != want || got.Bytes != 200*want || got.Latency != nil ||
+		len(got.Errors) > 0 {
 		t.Errorf("read %+v, %v; want %d records", got, err, want)
 	}
 	some := consumeOptions(at)
 	some.Records, some.Consumers = 1234, 7
-	if got, err := Consume(t.Context(), some); err != nil || got.Records != 1234 || got.Clients != 3 {
+	if got, err := Consume(t.Context(), some); err != nil || got.Records != 1234 ||
+		got.Clients != 3 {
 		t.Errorf("read %+v, %v; want 1234 records by as many clients as partitions", got, err)
 	}
 }
@@ -134,7 +141,8 @@ func TestLatencyFromEndToEnd(t *testing.T) {
 		got, err := Consume(t.Context(), opts)
 		read <- outcome{got, err}
 	}()
-	// When the consumer has found its offsets nobody knows: records come until it has enough. Its own time bounds that.
+	// When the consumer has found its offsets nobody knows: records come until it has enough. Its
+	// own time bounds that.
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan outcome, 1)
 	go func() {
@@ -145,7 +153,8 @@ func TestLatencyFromEndToEnd(t *testing.T) {
 	}()
 	got := <-read
 	cancel()
-	if got.error != nil || got.Records != 500 || got.Latency == nil || got.Latency.Records == 0 || got.Latency.P50 <= 0 || got.Latency.P50 > got.Latency.Max {
+	if got.error != nil || got.Records != 500 || got.Latency == nil || got.Latency.Records == 0 ||
+		got.Latency.P50 <= 0 || got.Latency.P50 > got.Latency.Max {
 		t.Errorf("read %+v, %v", got.Result, got.error)
 	}
 	if made := <-sent; made.error != nil || made.Err() != nil {
@@ -166,10 +175,12 @@ func TestARunEndsWithItsTime(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	produce := ProduceOptions{Target: Target{Bootstrap: []string{"nowhere"}}, Rate: -1, Acks: "2", Codec: "brotli", Linger: -1}
+	produce := ProduceOptions{Target: Target{Bootstrap: []string{"nowhere"}}, Rate: -1, Acks: "2",
+		Codec: "brotli", Linger: -1}
 	err := produce.Validate()
 	for _, want := range []string{
-		`bootstrap address "nowhere"`, "no topic", "partitions 0", "records 0", "duration 0s", "rate -1", `acks "2"`, `codec "brotli"`,
+		`bootstrap address "nowhere"`, "no topic", "partitions 0", "records 0", "duration 0s",
+		"rate -1", `acks "2"`, `codec "brotli"`,
 		"batch bytes 0", "linger -1ns", "producers 0", "record bytes 0",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -177,14 +188,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 	err = ConsumeOptions{Records: -1}.Validate()
-	for _, want := range []string{"no bootstrap", "no topic", "records -1", "duration 0s", "consumers 0", "max wait 0s", "max bytes 0"} {
+	for _, want := range []string{"no bootstrap", "no topic", "records -1", "duration 0s",
+		"consumers 0", "max wait 0s", "max bytes 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %s", err, want)
 		}
 	}
 	large := produceOptions(Target{Bootstrap: []string{"a:1"}, Topic: "t"})
 	large.RecordBytes = large.BatchBytes
-	if err := large.Validate(); err == nil || !strings.Contains(err.Error(), "fits in a batch of 16384") {
+	if err := large.Validate(); err == nil ||
+		!strings.Contains(err.Error(), "fits in a batch of 16384") {
 		t.Errorf("a record as large as its batch: %v", err)
 	}
 }

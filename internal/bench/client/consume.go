@@ -13,12 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// quietMax is how long a run of what a topic holds waits for its next record. The end of a partition need not be reached: the last
-// offsets of a compacted one may be without records.
+// quietMax is how long a run of what a topic holds waits for its next record. The end of a
+// partition need not be reached: the last offsets of a compacted one may be without records.
 const quietMax = 5 * time.Second
 
-// Consume reads until all is read that was there (unless Latest), there are enough records, the time is up, or ctx ends. It uses no
-// group: partitions are dealt out, so that no rebalance is measured.
+// Consume reads until all is read that was there (unless Latest), there are enough records, the
+// time is up, or ctx ends. It uses no group: partitions are dealt out, so that no rebalance is
+// measured.
 func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -60,12 +61,14 @@ func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 type consumer struct {
 	opts   ConsumeOptions
 	client *kgo.Client
-	left   map[int32]int64 // partitions that are not read to their end, which is the value; nil with Latest
-	all    *atomic.Int64   // records of all consumers
-	tally  *tally
+	// partitions that are not read to their end, which is the value; nil with Latest
+	left  map[int32]int64
+	all   *atomic.Int64 // records of all consumers
+	tally *tally
 }
 
-// newConsumers deals the partitions out; there are no more consumers than partitions. It returns what it made also with an error.
+// newConsumers deals the partitions out; there are no more consumers than partitions. It returns
+// what it made also with an error.
 func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error) {
 	n := min(opts.Consumers, len(spans))
 	dealt := make([]map[int32]kgo.Offset, n)
@@ -87,13 +90,16 @@ func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error
 	var made []*consumer
 	for i := range n {
 		client, err := opts.connect(
-			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{opts.Topic: dealt[i]}), kgo.FetchMaxWait(opts.MaxWait),
-			kgo.FetchMaxBytes(int32(opts.MaxBytes)), kgo.FetchMaxPartitionBytes(int32(opts.MaxBytes)), kgo.BrokerMaxReadBytes(1<<30),
+			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{opts.Topic: dealt[i]}),
+			kgo.FetchMaxWait(opts.MaxWait),
+			kgo.FetchMaxBytes(int32(opts.MaxBytes)),
+			kgo.FetchMaxPartitionBytes(int32(opts.MaxBytes)), kgo.BrokerMaxReadBytes(1<<30),
 		)
 		if err != nil {
 			return made, err
 		}
-		made = append(made, &consumer{opts: opts, client: client, left: left[i], all: all, tally: newTally()})
+		made = append(made, &consumer{opts: opts, client: client, left: left[i], all: all,
+			tally: newTally()})
 	}
 	return made, nil
 }
@@ -109,7 +115,8 @@ func (c *consumer) run(ctx context.Context, enough func(), begin time.Time) {
 		quiet := poll.Err() != nil
 		stop()
 		for _, fault := range fetches.Errors() {
-			if !errors.Is(fault.Err, context.Canceled) && !errors.Is(fault.Err, context.DeadlineExceeded) {
+			if !errors.Is(fault.Err, context.Canceled) &&
+				!errors.Is(fault.Err, context.DeadlineExceeded) {
 				c.tally.note(fault.Err)
 			}
 		}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// subBits is how finely a histogram tells durations apart: 2^subBits buckets in each power of two, so a quantile is at most 1/64
-// above the truth.
+// subBits is how finely a histogram tells durations apart: 2^subBits buckets in each power of two,
+// so a quantile is at most 1/64 above the truth.
 const subBits = 6
 
-// histogram counts durations in buckets that grow with them (as HdrHistogram does), since a run may have billions. Its zero value is
-// ready.
+// histogram counts durations in buckets that grow with them (as HdrHistogram does), since a run may
+// have billions. Its zero value is ready.
 type histogram struct {
 	counts  [(64 - subBits) << subBits]int64
 	count   int64
@@ -34,7 +34,8 @@ func (h *histogram) merge(other *histogram) {
 	h.longest = max(h.longest, other.longest)
 }
 
-// quantile returns a duration that a share q (0 to 1) of all are no longer than; 0 if there are none.
+// quantile returns a duration that a share q (0 to 1) of all are no longer than; 0 if there are
+// none.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := int64(q*float64(h.count) + 0.5)
 	seen := int64(0)

@@ -42,7 +42,8 @@ func TestQuantilesAgreeWithASortedList(t *testing.T) {
 func TestBucketsHoldEveryNumber(t *testing.T) {
 	for _, n := range []uint64{0, 1, 63, 64, 127, 128, 129, 1 << 20, 1<<20 - 1, math.MaxInt64} {
 		bucket := bucketOf(n)
-		if bucket >= len(histogram{}.counts) || bucketTop(bucket) < n || bucket > 0 && bucketTop(bucket-1) >= n {
+		if bucket >= len(histogram{}.counts) || bucketTop(bucket) < n || bucket > 0 &&
+			bucketTop(bucket-1) >= n {
 			t.Errorf("%d is in bucket %d, up to %d", n, bucket, bucketTop(bucket))
 		}
 	}

@@ -21,7 +21,8 @@ const (
 	partitionsMax = 10_000
 	durationMax   = 24 * time.Hour
 	lingerMax     = time.Minute
-	// recordOverhead is what a batch of one record has besides its key and value, and some to spare.
+	// recordOverhead is what a batch of one record has besides its key and value, and some to
+	// spare.
 	recordOverhead = 256
 )
 
@@ -71,13 +72,19 @@ func (o ProduceOptions) Validate() error {
 	wrong = append(wrong, err)
 	_, err = acksOf(o.Acks)
 	wrong = append(wrong, err,
-		between("partitions", o.Partitions, 1, partitionsMax), between("records", o.Records, 1, recordsMax),
-		between("duration", o.Duration, time.Millisecond, durationMax), between("rate", o.Rate, 0, 1_000_000_000),
-		between("batch bytes", o.BatchBytes, batchBytesMin, batchBytesMax), between("linger", o.Linger, 0, lingerMax),
+		between("partitions", o.Partitions, 1, partitionsMax),
+		between("records", o.Records, 1, recordsMax),
+		between("duration", o.Duration, time.Millisecond, durationMax),
+		between("rate", o.Rate, 0, 1_000_000_000),
+		between("batch bytes", o.BatchBytes, batchBytesMin, batchBytesMax),
+		between("linger", o.Linger, 0, lingerMax),
 		between("producers", o.Producers, 1, clientsMax))
 	if o.RecordBytes < tickets.SizeMin || o.RecordBytes > o.BatchBytes-recordOverhead {
-		wrong = append(wrong, fmt.Errorf("record bytes %d: must be %d to %d, which fits in a batch of %d",
-			o.RecordBytes, tickets.SizeMin, o.BatchBytes-recordOverhead, o.BatchBytes))
+		wrong = append(
+			wrong,
+			fmt.Errorf("record bytes %d: must be %d to %d, which fits in a batch of %d",
+				o.RecordBytes, tickets.SizeMin, o.BatchBytes-recordOverhead, o.BatchBytes),
+		)
 	}
 	return errors.Join(wrong...)
 }
@@ -85,11 +92,12 @@ func (o ProduceOptions) Validate() error {
 // ConsumeOptions are one measurement of consuming.
 type ConsumeOptions struct {
 	Target
-	// Latest reads only what is produced from now on, and so measures latency from end to end. Otherwise all is read that the topic holds
-	// now.
-	Latest    bool
-	Records   int64         // at most; 0: no limit
-	Duration  time.Duration // the run ends at this time, with Records, or when nothing comes, whichever is first
+	// Latest reads only what is produced from now on, and so measures latency from end to end.
+	// Otherwise all is read that the topic holds now.
+	Latest  bool
+	Records int64 // at most; 0: no limit
+	// the run ends at this time, with Records, or when nothing comes, whichever is first
+	Duration  time.Duration
 	Consumers int           // clients; the partitions are dealt out among them
 	MaxWait   time.Duration // how long a fetch may wait for records
 	MaxBytes  int           // of a fetch
@@ -98,8 +106,10 @@ type ConsumeOptions struct {
 // Validate reports all that is wrong with the options.
 func (o ConsumeOptions) Validate() error {
 	return errors.Join(append(o.validate(),
-		between("records", o.Records, 0, recordsMax), between("duration", o.Duration, time.Millisecond, durationMax),
-		between("consumers", o.Consumers, 1, clientsMax), between("max wait", o.MaxWait, time.Millisecond, lingerMax),
+		between("records", o.Records, 0, recordsMax),
+		between("duration", o.Duration, time.Millisecond, durationMax),
+		between("consumers", o.Consumers, 1, clientsMax),
+		between("max wait", o.MaxWait, time.Millisecond, lingerMax),
 		between("max bytes", o.MaxBytes, batchBytesMin, fetchBytesMax))...)
 }
 
@@ -123,7 +133,8 @@ func codecOf(name string) (kgo.CompressionCodec, error) {
 	case "zstd":
 		return kgo.ZstdCompression(), nil
 	}
-	return kgo.CompressionCodec{}, fmt.Errorf("codec %q: must be none, gzip, snappy, lz4 or zstd", name)
+	return kgo.CompressionCodec{},
+		fmt.Errorf("codec %q: must be none, gzip, snappy, lz4 or zstd", name)
 }
 
 func acksOf(name string) (kgo.Acks, error) {

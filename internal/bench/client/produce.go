@@ -13,15 +13,17 @@ import (
 	"heartwood.dev/heartwood/internal/bench/tickets"
 )
 
-// distinctBytes is how much of different records each producer makes before the clock starts; then they come round again. It is more
-// than a codec's window.
+// distinctBytes is how much of different records each producer makes before the clock starts; then
+// they come round again. It is more than a codec's window.
 const distinctBytes = 8 << 20
 
-// bufferedBytes is what one producer may hold of records that are not acknowledged: then it waits. It takes a few of the largest batches.
+// bufferedBytes is what one producer may hold of records that are not acknowledged: then it waits.
+// It takes a few of the largest batches.
 const bufferedBytes = 2 * batchBytesMax
 
-// Produce sends records until there are enough, the time is up, or ctx ends, waits for what is under way, and says how it went. Its
-// error is only for runs that could not begin; records that failed are in the result.
+// Produce sends records until there are enough, the time is up, or ctx ends, waits for what is
+// under way, and says how it went. Its error is only for runs that could not begin; records that
+// failed are in the result.
 func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -76,8 +78,10 @@ func newProducer(opts ProduceOptions, index int) (*producer, error) {
 	codec, _ := codecOf(opts.Codec) // both were checked
 	acks, _ := acksOf(opts.Acks)
 	how := []kgo.Opt{
-		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec), kgo.ProducerBatchMaxBytes(int32(opts.BatchBytes)),
-		kgo.ProducerLinger(opts.Linger), kgo.MaxBufferedBytes(bufferedBytes), kgo.RecordDeliveryTimeout(answerWait),
+		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec),
+		kgo.ProducerBatchMaxBytes(int32(opts.BatchBytes)),
+		kgo.ProducerLinger(opts.Linger), kgo.MaxBufferedBytes(bufferedBytes),
+		kgo.RecordDeliveryTimeout(answerWait),
 		kgo.DefaultProduceTopic(opts.Topic),
 	}
 	if opts.Acks != "all" {
@@ -111,7 +115,8 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 		}
 		p.send(ctx, p.sent[i%int64(len(p.sent))], due)
 	}
-	// The end of ctx is the end of sending. What is under way has its own time to be acknowledged, and fails after it.
+	// The end of ctx is the end of sending. What is under way has its own time to be acknowledged,
+	// and fails after it.
 	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer stop()
 	if err := p.client.Flush(flushed); err != nil {
@@ -123,8 +128,8 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 	}
 }
 
-// await waits until the i-th record of this producer is due, and returns when that is; false once ctx has ended. Without a rate a record
-// is due when its turn comes.
+// await waits until the i-th record of this producer is due, and returns when that is; false once
+// ctx has ended. Without a rate a record is due when its turn comes.
 func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Time, bool) {
 	if p.opts.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
@@ -148,10 +153,11 @@ func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Ti
 	}
 }
 
-// send gives a record to the client, which blocks while its buffer is full. A record that it could not take because the run is over was
-// never sent, and does not count.
+// send gives a record to the client, which blocks while its buffer is full. A record that it could
+// not take because the run is over was never sent, and does not count.
 func (p *producer) send(ctx context.Context, record kgo.Record, due time.Time) {
-	record.Headers = []kgo.RecordHeader{{Key: sentHeader, Value: binary.BigEndian.AppendUint64(nil, uint64(due.UnixNano()))}}
+	record.Headers = []kgo.RecordHeader{{Key: sentHeader,
+		Value: binary.BigEndian.AppendUint64(nil, uint64(due.UnixNano()))}}
 	// The record has a context of its own: one that is under way is not given up with the run's.
 	taken := context.WithoutCancel(ctx)
 	p.client.Produce(taken, &record, func(r *kgo.Record, err error) { p.acknowledged(r, due, err) })

@@ -19,15 +19,16 @@ type Result struct {
 	Topic   string `json:"topic"`
 	Clients int    `json:"clients"`
 
-	Records       int64            `json:"records"` // acknowledged, or read
-	Bytes         int64            `json:"bytes"`   // of their keys and values, uncompressed
-	Failed        int64            `json:"failed"`  // records that were not acknowledged
-	Errors        map[string]int64 `json:"errors,omitempty"`
-	WallSeconds   float64          `json:"wallSeconds"` // to the last acknowledgment, or the last record
-	RecordsSecond float64          `json:"recordsPerSecond"`
-	MBs           float64          `json:"MBs"`        // 10^6 bytes a second
-	CPUSeconds    float64          `json:"cpuSeconds"` // of this process, user and system
-	Latency       *Latency         `json:"latency,omitempty"`
+	Records int64            `json:"records"` // acknowledged, or read
+	Bytes   int64            `json:"bytes"`   // of their keys and values, uncompressed
+	Failed  int64            `json:"failed"`  // records that were not acknowledged
+	Errors  map[string]int64 `json:"errors,omitempty"`
+	// to the last acknowledgment, or the last record
+	WallSeconds   float64  `json:"wallSeconds"`
+	RecordsSecond float64  `json:"recordsPerSecond"`
+	MBs           float64  `json:"MBs"`        // 10^6 bytes a second
+	CPUSeconds    float64  `json:"cpuSeconds"` // of this process, user and system
+	Latency       *Latency `json:"latency,omitempty"`
 }
 
 // Latency is of records: from due to acknowledged, or from due to read.
@@ -54,11 +55,13 @@ func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 	}
 	r.WallSeconds, r.CPUSeconds = wall.Seconds(), cpu.Seconds()
 	if wall > 0 {
-		r.RecordsSecond, r.MBs = float64(r.Records)/wall.Seconds(), float64(r.Bytes)/1e6/wall.Seconds()
+		r.RecordsSecond, r.MBs = float64(r.Records)/wall.Seconds(),
+			float64(r.Bytes)/1e6/wall.Seconds()
 	}
 	if all.count > 0 {
 		r.Latency = &Latency{
-			Records: all.count, P50: millis(all.quantile(.5)), P99: millis(all.quantile(.99)), P999: millis(all.quantile(.999)), Max: millis(all.longest),
+			Records: all.count, P50: millis(all.quantile(.5)), P99: millis(all.quantile(.99)),
+			P999: millis(all.quantile(.999)), Max: millis(all.longest),
 		}
 	}
 }
@@ -75,7 +78,8 @@ throughput     %.0f records/s, %.2f MB/s
 client CPU     %.2f s, %.3f us a record
 `, r.Way, r.Records, float64(r.Bytes)/1e6, r.WallSeconds, r.Clients, r.RecordsSecond, r.MBs, r.CPUSeconds, r.CPUSeconds*1e6/float64(max(1, r.Records)))
 	if err == nil && r.Latency != nil {
-		_, err = fmt.Fprintf(out, "latency        p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms, of %d records\n",
+		_, err = fmt.Fprintf(out,
+			"latency        p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms, of %d records\n",
 			r.Latency.P50, r.Latency.P99, r.Latency.P999, r.Latency.Max, r.Latency.Records)
 	}
 	if err == nil {

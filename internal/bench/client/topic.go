@@ -11,11 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// answerWait is how long a broker may take to answer before a run begins, and to acknowledge what is under way when it ends.
+// answerWait is how long a broker may take to answer before a run begins, and to acknowledge what
+// is under way when it ends.
 const answerWait = 30 * time.Second
 
-// sentHeader is the record header with the time the record was due, 8 bytes of nanoseconds since 1970: the records' own timestamps
-// are in milliseconds, and a topic may set them.
+// sentHeader is the record header with the time the record was due, 8 bytes of nanoseconds since
+// 1970: the records' own timestamps are in milliseconds, and a topic may set them.
 const sentHeader = "heartwood-bench-sent"
 
 // ErrNoTopic is when the topic is not there and was not to be made.
@@ -24,7 +25,8 @@ var ErrNoTopic = errors.New("no such topic")
 // connect returns a client of the target.
 func (t Target) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(t.Bootstrap...), kgo.ClientID("heartwood-bench"), kgo.DialTimeout(5 * time.Second), kgo.RetryTimeout(answerWait),
+		kgo.SeedBrokers(t.Bootstrap...), kgo.ClientID("heartwood-bench"),
+		kgo.DialTimeout(5 * time.Second), kgo.RetryTimeout(answerWait),
 	}, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -53,7 +55,8 @@ func (t Target) ensure(ctx context.Context, partitions int) error {
 	if partitions == 0 {
 		return fmt.Errorf("topic %s: %w", t.Topic, ErrNoTopic)
 	}
-	if _, err := admin.CreateTopic(ctx, int32(partitions), -1, nil, t.Topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+	if _, err := admin.CreateTopic(ctx, int32(partitions), -1, nil, t.Topic); err != nil &&
+		!errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("create topic %s: %w", t.Topic, err)
 	}
 	return nil

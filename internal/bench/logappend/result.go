@@ -27,10 +27,11 @@ type Result struct {
 
 // Cost is what one way took.
 type Cost struct {
-	WallSeconds     float64 `json:"wallSeconds"`
-	CPUSeconds      float64 `json:"cpuSeconds"`   // of the process, user and system
-	WallMBs         float64 `json:"wallMBs"`      // raw, 10^6 bytes a second of wall clock
-	CPUMBs          float64 `json:"cpuMBs"`       // raw, 10^6 bytes a second of processor: what a busy machine disturbs least
+	WallSeconds float64 `json:"wallSeconds"`
+	CPUSeconds  float64 `json:"cpuSeconds"` // of the process, user and system
+	WallMBs     float64 `json:"wallMBs"`    // raw, 10^6 bytes a second of wall clock
+	// raw, 10^6 bytes a second of processor: what a busy machine disturbs least
+	CPUMBs          float64 `json:"cpuMBs"`
 	RecordMicros    float64 `json:"recordMicros"` // processor, microseconds a record
 	BatchAllocs     float64 `json:"batchAllocs"`
 	BatchAllocBytes float64 `json:"batchAllocBytes"`
@@ -72,8 +73,17 @@ stored         %.1f MB, ratio %.2f
 		cost *Cost
 	}{{"append", &r.Append}, {"read", &r.Read}} {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%-6s         %.1f MB/s; %.2f s CPU: %.1f MB/s a processor, %.3f us a record; %.1f allocations, %.0f bytes a batch\n",
-				way.name, way.cost.WallMBs, way.cost.CPUSeconds, way.cost.CPUMBs, way.cost.RecordMicros, way.cost.BatchAllocs, way.cost.BatchAllocBytes)
+			_, err = fmt.Fprintf(
+				out,
+				"%-6s         %.1f MB/s; %.2f s CPU: %.1f MB/s a processor, %.3f us a record; %.1f allocations, %.0f bytes a batch\n",
+				way.name,
+				way.cost.WallMBs,
+				way.cost.CPUSeconds,
+				way.cost.CPUMBs,
+				way.cost.RecordMicros,
+				way.cost.BatchAllocs,
+				way.cost.BatchAllocBytes,
+			)
 		}
 	}
 	return err

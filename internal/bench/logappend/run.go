@@ -18,14 +18,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// distinctBytes is how much of different records is made; then the batches come round again. It is more than a codec's window and
-// a processor's cache.
+// distinctBytes is how much of different records is made; then the batches come round again. It is
+// more than a codec's window and a processor's cache.
 const distinctBytes = 64 << 20
 
 // segmentBytes is as in Kafka's benchmark that docs/bench/append.md compares with.
 const segmentBytes = 256 << 20
 
-// Run makes a log, appends, reads all of it back, and removes it. It stops early, with ctx's error, when ctx ends.
+// Run makes a log, appends, reads all of it back, and removes it. It stops early, with ctx's error,
+// when ctx ends.
 func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	dir, err := os.MkdirTemp(opts.Dir, "heartwood-bench-")
 	if err != nil {
@@ -39,7 +40,8 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log, err := store.Create(logstore.PartitionID{Topic: "bench"}, logstore.TopicID{1}, opts.settings(), false)
+	log, err := store.Create(logstore.PartitionID{Topic: "bench"}, logstore.TopicID{1},
+		opts.settings(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,8 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 		return nil, err
 	}
 	r := &run{ctx: ctx, log: log, sent: sent, result: opts.result()}
-	// What comes first pays for pools and page faults. It is appended to the same log, and not counted.
+	// What comes first pays for pools and page faults. It is appended to the same log, and not
+	// counted.
 	if err := r.append(len(sent)); err != nil {
 		return nil, err
 	}
@@ -69,8 +72,9 @@ func (o Options) settings() topicconfig.Settings {
 
 func (o Options) result() Result {
 	r := Result{
-		Codec: o.Codec.String(), Sent: o.Sent.String(), BatchBytes: o.BatchBytes, RecordBytes: o.RecordBytes,
-		Batches: o.batches(), Records: o.batches() * o.perBatch(),
+		Codec: o.Codec.String(), Sent: o.Sent.String(), BatchBytes: o.BatchBytes,
+		RecordBytes: o.RecordBytes,
+		Batches:     o.batches(), Records: o.batches() * o.perBatch(),
 	}
 	if _, _, _, leveled := o.Codec.Levels(); leveled {
 		r.Level = "default"
@@ -90,11 +94,13 @@ type batch struct {
 // makeBatches makes as many different batches as are needed, up to distinctBytes of them.
 func makeBatches(opts Options) ([]batch, error) {
 	made := tickets.New(opts.Seed)
-	raw, packed := record.NewBuilder(compress.None, compress.LevelDefault), record.NewBuilder(opts.Sent, compress.LevelDefault)
+	raw, packed := record.NewBuilder(compress.None, compress.LevelDefault),
+		record.NewBuilder(opts.Sent, compress.LevelDefault)
 	var all []batch
 	for size := 0; size < distinctBytes && len(all) < opts.batches(); size += opts.BatchBytes {
 		id := record.Identity{
-			LastOffsetDelta: int32(opts.perBatch() - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+			LastOffsetDelta: int32(opts.perBatch() - 1), LeaderEpoch: -1, ProducerID: -1,
+			ProducerEpoch: -1, BaseSequence: -1,
 		}
 		raw.Reset(id)
 		packed.Reset(id)
@@ -130,7 +136,8 @@ type run struct {
 	result Result
 }
 
-// append appends n batches, as if they came from a producer each time. Only what the log wrote into them is put back.
+// append appends n batches, as if they came from a producer each time. Only what the log wrote into
+// them is put back.
 func (r *run) append(n int) error {
 	now := time.Now()
 	for range n {
@@ -159,7 +166,8 @@ func (r *run) measureAppend(n int) error {
 	return err
 }
 
-// measureRead reads as many batches from the log's end backwards, which the page cache has, and decompresses and parses them.
+// measureRead reads as many batches from the log's end backwards, which the page cache has, and
+// decompresses and parses them.
 func (r *run) measureRead() error {
 	end := r.log.LogEnd()
 	r.log.AdvanceHighWatermark(end)
@@ -191,7 +199,8 @@ func (r *run) read(offset, end int64) error {
 			if b, rest, err = record.Next(rest); err != nil {
 				return err
 			}
-			if err := b.Records(2*batchBytesMax, func(*record.Record) error { records++; return nil }); err != nil {
+			if err := b.Records(2*batchBytesMax,
+				func(*record.Record) error { records++; return nil }); err != nil {
 				return err
 			}
 			offset = b.NextOffset()

@@ -14,7 +14,8 @@ import (
 
 func small(t *testing.T) Options {
 	return Options{
-		Codec: compress.Zstd, Level: compress.LevelDefault, BatchBytes: 16 << 10, RecordBytes: 1000, Records: 100, Seed: 1,
+		Codec: compress.Zstd, Level: compress.LevelDefault, BatchBytes: 16 << 10, RecordBytes: 1000,
+		Records: 100, Seed: 1,
 		Dir: t.TempDir(), Flush: time.Second,
 	}
 }
@@ -28,7 +29,8 @@ func TestEveryCodecIsAppendedAndReadBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s sent as %s: %v", codec, sent, err)
 			}
-			if result.Records != 112 || result.Batches != 7 || result.RawBytes < 100_000 { // 16 a batch, whole batches
+			// 16 a batch, whole batches
+			if result.Records != 112 || result.Batches != 7 || result.RawBytes < 100_000 {
 				t.Errorf("%s: %+v", codec, result)
 			}
 			if shrinks := result.Ratio > 1.5; shrinks != (codec != compress.None) {
@@ -54,7 +56,8 @@ func TestOptionsAreCheckedTogether(t *testing.T) {
 	if err == nil {
 		t.Fatal("nothing is wrong")
 	}
-	for _, want := range []string{"gzip level 10: must be 1 to 9", "record bytes 2000: must be 40 to the batch bytes, 1000", "records 0", "flush 0s"} {
+	for _, want := range []string{"gzip level 10: must be 1 to 9",
+		"record bytes 2000: must be 40 to the batch bytes, 1000", "records 0", "flush 0s"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
@@ -62,13 +65,15 @@ func TestOptionsAreCheckedTogether(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	r := Result{Codec: "zstd", Level: "3", Sent: "none", Records: 1000, Batches: 10, RawBytes: 1e6, StoredBytes: 250_000, Ratio: 4}
+	r := Result{Codec: "zstd", Level: "3", Sent: "none", Records: 1000, Batches: 10, RawBytes: 1e6,
+		StoredBytes: 250_000, Ratio: 4}
 	r.Append.set(2*time.Second, time.Second, &r)
 	var text, object bytes.Buffer
 	if err := r.Print(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"zstd level 3", "ratio 4.00", "append         0.5 MB/s; 1.00 s CPU: 1.0 MB/s a processor, 1000.000 us a record"} {
+	for _, want := range []string{"zstd level 3", "ratio 4.00",
+		"append         0.5 MB/s; 1.00 s CPU: 1.0 MB/s a processor, 1000.000 us a record"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%s\ndoes not say %q", text.String(), want)
 		}

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRun is a million requests, by kind and rate; run it with -benchtime 1x, and with -cpuprofile to see where the time goes.
+// BenchmarkRun is a million requests, by kind and rate; run it with -benchtime 1x, and with
+// -cpuprofile to see where the time goes.
 func BenchmarkRun(b *testing.B) {
 	for _, rate := range []struct {
 		name  string

@@ -8,8 +8,9 @@ import (
 // dayLength is the calendar's resolution: that of the load generator, too.
 const dayLength = time.Millisecond
 
-// calendar holds requests until the time of their completion. Time is counted from the run's start. It is a ring of days, each
-// with a lock of its own: one goroutine adds to days to come, another empties those that passed, and they do not meet.
+// calendar holds requests until the time of their completion. Time is counted from the run's start.
+// It is a ring of days, each with a lock of its own: one goroutine adds to days to come, another
+// empties those that passed, and they do not meet.
 type calendar struct {
 	days []day
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// draws is how many times and sets of keys are drawn; requests beyond that take them in turn again. Enough that no pattern is
-// seen, few enough that they stay in the processor's cache.
+// draws is how many times and sets of keys are drawn; requests beyond that take them in turn again.
+// Enough that no pattern is seen, few enough that they stay in the processor's cache.
 const draws = 1 << 15
 
 // quartileScore is the standard normal distribution's 75th percentile: Φ(0.67449) = 0.75.
@@ -49,8 +49,8 @@ func draw(opts Options) load {
 	return l
 }
 
-// exponential fills gaps with exponentially distributed durations, scaled so that their mean is exact: a sample's mean would be
-// off by half a percent, and the rate with it.
+// exponential fills gaps with exponentially distributed durations, scaled so that their mean is
+// exact: a sample's mean would be off by half a percent, and the rate with it.
 func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	values, sum := make([]float64, len(gaps)), 0.0
 	for i := range values {
@@ -60,7 +60,8 @@ func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	scale := meanNs * float64(len(gaps)) / sum
 	exact, last := 0.0, time.Duration(0)
 	for i, value := range values {
-		exact += value * scale // rounded as a sum: a mean of a few nanoseconds would not survive rounding each
+		// rounded as a sum: a mean of a few nanoseconds would not survive rounding each
+		exact += value * scale
 		gaps[i] = time.Duration(exact) - last
 		last += gaps[i]
 	}
@@ -69,7 +70,8 @@ func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 // logNormal is a distribution whose logarithm, of nanoseconds, is normal.
 type logNormal struct{ mean, deviation float64 }
 
-// fit finds the log-normal distribution with the given 50th and 75th percentiles, 0 < median < quartile.
+// fit finds the log-normal distribution with the given 50th and 75th percentiles, 0 < median <
+// quartile.
 func fit(median, quartile time.Duration) logNormal {
 	mean := math.Log(float64(median))
 	return logNormal{mean: mean, deviation: (math.Log(float64(quartile)) - mean) / quartileScore}

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// TestFitHasItsPercentiles: the distribution's own 50th and 75th percentiles are those it was fitted to.
+// TestFitHasItsPercentiles: the distribution's own 50th and 75th percentiles are those it was
+// fitted to.
 func TestFitHasItsPercentiles(t *testing.T) {
 	for _, want := range [][2]time.Duration{
-		{20 * time.Millisecond, 60 * time.Millisecond}, {200 * time.Millisecond, 400 * time.Millisecond}, {time.Microsecond, time.Hour},
+		{20 * time.Millisecond, 60 * time.Millisecond},
+		{200 * time.Millisecond, 400 * time.Millisecond}, {time.Microsecond, time.Hour},
 	} {
 		fitted := fit(want[0], want[1])
 		for i, score := range []float64{0, quartileScore} {
@@ -26,7 +28,8 @@ func TestFitHasItsPercentiles(t *testing.T) {
 	}
 }
 
-// TestDrawnLatenciesHaveThePercentiles, and the share of them beyond the timeout that the cases of the comparison are named after.
+// TestDrawnLatenciesHaveThePercentiles, and the share of them beyond the timeout that the cases of
+// the comparison are named after.
 func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
 	for _, c := range []struct {
 		median, quartile time.Duration
@@ -42,7 +45,8 @@ func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
 			part  float64
 			value time.Duration
 		}{{0.5, c.median}, {0.75, c.quartile}} {
-			// Where the wanted value stands among the sorted ones; half a percent is three standard errors and more.
+			// Where the wanted value stands among the sorted ones; half a percent is three standard
+			// errors and more.
 			index, _ := slices.BinarySearch(latencies, want.value)
 			if part := float64(index) / draws; math.Abs(part-want.part) > 0.01 {
 				t.Errorf("%v is percentile %.1f, want %.1f", want.value, 100*part, 100*want.part)
@@ -55,7 +59,8 @@ func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreExponential: the mean is exact, also where gaps are shorter than the clock tells, and the median is ln 2 of it.
+// TestArrivalsAreExponential: the mean is exact, also where gaps are shorter than the clock tells,
+// and the median is ln 2 of it.
 func TestArrivalsAreExponential(t *testing.T) {
 	for _, rate := range []int{1, 25_000, 1_000_000, 50_000_000} {
 		opts := usual()

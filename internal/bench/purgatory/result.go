@@ -11,23 +11,29 @@ import (
 
 // Result is what a run measured. The JSON names are the command's interface.
 type Result struct {
-	Kind         string  `json:"kind"`
-	Requests     int     `json:"requests"`
-	TargetRate   int     `json:"target_rate"`   // requests a second; 0: as fast as possible
-	AchievedRate float64 `json:"achieved_rate"` // requests a second, from the first arrival to the last
-	Completed    int64   `json:"completed"`     // by the completer
-	Expired      int64   `json:"expired"`       // by their timeout
-	CPUSeconds   float64 `json:"cpu_seconds"`   // user and system, of the process, from the first arrival to the last end
+	Kind       string `json:"kind"`
+	Requests   int    `json:"requests"`
+	TargetRate int    `json:"target_rate"` // requests a second; 0: as fast as possible
+	// requests a second, from the first arrival to the last
+	AchievedRate float64 `json:"achieved_rate"`
+	Completed    int64   `json:"completed"` // by the completer
+	Expired      int64   `json:"expired"`   // by their timeout
+	// user and system, of the process, from the first arrival to the last end
+	CPUSeconds float64 `json:"cpu_seconds"`
 	// ElapsedSeconds lasts from the first arrival to the last end.
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
-	// PeakMemoryBytes is the process's highest resident set since it was started, the binary's own pages included.
-	PeakMemoryBytes int64   `json:"peak_memory_bytes"`
-	GCPausesMs      float64 `json:"gc_pauses_ms"` // sum of the times at which the collector stopped everything
-	// Lateness of an expired request: from its deadline, which is the timeout after its arrival, to its Expire; 0 if none expired.
+	// PeakMemoryBytes is the process's highest resident set since it was started, the binary's own
+	// pages included.
+	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
+	// sum of the times at which the collector stopped everything
+	GCPausesMs float64 `json:"gc_pauses_ms"`
+	// Lateness of an expired request: from its deadline, which is the timeout after its arrival, to
+	// its Expire; 0 if none expired.
 	LatenessP50Ms float64 `json:"lateness_p50_ms"`
 	LatenessP99Ms float64 `json:"lateness_p99_ms"`
 	LatenessMaxMs float64 `json:"lateness_max_ms"`
-	Early         int64   `json:"early"` // requests that expired before their deadline: more than 0 is a fault
+	// requests that expired before their deadline: more than 0 is a fault
+	Early int64 `json:"early"`
 }
 
 // Print writes the result for people, a value a line, or as one JSON object.
@@ -59,7 +65,8 @@ func (r Result) Print(out io.Writer, asJSON bool) error {
 		{"lateness_max_ms", "%.3f", r.LatenessMaxMs},
 		{"early", "%d", r.Early},
 	} {
-		if _, err := fmt.Fprintf(out, "%-18s "+line.format+"\n", line.name, line.value); err != nil {
+		if _, err := fmt.Fprintf(out, "%-18s "+line.format+"\n", line.name,
+			line.value); err != nil {
 			return err
 		}
 	}
@@ -72,7 +79,8 @@ const (
 	counters = (64 - stepBits) << stepBits
 )
 
-// histogram counts durations, from many goroutines. A quantile is told by its counter's upper bound, at most 1/32 too high.
+// histogram counts durations, from many goroutines. A quantile is told by its counter's upper
+// bound, at most 1/32 too high.
 type histogram struct {
 	counts  [counters]atomic.Int64
 	highest atomic.Int64

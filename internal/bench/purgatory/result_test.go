@@ -38,11 +38,14 @@ func TestHistogramAgainstSorting(t *testing.T) {
 	}
 }
 
-// TestCountersJoin: every duration belongs to the counter whose bounds hold it, without a gap or an overlap.
+// TestCountersJoin: every duration belongs to the counter whose bounds hold it, without a gap or an
+// overlap.
 func TestCountersJoin(t *testing.T) {
 	for i := range counters - 1 {
-		if last := upper(i); last >= 0 && (counter(last) != i || last < 1<<62 && counter(last+1) != i+1) {
-			t.Fatalf("counter %d ends at %d, which belongs to %d; the next to %d", i, last, counter(last), counter(last+1))
+		if last := upper(i); last >= 0 &&
+			(counter(last) != i || last < 1<<62 && counter(last+1) != i+1) {
+			t.Fatalf("counter %d ends at %d, which belongs to %d; the next to %d", i, last,
+				counter(last), counter(last+1))
 		}
 	}
 }
@@ -58,7 +61,8 @@ func TestJSONHasTheNamesOfTheInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{
-		"requests", "target_rate", "achieved_rate", "completed", "expired", "cpu_seconds", "elapsed_seconds", "peak_memory_bytes",
+		"requests", "target_rate", "achieved_rate", "completed", "expired", "cpu_seconds",
+		"elapsed_seconds", "peak_memory_bytes",
 		"gc_pauses_ms", "lateness_p50_ms", "lateness_p99_ms", "lateness_max_ms", "early", "kind",
 	}
 	for _, name := range names {

@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
-// rival is a purgatory put together from a kind of timers and a kind of watch lists, so that each can be compared by itself.
-// It is as good as the purgatory in what costs time: a request ends exactly once, by whoever sets done first, then leaves the
-// timers and, if its lists are of that kind, the lists.
+// rival is a purgatory put together from a kind of timers and a kind of watch lists, so that each
+// can be compared by itself. It is as good as the purgatory in what costs time: a request ends
+// exactly once, by whoever sets done first, then leaves the timers and, if its lists are of that
+// kind, the lists.
 type rival struct {
 	timers timers
 	lists  lists
 }
 
-// timers call expire of a request when its timeout is over. Each is called for every request: there are three real ones.
+// timers call expire of a request when its timeout is over. Each is called for every request: there
+// are three real ones.
 type timers interface {
 	start(w *waiter, timeout time.Duration)
 	// stop is called for each request that was completed, once, after start has returned.

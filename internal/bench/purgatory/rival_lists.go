@@ -9,8 +9,8 @@ import (
 // shards of the lists: as many as the purgatory has.
 const shards = 64
 
-// purgeInterval is how many requests that have ended may be left in lists, by the estimate, before a purge: Kafka's standard
-// (purgatory.purge.interval.requests).
+// purgeInterval is how many requests that have ended may be left in lists, by the estimate, before
+// a purge: Kafka's standard (purgatory.purge.interval.requests).
 const purgeInterval = 1000
 
 // unlinkingLists are the purgatory's way: a request that ends leaves all its lists at once.
@@ -73,9 +73,10 @@ func (l *unlinkingLists) ended(w *waiter) {
 	}
 }
 
-// purgedLists are Kafka's way: a request that has ended stays in its lists until a purge walks all of them. A purge is due when
-// the estimated number of requests, less those that still wait, passes purgeInterval: the estimate counts each request that is
-// watched, and a purge sets it to the number of those that wait.
+// purgedLists are Kafka's way: a request that has ended stays in its lists until a purge walks all
+// of them. A purge is due when the estimated number of requests, less those that still wait, passes
+// purgeInterval: the estimate counts each request that is watched, and a purge sets it to the
+// number of those that wait.
 type purgedLists struct {
 	seed      maphash.Seed
 	estimated atomic.Int64 // requests in the lists, at least
@@ -118,8 +119,8 @@ func (l *purgedLists) ended(*waiter) {
 	}
 }
 
-// purge takes those that have ended out of all lists, in the goroutine of the one that ended last. Kafka has a thread for it; the
-// work is the same.
+// purge takes those that have ended out of all lists, in the goroutine of the one that ended last.
+// Kafka has a thread for it; the work is the same.
 func (l *purgedLists) purge() {
 	if !l.purging.CompareAndSwap(false, true) {
 		return

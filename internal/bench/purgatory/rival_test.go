@@ -16,8 +16,9 @@ type expiry struct {
 	stopped bool
 }
 
-// TestRivalTimersAgainstModel starts waiters with random timeouts and stops some of them half-way: the others expire, once, never
-// early and at most two ticks late, and those that were stopped do not.
+// TestRivalTimersAgainstModel starts waiters with random timeouts and stops some of them half-way:
+// the others expire, once, never early and at most two ticks late, and those that were stopped do
+// not.
 func TestRivalTimersAgainstModel(t *testing.T) {
 	for kind, maker := range map[string]func() timers{
 		"wheel":     func() timers { return newWheelTimers() },
@@ -56,7 +57,8 @@ func againstModel(t *testing.T, timers timers) {
 			if e.w.done.Load() && (e.stopped || late < 0) {
 				t.Fatalf("expired %v after its time; stopped: %v", late, e.stopped)
 			}
-			if !e.w.done.Load() && !e.stopped && late > 3*time.Millisecond { // two ticks, and one until we look
+			// two ticks, and one until we look
+			if !e.w.done.Load() && !e.stopped && late > 3*time.Millisecond {
 				t.Fatalf("still waits %v after its time", late)
 			}
 			if !e.w.done.Load() && late <= 3*time.Millisecond {
@@ -71,7 +73,8 @@ func againstModel(t *testing.T, timers timers) {
 	timers.close()
 }
 
-// TestUnlinkingListsAgainstModel: each key's chain holds the places of those that have not ended, and no others.
+// TestUnlinkingListsAgainstModel: each key's chain holds the places of those that have not ended,
+// and no others.
 func TestUnlinkingListsAgainstModel(t *testing.T) {
 	lists := newUnlinkingLists()
 	waiting := randomWaits(t, lists, 5000)
@@ -94,7 +97,8 @@ func TestUnlinkingListsAgainstModel(t *testing.T) {
 	}
 }
 
-// TestPurgedListsKeepWhoWaits: a purge takes none that waits, and leaves at most as many that have ended as the interval says.
+// TestPurgedListsKeepWhoWaits: a purge takes none that waits, and leaves at most as many that have
+// ended as the interval says.
 func TestPurgedListsKeepWhoWaits(t *testing.T) {
 	lists := newPurgedLists()
 	waiting := randomWaits(t, lists, 20_000)
@@ -111,11 +115,13 @@ func TestPurgedListsKeepWhoWaits(t *testing.T) {
 		}
 	}
 	if kept != waiting*3 || len(ended) > purgeInterval+1 {
-		t.Errorf("%d places of those that wait, want %d; %d that have ended, at most %d wanted", kept, waiting*3, len(ended), purgeInterval+1)
+		t.Errorf("%d places of those that wait, want %d; %d that have ended, at most %d wanted",
+			kept, waiting*3, len(ended), purgeInterval+1)
 	}
 }
 
-// randomWaits adds waiters, each with three keys, and ends some two thirds of them, in random order; it returns how many wait.
+// randomWaits adds waiters, each with three keys, and ends some two thirds of them, in random
+// order; it returns how many wait.
 func randomWaits(t *testing.T, lists lists, count int) int {
 	t.Helper()
 	opts := usual()

@@ -32,7 +32,8 @@ func (t wheelTimers) start(w *waiter, timeout time.Duration) {
 func (t wheelTimers) stop(w *waiter) { t.timer.Remove(&w.clock.entry) }
 func (t wheelTimers) close()         { t.timer.Close() }
 
-// runtimeTimers give each request a timer of the Go runtime, which calls it in a goroutine of its own.
+// runtimeTimers give each request a timer of the Go runtime, which calls it in a goroutine of its
+// own.
 type runtimeTimers struct{}
 
 func (runtimeTimers) start(w *waiter, timeout time.Duration) {
@@ -94,8 +95,8 @@ func (t *heapTimers) poke() {
 	}
 }
 
-// run sleeps a millisecond at least once something is due soon: to the timing wheel's resolution, lest it be beaten by the
-// number of its wake-ups alone.
+// run sleeps a millisecond at least once something is due soon: to the timing wheel's resolution,
+// lest it be beaten by the number of its wake-ups alone.
 func (t *heapTimers) run() {
 	defer close(t.joined)
 	alarm := time.NewTimer(math.MaxInt64)
@@ -116,7 +117,8 @@ func (t *heapTimers) run() {
 	}
 }
 
-// take removes what is due, and tells how long to sleep: until the first tick of a millisecond at which there is more.
+// take removes what is due, and tells how long to sleep: until the first tick of a millisecond at
+// which there is more.
 func (t *heapTimers) take() (due []*waiter, sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

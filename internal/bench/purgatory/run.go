@@ -17,7 +17,8 @@ type run struct {
 	calendar *calendar
 	start    time.Time
 
-	// The completer and the timer count at the same time, while the load generator reads what is above: a cache line each.
+	// The completer and the timer count at the same time, while the load generator reads what is
+	// above: a cache line each.
 	_         [64]byte
 	completed atomic.Int64
 	_         [56]byte
@@ -61,8 +62,8 @@ func (r *request) Expire() {
 	r.end(&r.run.expired)
 }
 
-// end counts the request's end, and tells when it was the last. Of two that end last at once, one counter each, the one that adds
-// later sees both, and the other may.
+// end counts the request's end, and tells when it was the last. Of two that end last at once, one
+// counter each, the one that adds later sees both, and the other may.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
 	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {
@@ -97,7 +98,8 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	return r.result(arrived, elapsed, after.since(before)), err
 }
 
-// all sends every request and waits for its end, and returns when the last arrived. The completer ends with it.
+// all sends every request and waits for its end, and returns when the last arrived. The completer
+// ends with it.
 func (r *run) all(ctx context.Context) (arrived time.Duration, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var completer sync.WaitGroup
@@ -116,9 +118,9 @@ func (r *run) all(ctx context.Context) (arrived time.Duration, err error) {
 	}
 }
 
-// sendAll is the load generator. It sends all requests whose time has come, then sleeps until the next day of the calendar that
-// has one: a batch a millisecond, as at a million a second there is no time to sleep in between. Behind its plan it does not
-// sleep at all.
+// sendAll is the load generator. It sends all requests whose time has come, then sleeps until the
+// next day of the calendar that has one: a batch a millisecond, as at a million a second there is
+// no time to sleep in between. Behind its plan it does not sleep at all.
 func (r *run) sendAll(ctx context.Context) error {
 	next := time.Duration(0) // arrival of the next request, as planned
 	for i := 0; i < r.opts.Requests; {
@@ -140,7 +142,8 @@ func (r *run) sendAll(ctx context.Context) error {
 	return nil
 }
 
-// send makes request i arrive now. Its deadline counts from before the purgatory is told, so that no lateness is hidden.
+// send makes request i arrive now. Its deadline counts from before the purgatory is told, so that
+// no lateness is hidden.
 func (r *run) send(i int) {
 	now := r.now()
 	latency := r.load.latencies[i%draws]
@@ -177,7 +180,8 @@ func (r *run) now() time.Duration { return time.Since(r.start) }
 
 func (r *run) sleepUntil(at time.Duration) { time.Sleep(at - r.now()) }
 
-// result puts together what was measured. arrived is when the last request came, elapsed when the last ended.
+// result puts together what was measured. arrived is when the last request came, elapsed when the
+// last ended.
 func (r *run) result(arrived, elapsed time.Duration, used usage) Result {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return Result{

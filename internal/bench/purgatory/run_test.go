@@ -14,11 +14,13 @@ import (
 func usual() Options {
 	return Options{
 		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
-		Median: 20 * time.Millisecond, Quartile: 60 * time.Millisecond, Size: 100, Keys: 3, OfKeys: 100, Seed: 1,
+		Median: 20 * time.Millisecond, Quartile: 60 * time.Millisecond, Size: 100, Keys: 3,
+		OfKeys: 100, Seed: 1,
 	}
 }
 
-// TestEveryKindEndsEveryRequest in a bubble: its clock stands still while anything runs, so rate, ends and lateness are exact.
+// TestEveryKindEndsEveryRequest in a bubble: its clock stands still while anything runs, so rate,
+// ends and lateness are exact.
 func TestEveryKindEndsEveryRequest(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -35,9 +37,12 @@ func TestEveryKindEndsEveryRequest(t *testing.T) {
 						expiring++
 					}
 				}
-				// What would complete in the last milliseconds before its timeout may lose against it.
-				if result.Completed+result.Expired != int64(opts.Requests) || result.Expired < expiring || result.Expired > expiring+expiring/20 {
-					t.Errorf("%d completed, %d expired; %d have latencies beyond the timeout", result.Completed, result.Expired, expiring)
+				// What would complete in the last milliseconds before its timeout may lose against
+				// it.
+				if result.Completed+result.Expired != int64(opts.Requests) ||
+					result.Expired < expiring || result.Expired > expiring+expiring/20 {
+					t.Errorf("%d completed, %d expired; %d have latencies beyond the timeout",
+						result.Completed, result.Expired, expiring)
 				}
 				if math.Abs(result.AchievedRate/float64(opts.Rate)-1) > 0.05 {
 					t.Errorf("rate %.0f, want %d", result.AchievedRate, opts.Rate)
@@ -85,7 +90,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestCalendarKeepsWhatIsForALaterRound: a completer that lags must not complete early what falls on the same day of the ring.
+// TestCalendarKeepsWhatIsForALaterRound: a completer that lags must not complete early what falls
+// on the same day of the ring.
 func TestCalendarKeepsWhatIsForALaterRound(t *testing.T) {
 	c := newCalendar(10 * time.Millisecond)
 	round := time.Duration(len(c.days)) * dayLength

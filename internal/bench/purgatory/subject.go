@@ -29,10 +29,12 @@ var makers = map[string]func() subject{
 // Kinds are the subjects there are:
 //
 //   - purgatory: internal/timer's, as the broker has it
-//   - wheel: the rival put together from the same timers and the same way with lists; it tells what the others are to be held to
+//   - wheel: the rival put together from the same timers and the same way with lists; it tells what
+//     the others are to be held to
 //   - afterfunc: the same with a timer of the Go runtime for each request
 //   - heap: the same with a binary heap
-//   - purge: the same as wheel, but requests that ended stay in the lists until there are enough of them for a purge
+//   - purge: the same as wheel, but requests that ended stay in the lists until there are enough of
+//     them for a purge
 //   - baseline: nobody waits; what the load alone costs
 func Kinds() []string {
 	return []string{"purgatory", "wheel", "afterfunc", "heap", "purge", "baseline"}
@@ -52,8 +54,8 @@ func (b *broker) complete(r *request) {
 
 func (b *broker) close() { b.purgatory.Close() }
 
-// baseline makes nobody wait. A request that would expire has expired on arrival: there is nobody to do it later. Hence it holds
-// less memory than any purgatory could, and tells of no lateness.
+// baseline makes nobody wait. A request that would expire has expired on arrival: there is nobody
+// to do it later. Hence it holds less memory than any purgatory could, and tells of no lateness.
 type baseline struct{}
 
 func (baseline) wait(r *request, timeout time.Duration, _ []key) {

@@ -23,7 +23,8 @@ func usageNow() (usage, error) {
 	}
 	var gc debug.GCStats
 	debug.ReadGCStats(&gc)
-	return usage{cpu: time.Duration(own.Utime.Nano() + own.Stime.Nano()), gcPauses: gc.PauseTotal}, nil
+	return usage{cpu: time.Duration(own.Utime.Nano() + own.Stime.Nano()), gcPauses: gc.PauseTotal},
+		nil
 }
 
 // since is what was used after before.
@@ -31,9 +32,9 @@ func (u usage) since(before usage) usage {
 	return usage{cpu: u.cpu - before.cpu, gcPauses: u.gcPauses - before.gcPauses}
 }
 
-// peakMemory is the highest resident set of the process so far, in bytes. It is not asked of getrusage, whose answer may be that
-// of the process which started this one. Where /proc does not tell, it is the memory that the Go runtime has taken, which is a
-// little more.
+// peakMemory is the highest resident set of the process so far, in bytes. It is not asked of
+// getrusage, whose answer may be that of the process which started this one. Where /proc does not
+// tell, it is the memory that the Go runtime has taken, which is a little more.
 func peakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

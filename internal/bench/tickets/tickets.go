@@ -9,9 +9,9 @@ import (
 // SizeMin is the fewest bytes that a record may have.
 const SizeMin = 40
 
-// Stream makes records as a help desk's change stream has them: JSON with the same fields each time, ids, times and addresses that
-// differ, and text in ordinary words. zstd makes a
-// quarter of its size of a megabyte of them, as it does of real ones.
+// Stream makes records as a help desk's change stream has them: JSON with the same fields each
+// time, ids, times and addresses that differ, and text in ordinary words. zstd makes a quarter of
+// its size of a megabyte of them, as it does of real ones.
 type Stream struct {
 	random *rand.Rand
 	common *rand.Zipf // a few words and people come often, most seldom
@@ -22,10 +22,12 @@ type Stream struct {
 // New returns the stream of a seed: the same records each time.
 func New(seed uint64) *Stream {
 	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
-	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)), now: 1_700_000_000_000, id: 10_000_000}
+	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)),
+		now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// Next returns a record whose key and value have size bytes together; its text is cut or drawn out to fit.
+// Next returns a record whose key and value have size bytes together; its text is cut or drawn out
+// to fit.
 func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
@@ -53,32 +55,65 @@ func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 
 // event is a short record: what changed.
 func (t *Stream) event(size int) []byte {
-	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(), pick(t.random, fields))
+	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(),
+		pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
 // ticket is a whole ticket.
 func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
-	head := fmt.Appendf(nil, `{"id":%d,"url":"https://%s.example.com/api/v2/tickets/%d.json","external_id":"%016x","created_at":"%s",`+
-		`"updated_at":"%s","type":"%s","priority":"%s","status":"%s","requester":{"id":%d,"name":"%s %s","email":"%s.%s@%s.example",`+
-		`"locale":"%s"},"assignee_id":%d,"group_id":%d,"tags":["%s","%s","%s"],"via":{"channel":"%s","source":{"from":{"address":`+
-		`"%s@%s.example"},"rel":null}},"custom_fields":[{"id":%d,"value":"%s"},{"id":%d,"value":%d},{"id":%d,"value":null}],`+
-		`"satisfaction_rating":{"score":"%s"},"has_incidents":%t,"is_public":%t,"subject":"%s","description":"`,
-		id, t.word(), id, t.random.Uint64(), t.time(t.now-t.random.Int64N(1e9)), t.time(t.now), pick(t.random, kinds),
-		pick(t.random, priorities), pick(t.random, states), 100_000_000+t.random.Int64N(1e7), first, last, strings.ToLower(first),
-		strings.ToLower(last), t.word(), pick(t.random, locales), 400_000+t.common.Uint64(), 7000+t.random.IntN(40), t.word(), t.word(),
-		t.word(), pick(t.random, channels), strings.ToLower(t.name()), t.word(), 360_000_001, t.word(), 360_000_002,
-		t.random.IntN(100_000), 360_000_003, pick(t.random, scores), t.random.IntN(9) == 0, t.random.IntN(3) > 0, t.sentence(5))
+	head := fmt.Appendf(
+		nil,
+		`{"id":%d,"url":"https://%s.example.com/api/v2/tickets/%d.json","external_id":"%016x","created_at":"%s",`+
+			`"updated_at":"%s","type":"%s","priority":"%s","status":"%s","requester":{"id":%d,"name":"%s %s","email":"%s.%s@%s.example",`+
+			`"locale":"%s"},"assignee_id":%d,"group_id":%d,"tags":["%s","%s","%s"],"via":{"channel":"%s","source":{"from":{"address":`+
+			`"%s@%s.example"},"rel":null}},"custom_fields":[{"id":%d,"value":"%s"},{"id":%d,"value":%d},{"id":%d,"value":null}],`+
+			`"satisfaction_rating":{"score":"%s"},"has_incidents":%t,"is_public":%t,"subject":"%s","description":"`,
+		id,
+		t.word(),
+		id,
+		t.random.Uint64(),
+		t.time(t.now-t.random.Int64N(1e9)),
+		t.time(t.now),
+		pick(t.random, kinds),
+		pick(t.random, priorities),
+		pick(t.random, states),
+		100_000_000+t.random.Int64N(1e7),
+		first,
+		last,
+		strings.ToLower(first),
+		strings.ToLower(last),
+		t.word(),
+		pick(t.random, locales),
+		400_000+t.common.Uint64(),
+		7000+t.random.IntN(40),
+		t.word(),
+		t.word(),
+		t.word(),
+		pick(t.random, channels),
+		strings.ToLower(t.name()),
+		t.word(),
+		360_000_001,
+		t.word(),
+		360_000_002,
+		t.random.IntN(100_000),
+		360_000_003,
+		pick(t.random, scores),
+		t.random.IntN(9) == 0,
+		t.random.IntN(3) > 0,
+		t.sentence(5),
+	)
 	return t.fill(head, `"}`, size)
 }
 
-// fill puts sentences behind head until, with tail, size bytes are there, and cuts what is too much: inside the text as a rule, and
-// anywhere in a record that is too small for more.
+// fill puts sentences behind head until, with tail, size bytes are there, and cuts what is too
+// much: inside the text as a rule, and anywhere in a record that is too small for more.
 func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	for len(head) < size {
 		if t.random.IntN(6) == 0 {
-			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8), t.random.Uint32())
+			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8),
+				t.random.Uint32())
 		}
 		if t.random.IntN(5) < 2 { // what people, and templates, write again and again
 			head = append(head, phrases[t.common.Uint64()%uint64(len(phrases))]...)
@@ -117,7 +152,8 @@ func (t *Stream) name() string {
 // time is ms as RFC 3339 has it, near enough: days of a month that has thirty.
 func (t *Stream) time(ms int64) string {
 	s := ms / 1000
-	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", s/2_592_000%12+1, s/86_400%30+1, s/3600%24, s/60%60, s%60)
+	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", s/2_592_000%12+1, s/86_400%30+1, s/3600%24,
+		s/60%60, s%60)
 }
 
 func pick(random *rand.Rand, of []string) string { return of[random.IntN(len(of))] }

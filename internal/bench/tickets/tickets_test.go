@@ -14,9 +14,11 @@ func TestTicketsAreJSONOfTheirSize(t *testing.T) {
 		for i := range 200 {
 			key, value, at := made.Next(size)
 			if len(key)+len(value) != size || at <= 0 {
-				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at, size)
+				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at,
+					size)
 			}
-			// Records too small for their fields are cut, and those that are just large enough for a ticket may be.
+			// Records too small for their fields are cut, and those that are just large enough for
+			// a ticket may be.
 			if size >= 1000 || size == 300 {
 				if !json.Valid(value) {
 					t.Fatalf("record %d of %d bytes is no JSON: %s", i, size, value)
@@ -40,7 +42,8 @@ func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
 	}
 }
 
-// TestTicketsCompressAsRealOnes: about 4:1 with zstd in batches of 1 MB, which is what the project's yardsticks assume.
+// TestTicketsCompressAsRealOnes: about 4:1 with zstd in batches of 1 MB, which is what the
+// project's yardsticks assume.
 func TestTicketsCompressAsRealOnes(t *testing.T) {
 	made := New(1)
 	var all []byte

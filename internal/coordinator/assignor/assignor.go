@@ -9,7 +9,8 @@ import (
 // TopicID is a topic's id, as Kafka has it.
 type TopicID = [16]byte
 
-// Assignment is partitions by topic, each list sorted and without doubles; a topic without partitions is not in it.
+// Assignment is partitions by topic, each list sorted and without doubles; a topic without
+// partitions is not in it.
 type Assignment map[TopicID][]int32
 
 // Equal tells whether two assignments have the same partitions.
@@ -70,7 +71,8 @@ func ByName(name string) Func {
 	}
 }
 
-// ordered returns members in an order that outlives restarts: those with an instance first, by that, then the others by id.
+// ordered returns members in an order that outlives restarts: those with an instance first, by
+// that, then the others by id.
 func ordered(members []Member) []Member {
 	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 		if (a.Instance == "") != (b.Instance == "") {

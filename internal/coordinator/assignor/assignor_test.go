@@ -58,7 +58,8 @@ func (l *life) change() {
 			}
 		}
 	}
-	l.random.Shuffle(len(l.members), func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
+	l.random.Shuffle(len(l.members),
+		func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
 }
 
 // valid holds an assignment against the invariants of the package.
@@ -72,13 +73,16 @@ func (l *life) valid(assigned map[string]Assignment) {
 			l.t.Fatalf("%s has no entry", m.ID)
 		}
 		for topic, partitions := range a {
-			if !slices.Contains(m.Topics, topic) || len(partitions) == 0 || !slices.IsSorted(partitions) {
-				l.t.Fatalf("%s, which subscribes to %v, has %v of %v", m.ID, m.Topics, partitions, topic)
+			if !slices.Contains(m.Topics, topic) || len(partitions) == 0 ||
+				!slices.IsSorted(partitions) {
+				l.t.Fatalf("%s, which subscribes to %v, has %v of %v", m.ID, m.Topics, partitions,
+					topic)
 			}
 			for _, partition := range partitions {
 				key := fmt.Sprint(topic, partition)
 				if other, taken := owners[key]; taken || int(partition) >= l.topics[topic] {
-					l.t.Fatalf("partition %s of %d is given to %s and %q", key, l.topics[topic], m.ID, other)
+					l.t.Fatalf("partition %s of %d is given to %s and %q", key, l.topics[topic],
+						m.ID, other)
 				}
 				owners[key] = m.ID
 			}
@@ -91,7 +95,8 @@ func (l *life) valid(assigned map[string]Assignment) {
 		}
 	}
 	if len(owners) != want || len(assigned) != len(l.members) {
-		l.t.Fatalf("%d partitions are assigned to %d of %d members, want %d", len(owners), len(assigned), len(l.members), want)
+		l.t.Fatalf("%d partitions are assigned to %d of %d members, want %d", len(owners),
+			len(assigned), len(l.members), want)
 	}
 }
 
@@ -109,8 +114,8 @@ func (l *life) kept(assigned map[string]Assignment) (n int) {
 	return n
 }
 
-// keptMost is how many could stay, at most, where all are alike: a member keeps no more than its share, and so many of those that have
-// more keep one more as shares are larger by one.
+// keptMost is how many could stay, at most, where all are alike: a member keeps no more than its
+// share, and so many of those that have more keep one more as shares are larger by one.
 func (l *life) keptMost() (n int) {
 	total := 0
 	for _, partitions := range l.topics {
@@ -146,7 +151,8 @@ func (l *life) spread(assigned map[string]Assignment) int {
 func eachLife(t *testing.T, alike bool, run func(l *life)) {
 	for s := range seed.Sequence(t, *runs) {
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
-			l := &life{t: t, random: rand.New(rand.NewPCG(s, 0)), alike: alike, topics: map[TopicID]int{id(0): 4}}
+			l := &life{t: t, random: rand.New(rand.NewPCG(s, 0)), alike: alike,
+				topics: map[TopicID]int{id(0): 4}}
 			for range 30 {
 				l.change()
 				if len(l.members) > 0 {
@@ -174,13 +180,15 @@ func TestUniformIsEvenAndMovesNoMoreThanItMust(t *testing.T) {
 			l.t.Fatalf("%d partitions stay where they were, %d could", got, want)
 		}
 		l.adopt(assigned)
-		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again, Assignment.Equal) {
+		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again,
+			Assignment.Equal) {
 			l.t.Fatal("assigned again, something moves")
 		}
 	})
 }
 
-// Whatever members subscribe to, the sum of the squares of what they have is the least there is: the dumb model tries all assignments.
+// Whatever members subscribe to, the sum of the squares of what they have is the least there is:
+// the dumb model tries all assignments.
 func TestUniformIsAsEvenAsSubscriptionsAllow(t *testing.T) {
 	eachLife(t, false, func(l *life) {
 		assigned := Uniform(l.members, l.topics)
@@ -191,17 +199,20 @@ func TestUniformIsAsEvenAsSubscriptionsAllow(t *testing.T) {
 				got += a.Len() * a.Len()
 			}
 			if got != best {
-				l.t.Fatalf("the sum of squares is %d, the least %d; members %+v, topics %v", got, best, l.members, l.topics)
+				l.t.Fatalf("the sum of squares is %d, the least %d; members %+v, topics %v", got,
+					best, l.members, l.topics)
 			}
 		}
 		l.adopt(assigned)
-		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again, Assignment.Equal) {
+		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again,
+			Assignment.Equal) {
 			l.t.Fatal("assigned again, something moves")
 		}
 	})
 }
 
-// leastSquares tries how many partitions of each topic each subscriber could have; not where there are too many ways.
+// leastSquares tries how many partitions of each topic each subscriber could have; not where there
+// are too many ways.
 func (l *life) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
@@ -256,8 +267,10 @@ func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
 				if i < l.topics[topic]%len(of) {
 					want++
 				}
-				if len(partitions) != want || want > 0 && (int(partitions[0]) != next || int(partitions[want-1]) != next+want-1) {
-					l.t.Fatalf("subscriber %d of %d has %v, want %d from %d on", i, len(of), partitions, want, next)
+				if len(partitions) != want || want > 0 &&
+					(int(partitions[0]) != next || int(partitions[want-1]) != next+want-1) {
+					l.t.Fatalf("subscriber %d of %d has %v, want %d from %d on", i, len(of),
+						partitions, want, next)
 				}
 				next += want
 			}
@@ -267,7 +280,8 @@ func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
 
 func TestTwoWhoHadTheSamePartition(t *testing.T) {
 	both := Assignment{id(1): {0, 1}}
-	assigned := Uniform([]Member{{ID: "a", Topics: []TopicID{id(1)}, Current: both}, {ID: "b", Topics: []TopicID{id(1)}, Current: both}}, map[TopicID]int{id(1): 2})
+	assigned := Uniform([]Member{{ID: "a", Topics: []TopicID{id(1)}, Current: both},
+		{ID: "b", Topics: []TopicID{id(1)}, Current: both}}, map[TopicID]int{id(1): 2})
 	if assigned["a"].Len() != 1 || assigned["b"].Len() != 1 {
 		t.Errorf("assigned %v", assigned)
 	}

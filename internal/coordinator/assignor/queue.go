@@ -2,7 +2,8 @@ package assignor
 
 import "container/heap"
 
-// queue has members by their load, the least first; of several with the same load the one that comes first in the order of members.
+// queue has members by their load, the least first; of several with the same load the one that
+// comes first in the order of members.
 type queue struct {
 	members []int
 	load    []int // of all members; changed by others, who call fix after each change of the least
@@ -24,7 +25,10 @@ func (q *queue) Less(i, j int) bool {
 	return q.load[a] < q.load[b] || q.load[a] == q.load[b] && a < b
 }
 func (q *queue) Swap(i, j int) { q.members[i], q.members[j] = q.members[j], q.members[i] }
-func (q *queue) Push(x any)    { q.members = append(q.members, x.(int)) } //nolint:forcetypeassert // only newQueue fills it
+func (q *queue) Push(x any) {
+	q.members = append(q.members,
+		x.(int))
+} //nolint:forcetypeassert // only newQueue fills it
 func (q *queue) Pop() any {
 	last := q.members[len(q.members)-1]
 	q.members = q.members[:len(q.members)-1]

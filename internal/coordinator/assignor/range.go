@@ -1,8 +1,9 @@
 package assignor
 
-// Range gives each subscriber of a topic a range of its partitions, in the order of members; ranges differ by one at most. Topics of as
-// many partitions with the same subscribers are cut alike: whoever gets partition 3 of one gets that of the others too, so that they can
-// be joined. It looks at nothing that was assigned before: who comes or goes shifts the ranges behind it.
+// Range gives each subscriber of a topic a range of its partitions, in the order of members; ranges
+// differ by one at most. Topics of as many partitions with the same subscribers are cut alike:
+// whoever gets partition 3 of one gets that of the others too, so that they can be joined. It looks
+// at nothing that was assigned before: who comes or goes shifts the ranges behind it.
 func Range(members []Member, topics map[TopicID]int) map[string]Assignment {
 	members = ordered(members)
 	assigned := make(map[string]Assignment, len(members))

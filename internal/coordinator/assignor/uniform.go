@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// Uniform gives every member as many partitions as any other, or one less, as far as subscriptions allow, and leaves with each as much
-// as it can of what it had.
+// Uniform gives every member as many partitions as any other, or one less, as far as subscriptions
+// allow, and leaves with each as much as it can of what it had.
 //
-// It is a semi-matching of partitions to members. What is had and still wanted stays; what is free goes to the subscriber with the
-// least; then, as long as there is a way from a member to one that has two fewer (who has a partition of a topic may hand it to any
-// subscriber of the topic, who may hand on one of another), a partition is handed on along each step of it. A matching without such a way
-// is as even as can be (Harvey, Ladner, Lovász and Tamir, "Semi-matchings for bipartite graphs and load balancing", 2003). Where all
-// subscribe to the same, ways have one step, and no fewer partitions could change hands.
+// It is a semi-matching of partitions to members. What is had and still wanted stays; what is free
+// goes to the subscriber with the least; then, as long as there is a way from a member to one that
+// has two fewer (who has a partition of a topic may hand it to any subscriber of the topic, who may
+// hand on one of another), a partition is handed on along each step of it. A matching without such
+// a way is as even as can be (Harvey, Ladner, Lovász and Tamir, "Semi-matchings for bipartite
+// graphs and load balancing", 2003). Where all subscribe to the same, ways have one step, and no
+// fewer partitions could change hands.
 func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	u := newUniform(ordered(members), topics)
 	u.keep()
@@ -51,8 +53,10 @@ type uniform struct {
 
 func newUniform(members []Member, topics map[TopicID]int) *uniform {
 	u := &uniform{
-		members: members, wanted: subscribers(members, topics), owner: map[TopicID][]int{}, before: map[TopicID][]int{},
-		load: make([]int, len(members)), counts: make([]map[TopicID]int, len(members)), ordered: make([][]TopicID, len(members)),
+		members: members, wanted: subscribers(members, topics), owner: map[TopicID][]int{},
+		before: map[TopicID][]int{},
+		load:   make([]int, len(members)), counts: make([]map[TopicID]int, len(members)),
+		ordered: make([][]TopicID, len(members)),
 	}
 	u.order = slices.SortedFunc(maps.Keys(u.wanted), func(a, b TopicID) int {
 		if d := len(u.wanted[a]) - len(u.wanted[b]); d != 0 {
@@ -91,12 +95,14 @@ func (u *uniform) give(topic TopicID, partition, to int) {
 	u.counts[to][topic]++
 }
 
-// keep leaves with members what they had and still subscribe to. Of two who had the same, the first keeps it.
+// keep leaves with members what they had and still subscribe to. Of two who had the same, the first
+// keeps it.
 func (u *uniform) keep() {
 	for at := range u.members {
 		for _, topic := range u.ordered[at] {
 			for _, partition := range u.members[at].Current[topic] {
-				if partition >= 0 && int(partition) < len(u.owner[topic]) && u.owner[topic][partition] < 0 {
+				if partition >= 0 && int(partition) < len(u.owner[topic]) &&
+					u.owner[topic][partition] < 0 {
 					u.before[topic][partition] = at
 					u.give(topic, int(partition), at)
 				}
@@ -115,8 +121,8 @@ func (u *uniform) alike() bool {
 	return true
 }
 
-// shed takes from members that are all alike what is above their share at once, instead of one by one (even). Those that have most may
-// have the one more that not all can have.
+// shed takes from members that are all alike what is above their share at once, instead of one by
+// one (even). Those that have most may have the one more that not all can have.
 func (u *uniform) shed() {
 	if len(u.members) == 0 {
 		return
@@ -155,7 +161,8 @@ func (u *uniform) byLoad() []int {
 	return all
 }
 
-// handOut gives what is free to the subscriber with the least; topics with few subscribers first, whose partitions have less choice.
+// handOut gives what is free to the subscriber with the least; topics with few subscribers first,
+// whose partitions have less choice.
 func (u *uniform) handOut() {
 	for _, topic := range u.order {
 		queue := newQueue(u.wanted[topic], u.load)
@@ -168,7 +175,8 @@ func (u *uniform) handOut() {
 	}
 }
 
-// even takes one partition from a member that has too many along a way to one that has too few, and tells whether it could.
+// even takes one partition from a member that has too many along a way to one that has too few, and
+// tells whether it could.
 func (u *uniform) even() bool {
 	settled := make([]bool, len(u.members)) // no way leads from these to less
 	for {
@@ -205,7 +213,8 @@ type step struct {
 	topic TopicID
 }
 
-// reach lists the members that a partition's worth of load can be handed to from one, itself among them, in the order of their distance.
+// reach lists the members that a partition's worth of load can be handed to from one, itself among
+// them, in the order of their distance.
 func (u *uniform) reach(from int) (reached []int, came map[int]step) {
 	reached, came = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
@@ -236,7 +245,8 @@ func (u *uniform) handOn(from, to int, came map[int]step) {
 	}
 }
 
-// choose is the partition that is handed on: one that the receiver had before, else one that its owner had not, else the last.
+// choose is the partition that is handed on: one that the receiver had before, else one that its
+// owner had not, else the last.
 func (u *uniform) choose(s step, to int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {

@@ -12,10 +12,13 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// The records of a group, by the version of their key: Kafka's coordinator record types (its JSON schemas, docs/format/consumer-groups.md).
+// The records of a group, by the version of their key: Kafka's coordinator record types (its JSON
+// schemas, docs/format/consumer-groups.md).
 const (
-	kindGroup            = 3
-	kindTopics           = 4 // what Kafka 4.0 kept of the topics' partitions; since 4.1 (KIP-1101) a hash in kindGroup. Passed over
+	kindGroup = 3
+	// what Kafka 4.0 kept of the topics' partitions; since 4.1 (KIP-1101) a hash in kindGroup.
+	// Passed over
+	kindTopics           = 4
 	kindMember           = 5
 	kindAssignment       = 6
 	kindTarget           = 7
@@ -152,7 +155,8 @@ func (c *Current) append() []byte {
 
 func (o Owned) append(value []byte) []byte {
 	value = kbin.AppendCompactArrayLen(value, len(o))
-	for _, topic := range slices.SortedFunc(maps.Keys(o), func(a, b assignor.TopicID) int { return slices.Compare(a[:], b[:]) }) {
+	for _, topic := range slices.SortedFunc(maps.Keys(o),
+		func(a, b assignor.TopicID) int { return slices.Compare(a[:], b[:]) }) {
 		partitions := slices.Sorted(maps.Keys(o[topic]))
 		epochs := make([]int32, len(partitions))
 		for i, partition := range partitions {

@@ -16,11 +16,13 @@ var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
 // examples are a value of each kind, as Kafka's dump-log reads them (test/compat).
 func examples() map[int16][]byte {
 	profile := Profile{
-		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"}, Expression: "t.*", Rebalance: time.Minute,
+		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"},
+		Expression: "t.*", Rebalance: time.Minute,
 		Assignor: "uniform",
 	}
 	current := Current{
-		Epoch: 3, Previous: 2, Phase: Unrevoked, Assigned: Owned{topicA: {0: 1, 2: 3}, topicB: {1: 2}}, Revoking: Owned{topicA: {5: 1}},
+		Epoch: 3, Previous: 2, Phase: Unrevoked,
+		Assigned: Owned{topicA: {0: 1, 2: 3}, topicB: {1: 2}}, Revoking: Owned{topicA: {5: 1}},
 	}
 	resolved := Resolved{Topics: []string{"a", "b"}, Version: 7, AtMs: 9}
 	return map[int16][]byte{
@@ -60,16 +62,21 @@ func again(kind int16, value []byte) ([]byte, error) {
 // The bytes are a contract: those of docs/format/consumer-groups.md.
 func TestRecordsAreTheseBytes(t *testing.T) {
 	want := map[int16]string{
-		kindGroup:      "0000" + "00000005" + "010008" + "fffffffffffffffe",
-		kindMember:     "0000" + "0269" + "0272" + "0263" + "032f68" + "03" + "0261" + "0262" + "04742e2a" + "0000ea60" + "08756e69666f726d" + "00",
+		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",
+		kindMember: "0000" + "0269" + "0272" + "0263" + "032f68" + "03" + "0261" + "0262" +
+			"04742e2a" + "0000ea60" + "08756e69666f726d" + "00",
 		kindAssignment: "0000" + "00000005" + "010008" + "0000018bcfe56800",
-		kindTarget: "0000" + "03" + "0a000000000000000000000000000000" + "03" + "00000000" + "00000003" + "00" +
+		kindTarget: "0000" + "03" + "0a000000000000000000000000000000" + "03" + "00000000" +
+			"00000003" + "00" +
 			"0b000000000000000000000000000000" + "02" + "00000001" + "00" + "00",
 		kindCurrent: "0000" + "00000003" + "00000002" + "01" +
-			"03" + "0a000000000000000000000000000000" + "03" + "00000000" + "00000002" + "010009" + "03" + "00000001" + "00000003" +
+			"03" + "0a000000000000000000000000000000" + "03" + "00000000" + "00000002" + "010009" +
+			"03" + "00000001" + "00000003" +
 			"0b000000000000000000000000000000" + "02" + "00000001" + "010005" + "02" + "00000002" +
-			"02" + "0a000000000000000000000000000000" + "02" + "00000005" + "010005" + "02" + "00000001" + "00",
-		kindExpression: "0000" + "03" + "0261" + "0262" + "0000000000000007" + "0000000000000009" + "00",
+			"02" + "0a000000000000000000000000000000" + "02" + "00000005" + "010005" + "02" +
+			"00000001" + "00",
+		kindExpression: "0000" + "03" + "0261" + "0262" + "0000000000000007" + "0000000000000009" +
+			"00",
 	}
 	for kind, value := range examples() {
 		if got := hex.EncodeToString(value); got != want[kind] {
@@ -88,7 +95,9 @@ func TestRecordsAreTheseBytes(t *testing.T) {
 		}
 	}
 	for key, want := range map[Key]string{
-		{kindGroup, "g", ""}: "0003" + "000167", {kindMember, "g", "m"}: "0005" + "000167" + "00016d", {kindExpression, "g", "x"}: "0010" + "000167" + "000178",
+		{kindGroup, "g", ""}:       "0003" + "000167",
+		{kindMember, "g", "m"}:     "0005" + "000167" + "00016d",
+		{kindExpression, "g", "x"}: "0010" + "000167" + "000178",
 	} {
 		if got := hex.EncodeToString(key.append()); got != want {
 			t.Errorf("key %+v: %s, want %s", key, got, want)
@@ -99,9 +108,11 @@ func TestRecordsAreTheseBytes(t *testing.T) {
 	}
 }
 
-// What Kafka before 4.3 wrote has no epochs of partitions, and what a newer one writes may have tags that we do not know.
+// What Kafka before 4.3 wrote has no epochs of partitions, and what a newer one writes may have
+// tags that we do not know.
 func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
-	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" + "02" + "00000005" + "00" + "01" + "00"
+	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" +
+		"02" + "00000005" + "00" + "01" + "00"
 	value, err := hex.DecodeString(bare)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +121,8 @@ func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
 	if want := (Owned{topicA: {5: 3}}); err != nil || !reflect.DeepEqual(got.Assigned, want) {
 		t.Errorf("%+v, %v; want %v", got, err, want)
 	}
-	value, err = hex.DecodeString("0000" + "00000005" + "02" + "0008" + "fffffffffffffffe" + "0902" + "ffff")
+	value, err = hex.DecodeString("0000" + "00000005" + "02" + "0008" + "fffffffffffffffe" +
+		"0902" + "ffff")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +131,8 @@ func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
 	}
 }
 
-// FuzzRecords: any bytes give a value or an error, and what is read is written so that it is read the same.
+// FuzzRecords: any bytes give a value or an error, and what is read is written so that it is read
+// the same.
 func FuzzRecords(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value)
@@ -131,7 +144,8 @@ func FuzzRecords(f *testing.F) {
 		}
 		second, err := again(kind, first)
 		if err != nil || !bytes.Equal(first, second) {
-			t.Errorf("kind %d: %x is written as %x and then as %x, %v", kind, value, first, second, err)
+			t.Errorf("kind %d: %x is written as %x and then as %x, %v", kind, value, first, second,
+				err)
 		}
 	})
 }
@@ -143,7 +157,8 @@ func FuzzReplay(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind int16, value []byte, other int16, second []byte) {
 		now, g := time.Unix(1_700_000_000, 0), New("g", true)
-		if g.Replay(now, config.Session, Key{kind, "g", "m"}, value) != nil || g.Replay(now, config.Session, Key{other, "g", "m"}, second) != nil {
+		if g.Replay(now, config.Session, Key{kind, "g", "m"}, value) != nil ||
+			g.Replay(now, config.Session, Key{other, "g", "m"}, second) != nil {
 			return
 		}
 		g.Loaded(now, config.Session)

@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reader reads a value of the flexible encoding (KIP-482). Lengths are held against the bytes that are left before anything is allocated.
+// reader reads a value of the flexible encoding (KIP-482). Lengths are held against the bytes that
+// are left before anything is allocated.
 type reader struct {
 	kbin.Reader
 }
@@ -31,7 +32,8 @@ func read(value []byte, fields func(r *reader)) error {
 	return nil
 }
 
-// tags reads a struct's tagged fields: those of tag 0 with zero, which must take all of one; others are passed over.
+// tags reads a struct's tagged fields: those of tag 0 with zero, which must take all of one; others
+// are passed over.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()
@@ -77,7 +79,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile reads a member. What Kafka keeps of one that came by the classic protocol (tag 0) is passed over: it has to join anew.
+// readProfile reads a member. What Kafka keeps of one that came by the classic protocol (tag 0) is
+// passed over: it has to join anew.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()

@@ -40,9 +40,11 @@ func (g *Group) State() string {
 
 // Describe returns the group; what is in it is not to be changed.
 func (g *Group) Describe() Description {
-	d := Description{ID: g.ID, State: g.State(), Assignor: g.chosen(), Epoch: g.epoch, AssignmentEpoch: g.assignmentEpoch}
+	d := Description{ID: g.ID, State: g.State(), Assignor: g.chosen(), Epoch: g.epoch,
+		AssignmentEpoch: g.assignmentEpoch}
 	for _, m := range g.members {
-		d.Members = append(d.Members, MemberDescription{m.ID, m.Epoch, m.Profile, m.Assigned.assignment(), g.targets[m.ID]})
+		d.Members = append(d.Members,
+			MemberDescription{m.ID, m.Epoch, m.Profile, m.Assigned.assignment(), g.targets[m.ID]})
 	}
 	slices.SortFunc(d.Members, func(a, b MemberDescription) int { return cmp.Compare(a.ID, b.ID) })
 	return d
@@ -70,8 +72,9 @@ type Partition struct {
 	Index int32
 }
 
-// MayCommit refuses a member's commit that comes too late: of an epoch before the one in which the member got the partition (KIP-1251), or
-// of a partition that is not its any more. In its own epoch it may commit what it likes, as in Kafka.
+// MayCommit refuses a member's commit that comes too late: of an epoch before the one in which the
+// member got the partition (KIP-1251), or of a partition that is not its any more. In its own epoch
+// it may commit what it likes, as in Kafka.
 func (g *Group) MayCommit(memberID string, epoch int32, of []Partition) error {
 	m := g.members[memberID]
 	switch {
@@ -96,7 +99,8 @@ func (g *Group) MayCommit(memberID string, epoch int32, of []Partition) error {
 	return nil
 }
 
-// MayFetch refuses to tell offsets to a member that is in another epoch than it thinks; without a member's id anybody may ask.
+// MayFetch refuses to tell offsets to a member that is in another epoch than it thinks; without a
+// member's id anybody may ask.
 func (g *Group) MayFetch(memberID string, epoch int32) error {
 	m := g.members[memberID]
 	switch {

@@ -7,10 +7,12 @@ import (
 	"slices"
 )
 
-// expressionBytesMax bounds an expression; what matches takes time in proportion to it and to the names of all topics.
+// expressionBytesMax bounds an expression; what matches takes time in proportion to it and to the
+// names of all topics.
 const expressionBytesMax = 1024
 
-// programMax bounds how many steps an expression is compiled to. The library's own bound allows 128 MiB of them.
+// programMax bounds how many steps an expression is compiled to. The library's own bound allows 128
+// MiB of them.
 const programMax = 10_000
 
 // programSize is about how many steps an expression is compiled to.
@@ -25,7 +27,8 @@ func programSize(re *syntax.Regexp) int {
 	return size
 }
 
-// compile refuses what is no expression of RE2, and keeps what it is compiled to: one that a topic's whole name has to match.
+// compile refuses what is no expression of RE2, and keeps what it is compiled to: one that a
+// topic's whole name has to match.
 func (g *Group) compile(expression string) error {
 	if g.patterns[expression] != nil {
 		return nil
@@ -33,7 +36,8 @@ func (g *Group) compile(expression string) error {
 	if len(expression) > expressionBytesMax {
 		return fmt.Errorf("%w: longer than %d bytes", ErrInvalidExpression, expressionBytesMax)
 	}
-	parsed, err := syntax.Parse(expression, syntax.Perl) // by itself, or "a)(b" would pass in parentheses
+	// by itself, or "a)(b" would pass in parentheses
+	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidExpression, err)
 	}
@@ -48,8 +52,8 @@ func (g *Group) compile(expression string) error {
 	return nil
 }
 
-// resolve finds the topics of all expressions that members have, when the topics are others than when that was last done, or an expression
-// is new; and drops those that nobody has.
+// resolve finds the topics of all expressions that members have, when the topics are others than
+// when that was last done, or an expression is new; and drops those that nobody has.
 func (t *turn) resolve() {
 	g, used := t.g, map[string]bool{}
 	t.all(func(m *Member) {
@@ -88,7 +92,8 @@ func (t *turn) match(pattern *regexp.Regexp) (names []string) {
 	return names
 }
 
-// subscribed is the names of topics that a member subscribes to, by name or by expression, be they there or not.
+// subscribed is the names of topics that a member subscribes to, by name or by expression, be they
+// there or not.
 func (t *turn) subscribed(m *Member) map[string]bool {
 	names := make(map[string]bool, len(m.Topics))
 	for _, name := range m.Topics {

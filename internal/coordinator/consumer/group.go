@@ -84,20 +84,24 @@ type Group struct {
 	resolved        map[string]Resolved            // by expression
 
 	// Follows from the members.
-	instances map[string]string                     // group.instance.id: member id
-	owners    map[assignor.TopicID]map[int32]string // of partitions that are Assigned or Revoking: member id
-	loading   bool                                  // owners are not known yet
+	instances map[string]string // group.instance.id: member id
+	// of partitions that are Assigned or Revoking: member id
+	owners  map[assignor.TopicID]map[int32]string
+	loading bool // owners are not known yet
 
 	// Not stored.
 	seen     *Topics                   // for which the group is up to date
 	patterns map[string]*regexp.Regexp // compiled expressions
 }
 
-// New returns a group of which nothing is known; loading tells that Loaded follows once all is replayed.
+// New returns a group of which nothing is known; loading tells that Loaded follows once all is
+// replayed.
 func New(id string, loading bool) *Group {
 	return &Group{
-		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{}, resolved: map[string]Resolved{},
-		instances: map[string]string{}, owners: map[assignor.TopicID]map[int32]string{}, patterns: map[string]*regexp.Regexp{}, loading: loading,
+		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
+		resolved:  map[string]Resolved{},
+		instances: map[string]string{}, owners: map[assignor.TopicID]map[int32]string{},
+		patterns: map[string]*regexp.Regexp{}, loading: loading,
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Heartbeat is what a member says. What is nil, or Rebalance below 0, has not changed since it last said it.
+// Heartbeat is what a member says. What is nil, or Rebalance below 0, has not changed since it last
+// said it.
 type Heartbeat struct {
 	Group, Member        string
 	Epoch                int32   // that it is in; or EpochJoin, EpochLeave, EpochLeaveStatic
@@ -26,7 +27,8 @@ type Heartbeat struct {
 type Answer struct {
 	Epoch    int32
 	Interval time.Duration // until its next heartbeat
-	// Assignment is the partitions it may use; nil: as before. Those that it has and that are not in it, it is to give up.
+	// Assignment is the partitions it may use; nil: as before. Those that it has and that are not
+	// in it, it is to give up.
 	Assignment assignor.Assignment
 }
 
@@ -59,7 +61,8 @@ func (h *Heartbeat) Check() error {
 		return fmt.Errorf("%w: %s", ErrInvalid, fault)
 	}
 	if h.Assignor != nil && *h.Assignor != "" && assignor.ByName(*h.Assignor) == nil {
-		return fmt.Errorf("%w %q; there are %v", ErrUnsupportedAssignor, *h.Assignor, assignor.Names())
+		return fmt.Errorf("%w %q; there are %v", ErrUnsupportedAssignor, *h.Assignor,
+			assignor.Names())
 	}
 	return nil
 }
@@ -79,17 +82,21 @@ type turn struct {
 	isNew   bool   // it is not in g, and takes nobody's place
 	instead string // the id of the static member whose place it takes; ""
 
-	resolved               map[string]*Resolved // expressions that changed; nil: nobody has it any more
+	// expressions that changed; nil: nobody has it any more
+	resolved               map[string]*Resolved
 	epoch, assignmentEpoch int32
 	hash                   int64
 	targets                map[string]assignor.Assignment // that changed
 }
 
-// Heartbeat answers one of those that are not about leaving. Nothing changes before the records are replayed, but for the session.
-func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record, error) {
+// Heartbeat answers one of those that are not about leaving. Nothing changes before the records are
+// replayed, but for the session.
+func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record,
+	error) {
 	t := &turn{
-		g: g, h: h, topics: topics, now: now, resolved: map[string]*Resolved{}, epoch: g.epoch, assignmentEpoch: g.assignmentEpoch,
-		hash: g.hash, targets: map[string]assignor.Assignment{},
+		g: g, h: h, topics: topics, now: now, resolved: map[string]*Resolved{}, epoch: g.epoch,
+		assignmentEpoch: g.assignmentEpoch,
+		hash:            g.hash, targets: map[string]assignor.Assignment{},
 	}
 	if err := t.find(c.MembersMax); err != nil {
 		return Answer{}, nil, err
@@ -117,7 +124,8 @@ func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config)
 		g.seen = topics
 	}
 	answer := Answer{Epoch: t.member.Epoch, Interval: c.Interval}
-	if h.Epoch == EpochJoin || h.complete() || !maps.EqualFunc(before.Assigned, t.member.Assigned, sameKeys) {
+	if h.Epoch == EpochJoin || h.complete() ||
+		!maps.EqualFunc(before.Assigned, t.member.Assigned, sameKeys) {
 		answer.Assignment = t.member.Assigned.assignment()
 	}
 	return answer, records, nil
@@ -179,19 +187,23 @@ func (t *turn) find(membersMax int) error {
 	return t.checkEpoch()
 }
 
-// comeBack is of a static member that was away: it begins anew, and what it was assigned is its still.
+// comeBack is of a static member that was away: it begins anew, and what it was assigned is its
+// still.
 func (t *turn) comeBack() {
-	t.member.Epoch, t.member.Previous, t.member.Phase, t.member.Revoking = EpochJoin, EpochJoin, Stable, nil
+	t.member.Epoch, t.member.Previous, t.member.Phase, t.member.Revoking = EpochJoin, EpochJoin,
+		Stable, nil
 }
 
-// checkEpoch refuses who is not in the epoch that we know it to be in. One that is in the one before may have missed the answer: then it
-// has nothing that is not its. One that joins anew has nothing at all.
+// checkEpoch refuses who is not in the epoch that we know it to be in. One that is in the one
+// before may have missed the answer: then it has nothing that is not its. One that joins anew has
+// nothing at all.
 func (t *turn) checkEpoch() error {
 	m := &t.member
 	switch {
 	case t.h.Epoch == EpochJoin:
 		return nil
-	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased: // of a version of the format that we do not know
+	// of a version of the format that we do not know
+	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased:
 		return ErrFencedEpoch
 	case t.h.Epoch == m.Epoch:
 		return nil
@@ -208,9 +220,11 @@ func (t *turn) checkEpoch() error {
 	return nil
 }
 
-// quiet tells whether there is nothing new for the group: almost every heartbeat is so, and looks at nobody else then.
+// quiet tells whether there is nothing new for the group: almost every heartbeat is so, and looks
+// at nobody else then.
 func (t *turn) quiet(before *Member) bool {
-	return !t.isNew && t.instead == "" && t.g.kept && t.g.seen == t.topics && t.g.targets[t.member.ID] != nil &&
+	return !t.isNew && t.instead == "" && t.g.kept && t.g.seen == t.topics &&
+		t.g.targets[t.member.ID] != nil &&
 		t.member.Profile.equal(&before.Profile)
 }
 
@@ -242,8 +256,10 @@ func set(to, from *string) {
 
 // equal tells whether two members say the same of themselves.
 func (p *Profile) equal(o *Profile) bool {
-	return p.Instance == o.Instance && p.Rack == o.Rack && p.ClientID == o.ClientID && p.ClientHost == o.ClientHost &&
-		p.Expression == o.Expression && p.Rebalance == o.Rebalance && p.Assignor == o.Assignor && slices.Equal(p.Topics, o.Topics)
+	return p.Instance == o.Instance && p.Rack == o.Rack && p.ClientID == o.ClientID &&
+		p.ClientHost == o.ClientHost &&
+		p.Expression == o.Expression && p.Rebalance == o.Rebalance && p.Assignor == o.Assignor &&
+		slices.Equal(p.Topics, o.Topics)
 }
 
 // all calls f for each member as it will be.
@@ -296,6 +312,10 @@ func (t *turn) records(before *Member) (records []Record) {
 }
 
 func (c *Current) equal(o *Current) bool {
-	same := func(a, b Owned) bool { return maps.EqualFunc(a, b, maps.Equal[map[int32]int32, map[int32]int32]) }
-	return c.Epoch == o.Epoch && c.Previous == o.Previous && c.Phase == o.Phase && same(c.Assigned, o.Assigned) && same(c.Revoking, o.Revoking)
+	same := func(a, b Owned) bool {
+		return maps.EqualFunc(a, b,
+			maps.Equal[map[int32]int32, map[int32]int32])
+	}
+	return c.Epoch == o.Epoch && c.Previous == o.Previous && c.Phase == o.Phase &&
+		same(c.Assigned, o.Assigned) && same(c.Revoking, o.Revoking)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Leave takes a member out, or, if it is static and comes back, only has it be away: what it was assigned stays its until its session is
-// over.
+// Leave takes a member out, or, if it is static and comes back, only has it be away: what it was
+// assigned stays its until its session is over.
 func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	m := g.members[h.Member]
 	if h.Instance != nil {
@@ -22,8 +22,10 @@ func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	}
 	if h.Epoch == EpochLeaveStatic {
 		away := m.Current
-		away.Previous, away.Epoch, away.Phase, away.Revoking = m.Epoch, EpochLeaveStatic, Stable, nil
-		return Answer{Epoch: h.Epoch}, []Record{{Key{kindCurrent, g.ID, m.ID}.append(), away.append()}}, nil
+		away.Previous, away.Epoch, away.Phase, away.Revoking = m.Epoch, EpochLeaveStatic, Stable,
+			nil
+		return Answer{Epoch: h.Epoch},
+			[]Record{{Key{kindCurrent, g.ID, m.ID}.append(), away.append()}}, nil
 	}
 	return Answer{Epoch: h.Epoch}, g.remove(m), nil
 }
@@ -44,7 +46,8 @@ func (g *Group) Expire(now time.Time, memberID string) []Record {
 	return g.remove(g.members[memberID])
 }
 
-// remove is the records that take a member out. The others are told by the next epoch, for which the next heartbeat makes targets.
+// remove is the records that take a member out. The others are told by the next epoch, for which
+// the next heartbeat makes targets.
 func (g *Group) remove(m *Member) []Record {
 	records := []Record{
 		{Key{kindGroup, g.ID, ""}.append(), groupValue{g.epoch + 1, g.hash}.append()},
@@ -65,7 +68,10 @@ func (g *Group) remove(m *Member) []Record {
 
 // Bury is the tombstones of all that is stored of the group; that of the group itself is the last.
 func (g *Group) Bury() (records []Record) {
-	bury := func(kind int16, of string) { records = append(records, Record{Key: Key{kind, g.ID, of}.append()}) }
+	bury := func(kind int16, of string) {
+		records = append(records,
+			Record{Key: Key{kind, g.ID, of}.append()})
+	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
 		bury(kindCurrent, id)
 		bury(kindMember, id)

@@ -81,7 +81,8 @@ func (w *world) end(at int, c *client) {
 		c.owned, c.granted = assignor.Assignment{}, nil
 		h := &Heartbeat{Group: "g", Member: c.id, Epoch: EpochLeave, Rebalance: -1}
 		if c.instance != "" {
-			h.Epoch, h.Instance = []int32{EpochLeave, EpochLeaveStatic}[w.random.IntN(2)], &c.instance
+			h.Epoch, h.Instance = []int32{EpochLeave, EpochLeaveStatic}[w.random.IntN(2)],
+				&c.instance
 		}
 		c.sent = h
 		w.deliver(c)
@@ -127,12 +128,14 @@ func (w *world) settle() {
 	for _, c := range w.clients {
 		w.t.Logf("client %+v", *c)
 	}
-	w.t.Fatalf("two minutes without a fault, and the group is %s: %+v", w.group.State(), w.group.Describe())
+	w.t.Fatalf("two minutes without a fault, and the group is %s: %+v", w.group.State(),
+		w.group.Describe())
 }
 
 // settled tells whether each partition is consumed by one who subscribes to its topic.
 func (w *world) settled() bool {
-	if w.group.State() != "Stable" || len(w.group.members) != min(len(w.clients), config.MembersMax) {
+	if w.group.State() != "Stable" ||
+		len(w.group.members) != min(len(w.clients), config.MembersMax) {
 		return false
 	}
 	consumed, wanted := map[string]string{}, map[string]bool{}
@@ -149,8 +152,12 @@ func (w *world) settled() bool {
 		}
 		for name, topic := range w.topics {
 			subscribes := c.subscribes(name)
-			if matches := c.matches(name); matches != slices.Contains(w.group.resolved[c.expression].Topics, name) {
-				w.t.Fatalf("%q matches %s: %v; known is %v", c.expression, name, matches, w.group.resolved)
+			if matches := c.matches(name); matches != slices.Contains(
+				w.group.resolved[c.expression].Topics,
+				name,
+			) {
+				w.t.Fatalf("%q matches %s: %v; known is %v", c.expression, name, matches,
+					w.group.resolved)
 			}
 			for partition := range topic.Partitions {
 				if subscribes {
@@ -179,8 +186,9 @@ func (c *client) matches(topic string) bool {
 	return c.expression != "" && regexp.MustCompile("^("+c.expression+")$").MatchString(topic)
 }
 
-// TestRandomLives lets consumers, the network, the topics and the coordinator do anything in any order. No partition is ever consumed by
-// two members, and once nothing fails any more, each is consumed by one.
+// TestRandomLives lets consumers, the network, the topics and the coordinator do anything in any
+// order. No partition is ever consumed by two members, and once nothing fails any more, each is
+// consumed by one.
 func TestRandomLives(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -5,14 +5,16 @@ import (
 )
 
 // reconcile is the member's next step to its target: where it stands afterwards.
-func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch int32, t *turn) Current {
+func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch int32,
+	t *turn) Current {
 	switch {
 	case m.Phase == Unrevoked && t.h.keeps(m.Revoking):
 		return m.Current // it has not given up what it has to
 	case m.Phase == Stable && m.Epoch == assignmentEpoch:
 		return m.Current
 	}
-	next := Current{Epoch: assignmentEpoch, Previous: m.Epoch, Phase: Stable, Assigned: Owned{}, Revoking: Owned{}}
+	next := Current{Epoch: assignmentEpoch, Previous: m.Epoch, Phase: Stable, Assigned: Owned{},
+		Revoking: Owned{}}
 	for topic, partitions := range m.Assigned {
 		for partition, epoch := range partitions {
 			if target.Has(topic, partition) {
@@ -33,7 +35,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 			if _, has := next.Assigned[topic][partition]; has {
 				continue
 			}
-			if owner := g.owners[topic][partition]; owner != "" && owner != m.ID && owner != t.instead {
+			if owner := g.owners[topic][partition]; owner != "" && owner != m.ID &&
+				owner != t.instead {
 				next.Phase = Unreleased
 			} else {
 				next.Assigned.add(topic, partition, assignmentEpoch)
@@ -50,7 +53,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	return next
 }
 
-// keeps tells whether the member may have any of the partitions still: as it says, or as long as it says nothing.
+// keeps tells whether the member may have any of the partitions still: as it says, or as long as it
+// says nothing.
 func (h *Heartbeat) keeps(of Owned) bool {
 	if len(of) == 0 {
 		return false

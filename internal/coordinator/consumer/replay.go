@@ -2,8 +2,9 @@ package consumer
 
 import "time"
 
-// Replay takes in a record of the group that is stored, in the order of the log; a nil value is a tombstone. Records of one group may come
-// in any order when a cleaned log is read: each stands for itself.
+// Replay takes in a record of the group that is stored, in the order of the log; a nil value is a
+// tombstone. Records of one group may come in any order when a cleaned log is read: each stands for
+// itself.
 func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte) (err error) {
 	switch k.Kind {
 	case kindGroup:
@@ -38,7 +39,8 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 	return err
 }
 
-// member returns a member, made if there is none: of a cleaned log any of its records may be the first.
+// member returns a member, made if there is none: of a cleaned log any of its records may be the
+// first.
 func (g *Group) member(now time.Time, session time.Duration, id string) *Member {
 	m := g.members[id]
 	if m == nil {

@@ -21,7 +21,8 @@ func quiet(t *testing.T) *world {
 func text(s string) *string { return &s }
 
 func joining(id string) *Heartbeat {
-	return &Heartbeat{Group: "g", Member: id, Rebalance: time.Minute, Topics: []string{"t0"}, Owned: assignor.Assignment{}}
+	return &Heartbeat{Group: "g", Member: id, Rebalance: time.Minute, Topics: []string{"t0"},
+		Owned: assignor.Assignment{}}
 }
 
 func (w *world) mustAsk(h *Heartbeat) Answer {
@@ -46,23 +47,28 @@ func (w *world) t0(partitions ...int32) assignor.Assignment {
 	return assignor.Assignment{w.topics["t0"].ID: partitions}
 }
 
-// The life of KIP-848's first example: one member has all, a second gets its share once the first has given it up.
+// The life of KIP-848's first example: one member has all, a second gets its share once the first
+// has given it up.
 func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	w := quiet(t)
 	all := w.t0(0, 1, 2, 3)
-	if a := w.mustAsk(joining("a")); a.Epoch != 1 || !a.Assignment.Equal(all) || a.Interval != config.Interval {
+	if a := w.mustAsk(joining("a")); a.Epoch != 1 || !a.Assignment.Equal(all) ||
+		a.Interval != config.Interval {
 		t.Fatalf("a joins: %+v", a)
 	}
-	if a := w.mustAsk(beat("a", 1, all)); a.Epoch != 1 || a.Assignment != nil || w.group.State() != "Stable" {
+	if a := w.mustAsk(beat("a", 1, all)); a.Epoch != 1 || a.Assignment != nil ||
+		w.group.State() != "Stable" {
 		t.Errorf("a beats: %+v in a group that is %s", a, w.group.State())
 	}
-	if b := w.mustAsk(joining("b")); b.Epoch != 2 || b.Assignment == nil || b.Assignment.Len() != 0 {
+	if b := w.mustAsk(joining("b")); b.Epoch != 2 || b.Assignment == nil ||
+		b.Assignment.Len() != 0 {
 		t.Errorf("b joins: %+v", b)
 	}
 	half := w.t0(0, 1)
 	for _, owned := range []assignor.Assignment{nil, all} { // until it says that it has given up
 		a := w.mustAsk(beat("a", 1, owned))
-		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil && !a.Assignment.Equal(half) {
+		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil &&
+			!a.Assignment.Equal(half) {
 			t.Errorf("a is told %+v in a group that is %s", a, w.group.State())
 		}
 		if b := w.mustAsk(beat("b", 2, nil)); b.Assignment != nil {
@@ -72,11 +78,13 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	if a := w.mustAsk(beat("a", 1, half)); a.Epoch != 2 || a.Assignment != nil {
 		t.Errorf("a has given up: %+v", a)
 	}
-	if b := w.mustAsk(beat("b", 2, nil)); b.Epoch != 2 || !b.Assignment.Equal(w.t0(2, 3)) || w.group.State() != "Stable" {
+	if b := w.mustAsk(beat("b", 2, nil)); b.Epoch != 2 || !b.Assignment.Equal(w.t0(2, 3)) ||
+		w.group.State() != "Stable" {
 		t.Errorf("b is told %+v in a group that is %s", b, w.group.State())
 	}
 	d := w.group.Describe()
-	if d.Epoch != 2 || d.AssignmentEpoch != 2 || d.Assignor != "uniform" || len(d.Members) != 2 || !d.Members[0].Target.Equal(half) {
+	if d.Epoch != 2 || d.AssignmentEpoch != 2 || d.Assignor != "uniform" || len(d.Members) != 2 ||
+		!d.Members[0].Target.Equal(half) {
 		t.Errorf("described as %+v", d)
 	}
 }
@@ -151,7 +159,8 @@ func TestStaticMembersComeBackToWhatTheyHad(t *testing.T) {
 	}
 	w.failover()
 	b := w.mustAsk(static("b", "i", EpochJoin))
-	if b.Epoch != 2 || !b.Assignment.Equal(w.t0(0, 1)) || len(w.group.members) != 2 { // c has its share of what was a's
+	// c has its share of what was a's
+	if b.Epoch != 2 || !b.Assignment.Equal(w.t0(0, 1)) || len(w.group.members) != 2 {
 		t.Errorf("b comes in a's place and is told %+v; a had %v", b, had)
 	}
 	if _, _, err := w.ask(static("a", "i", 1)); !errors.Is(err, ErrFencedInstance) {
@@ -182,16 +191,19 @@ func TestExpressionsMatchWholeNamesAlsoOfTopicsThatComeLater(t *testing.T) {
 	if a := w.mustAsk(beat("a", 2, nil)); a.Epoch != 2 || a.Assignment != nil {
 		t.Errorf("after a failover told %+v", a)
 	}
-	for bad, why := range map[string]string{"a)(b": "unexpected )", "(": "missing", strings.Repeat("a", 1025): "longer", strings.Repeat(".{999}", 11): "too many"} {
+	for bad, why := range map[string]string{"a)(b": "unexpected )", "(": "missing",
+		strings.Repeat("a", 1025): "longer", strings.Repeat(".{999}", 11): "too many"} {
 		h := beat("a", 2, nil)
 		h.Expression = text(bad)
-		if _, _, err := w.ask(h); !errors.Is(err, ErrInvalidExpression) || !strings.Contains(err.Error(), why) {
+		if _, _, err := w.ask(h); !errors.Is(err, ErrInvalidExpression) ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%.30s: %v, want %s", bad, err, why)
 		}
 	}
 	h = beat("a", 2, nil)
 	h.Expression = text("")
-	if a := w.mustAsk(h); a.Assignment == nil || a.Assignment.Len() != 0 || len(w.group.resolved) != 0 {
+	if a := w.mustAsk(h); a.Assignment == nil || a.Assignment.Len() != 0 ||
+		len(w.group.resolved) != 0 {
 		t.Errorf("without an expression told %+v; kept are %v", a, w.group.resolved)
 	}
 }
@@ -234,7 +246,8 @@ func TestAssignorOfTheMost(t *testing.T) {
 	h.Assignor = text("uniform")
 	before := w.group.epoch
 	if w.mustAsk(h); w.group.Describe().Assignor != "uniform" || w.group.epoch != before+1 {
-		t.Errorf("epoch %d after %d, assignor %s", w.group.epoch, before, w.group.Describe().Assignor)
+		t.Errorf("epoch %d after %d, assignor %s", w.group.epoch, before,
+			w.group.Describe().Assignor)
 	}
 }
 
@@ -254,7 +267,8 @@ func TestGroupsHaveBounds(t *testing.T) {
 	}
 }
 
-// KIP-1251: a commit that was sent in an earlier epoch counts, if the member has had the partition since then.
+// KIP-1251: a commit that was sent in an earlier epoch counts, if the member has had the partition
+// since then.
 func TestCommitsOfEarlierEpochs(t *testing.T) {
 	w := quiet(t)
 	id := w.topics["t0"].ID
@@ -282,7 +296,8 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 		{"", -1, 0, ErrUnknownMember},
 		{"c", 2, 0, ErrUnknownMember},
 	} {
-		if err := w.group.MayCommit(c.member, c.epoch, []Partition{{id, c.partition}}); !errors.Is(err, c.want) {
+		if err := w.group.MayCommit(c.member, c.epoch,
+			[]Partition{{id, c.partition}}); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -316,7 +331,8 @@ func TestBuryLeavesNothing(t *testing.T) {
 			t.Errorf("left: %q", key)
 		}
 	}
-	if !w.group.Void() || len(w.group.targets) != 0 || len(w.group.resolved) != 0 || len(w.group.owners) != 0 {
+	if !w.group.Void() || len(w.group.targets) != 0 || len(w.group.resolved) != 0 ||
+		len(w.group.owners) != 0 {
 		t.Errorf("left: %+v", w.group)
 	}
 	if got := slices.Collect(w.group.MemberIDs()); len(got) != 0 {

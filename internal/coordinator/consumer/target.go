@@ -9,9 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// advance makes the group's next epoch when members, what they subscribe to, or its topics have changed.
+// advance makes the group's next epoch when members, what they subscribe to, or its topics have
+// changed.
 func (t *turn) advance(before *Member) {
-	changed := t.isNew || !t.g.kept || len(t.resolved) > 0 || t.instead == "" && t.g.targets[t.member.ID] == nil ||
+	changed := t.isNew || !t.g.kept || len(t.resolved) > 0 || t.instead == "" &&
+		t.g.targets[t.member.ID] == nil ||
 		!slices.Equal(t.member.Topics, before.Topics) || t.member.Expression != before.Expression ||
 		t.chosen() != t.g.chosen()
 	if !changed && t.g.seen == t.topics {
@@ -24,7 +26,8 @@ func (t *turn) advance(before *Member) {
 	t.hash = hash
 }
 
-// hashTopics is a number for what the group's topics are: others have another. It is 0 if there are none.
+// hashTopics is a number for what the group's topics are: others have another. It is 0 if there are
+// none.
 func (t *turn) hashTopics() int64 {
 	names := map[string]bool{}
 	t.all(func(m *Member) {

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// world plays a cluster's topics, consumers, the network, the clock, the log and failovers around a Group.
+// world plays a cluster's topics, consumers, the network, the clock, the log and failovers around a
+// Group.
 type world struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -26,8 +27,9 @@ type world struct {
 	calm    bool // nothing fails any more
 }
 
-// client is a consumer as KIP-848 has it. It has one heartbeat on its way at most. What one says that it has it is taken at its word for: so
-// it takes nothing more before that heartbeat is answered, and nothing that an answer before it said.
+// client is a consumer as KIP-848 has it. It has one heartbeat on its way at most. What one says
+// that it has it is taken at its word for: so it takes nothing more before that heartbeat is
+// answered, and nothing that an answer before it said.
 type client struct {
 	id, instance string
 	topics       []string
@@ -44,10 +46,12 @@ type client struct {
 	dead     bool                // the process is gone
 }
 
-var config = Config{Session: 45 * time.Second, Interval: 5 * time.Second, MembersMax: 5, RecordBytesMax: 1 << 20}
+var config = Config{Session: 45 * time.Second, Interval: 5 * time.Second, MembersMax: 5,
+	RecordBytesMax: 1 << 20}
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_700_000_000, 0), topics: map[string]Topic{}}
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_700_000_000, 0),
+		topics: map[string]Topic{}}
 	w.create("t0", 4)
 	w.failover()
 	return w
@@ -55,7 +59,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 func (w *world) create(name string, partitions int) {
 	w.named++
-	w.topics[name] = Topic{ID: assignor.TopicID{byte(w.named >> 8), byte(w.named)}, Name: name, Partitions: partitions}
+	w.topics[name] = Topic{ID: assignor.TopicID{byte(w.named >> 8), byte(w.named)}, Name: name,
+		Partitions: partitions}
 	w.show()
 }
 
@@ -88,7 +93,8 @@ func (w *world) replay(r Record) {
 	}
 }
 
-// compact cleans a part of the log, as the cleaner does: the last of each key stays, and of tombstones some.
+// compact cleans a part of the log, as the cleaner does: the last of each key stays, and of
+// tombstones some.
 func (w *world) compact() {
 	upTo, last := w.random.IntN(len(w.log)+1), map[string]int{}
 	for i, r := range w.log[:upTo] {
@@ -105,7 +111,8 @@ func (w *world) compact() {
 
 var errCrashed = errors.New("the coordinator crashed, or could not store")
 
-// store appends and replays; now and then the coordinator crashes with a part of the records stored.
+// store appends and replays; now and then the coordinator crashes with a part of the records
+// stored.
 func (w *world) store(records []Record) error {
 	if len(records) > 0 && !w.calm && w.random.IntN(30) == 0 {
 		w.log = append(w.log, records[:w.random.IntN(len(records)+1)]...)
@@ -129,7 +136,8 @@ func (w *world) send(c *client) {
 		h.Instance = &c.instance
 	}
 	if c.epoch == EpochJoin || c.complete || !c.said && c.granted != nil || w.random.IntN(10) == 0 {
-		h.Rebalance, h.Topics, h.Owned = time.Minute, append([]string{}, c.topics...), maps.Clone(c.owned)
+		h.Rebalance, h.Topics, h.Owned = time.Minute, append([]string{}, c.topics...),
+			maps.Clone(c.owned)
 		h.Expression, h.Assignor = &c.expression, &c.assignor
 	}
 	if !c.said {
@@ -152,7 +160,9 @@ func (w *world) deliver(c *client) {
 	switch {
 	case lost:
 		c.complete, c.said = true, false
-	case errors.Is(err, ErrFencedEpoch), errors.Is(err, ErrUnknownMember), errors.Is(err, ErrFencedInstance):
+	case errors.Is(err, ErrFencedEpoch),
+		errors.Is(err, ErrUnknownMember),
+		errors.Is(err, ErrFencedInstance):
 		c.abandon()
 	case errors.Is(err, ErrUnreleasedInstance), errors.Is(err, ErrFull):
 	case err != nil:
@@ -184,7 +194,8 @@ func (w *world) ask(h *Heartbeat) (answer Answer, records []Record, err error) {
 
 // abandon is of one that is told that it is no member: what it has is lost, and it joins anew.
 func (c *client) abandon() {
-	c.epoch, c.owned, c.granted, c.said, c.complete = EpochJoin, assignor.Assignment{}, nil, false, false
+	c.epoch, c.owned, c.granted, c.said, c.complete = EpochJoin, assignor.Assignment{}, nil, false,
+		false
 }
 
 // adopt has a client give up what it has to, and then take what it may.
@@ -232,8 +243,9 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
-// check is what holds between any two steps: no partition is two members', and what a client consumes is its own as long as the
-// coordinator knows it. So no partition is consumed by two that are members.
+// check is what holds between any two steps: no partition is two members', and what a client
+// consumes is its own as long as the coordinator knows it. So no partition is consumed by two that
+// are members.
 func (w *world) check() {
 	w.t.Helper()
 	owners := map[string]string{}
@@ -251,7 +263,8 @@ func (w *world) check() {
 			}
 		}
 		if m.Epoch > g.assignmentEpoch || g.assignmentEpoch > g.epoch {
-			w.t.Fatalf("%s is in epoch %d, targets %d, group %d", id, m.Epoch, g.assignmentEpoch, g.epoch)
+			w.t.Fatalf("%s is in epoch %d, targets %d, group %d", id, m.Epoch, g.assignmentEpoch,
+				g.epoch)
 		}
 		if m.Phase != Unrevoked && len(m.Revoking) > 0 {
 			w.t.Fatalf("%s is to revoke %v in phase %d", id, m.Revoking, m.Phase)
@@ -267,13 +280,14 @@ func (w *world) check() {
 				_, assigned := m.Assigned[topic][partition]
 				_, revoking := m.Revoking[topic][partition]
 				if !assigned && !revoking {
-					w.t.Fatalf("%s consumes %v %d, which is not its: %+v", c.id, topic[:2], partition, m.Current)
+					w.t.Fatalf("%s consumes %v %d, which is not its: %+v", c.id, topic[:2],
+						partition, m.Current)
 				}
 			}
 		}
 	}
 }
 
-// away tells whether a member is a static one that has left for a while: its successor may have taken over what it had, in the middle of
-// which the coordinator crashed.
+// away tells whether a member is a static one that has left for a while: its successor may have
+// taken over what it had, in the middle of which the coordinator crashed.
 func (w *world) away(id string) bool { return w.group.members[id].Epoch == EpochLeaveStatic }

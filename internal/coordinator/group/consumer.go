@@ -6,20 +6,24 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// A group of the consumer protocol (KIP-848) is kept in group.consumer; what is here is where the two protocols meet. Such a group is empty
-// or stable, as far as group.phase goes, and has no members of the classic kind. A group without members turns into one of the other kind
-// when a member of that kind joins: the records of the old kind get tombstones, the offsets stay. One with members does not turn: whoever
-// comes by the other protocol is refused (ErrNotFound, ErrInconsistentProtocol), as Kafka does when its migration is off.
+// A group of the consumer protocol (KIP-848) is kept in group.consumer; what is here is where the
+// two protocols meet. Such a group is empty or stable, as far as group.phase goes, and has no
+// members of the classic kind. A group without members turns into one of the other kind when a
+// member of that kind joins: the records of the old kind get tombstones, the offsets stay. One with
+// members does not turn: whoever comes by the other protocol is refused (ErrNotFound,
+// ErrInconsistentProtocol), as Kafka does when its migration is off.
 
 func (s *State) consumerConfig() consumer.Config {
 	return consumer.Config{
-		Session: s.config.ConsumerSession, Interval: s.config.ConsumerInterval, MembersMax: s.config.MembersMax,
+		Session: s.config.ConsumerSession, Interval: s.config.ConsumerInterval,
+		MembersMax:     s.config.MembersMax,
 		RecordBytesMax: s.config.RecordBytesMax,
 	}
 }
 
 // ConsumerHeartbeat answers a member of a group of the consumer protocol.
-func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat, topics *consumer.Topics) (consumer.Answer, Output, error) {
+func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
+	topics *consumer.Topics) (consumer.Answer, Output, error) {
 	if err := h.Check(); err != nil {
 		return consumer.Answer{}, Output{}, err
 	}
@@ -33,7 +37,8 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat, topics *
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat answers by c, which is the group's, or a new one, of which Replay makes the group's.
+// consumerHeartbeat answers by c, which is the group's, or a new one, of which Replay makes the
+// group's.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -78,7 +83,8 @@ func (s *State) consumerDue(now time.Time, g *group, memberID string) {
 	}
 }
 
-// leaveConsumer takes members out that an admin names by their instances; members themselves leave by a heartbeat.
+// leaveConsumer takes members out that an admin names by their instances; members themselves leave
+// by a heartbeat.
 func (s *State) leaveConsumer(g *group, l Leaver) error {
 	if l.Member != "" || l.Instance == "" {
 		return ErrUnknownMember
@@ -121,7 +127,9 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 		return err
 	}
 	if s.loading {
-		return nil // records of a cleaned log come in any order: loadedConsumer looks at what they make together
+		// records of a cleaned log come in any order: loadedConsumer looks at what they make
+		// together
+		return nil
 	}
 	s.afterConsumer(g)
 	if g.consumer != nil && k.Of != "" {

@@ -52,9 +52,12 @@ func (p *table) again(config Config) {
 
 func (p *table) commitAs(member string, epoch int32, older bool) error {
 	p.t.Helper()
-	errs, out, err := p.state.Commit(p.now, Commit{Group: "g", Member: member, Generation: epoch, NoEpochs: older, Offsets: []CommitOffset{
-		{Topic: "tickets", Offset: Offset{Offset: 7, TopicID: tickets.ID, LeaderEpoch: -1, ExpireMs: -1}},
-	}})
+	errs, out, err := p.state.Commit(p.now,
+		Commit{Group: "g", Member: member, Generation: epoch, NoEpochs: older,
+			Offsets: []CommitOffset{
+				{Topic: "tickets", Offset: Offset{Offset: 7, TopicID: tickets.ID, LeaderEpoch: -1,
+					ExpireMs: -1}},
+			}})
 	p.keep(out)
 	if err == nil {
 		err = errs[0]
@@ -70,7 +73,8 @@ func (p *table) wantErr(what string, err, want error) {
 	}
 }
 
-// A group changes its protocol when it is empty, with its offsets, and while it is not, refuses members of the other.
+// A group changes its protocol when it is empty, with its offsets, and while it is not, refuses
+// members of the other.
 func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	p := newTable(t, Config{InitialDelay: -1})
 	_, err := p.beat("a", 1)
@@ -91,7 +95,8 @@ func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 		if loaded {
 			p.again(Config{InitialDelay: -1})
 		}
-		if list := p.state.List(); len(list) != 1 || !list[0].Consumer || list[0].Phase != "Stable" || list[0].ProtocolType != "consumer" {
+		if list := p.state.List(); len(list) != 1 || !list[0].Consumer ||
+			list[0].Phase != "Stable" || list[0].ProtocolType != "consumer" {
 			t.Errorf("listed as %+v", list)
 		}
 		_, err = p.state.Describe("g")
@@ -108,7 +113,8 @@ func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 		p.wantErr("commit by an old version", p.commitAs("a", 1, true), ErrOldProtocol)
 		p.wantErr("commit of a stranger", p.commitAs("", -1, false), ErrUnknownMember)
 		p.wantErr("commit in another epoch", p.commitAs("a", 2, false), consumer.ErrStaleEpoch)
-		p.wantErr("fetch in another epoch", p.state.MayFetch("g", Reader{"a", 2}), consumer.ErrStaleEpoch)
+		p.wantErr("fetch in another epoch", p.state.MayFetch("g", Reader{"a", 2}),
+			consumer.ErrStaleEpoch)
 		p.wantErr("fetch", p.state.MayFetch("g", Reader{"", -1}), nil)
 		_, err = p.state.Delete("g")
 		p.wantErr("delete", err, ErrNotEmpty)
@@ -138,7 +144,8 @@ func (p *table) sync(member string, generation int32) {
 	p.t.Helper()
 	p.token++
 	out := p.state.Sync(p.now, Sync{
-		To: p.token, Group: "g", Member: member, Generation: generation, Assignments: map[string][]byte{member: []byte("all")},
+		To: p.token, Group: "g", Member: member, Generation: generation,
+		Assignments: map[string][]byte{member: []byte("all")},
 	})
 	p.keep(out)
 	if a := p.tokens[p.token]; a.Err != nil {
@@ -146,8 +153,8 @@ func (p *table) sync(member string, generation int32) {
 	}
 }
 
-// A member that is not heard of is out by its timer, also one whose coordinator is new; its offsets go after their time, and the group with
-// them.
+// A member that is not heard of is out by its timer, also one whose coordinator is new; its offsets
+// go after their time, and the group with them.
 func TestConsumersAreHeardOfOrOut(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
 	p := newTable(t, config)
@@ -181,18 +188,21 @@ func TestConsumersAreHeardOfOrOut(t *testing.T) {
 	}
 }
 
-// An admin takes static members out by their instances; by the classic protocol consumers do not leave.
+// An admin takes static members out by their instances; by the classic protocol consumers do not
+// leave.
 func TestAdminRemovesAnInstance(t *testing.T) {
 	p := newTable(t, Config{})
 	instance := "i"
 	h := &consumer.Heartbeat{
-		Group: "g", Member: "a", Instance: &instance, Rebalance: time.Minute, Topics: []string{"tickets"}, Owned: assignor.Assignment{},
+		Group: "g", Member: "a", Instance: &instance, Rebalance: time.Minute,
+		Topics: []string{"tickets"}, Owned: assignor.Assignment{},
 	}
 	_, out, err := p.state.ConsumerHeartbeat(p.now, h, shown)
 	if p.keep(out); err != nil {
 		t.Fatal(err)
 	}
-	errs, out := p.state.Leave(p.now, "g", []Leaver{{Member: "a"}, {Instance: "j"}, {Instance: "i"}})
+	errs, out := p.state.Leave(p.now, "g",
+		[]Leaver{{Member: "a"}, {Instance: "j"}, {Instance: "i"}})
 	p.keep(out)
 	p.wantErr("by the member's id", errs[0], ErrUnknownMember)
 	p.wantErr("of no instance", errs[1], consumer.ErrUnknownMember)
@@ -210,7 +220,8 @@ func TestAdminRemovesAnInstance(t *testing.T) {
 	}
 }
 
-// A failover in the middle of a change of protocol finds a group of one kind, whichever, with its offsets.
+// A failover in the middle of a change of protocol finds a group of one kind, whichever, with its
+// offsets.
 func TestChangeOfProtocolIsCutShort(t *testing.T) {
 	p := newTable(t, Config{InitialDelay: -1})
 	p.wantErr("commit", p.commitAs("", -1, false), nil)
@@ -223,7 +234,8 @@ func TestChangeOfProtocolIsCutShort(t *testing.T) {
 	before := slices.Clone(p.log)
 	p.token++
 	out := p.state.Join(p.now, Join{
-		To: p.token, Group: "g", NewMember: "m", Session: 10 * time.Second, ProtocolType: "consumer", Protocols: []Protocol{{Name: "range"}},
+		To: p.token, Group: "g", NewMember: "m", Session: 10 * time.Second,
+		ProtocolType: "consumer", Protocols: []Protocol{{Name: "range"}},
 	})
 	if !out.Soft || len(out.Records) < 2 {
 		t.Fatalf("a join that changes the protocol: %+v", out)
@@ -234,7 +246,8 @@ func TestChangeOfProtocolIsCutShort(t *testing.T) {
 		if o, ok := p.state.Committed("g", "tickets", 0); !ok || o.Offset != 7 {
 			t.Errorf("%d records: the offset is %+v, %v", n, o, ok)
 		}
-		if list := p.state.List(); len(list) != 1 || list[0].Phase != "Empty" || list[0].Consumer != (n < len(out.Records)) {
+		if list := p.state.List(); len(list) != 1 || list[0].Phase != "Empty" ||
+			list[0].Consumer != (n < len(out.Records)) {
 			t.Errorf("%d records: listed as %+v", n, list)
 		}
 		if a, err := p.beat("b", 0); err != nil || a.Assignment.Len() != 4 {

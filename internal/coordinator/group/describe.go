@@ -8,7 +8,8 @@ import (
 // Description is a group as tools show it.
 type Description struct {
 	ID, Phase, ProtocolType, Protocol string
-	Members                           []MemberDescription // those of groups that are Stable have metadata and an assignment
+	// those of groups that are Stable have metadata and an assignment
+	Members []MemberDescription
 }
 
 // MemberDescription is a member of a Description.
@@ -28,7 +29,8 @@ func (s *State) Describe(groupID string) (Description, error) {
 		d.Protocol = g.protocol
 	}
 	for _, m := range g.members {
-		shown := MemberDescription{ID: m.id, Instance: m.instance, ClientID: m.clientID, ClientHost: m.clientHost}
+		shown := MemberDescription{ID: m.id, Instance: m.instance, ClientID: m.clientID,
+			ClientHost: m.clientHost}
 		if g.phase == stable {
 			shown.Metadata, _ = m.metadata(g.protocol)
 			shown.Assignment = m.assignment

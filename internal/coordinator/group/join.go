@@ -69,7 +69,8 @@ func (s *State) join(now time.Time, j Join) error {
 	}
 	m := &member{
 		id: j.Member, instance: j.Instance, clientID: j.ClientID, clientHost: j.ClientHost,
-		session: j.Session, rebalance: j.Rebalance, protocols: j.Protocols, joining: j.To, isNew: true,
+		session: j.Session, rebalance: j.Rebalance, protocols: j.Protocols, joining: j.To,
+		isNew: true,
 	}
 	if !s.hasRoom(g, j, m) {
 		return ErrGroupFull
@@ -141,12 +142,15 @@ func (s *State) joinAgain(now time.Time, g *group, j Join) error {
 		return ErrInconsistentProtocol
 	case g.phase == empty:
 		return ErrUnknownMember
-	case g.phase == completing && m.says(j.Protocols), g.phase == stable && m.says(j.Protocols) && g.leader != m.id:
+	case g.phase == completing && m.says(j.Protocols),
+		g.phase == stable && m.says(j.Protocols) && g.leader != m.id:
 		// The answer to its join was lost, or it has no news: it is told of this generation again.
 		s.answer(Answer{To: j.To, Joined: g.joined(m)})
 		return nil
 	}
-	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress, Joined: Joined{Generation: -1, Member: m.id}}) // an earlier try
+	// an earlier try
+	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
+		Joined: Joined{Generation: -1, Member: m.id}})
 	g.sizeBytes -= m.sizeBytes()
 	m.protocols, m.session, m.rebalance, m.joining = j.Protocols, j.Session, j.Rebalance, j.To
 	g.sizeBytes += m.sizeBytes()
@@ -167,8 +171,9 @@ func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType
 	s.rebalanceOrComplete(now, g)
 }
 
-// replace gives a static member's place to one that comes with the same group.instance.id and no member id: the same process, started
-// again. What it was assigned stays, and so does the generation if it says nothing new (KIP-345).
+// replace gives a static member's place to one that comes with the same group.instance.id and no
+// member id: the same process, started again. What it was assigned stays, and so does the
+// generation if it says nothing new (KIP-345).
 func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	s.fence(old)
 	leader, unsynced, to := g.leader, g.unsynced[old.id], m.joining
@@ -182,7 +187,8 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
-	copy(g.members[at+1:], g.members[at:len(g.members)-1]) // in its old place: it is not younger than before
+	// in its old place: it is not younger than before
+	copy(g.members[at+1:], g.members[at:len(g.members)-1])
 	g.members[at] = m
 	if leader == old.id {
 		g.leader = m.id
@@ -200,7 +206,8 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	m.joining = 0
 	joined := g.joined(m)
 	if !maySkip {
-		// It must not assign anew, and an old client knows no other way to be told than that another leads.
+		// It must not assign anew, and an old client knows no other way to be told than that
+		// another leads.
 		joined.Leader, joined.Members = leader, nil
 	} else {
 		joined.SkipAssignment = g.leader == m.id
@@ -212,20 +219,23 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 
 // fence ends what a replaced member waits for.
 func (s *State) fence(m *member) {
-	s.answer(Answer{To: m.joining, Err: ErrFencedInstance, Joined: Joined{Generation: -1, Member: m.id}})
+	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
+		Joined: Joined{Generation: -1, Member: m.id}})
 	s.answer(Answer{To: m.syncing, Err: ErrFencedInstance})
 	m.joining, m.syncing = 0, 0
 }
 
 // joined is what a member is told of the generation.
 func (g *group) joined(m *member) Joined {
-	j := Joined{Generation: g.generation, ProtocolType: g.protocolType, Protocol: g.protocol, Leader: g.leader, Member: m.id}
+	j := Joined{Generation: g.generation, ProtocolType: g.protocolType, Protocol: g.protocol,
+		Leader: g.leader, Member: m.id}
 	if g.leader != m.id {
 		return j
 	}
 	for _, other := range g.members {
 		metadata, _ := other.metadata(g.protocol)
-		j.Members = append(j.Members, JoinedMember{ID: other.id, Instance: other.instance, Metadata: metadata})
+		j.Members = append(j.Members,
+			JoinedMember{ID: other.id, Instance: other.instance, Metadata: metadata})
 	}
 	return j
 }

@@ -22,9 +22,10 @@ type member struct {
 	protocols            []Protocol // in the order of its preference
 	assignment           []byte     // in the group's generation, as replayed
 
-	joining, syncing Token     // waits for that
-	isNew            bool      // has never been told its id by an answer to a join: it sends no heartbeats
-	deadline         time.Time // of its session
+	joining, syncing Token // waits for that
+	// has never been told its id by an answer to a join: it sends no heartbeats
+	isNew    bool
+	deadline time.Time // of its session
 }
 
 // sizeBytes is what the member takes of the group's record at most, roughly.
@@ -68,7 +69,8 @@ func (p phase) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[p]
 }
 
-// group is a group's state. Fields without a note are stored, and change by Replay only, except as completeJoin says.
+// group is a group's state. Fields without a note are stored, and change by Replay only, except as
+// completeJoin says.
 type group struct {
 	id           string
 	generation   int32
@@ -96,8 +98,9 @@ type group struct {
 
 func (s *State) newGroup(id string) *group {
 	g := &group{
-		id: id, offsets: map[topicPartition]Offset{}, byID: map[string]*member{}, instances: map[string]string{},
-		promised: map[string]time.Time{}, unsynced: map[string]bool{},
+		id: id, offsets: map[topicPartition]Offset{}, byID: map[string]*member{},
+		instances: map[string]string{},
+		promised:  map[string]time.Time{}, unsynced: map[string]bool{},
 	}
 	s.groups[id] = g
 	return g
@@ -113,7 +116,8 @@ func (s *State) groupOf(id string) *group {
 
 // dropIfVoid forgets a group of which nothing is left.
 func (s *State) dropIfVoid(g *group) {
-	if g.phase == empty && !g.kept && g.consumer == nil && len(g.offsets) == 0 && len(g.members) == 0 && len(g.promised) == 0 && !s.loading {
+	if g.phase == empty && !g.kept && g.consumer == nil && len(g.offsets) == 0 &&
+		len(g.members) == 0 && len(g.promised) == 0 && !s.loading {
 		delete(s.groups, g.id)
 	}
 }
@@ -140,7 +144,8 @@ func (g *group) remove(m *member) {
 	}
 }
 
-// check refuses who is no member. The instance comes first: whoever was replaced has to learn that (KIP-345).
+// check refuses who is no member. The instance comes first: whoever was replaced has to learn that
+// (KIP-345).
 func (g *group) check(memberID, instance string) (*member, error) {
 	if instance != "" {
 		switch current, known := g.instances[instance]; {
@@ -182,7 +187,10 @@ func (g *group) joiningCount() (n int) {
 	return n
 }
 
-func (g *group) allJoined() bool { return len(g.promised) == 0 && g.joiningCount() == len(g.members) }
+func (g *group) allJoined() bool {
+	return len(g.promised) == 0 &&
+		g.joiningCount() == len(g.members)
+}
 
 // supports tells whether one with these protocols could be a member beside the others.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
@@ -206,7 +214,8 @@ func (g *group) supports(protocolType string, protocols []Protocol, except *memb
 	})
 }
 
-// choose is the protocol that all know and most prefer; of several the one that the eldest member likes best.
+// choose is the protocol that all know and most prefer; of several the one that the eldest member
+// likes best.
 func (g *group) choose() string {
 	votes := map[string]int{}
 	for _, m := range g.members {

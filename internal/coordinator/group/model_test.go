@@ -16,7 +16,8 @@ import (
 
 var modelRuns = flag.Int("group.runs", 150, "random lives of a group")
 
-// world plays clients, clock, log and failovers around a State, and knows what each client was told.
+// world plays clients, clock, log and failovers around a State, and knows what each client was
+// told.
 type world struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -29,8 +30,9 @@ type world struct {
 	clients []*client
 	named   int
 
-	// What members were told: of each generation in one coordinator's life who is in it, and with which protocol and leader; what the
-	// leader assigned is a function of generation and member, so nobody may be told anything else.
+	// What members were told: of each generation in one coordinator's life who is in it, and with
+	// which protocol and leader; what the leader assigned is a function of generation and member,
+	// so nobody may be told anything else.
 	told map[int32]string
 	life int
 }
@@ -53,7 +55,8 @@ func (w *world) Clear(key TimerKey)                { delete(w.timers, key) }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_700_000_000, 0), asked: map[Token]*client{},
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_700_000_000, 0),
+		asked: map[Token]*client{},
 	}
 	w.failover()
 	return w
@@ -72,7 +75,8 @@ func (w *world) failover() {
 	w.state.Loaded(w.now)
 	if g := w.state.groups["g"]; g != nil {
 		for _, c := range w.clients {
-			c.fenced = c.fenced && g.instances[c.instance] != c.id // its successor had joined, and no generation with it was stored
+			// its successor had joined, and no generation with it was stored
+			c.fenced = c.fenced && g.instances[c.instance] != c.id
 		}
 	}
 	for token, c := range w.asked {
@@ -129,13 +133,15 @@ func (w *world) joined(c *client, j Joined) {
 	if c.generation != j.Generation {
 		c.assigned = "" // until it has synced
 	}
-	c.id, c.generation, c.leader, c.members = j.Member, j.Generation, j.Leader == j.Member && !j.SkipAssignment, j.Members
+	c.id, c.generation, c.leader, c.members = j.Member, j.Generation,
+		j.Leader == j.Member && !j.SkipAssignment, j.Members
 	said := fmt.Sprint(j.ProtocolType, j.Protocol)
 	if before, known := w.told[j.Generation]; known && before != said {
 		w.t.Fatalf("generation %d is %s and %s", j.Generation, before, said)
 	}
 	w.told[j.Generation] = said
-	if c.leader && !slices.ContainsFunc(j.Members, func(m JoinedMember) bool { return m.ID == c.id }) {
+	if c.leader && !slices.ContainsFunc(j.Members,
+		func(m JoinedMember) bool { return m.ID == c.id }) {
 		w.t.Fatalf("the leader of generation %d is not in it", j.Generation)
 	}
 }
@@ -188,12 +194,15 @@ func (w *world) join(c *client) {
 		protocols = append(protocols, Protocol{name, []byte{byte(w.random.IntN(2))}})
 	}
 	w.settle(w.state.Join(w.now, Join{
-		To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance, NewMember: fmt.Sprint("m", w.named), Session: 10 * time.Second,
-		Rebalance: 30 * time.Second, ProtocolType: "consumer", Protocols: protocols, IDFirst: true, MaySkip: w.random.IntN(2) == 0,
+		To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance,
+		NewMember: fmt.Sprint("m", w.named), Session: 10 * time.Second,
+		Rebalance: 30 * time.Second, ProtocolType: "consumer", Protocols: protocols, IDFirst: true,
+		MaySkip: w.random.IntN(2) == 0,
 	}))
 	if takes && (c.waiting || c.id != "") { // it was not refused
 		for _, other := range w.clients {
-			other.fenced = other.fenced || other != c && other.instance == c.instance && other.id != ""
+			other.fenced = other.fenced || other != c && other.instance == c.instance &&
+				other.id != ""
 		}
 		c.fenced = false
 	}
@@ -203,7 +212,8 @@ func (w *world) sync(c *client) {
 	if c.id == "" || c.generation == 0 {
 		return
 	}
-	s := Sync{To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance, Generation: c.generation, Assignments: map[string][]byte{}}
+	s := Sync{To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance,
+		Generation: c.generation, Assignments: map[string][]byte{}}
 	if c.leader {
 		for _, m := range c.members {
 			s.Assignments[m.ID] = []byte(assignment(w.life, c.generation, m.ID))
@@ -228,9 +238,11 @@ func (w *world) commit(c *client) {
 	if c.id == "" {
 		generation = -1
 	}
-	offset := CommitOffset{Topic: "t", Partition: int32(w.random.IntN(3)), Offset: Offset{Offset: int64(len(w.log)), LeaderEpoch: -1, ExpireMs: -1}}
+	offset := CommitOffset{Topic: "t", Partition: int32(w.random.IntN(3)),
+		Offset: Offset{Offset: int64(len(w.log)), LeaderEpoch: -1, ExpireMs: -1}}
 	errs, out, err := w.state.Commit(w.now, Commit{
-		Group: "g", Member: c.id, Instance: c.instance, Generation: generation, Offsets: []CommitOffset{offset},
+		Group: "g", Member: c.id, Instance: c.instance, Generation: generation,
+		Offsets: []CommitOffset{offset},
 	})
 	w.settle(out)
 	g := w.state.groups["g"]
@@ -281,7 +293,8 @@ func (w *world) check() {
 		if c.assigned == "" || g == nil {
 			continue
 		}
-		// What it was given is for it, of its generation; a static member may go on with its predecessor's.
+		// What it was given is for it, of its generation; a static member may go on with its
+		// predecessor's.
 		_, of, _ := strings.Cut(c.assigned, "/")
 		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && of != want {
 			w.t.Fatalf("%s was given %s", want, c.assigned)
@@ -290,7 +303,8 @@ func (w *world) check() {
 	if g == nil {
 		return
 	}
-	if len(g.members) != len(g.byID) || g.phase == empty && len(g.members) > 0 || g.phase == stable && g.byID[g.leader] == nil && g.leader != "" {
+	if len(g.members) != len(g.byID) || g.phase == empty && len(g.members) > 0 ||
+		g.phase == stable && g.byID[g.leader] == nil && g.leader != "" {
 		w.t.Fatalf("group %+v", g)
 	}
 	size := 0
@@ -306,13 +320,14 @@ func (w *world) check() {
 	if size != g.sizeBytes {
 		w.t.Fatalf("size %d, counted %d", size, g.sizeBytes)
 	}
-	if _, timed := w.timers[TimerKey{Group: "g"}]; !timed && (g.phase == preparing || g.phase == completing) {
+	if _, timed := w.timers[TimerKey{Group: "g"}]; !timed &&
+		(g.phase == preparing || g.phase == completing) {
 		w.t.Fatalf("%s without a timer", g.phase)
 	}
 }
 
-// TestRandomLives lets clients do anything in any order, with deaths, failovers and timers that go off early. Whoever waits is answered
-// in the end.
+// TestRandomLives lets clients do anything in any order, with deaths, failovers and timers that go
+// off early. Whoever waits is answered in the end.
 func TestRandomLives(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -12,8 +12,10 @@ import (
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	NoEpochs                bool // it comes by a version that members of the consumer protocol must not use (OffsetCommit before 9)
-	Offsets                 []CommitOffset
+	// it comes by a version that members of the consumer protocol must not use (OffsetCommit before
+	// 9)
+	NoEpochs bool
+	Offsets  []CommitOffset
 }
 
 // CommitOffset is one of them; its CommittedMs is set by Commit.
@@ -63,7 +65,8 @@ func (s *State) mayCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		return ErrRebalanceInProgress // it will get its partitions with its sync; until then they may be another's
+		// it will get its partitions with its sync; until then they may be another's
+		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
 	return nil
@@ -101,8 +104,10 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// DeleteOffsets forgets offsets, unless the group consumes the topic; an error for each, or one for all.
-func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output, err error) {
+// DeleteOffsets forgets offsets, unless the group consumes the topic; an error for each, or one for
+// all.
+func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output,
+	err error) {
 	g := s.groups[groupID]
 	switch {
 	case g == nil:
@@ -134,7 +139,8 @@ type subscriptions struct {
 
 func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscriptions reads what the members of a group of consumers say of themselves; other groups ask for no topics.
+// subscriptions reads what the members of a group of consumers say of themselves; other groups ask
+// for no topics.
 func (g *group) subscriptions() subscriptions {
 	read := subscriptions{topics: map[string]bool{}}
 	if g.protocolType != consumerProtocol {
@@ -190,9 +196,10 @@ func (s *State) buryGroup(g *group) {
 	}
 }
 
-// Expire forgets offsets that are older than the retention, and groups that have neither members nor offsets left, until about limit
-// records; more tells that there is more to do. While a group has members, the offsets of the topics they ask for stay, however old; those
-// of other topics go (KIP-211).
+// Expire forgets offsets that are older than the retention, and groups that have neither members
+// nor offsets left, until about limit records; more tells that there is more to do. While a group
+// has members, the offsets of the topics they ask for stay, however old; those of other topics go
+// (KIP-211).
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
 		kept, may := g.keepsOffsets()
@@ -216,8 +223,8 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	return s.take(), false
 }
 
-// keepsOffsets tells of which topics a group's offsets stay however old they are; may is false while nothing of it may expire, as in a
-// rebalance, when nobody knows what it will ask for.
+// keepsOffsets tells of which topics a group's offsets stay however old they are; may is false
+// while nothing of it may expire, as in a rebalance, when nobody knows what it will ask for.
 func (g *group) keepsOffsets() (of subscriptions, may bool) {
 	switch {
 	case g.phase == empty:
@@ -234,8 +241,8 @@ func (s *State) forget(g *group, at topicPartition) {
 	s.expiredCount++
 }
 
-// expired tells whether an offset has outlived its group's members, or its commit where they do not ask for its topic or there were none, by
-// the retention.
+// expired tells whether an offset has outlived its group's members, or its commit where they do not
+// ask for its topic or there were none, by the retention.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
@@ -247,8 +254,8 @@ func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// ForgetOffsets writes the tombstones of all offsets of which stale says that their topic is gone: one of its name that is made later is
-// another. stale is asked once for each topic, and id.
+// ForgetOffsets writes the tombstones of all offsets of which stale says that their topic is gone:
+// one of its name that is made later is another. stale is asked once for each topic, and id.
 func (s *State) ForgetOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string

@@ -11,8 +11,8 @@ func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	}
 }
 
-// rebalance asks all members to join again. An empty group's first member waits a while for others, so that a fleet that starts does not
-// rebalance at each arrival (KIP-134).
+// rebalance asks all members to join again. An empty group's first member waits a while for others,
+// so that a fleet that starts does not rebalance at each arrival (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -64,8 +64,9 @@ func (s *State) phaseOver(now time.Time, g *group) {
 	}
 }
 
-// completeJoin makes the next generation of those who wait. Dynamic members who did not come are out; static ones stay until their
-// session is over. That the group is left empty is stored; that it has another generation is not before its leader has assigned.
+// completeJoin makes the next generation of those who wait. Dynamic members who did not come are
+// out; static ones stay until their session is over. That the group is left empty is stored; that
+// it has another generation is not before its leader has assigned.
 func (s *State) completeJoin(now time.Time, g *group) {
 	s.endPhase(g)
 	for _, m := range append([]*member(nil), g.members...) {
@@ -80,7 +81,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 		s.store(g.emptyRecord(now))
 		return
 	case !g.elect():
-		s.phaseUntil(now, g, g.rebalanceTimeout()) // only static members, all away: until they come, or their sessions are over
+		// only static members, all away: until they come, or their sessions are over
+		s.phaseUntil(now, g, g.rebalanceTimeout())
 		return
 	}
 	g.generation++
@@ -146,7 +148,8 @@ func (s *State) sessionOver(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// Who waits for us has no heartbeats to send. One that never had an id may have gone long ago, and begun again as another.
+	// Who waits for us has no heartbeats to send. One that never had an id may have gone long ago,
+	// and begun again as another.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}

@@ -11,9 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version 0 and 1 are offsets, of version 2
-// groups; those of the consumer protocol are read by internal/coordinator/consumer; all others are of kinds we do not write, and are passed over. Offsets are written in version 4, the first with a topic's id, or 1
-// where a client set an expiry itself; groups in version 3.
+// Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version
+// 0 and 1 are offsets, of version 2 groups; those of the consumer protocol are read by
+// internal/coordinator/consumer; all others are of kinds we do not write, and are passed over.
+// Offsets are written in version 4, the first with a topic's id, or 1 where a client set an expiry
+// itself; groups in version 3.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
@@ -47,13 +49,15 @@ func groupKey(group string) []byte {
 }
 
 func offsetKey(group string, at topicPartition) []byte {
-	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: at.topic, Partition: at.index}
+	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: at.topic,
+		Partition: at.index}
 	return key.AppendTo(nil)
 }
 
 func offsetRecord(group string, at topicPartition, o Offset) Record {
 	value := kmsg.OffsetCommitValue{
-		Version: offsetValueVersion, Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata, CommitTimestamp: o.CommittedMs,
+		Version: offsetValueVersion, Offset: o.Offset, LeaderEpoch: o.LeaderEpoch,
+		Metadata: o.Metadata, CommitTimestamp: o.CommittedMs,
 		ExpireTimestamp: o.ExpireMs, TopicID: o.TopicID,
 	}
 	if o.ExpireMs >= 0 {
@@ -65,14 +69,17 @@ func offsetRecord(group string, at topicPartition, o Offset) Record {
 // record is the group in its generation, with what each member is assigned.
 func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	value := kmsg.GroupMetadataValue{
-		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation, Protocol: &g.protocol, Leader: &g.leader,
+		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation,
+		Protocol: &g.protocol, Leader: &g.leader,
 		CurrentStateTimestamp: now.UnixMilli(),
 	}
 	for _, m := range g.members {
 		metadata, _ := m.metadata(g.protocol)
 		stored := kmsg.GroupMetadataValueMember{
-			MemberID: m.id, ClientID: m.clientID, ClientHost: m.clientHost, Subscription: metadata, Assignment: assigned(m),
-			RebalanceTimeoutMillis: int32(m.rebalance.Milliseconds()), SessionTimeoutMillis: int32(m.session.Milliseconds()),
+			MemberID: m.id, ClientID: m.clientID, ClientHost: m.clientHost, Subscription: metadata,
+			Assignment:             assigned(m),
+			RebalanceTimeoutMillis: int32(m.rebalance.Milliseconds()),
+			SessionTimeoutMillis:   int32(m.session.Milliseconds()),
 		}
 		if m.instance != "" {
 			stored.InstanceID = &m.instance
@@ -85,12 +92,14 @@ func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 // emptyRecord is the group's next generation, in which it has no members.
 func (g *group) emptyRecord(now time.Time) Record {
 	value := kmsg.GroupMetadataValue{
-		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation + 1, CurrentStateTimestamp: now.UnixMilli(),
+		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation + 1,
+		CurrentStateTimestamp: now.UnixMilli(),
 	}
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// Replay takes in a record that is stored, in the order of the log; answers come of one that was waited for.
+// Replay takes in a record that is stored, in the order of the log; answers come of one that was
+// waited for.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	if len(key) < 2 {
 		return nil, fmt.Errorf("%w: a key of %d bytes", ErrCorruptRecord, len(key))
@@ -130,7 +139,8 @@ func (s *State) replayOffset(key, value []byte) error {
 	if err := readValue(&v, value, offsetValueVersion); err != nil {
 		return err
 	}
-	o := Offset{Offset: v.Offset, LeaderEpoch: -1, Metadata: v.Metadata, TopicID: v.TopicID, CommittedMs: v.CommitTimestamp, ExpireMs: -1}
+	o := Offset{Offset: v.Offset, LeaderEpoch: -1, Metadata: v.Metadata, TopicID: v.TopicID,
+		CommittedMs: v.CommitTimestamp, ExpireMs: -1}
 	if v.Version >= 3 {
 		o.LeaderEpoch = v.LeaderEpoch
 	}
@@ -165,7 +175,8 @@ func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax 
 	return to.ReadFrom(value)
 }
 
-// replayGroup makes the group what its record says. One that we wrote ourselves names the members that are there.
+// replayGroup makes the group what its record says. One that we wrote ourselves names the members
+// that are there.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -187,7 +198,8 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 		return err
 	}
 	g := s.groupOf(k.Group)
-	g.kept, g.protocolType, g.generation, g.protocol, g.leader = true, v.ProtocolType, v.Generation, deref(v.Protocol), deref(v.Leader)
+	g.kept, g.protocolType, g.generation, g.protocol, g.leader = true, v.ProtocolType, v.Generation,
+		deref(v.Protocol), deref(v.Leader)
 	g.since = time.Time{}
 	if v.Version >= 2 && v.CurrentStateTimestamp >= 0 {
 		g.since = time.UnixMilli(v.CurrentStateTimestamp)
@@ -203,7 +215,8 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	g.turn(stable)
 	for i := range v.Members {
 		if m := g.byID[v.Members[i].MemberID]; m != nil {
-			m.assignment = bytes.Clone(v.Members[i].Assignment) // the record's bytes are not ours to keep
+			// the record's bytes are not ours to keep
+			m.assignment = bytes.Clone(v.Members[i].Assignment)
 			s.answerSync(now, g, m, nil)
 		}
 	}
@@ -226,9 +239,11 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			continue
 		}
 		m := &member{
-			id: of.MemberID, instance: deref(of.InstanceID), clientID: of.ClientID, clientHost: of.ClientHost,
-			session: milliseconds(of.SessionTimeoutMillis), rebalance: milliseconds(of.RebalanceTimeoutMillis),
-			protocols: []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
+			id: of.MemberID, instance: deref(of.InstanceID), clientID: of.ClientID,
+			clientHost: of.ClientHost,
+			session:    milliseconds(of.SessionTimeoutMillis),
+			rebalance:  milliseconds(of.RebalanceTimeoutMillis),
+			protocols:  []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
 		}
 		if of.RebalanceTimeoutMillis < 0 {
 			m.rebalance = m.session // as before there was one of its own

@@ -11,17 +11,20 @@ type noTimers struct{}
 func (noTimers) Set(TimerKey, time.Duration) {}
 func (noTimers) Clear(TimerKey)              {}
 
-// The bytes are Kafka's: OffsetCommitKey and -Value, GroupMetadataKey and -Value of its coordinator's JSON schemas, each behind its version.
+// The bytes are Kafka's: OffsetCommitKey and -Value, GroupMetadataKey and -Value of its
+// coordinator's JSON schemas, each behind its version.
 func TestRecordsAreKafkas(t *testing.T) {
 	now := time.UnixMilli(0x0102030405)
-	committed := Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{1, 15: 2}, CommittedMs: now.UnixMilli(), ExpireMs: -1}
+	committed := Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{1, 15: 2},
+		CommittedMs: now.UnixMilli(), ExpireMs: -1}
 	offset, old := offsetRecord("g", topicPartition{"t", 7}, committed), committed
 	old.ExpireMs = 8
 	g := &group{id: "g", generation: 2, protocolType: "consumer", protocol: "range", leader: "a"}
 	for name, want := range map[string][2]string{
 		"offset key": {"0001" + "000167" + "000174" + "00000007", hex.EncodeToString(offset.Key)},
 		"offset value": {
-			"0004" + "0000000000000009" + "00000003" + "026d" + "0000000102030405" + "01" + "00" + "10" + "01000000000000000000000000000002",
+			"0004" + "0000000000000009" + "00000003" + "026d" + "0000000102030405" + "01" + "00" +
+				"10" + "01000000000000000000000000000002",
 			hex.EncodeToString(offset.Value),
 		},
 		"expiry": {
@@ -30,7 +33,8 @@ func TestRecordsAreKafkas(t *testing.T) {
 		},
 		"group key": {"0002" + "000167", hex.EncodeToString(groupKey("g"))},
 		"empty group": {
-			"0003" + "0008636f6e73756d6572" + "00000003" + "ffff" + "ffff" + "0000000102030405" + "00000000",
+			"0003" + "0008636f6e73756d6572" + "00000003" + "ffff" + "ffff" + "0000000102030405" +
+				"00000000",
 			hex.EncodeToString(g.emptyRecord(now).Value),
 		},
 	} {
@@ -44,10 +48,14 @@ func FuzzReplay(f *testing.F) {
 	now := time.UnixMilli(1_700_000_000_000)
 	g := &group{id: "g", generation: 2, protocolType: "consumer", protocol: "range", leader: "a"}
 	g.byID = map[string]*member{}
-	g.members = []*member{{id: "a", clientID: "c", protocols: []Protocol{{"range", []byte("x")}}, session: time.Second}}
+	g.members = []*member{{id: "a", clientID: "c", protocols: []Protocol{{"range", []byte("x")}},
+		session: time.Second}}
 	for _, r := range []Record{
-		offsetRecord("g", topicPartition{"t", 7}, Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{7}, CommittedMs: now.UnixMilli(), ExpireMs: -1}), g.emptyRecord(now),
-		g.record(now, func(*member) []byte { return []byte("all") }), {Key: groupKey("g")}, {Key: offsetKey("g", topicPartition{"t", 7})},
+		offsetRecord("g", topicPartition{"t", 7},
+			Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{7},
+				CommittedMs: now.UnixMilli(), ExpireMs: -1}), g.emptyRecord(now),
+		g.record(now, func(*member) []byte { return []byte("all") }), {Key: groupKey("g")},
+		{Key: offsetKey("g", topicPartition{"t", 7})},
 	} {
 		f.Add(r.Key, r.Value, true)
 		f.Add(r.Key, r.Value, false)

@@ -41,7 +41,8 @@ func (p *table) do(out Output) {
 func (p *table) enter(protocols ...string) Token {
 	p.token++
 	j := Join{
-		To: p.token, Group: "g", NewMember: fmt.Sprint(p.token), Session: 10 * time.Second, Rebalance: time.Minute, ProtocolType: "consumer",
+		To: p.token, Group: "g", NewMember: fmt.Sprint(p.token), Session: 10 * time.Second,
+		Rebalance: time.Minute, ProtocolType: "consumer",
 	}
 	for _, name := range protocols {
 		j.Protocols = append(j.Protocols, Protocol{Name: name})
@@ -61,7 +62,8 @@ func (p *table) pass(d time.Duration) {
 	}
 }
 
-// The first member of an empty group waits for others, again while some come, and no longer than a rebalance may take (KIP-134).
+// The first member of an empty group waits for others, again while some come, and no longer than a
+// rebalance may take (KIP-134).
 func TestKIP134EmptyGroupWaitsForMore(t *testing.T) {
 	p := newTable(t, Config{})
 	first := p.enter("range")
@@ -73,7 +75,8 @@ func TestKIP134EmptyGroupWaitsForMore(t *testing.T) {
 	}
 	p.pass(3 * time.Second)
 	a, b := p.tokens[first].Joined, p.tokens[second].Joined
-	if a.Generation != 1 || b.Generation != 1 || a.Leader != "1" || b.Leader != "1" || len(a.Members) != 2 || len(b.Members) != 0 {
+	if a.Generation != 1 || b.Generation != 1 || a.Leader != "1" || b.Leader != "1" ||
+		len(a.Members) != 2 || len(b.Members) != 0 {
 		t.Errorf("joined %+v and %+v", a, b)
 	}
 }
@@ -109,20 +112,24 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	for _, session := range []time.Duration{0, time.Second, time.Hour} {
 		p.token++
-		p.do(p.state.Join(p.now, Join{To: p.token, Group: "other", Session: session, ProtocolType: "c", Protocols: []Protocol{{Name: "range"}}}))
+		p.do(p.state.Join(p.now,
+			Join{To: p.token, Group: "other", Session: session, ProtocolType: "c",
+				Protocols: []Protocol{{Name: "range"}}}))
 		if got := p.tokens[p.token].Err; !errors.Is(got, ErrInvalidSession) {
 			t.Errorf("a session of %v: %v", session, got)
 		}
 	}
 }
 
-// Offsets of a group with members stay, those of a topic that is gone do not, and a group with members is not deleted.
+// Offsets of a group with members stay, those of a topic that is gone do not, and a group with
+// members is not deleted.
 func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 	p := newTable(t, Config{Retention: time.Minute})
 	commit := func(topic string) {
-		_, out, err := p.state.Commit(p.now, Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
-			{Topic: topic, Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
-		}})
+		_, out, err := p.state.Commit(p.now,
+			Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
+				{Topic: topic, Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,34 +151,43 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 		t.Error("the offset of a topic that is gone is left")
 	}
 	for older, want := range map[bool]error{true: ErrIllegalGeneration, false: ErrNotFound} {
-		if _, _, err := p.state.Commit(p.now, Commit{Group: "none", Generation: 3, Member: "m", NoEpochs: older}); !errors.Is(err, want) {
+		if _, _, err := p.state.Commit(p.now,
+			Commit{Group: "none", Generation: 3, Member: "m", NoEpochs: older}); !errors.Is(err,
+			want) {
 			t.Errorf("a commit in a generation of no group: %v, want %v", err, want)
 		}
 	}
-	errs, _, err := p.state.Commit(p.now, Commit{Group: "h", Generation: -1, Offsets: []CommitOffset{
-		{Topic: "a", Offset: Offset{Metadata: string(make([]byte, 4097))}},
-	}})
+	errs, _, err := p.state.Commit(p.now,
+		Commit{Group: "h", Generation: -1, Offsets: []CommitOffset{
+			{Topic: "a", Offset: Offset{Metadata: string(make([]byte, 4097))}},
+		}})
 	if err != nil || !errors.Is(errs[0], ErrMetadataTooLarge) {
 		t.Errorf("much metadata: %v, %v", errs, err)
 	}
 }
 
-// Offsets of topics that members ask for stay however old they are, those of others go, and none of what members ask for is read wrongly.
+// Offsets of topics that members ask for stay however old they are, those of others go, and none of
+// what members ask for is read wrongly.
 func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 	for name, test := range map[string]struct {
 		subscription []byte
 		left         int
 	}{
-		"one of two":          {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"a"}}).AppendTo(nil), 1},
-		"both":                {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"a", "b"}}).AppendTo(nil), 2},
-		"nobody can tell":     {[]byte{0}, 2},
-		"neither":             {(&kmsg.ConsumerMemberMetadata{Version: 0, Topics: []string{"c"}}).AppendTo(nil), 0},
+		"one of two": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+			Topics: []string{"a"}}).AppendTo(nil), 1},
+		"both": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+			Topics: []string{"a", "b"}}).AppendTo(nil), 2},
+		"nobody can tell": {[]byte{0}, 2},
+		"neither": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+			Topics: []string{"c"}}).AppendTo(nil), 0},
 		"later than the time": {nil, 0},
 	} {
 		p := newTable(t, Config{Retention: time.Minute, InitialDelay: -1})
-		_, out, err := p.state.Commit(p.now, Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
-			{Topic: "a", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}}, {Topic: "b", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
-		}})
+		_, out, err := p.state.Commit(p.now,
+			Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
+				{Topic: "a", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
+				{Topic: "b", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +195,8 @@ func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 		if test.subscription != nil {
 			p.token++
 			p.do(p.state.Join(p.now, Join{
-				To: p.token, Group: "g", NewMember: "m", Session: time.Minute, ProtocolType: "consumer", Protocols: []Protocol{{"range", test.subscription}},
+				To: p.token, Group: "g", NewMember: "m", Session: time.Minute,
+				ProtocolType: "consumer", Protocols: []Protocol{{"range", test.subscription}},
 			}))
 			p.pass(0)
 			out, _ = p.state.Expire(p.now.Add(time.Hour), 100)
@@ -187,7 +204,9 @@ func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 				t.Errorf("%s: %d records in a rebalance", name, len(out.Records))
 			}
 			p.token++
-			p.do(p.state.Sync(p.now, Sync{To: p.token, Group: "g", Member: "m", Generation: 1, Assignments: map[string][]byte{"m": {1}}}))
+			p.do(p.state.Sync(p.now,
+				Sync{To: p.token, Group: "g", Member: "m", Generation: 1,
+					Assignments: map[string][]byte{"m": {1}}}))
 		}
 		out, _ = p.state.Expire(p.now.Add(time.Minute-time.Millisecond), 100)
 		if len(out.Records) != 0 {
@@ -199,7 +218,8 @@ func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 		}
 		counts := map[string]int{}
 		p.state.CountPhases(counts)
-		if want := map[bool]string{true: "map[]", false: "map[Stable:1]"}[test.subscription == nil]; fmt.Sprint(counts) != want {
+		if want := map[bool]string{true: "map[]",
+			false: "map[Stable:1]"}[test.subscription == nil]; fmt.Sprint(counts) != want {
 			t.Errorf("%s: groups %v, want %s", name, counts, want)
 		}
 		if got := p.state.Expired(); got != uint64(2-test.left) {

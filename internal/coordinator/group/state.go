@@ -24,25 +24,31 @@ var (
 	ErrSubscribed           = errors.New("group is subscribed to the topic")
 	ErrMetadataTooLarge     = errors.New("offset metadata too large")
 	ErrRecordTooLarge       = errors.New("group is too large to be stored")
-	ErrOldProtocol          = errors.New("members of the consumer protocol commit with member epochs")
+	ErrOldProtocol          = errors.New(
+		"members of the consumer protocol commit with member epochs",
+	)
 )
 
-// Config bounds groups. The zero value of a field is its default, which is Kafka's where Kafka has one.
+// Config bounds groups. The zero value of a field is its default, which is Kafka's where Kafka has
+// one.
 type Config struct {
 	SessionMin, SessionMax time.Duration // default 6 s and 30 min
-	InitialDelay           time.Duration // how long an empty group waits for more members; default 3 s, negative: not at all
-	MembersMax             int           // default: no limit but RecordBytesMax
-	MetadataBytesMax       int           // of one offset; default 4096, negative: none
-	RecordBytesMax         int           // of a group as it is stored; default 1,000,000
-	Retention              time.Duration // of offsets of a group without members; default 7 days
-	ConsumerSession        time.Duration // of members of the consumer protocol (KIP-848); default 45 s
-	ConsumerInterval       time.Duration // between their heartbeats; default 5 s
+	// how long an empty group waits for more members; default 3 s, negative: not at all
+	InitialDelay     time.Duration
+	MembersMax       int           // default: no limit but RecordBytesMax
+	MetadataBytesMax int           // of one offset; default 4096, negative: none
+	RecordBytesMax   int           // of a group as it is stored; default 1,000,000
+	Retention        time.Duration // of offsets of a group without members; default 7 days
+	// of members of the consumer protocol (KIP-848); default 45 s
+	ConsumerSession  time.Duration
+	ConsumerInterval time.Duration // between their heartbeats; default 5 s
 }
 
 // newMemberJoin is how long one waits to join that has no id to send heartbeats with yet (Kafka's).
 const newMemberJoin = 5 * time.Minute
 
-// idBytesMax bounds the ids that clients choose. Kafka's record formats have room for 32,767 bytes, which nobody needs.
+// idBytesMax bounds the ids that clients choose. Kafka's record formats have room for 32,767 bytes,
+// which nobody needs.
 const idBytesMax = 1024
 
 // WithDefaults returns the bounds with Kafka's where none is given.
@@ -82,11 +88,13 @@ type Record struct {
 	Key, Value []byte
 }
 
-// Output is what follows from a call: records to store and then to Replay, in order; and answers, to be given once those are safe.
+// Output is what follows from a call: records to store and then to Replay, in order; and answers,
+// to be given once those are safe.
 type Output struct {
 	Records []Record
 	Answers []Answer
-	// Soft tells that what is not stored has changed with the records in mind: if they cannot be stored, the State is of no use any more.
+	// Soft tells that what is not stored has changed with the records in mind: if they cannot be
+	// stored, the State is of no use any more.
 	Soft bool
 }
 
@@ -95,7 +103,8 @@ type TimerKey struct {
 	Group, Member string
 }
 
-// Timers is the clock's other half. The State makes sure by itself that it was not called too early or for nothing.
+// Timers is the clock's other half. The State makes sure by itself that it was not called too early
+// or for nothing.
 type Timers interface {
 	// Set has Fire called with the key once d has passed, in place of any earlier Set.
 	Set(key TimerKey, d time.Duration)
@@ -113,12 +122,15 @@ type State struct {
 	out     Output
 	offsets int
 
-	expiredCount uint64 // offsets whose tombstones were asked for because they were too old, or their topic was gone
+	// offsets whose tombstones were asked for because they were too old, or their topic was gone
+	expiredCount uint64
 }
 
-// New returns the state of an empty partition, to be filled by Replay; Loaded makes it ready for requests.
+// New returns the state of an empty partition, to be filled by Replay; Loaded makes it ready for
+// requests.
 func New(config Config, timers Timers) *State {
-	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{}, topics: map[string]string{}, loading: true}
+	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{},
+		topics: map[string]string{}, loading: true}
 }
 
 // Configure bounds groups anew from now on; sessions that run keep their time.
@@ -126,7 +138,8 @@ func (s *State) Configure(config Config) {
 	s.config = config.WithDefaults()
 }
 
-// Loaded ends the replay of what is on the disk: the members of all groups have a session's time to be heard of.
+// Loaded ends the replay of what is on the disk: the members of all groups have a session's time to
+// be heard of.
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
 	for _, g := range s.groups {

@@ -33,7 +33,8 @@ func (s *State) sync(now time.Time, r Sync) error {
 		return err
 	case g.generation != r.Generation:
 		return ErrIllegalGeneration
-	case r.ProtocolType != "" && r.ProtocolType != g.protocolType, r.Protocol != "" && r.Protocol != g.protocol:
+	case r.ProtocolType != "" && r.ProtocolType != g.protocolType,
+		r.Protocol != "" && r.Protocol != g.protocol:
 		return ErrInconsistentProtocol
 	case g.phase == preparing:
 		return ErrRebalanceInProgress
@@ -85,7 +86,8 @@ func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 }
 
 // Heartbeat says that a member lives; the error tells it what to do.
-func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string, generation int32) error {
+func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
+	generation int32) error {
 	g, m, err := s.memberOf(groupID, memberID, instance)
 	switch {
 	case err != nil:

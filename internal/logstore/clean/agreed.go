@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// Agreed is since when all replicas of a partition are known to have their tombstones and markers alone: Since is when the last of them
-// had told that in its log nothing older is left of what is deleted below an offset (X1, X2). A tombstone's retention begins no earlier
-// (X3): until then a consumer may have read on one replica what the tombstone deletes, and may go on at any other.
+// Agreed is since when all replicas of a partition are known to have their tombstones and markers
+// alone: Since is when the last of them had told that in its log nothing older is left of what is
+// deleted below an offset (X1, X2). A tombstone's retention begins no earlier (X3): until then a
+// consumer may have read on one replica what the tombstone deletes, and may go on at any other.
 //
-// What was agreed on stays true. Nothing older than a tombstone comes into any log but as a copy of another that has it; only a truncation
-// gives its offset to something else, and Cut is for that. So the steps outlive leaders, and a limit that falls (Limit).
+// What was agreed on stays true. Nothing older than a tombstone comes into any log but as a copy of
+// another that has it; only a truncation gives its offset to something else, and Cut is for that.
+// So the steps outlive leaders, and a limit that falls (Limit).
 //
-// Invariants: Below and Since ascend strictly from step to step. The zero value: nothing is agreed on.
+// Invariants: Below and Since ascend strictly from step to step. The zero value: nothing is agreed
+// on.
 type Agreed []Step
 
 // Step is one step of Agreed: what lies below the offset is agreed on since then (ms).
@@ -25,8 +28,9 @@ type Step struct {
 func Alone() Agreed { return Agreed{{Below: math.MaxInt64}} }
 
 const (
-	// agreedSteps is into how many parts of a retention the steps are told apart: what comes within one part counts from its end. So there
-	// are hardly more of them, however often the replicas report; a tombstone goes up to so much later, none earlier.
+	// agreedSteps is into how many parts of a retention the steps are told apart: what comes within
+	// one part counts from its end. So there are hardly more of them, however often the replicas
+	// report; a tombstone goes up to so much later, none earlier.
 	agreedSteps = 16
 	// AgreedStepsMax is the most steps there ever are.
 	AgreedStepsMax = 2 * agreedSteps
@@ -55,13 +59,16 @@ func (a Agreed) Add(below int64, now time.Time, retention time.Duration) Agreed 
 	part := max(1, retention.Milliseconds()/agreedSteps)
 	since := (now.UnixMilli() + part - 1) / part * part
 	next := slices.Clone(a)
-	if last >= 0 && a[last].SinceMs >= since { // in the same part, or the clock went back: later is allowed
+	// in the same part, or the clock went back: later is allowed
+	if last >= 0 && a[last].SinceMs >= since {
 		next[last].Below = below
 	} else {
 		next = append(next, Step{below, since})
 	}
-	// What is older than a retention need not be told apart any more; nor the oldest, should there be too many.
-	for len(next) > 1 && (next[1].SinceMs+retention.Milliseconds() <= now.UnixMilli() || len(next) > AgreedStepsMax) {
+	// What is older than a retention need not be told apart any more; nor the oldest, should there
+	// be too many.
+	for len(next) > 1 && (next[1].SinceMs+retention.Milliseconds() <= now.UnixMilli() ||
+		len(next) > AgreedStepsMax) {
 		next = next[1:]
 	}
 	return next

@@ -15,8 +15,8 @@ type told struct {
 	at    time.Time
 }
 
-// TestAgreedAgainstAModelThatForgetsNothing: no offset is agreed on that was not told, and none before it was told, or more than a part of
-// a retention after.
+// TestAgreedAgainstAModelThatForgetsNothing: no offset is agreed on that was not told, and none
+// before it was told, or more than a part of a retention after.
 func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))
@@ -43,7 +43,8 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 	}
 }
 
-func checkAgreed(t *testing.T, seed uint64, a Agreed, all []told, now time.Time, retention, part time.Duration) {
+func checkAgreed(t *testing.T, seed uint64, a Agreed, all []told, now time.Time, retention,
+	part time.Duration) {
 	t.Helper()
 	if len(a) > AgreedStepsMax {
 		t.Fatalf("seed %d: %d steps", seed, len(a))
@@ -64,11 +65,20 @@ func checkAgreed(t *testing.T, seed uint64, a Agreed, all []told, now time.Time,
 		since := time.UnixMilli(ms)
 		switch {
 		case ok != was:
-			t.Fatalf("seed %d: offset %d is agreed on: %t, was told: %t; %v", seed, offset, ok, was, a)
+			t.Fatalf("seed %d: offset %d is agreed on: %t, was told: %t; %v", seed, offset, ok, was,
+				a)
 		case ok && since.Before(first.Truncate(time.Millisecond)):
-			t.Fatalf("seed %d: offset %d was told at %v, and is agreed on since %v", seed, offset, first, since)
+			t.Fatalf("seed %d: offset %d was told at %v, and is agreed on since %v", seed, offset,
+				first, since)
 		case ok && since.After(first.Add(part+time.Millisecond)) && since.Add(retention).After(now):
-			t.Fatalf("seed %d: offset %d was told at %v, and is agreed on since %v, which is not a retention ago at %v", seed, offset, first, since, now)
+			t.Fatalf(
+				"seed %d: offset %d was told at %v, and is agreed on since %v, which is not a retention ago at %v",
+				seed,
+				offset,
+				first,
+				since,
+				now,
+			)
 		}
 	}
 }

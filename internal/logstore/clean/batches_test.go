@@ -15,11 +15,13 @@ func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
 	l.batch(compress.Zstd, record.Identity{ProducerID: 8}, "a=3")
 	l.put("a=4")
 	l.roll()
-	l.job.Producers = producers(map[int64]int64{7: 1, 8: 99, -1: 3}) // 8 went on above the bound, so its batch here may go
+	// 8 went on above the bound, so its batch here may go
+	l.job.Producers = producers(map[int64]int64{7: 1, 8: 99, -1: 3})
 	l.pass()
 	l.want("3:a=4")
 	empty := l.batches()[0]
-	if len(empty) != record.HeaderBytes || empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 || empty.LastSequence() != 41 ||
+	if len(empty) != record.HeaderBytes || empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 ||
+		empty.LastSequence() != 41 ||
 		empty.BaseOffset() != 0 || empty.LastOffset() != 1 {
 		t.Errorf("%d bytes, identity %+v", len(empty), record.IdentityOf(empty))
 	}
@@ -28,7 +30,8 @@ func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
 	}
 }
 
-// KAFKA-8335: after an epoch bump a producer's sequences begin anew, and two of its batches have the same.
+// KAFKA-8335: after an epoch bump a producer's sequences begin anew, and two of its batches have
+// the same.
 func TestI27LastBatchIsKnownByItsOffsetNotItsSequence(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
@@ -39,7 +42,8 @@ func TestI27LastBatchIsKnownByItsOffsetNotItsSequence(t *testing.T) {
 	l.job.Producers = producers(map[int64]int64{7: 1})
 	l.pass()
 	l.want("2:a=3 3:z=1")
-	if all := l.batches(); len(all) != 3 || all[0].BaseOffset() != 1 || all[0].Count() != 0 || all[0].ProducerEpoch() != 1 {
+	if all := l.batches(); len(all) != 3 || all[0].BaseOffset() != 1 || all[0].Count() != 0 ||
+		all[0].ProducerEpoch() != 1 {
 		t.Errorf("%d batches, the first at %d", len(all), all[0].BaseOffset())
 	}
 }
@@ -92,9 +96,11 @@ func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-1
 
 func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1.2
 	l := newLog(t)
-	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.LZ4, compress.LevelDefault
+	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.LZ4,
+		compress.LevelDefault
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		l.batch(codec, record.Identity{ProducerID: int64(codec), LeaderEpoch: 5}, codec.String()+"=1", codec.String()+"x=1")
+		l.batch(codec, record.Identity{ProducerID: int64(codec), LeaderEpoch: 5},
+			codec.String()+"=1", codec.String()+"x=1")
 	}
 	l.put("dead=1", "dead=2")
 	l.roll()
@@ -113,13 +119,16 @@ func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1
 	}
 }
 
-func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) { // KAFKA-3252, KAFKA-4298: the codec matrix
+// KAFKA-3252, KAFKA-4298: the codec matrix
+func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
 			for _, keepCodec := range []bool{false, true} {
 				l := newLog(t)
-				l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = keepCodec, to, compress.LevelDefault
-				l.batch(from, record.Identity{ProducerID: 9, LeaderEpoch: 4, BaseSequence: 2}, "a=1", "a=2", "b=1")
+				l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = keepCodec,
+					to, compress.LevelDefault
+				l.batch(from, record.Identity{ProducerID: 9, LeaderEpoch: 4, BaseSequence: 2},
+					"a=1", "a=2", "b=1")
 				l.roll()
 				before := l.records()
 				l.pass()
@@ -128,8 +137,10 @@ func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) { // K
 				if keepCodec {
 					want = from
 				}
-				if b.Codec() != want || b.ProducerID() != 9 || b.LeaderEpoch() != 4 || b.BaseSequence() != 2 {
-					t.Errorf("%s to %s, keep %v: codec %s, %+v", from, to, keepCodec, b.Codec(), record.IdentityOf(b))
+				if b.Codec() != want || b.ProducerID() != 9 || b.LeaderEpoch() != 4 ||
+					b.BaseSequence() != 2 {
+					t.Errorf("%s to %s, keep %v: codec %s, %+v", from, to, keepCodec, b.Codec(),
+						record.IdentityOf(b))
 				}
 				if after := l.records(); after[1] != before[1] || after[2] != before[2] {
 					t.Errorf("%s to %s: records %v", from, to, after)
@@ -143,14 +154,18 @@ func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forge
 	sizes := map[int]int{}
 	for _, level := range []int{1, 22} {
 		l := newLog(t)
-		l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.Zstd, level
+		l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false,
+			compress.Zstd, level
 		var records []string
 		for i := range 400 {
-			records = append(records, "key"+string(rune('a'+i%26))+"=the quick brown fox "+string(rune('a'+i%7))+" jumps over "+string(rune('a'+i%11)))
+			records = append(records,
+				"key"+string(rune('a'+i%26))+"=the quick brown fox "+string(rune('a'+i%7))+
+					" jumps over "+string(rune('a'+i%11)))
 		}
 		l.put(append(records, "unique=1", "unique=2")...)
 		for i := range 300 {
-			records[i] = "other" + string(rune(0x4e00+i)) + "=lorem ipsum dolor " + string(rune('a'+i%19))
+			records[i] = "other" + string(rune(0x4e00+i)) + "=lorem ipsum dolor " +
+				string(rune('a'+i%19))
 		}
 		l.put(append(records[:300], "unique=3", "unique=4")...)
 		l.roll()
@@ -166,7 +181,8 @@ func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forge
 
 func TestLogAppendTimeSurvivesARebuild(t *testing.T) { // reference 1.2
 	l := newLog(t)
-	l.batch(compress.None, record.Identity{TimestampType: record.LogAppendTime, MaxTimestamp: 12345}, "a=1", "a=2", "b")
+	l.batch(compress.None, record.Identity{TimestampType: record.LogAppendTime,
+		MaxTimestamp: 12345}, "a=1", "a=2", "b")
 	l.roll()
 	l.pass()
 	b := l.batches()[0]

@@ -16,7 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// onDisk is a fake log in a real directory: what a benchmark reads and writes shall cost what it costs.
+// onDisk is a fake log in a real directory: what a benchmark reads and writes shall cost what it
+// costs.
 func onDisk(b *testing.B) *fakeLog {
 	l := newLog(b)
 	dir := b.TempDir()
@@ -41,12 +42,18 @@ func (r rooted) Open(name string) (vfs.File, error) { return r.OS.Open(r.root + 
 func (r rooted) OpenReadWrite(name string) (vfs.File, error) {
 	return r.OS.OpenReadWrite(r.root + name)
 }
-func (r rooted) Create(name string) (vfs.File, error)       { return r.OS.Create(r.root + name) }
-func (r rooted) Rename(from, to string) error               { return r.OS.Rename(r.root+from, r.root+to) }
-func (r rooted) Remove(name string) error                   { return r.OS.Remove(r.root + name) }
-func (r rooted) SyncDir(name string) error                  { return r.OS.SyncDir(r.root + name) }
-func (r rooted) Stat(name string) (fs.FileInfo, error)      { return r.OS.Stat(r.root + name) }
-func (r rooted) Chtimes(name string, mtime time.Time) error { return r.OS.Chtimes(r.root+name, mtime) }
+func (r rooted) Create(name string) (vfs.File, error) { return r.OS.Create(r.root + name) }
+func (r rooted) Rename(from, to string) error {
+	return r.OS.Rename(r.root+from,
+		r.root+to)
+}
+func (r rooted) Remove(name string) error              { return r.OS.Remove(r.root + name) }
+func (r rooted) SyncDir(name string) error             { return r.OS.SyncDir(r.root + name) }
+func (r rooted) Stat(name string) (fs.FileInfo, error) { return r.OS.Stat(r.root + name) }
+func (r rooted) Chtimes(name string,
+	mtime time.Time) error {
+	return r.OS.Chtimes(r.root+name, mtime)
+}
 
 // cpuTime is what the process has used: on a shared machine the time on the wall says little.
 func cpuTime(b *testing.B) time.Duration {
@@ -57,7 +64,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkDedupe is the resolving of the keys alone, in ns an entry: the yardstick is the bandwidth of the memory.
+// BenchmarkDedupe is the resolving of the keys alone, in ns an entry: the yardstick is the
+// bandwidth of the memory.
 func BenchmarkDedupe(b *testing.B) {
 	l := newLog(b)
 	const segments, each = 16, 250_000
@@ -77,18 +85,23 @@ func BenchmarkDedupe(b *testing.B) {
 			for b.Loop() {
 				l.must(p.resolve(window{0, len(p.plans)}))
 			}
-			b.ReportMetric(float64((cpuTime(b)-began).Nanoseconds())/float64(b.N)/float64(p.entries()), "cpu-ns/entry")
+			b.ReportMetric(
+				float64((cpuTime(b)-began).Nanoseconds())/float64(b.N)/float64(p.entries()),
+				"cpu-ns/entry",
+			)
 		})
 	}
 }
 
-// BenchmarkRewriteVerbatim is the rewrite of a segment of which nearly all lives, next to the copying of its file.
+// BenchmarkRewriteVerbatim is the rewrite of a segment of which nearly all lives, next to the
+// copying of its file.
 func BenchmarkRewriteVerbatim(b *testing.B) {
 	value := strings.Repeat("v", 1000)
 	l := onDisk(b)
 	records := make([]string, 0, 16)
 	for i := range 200_000 {
-		if records = append(records, fmt.Sprintf("key%d=%s", i, value)); len(records) == cap(records) {
+		if records = append(records,
+			fmt.Sprintf("key%d=%s", i, value)); len(records) == cap(records) {
 			l.batch(compress.None, record.Identity{ProducerID: -1}, records...)
 			records = records[:0]
 		}
@@ -110,7 +123,8 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 			l.must(out.discard())
 			l.must(removed(l.fsys.Remove(l.derivedName(0))))
 		}
-		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9, "cpu-ms/GB")
+		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9,
+			"cpu-ms/GB")
 	})
 	b.Run("copy", func(b *testing.B) {
 		b.SetBytes(size)
@@ -126,7 +140,8 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 			l.must(to.Sync())
 			l.must(to.Close())
 		}
-		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9, "cpu-ms/GB")
+		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9,
+			"cpu-ms/GB")
 	})
 }
 

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// bitmap is a set of a segment's records, by their ordinal. The zero value is empty and takes no memory.
+// bitmap is a set of a segment's records, by their ordinal. The zero value is empty and takes no
+// memory.
 type bitmap []uint64
 
 // newBitmap returns an empty set for ordinals below records.
@@ -30,7 +31,8 @@ func (b bitmap) clear(i uint32) {
 	}
 }
 
-// setShared is set for sets that several slices work on at once. Neighbouring ordinals share a word, and belong to different keys.
+// setShared is set for sets that several slices work on at once. Neighbouring ordinals share a
+// word, and belong to different keys.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
 
 // setRange adds [from, to).
@@ -53,8 +55,8 @@ func (b *bitmap) extend(i uint32) {
 	}
 }
 
-// count returns how many of [from, to) are set. It counts by words, because it is asked for every batch; the first and
-// the last word are masked where the range begins or ends inside them.
+// count returns how many of [from, to) are set. It counts by words, because it is asked for every
+// batch; the first and the last word are masked where the range begins or ends inside them.
 func (b bitmap) count(from, to uint32) int {
 	n := 0
 	for word := int(from / 64); word < len(b) && uint64(word)*64 < uint64(to); word++ {

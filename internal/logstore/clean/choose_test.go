@@ -9,7 +9,8 @@ import (
 
 // of is a segment of 1000 bytes, so much of which is garbage.
 func of(dead int64) candidate {
-	return candidate{sizeBytes: 1000, deadBytes: dead, liveBytes: 1000 - dead, readBytes: 1000, removed: dead, age: time.Hour}
+	return candidate{sizeBytes: 1000, deadBytes: dead, liveBytes: 1000 - dead, readBytes: 1000,
+		removed: dead, age: time.Hour}
 }
 
 func TestChoiceTakesTheBestUntilTheGarbageIsWithinItsBound(t *testing.T) {
@@ -22,7 +23,9 @@ func TestChoiceTakesTheBestUntilTheGarbageIsWithinItsBound(t *testing.T) {
 		{50, []candidate{of(400), of(0), of(450)}, "[false false false]"},
 		{20, []candidate{of(300), of(0), of(600)}, "[false false true]"},
 		{10, []candidate{of(300), of(0), of(600)}, "[true false true]"},
-		{90, []candidate{of(1000), {sizeBytes: 1000, liveBytes: 1000, readBytes: 1000, forced: true, deadBytes: 1, removed: 1}}, "[true true]"},
+		{90, []candidate{of(1000),
+			{sizeBytes: 1000, liveBytes: 1000, readBytes: 1000, forced: true, deadBytes: 1,
+				removed: 1}}, "[true true]"},
 	} {
 		if c.all[0].deadBytes == 1000 {
 			c.all[0].readBytes = 0 // dead whole: it costs nothing
@@ -47,7 +50,8 @@ func TestChoiceLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 		var all []candidate
 		for range 1 + random.IntN(20) {
 			c := of(random.Int64N(1000))
-			c.age, c.forced = time.Duration(random.Int64N(1e15)), random.IntN(10) == 0 && c.deadBytes > 0
+			c.age, c.forced = time.Duration(random.Int64N(1e15)),
+				random.IntN(10) == 0 && c.deadBytes > 0
 			all = append(all, c)
 		}
 		percent := random.IntN(100)
@@ -72,10 +76,12 @@ func TestChoiceLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 	}
 }
 
-// simulated is the steady state of a log of equal records: how many are rewritten for each that is appended, and how much of the log is
-// garbage when a pass begins, with passes whenever so much of the log is dirty. It is about bytes alone: segments, batches and codecs
-// do not matter (reference 6.1 has the measurements).
-func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites, peak float64) {
+// simulated is the steady state of a log of equal records: how many are rewritten for each that is
+// appended, and how much of the log is garbage when a pass begins, with passes whenever so much of
+// the log is dirty. It is about bytes alone: segments, batches and codecs do not matter (reference
+// 6.1 has the measurements).
+func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites,
+	peak float64) {
 	const segmentRecords, appends = 500, 1_000_000
 	random := rand.New(rand.NewPCG(4, 2))
 	type seg struct {
@@ -112,7 +118,8 @@ func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (r
 		for _, s := range segments {
 			garbage += s.size - s.live
 			c := candidate{
-				sizeBytes: int64(s.size), deadBytes: int64(s.size - s.live), liveBytes: int64(s.live), readBytes: int64(s.size),
+				sizeBytes: int64(s.size), deadBytes: int64(s.size - s.live),
+				liveBytes: int64(s.live), readBytes: int64(s.size),
 				removed: int64(s.size - s.live), age: time.Duration(clock-s.born) * time.Second,
 			}
 			if s.live == 0 {
@@ -147,9 +154,11 @@ func simulated(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (r
 // simulatedKeys is how many keys the simulation has.
 const simulatedKeys = 50_000
 
-// steadily is what simulated says for keys drawn uniformly, and by zipf's law with the exponent 1.2.
+// steadily is what simulated says for keys drawn uniformly, and by zipf's law with the exponent
+// 1.2.
 func steadily(maxGarbagePercent, dirtyPercent int) (uniform, uniformPeak, zipf, zipfPeak float64) {
-	uniform, uniformPeak = simulated(maxGarbagePercent, dirtyPercent, func(r *rand.Rand) int { return r.IntN(simulatedKeys) })
+	uniform, uniformPeak = simulated(maxGarbagePercent, dirtyPercent,
+		func(r *rand.Rand) int { return r.IntN(simulatedKeys) })
 	var z *rand.Zipf
 	zipf, zipfPeak = simulated(maxGarbagePercent, dirtyPercent, func(r *rand.Rand) int {
 		if z == nil {
@@ -160,12 +169,20 @@ func steadily(maxGarbagePercent, dirtyPercent int) (uniform, uniformPeak, zipf, 
 	return uniform, uniformPeak, zipf, zipfPeak
 }
 
-// The figures of docs/adr/0125 come from this: go test -run SteadyState -v ./internal/logstore/clean
+// The figures of docs/adr/0125 come from this: go test -run SteadyState -v
+// ./internal/logstore/clean
 func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	before := [2]float64{1e9, 1e9}
 	for _, percent := range []int{0, 5, 10, 20, 33, 50} {
 		u, up, z, zp := steadily(percent, 50)
-		t.Logf("%2d %% garbage may stay: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%", percent, u, z, up*100, zp*100)
+		t.Logf(
+			"%2d %% garbage may stay: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%",
+			percent,
+			u,
+			z,
+			up*100,
+			zp*100,
+		)
 		if u > before[0]*1.05 || z > before[1]*1.05 {
 			t.Errorf("%d %%: %.2f and %.2f, more than with less garbage", percent, u, z)
 		}
@@ -173,16 +190,32 @@ func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	}
 }
 
-// With half of the log garbage at the peak, a third of what is appended is rewritten at most, and less where some keys are hot.
+// With half of the log garbage at the peak, a third of what is appended is rewritten at most, and
+// less where some keys are hot.
 func TestSteadyStateAtAPeakOfHalfTheLog(t *testing.T) {
 	for _, c := range []struct{ percent, dirty int }{{45, 10}, {35, 25}, {0, 50}} {
 		u, up, z, zp := steadily(c.percent, c.dirty)
-		t.Logf("minDirtyPercent %d, maxGarbagePercent %d: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%", c.dirty, c.percent, u, z, up*100, zp*100)
+		t.Logf(
+			"minDirtyPercent %d, maxGarbagePercent %d: rewritten per appended %.2f uniform, %.2f zipf 1.2; garbage when a pass begins %.0f %%, %.0f %%",
+			c.dirty,
+			c.percent,
+			u,
+			z,
+			up*100,
+			zp*100,
+		)
 		if up > 0.52 || zp > 0.52 {
-			t.Errorf("minDirtyPercent %d, maxGarbagePercent %d: %.0f and %.0f %% are garbage at the peak", c.dirty, c.percent, up*100, zp*100)
+			t.Errorf(
+				"minDirtyPercent %d, maxGarbagePercent %d: %.0f and %.0f %% are garbage at the peak",
+				c.dirty,
+				c.percent,
+				up*100,
+				zp*100,
+			)
 		}
 		if c.dirty == 10 && (u > 0.35 || z > 0.2) {
-			t.Errorf("%.2f uniform and %.2f zipf 1.2 are rewritten, want at most 0.35 and 0.2", u, z)
+			t.Errorf("%.2f uniform and %.2f zipf 1.2 are rewritten, want at most 0.35 and 0.2", u,
+				z)
 		}
 	}
 }

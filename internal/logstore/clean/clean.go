@@ -11,22 +11,26 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// What Run fails with, besides errors of I/O. In each case the log is legal, and the same pass may be tried again.
+// What Run fails with, besides errors of I/O. In each case the log is legal, and the same pass may
+// be tried again.
 var (
-	// ErrNoSpace is returned when there was something to rewrite, and not enough space on the disk for any of it (F16).
+	// ErrNoSpace is returned when there was something to rewrite, and not enough space on the disk
+	// for any of it (F16).
 	ErrNoSpace = errors.New("not enough free space to rewrite a segment")
-	// ErrSidecar is returned when a sidecar contradicted its segment (F6) and was made anew: the pass is to be begun again. If that
-	// fails so too, the log is damaged, or we have a bug.
+	// ErrSidecar is returned when a sidecar contradicted its segment (F6) and was made anew: the
+	// pass is to be begun again. If that fails so too, the log is damaged, or we have a bug.
 	ErrSidecar = errors.New("key sidecar contradicts its segment")
-	// ErrProducers is returned when a batch that the pass has dropped has become one that must stay (F12).
+	// ErrProducers is returned when a batch that the pass has dropped has become one that must stay
+	// (F12).
 	ErrProducers = errors.New("the state of a producer changed during the pass")
 )
 
 // Phase is what a pass is doing.
 type Phase int8
 
-// The phases, in order. Their names are the metric's label values. Idle and Queued are for the scheduler, of a log without a
-// pass; Run reports the four others. Rewriting and Committing take turns, once for each group.
+// The phases, in order. Their names are the metric's label values. Idle and Queued are for the
+// scheduler, of a log without a pass; Run reports the four others. Rewriting and Committing take
+// turns, once for each group.
 const (
 	Idle Phase = iota
 	Queued
@@ -47,17 +51,18 @@ func (p Phase) String() string {
 // Source is one segment of a Job.
 type Source struct {
 	Segment *segment.Segment
-	// Dead is the content of its .dead file, nil if it has none. It is believed if it is bound to this very segment, and if it was
-	// computed in this lineage (see Job.Lineage).
+	// Dead is the content of its .dead file, nil if it has none. It is believed if it is bound to
+	// this very segment, and if it was computed in this lineage (see Job.Lineage).
 	Dead []byte
-	// NoneAborted tells Measure that no transaction was aborted whose marker lies in the segment. It spares the reading of all batches'
-	// headers; a pass looks for itself.
+	// NoneAborted tells Measure that no transaction was aborted whose marker lies in the segment.
+	// It spares the reading of all batches' headers; a pass looks for itself.
 	NoneAborted bool
 }
 
 // Producer is what is known of an active producer: which of its batches must stay (I25).
 type Producer struct {
-	LastOffset int64 // of its last data batch; -1: it has a marker only, and control batches of its epoch stay
+	// of its last data batch; -1: it has a marker only, and control batches of its epoch stay
+	LastOffset int64
 	Epoch      int16
 }
 
@@ -70,45 +75,51 @@ type Codec struct {
 // Rules is what the topic's settings say about cleaning.
 type Rules struct {
 	TombstoneRetention time.Duration // from when a tombstone or a marker is lonely (X3)
-	MaxLag             time.Duration // a superseded record goes after so long at the latest; 0 or less: no promise
-	// MaxGarbagePercent is how much of the cleaned section may be garbage after a pass, for the sake of I/O. 0: none.
+	// a superseded record goes after so long at the latest; 0 or less: no promise
+	MaxLag time.Duration
+	// MaxGarbagePercent is how much of the cleaned section may be garbage after a pass, for the
+	// sake of I/O. 0: none.
 	MaxGarbagePercent int
-	KeepCodec         bool  // rebuilt batches keep their own codec
-	Codec             Codec // else they get this one; those that lose nothing stay as they are, whatever their codec
-	// Denser, if set, is what everything is compressed with that a pass writes, also batches that lose nothing: a clean section is
-	// written once and read for long. Segments that are not rewritten stay as they are.
+	KeepCodec         bool // rebuilt batches keep their own codec
+	// else they get this one; those that lose nothing stay as they are, whatever their codec
+	Codec Codec
+	// Denser, if set, is what everything is compressed with that a pass writes, also batches that
+	// lose nothing: a clean section is written once and read for long. Segments that are not
+	// rewritten stay as they are.
 	Denser       *Codec
 	SegmentBytes int64 // output rolls before it passes this; default 1 GiB
-	// SpanMax is how far apart the timestamps in an output segment may lie, if it is made of several; 0: no matter. A topic that is
-	// both compacted and deleted by time needs it: retention takes a segment when its newest record is old enough, and a segment
-	// that is merged with a younger one in every pass would never be.
+	// SpanMax is how far apart the timestamps in an output segment may lie, if it is made of
+	// several; 0: no matter. A topic that is both compacted and deleted by time needs it: retention
+	// takes a segment when its newest record is old enough, and a segment that is merged with a
+	// younger one in every pass would never be.
 	SpanMax time.Duration
 }
 
 // Limits is what a pass may use.
 type Limits struct {
 	MemoryBytes int64 // of tables and bitmaps; default 128 MiB
-	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A sidecar that was made with another limit knows
-	// other batches as opaque, which does no harm.
+	// BatchBytesMax is what a batch may decompress to, in bytes; default 128 MiB. A sidecar that
+	// was made with another limit knows other batches as opaque, which does no harm.
 	BatchBytesMax int
-	// Workers is how many slices are worked on at once; default 1. Each has its share of the memory.
+	// Workers is how many slices are worked on at once; default 1. Each has its share of the
+	// memory.
 	Workers int
-	// Parallel calls do(0) to do(n-1), on as many goroutines as it likes, and returns when all have returned; nil: one after the
-	// other. The pass starts no goroutine of its own.
+	// Parallel calls do(0) to do(n-1), on as many goroutines as it likes, and returns when all have
+	// returned; nil: one after the other. The pass starts no goroutine of its own.
 	Parallel func(n int, do func(i int))
 }
 
 // Job is one pass over one log: segments in, segments and Stats out.
 //
-// Invariant: every segment ends at or below Bound, which is the base of the segment behind the last; all below Bound is decided,
-// which is to say at or below the last stable offset.
+// Invariant: every segment ends at or below Bound, which is the base of the segment behind the
+// last; all below Bound is decided, which is to say at or below the last stable offset.
 type Job struct {
 	Sources    []Source // [log start, Bound), ascending, all sealed
 	LogStart   int64    // records below it were deleted by DeleteRecords
 	FirstDirty int64    // what Stats.CleanedTo is if the pass fails
 	Bound      int64    // the pass keeps its hands off everything from here on (I2)
-	// Aborted are the aborted transactions that begin below Bound and whose marker lies at or above it, where the pass does not look.
-	// What is open at Bound and not among them is committed.
+	// Aborted are the aborted transactions that begin below Bound and whose marker lies at or above
+	// it, where the pass does not look. What is open at Bound and not among them is committed.
 	Aborted []segment.AbortedTxn
 	// Lineage is that of the leader epochs below an offset (docs/format/dead.md).
 	Lineage func(below int64) uint64
@@ -116,39 +127,47 @@ type Job struct {
 	Now    time.Time // when the pass began: tombstones are held against it
 	Rules  Rules
 	Limits Limits
-	// Agreed is what all replicas have told of themselves (X1): a tombstone or a marker goes only where they agree, and a retention after
-	// they did. The zero value lets none go; Alone is for a log with one replica.
+	// Agreed is what all replicas have told of themselves (X1): a tombstone or a marker goes only
+	// where they agree, and a retention after they did. The zero value lets none go; Alone is for a
+	// log with one replica.
 	Agreed Agreed
-	// Producers are the active ones, by id. Whatever is in the log of them at that time must survive a crash.
+	// Producers are the active ones, by id. Whatever is in the log of them at that time must
+	// survive a crash.
 	Producers map[int64]Producer
 	Hasher    keys.Hasher // of the partition's salt
 
 	Env Env
 }
 
-// Env is how a pass reaches the log. All of it is called on the goroutine of Run, but for Spend and Progress, which the goroutines of
-// Limits.Parallel call too.
+// Env is how a pass reaches the log. All of it is called on the goroutine of Run, but for Spend and
+// Progress, which the goroutines of Limits.Parallel call too.
 type Env struct {
-	// Keys opens the sidecar of a segment, or makes it, which may take as long as reading the segment. A segment that can have none
-	// (keys.ErrTooManyRecords) gives nil: its keys are not known. The pass closes it.
+	// Keys opens the sidecar of a segment, or makes it, which may take as long as reading the
+	// segment. A segment that can have none (keys.ErrTooManyRecords) gives nil: its keys are not
+	// known. The pass closes it.
 	Keys func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error)
-	// Create makes an output segment (suffix .cleaned). base is that of the first source, or, where output rolls, that of
-	// the batch that did not fit. Run removes it again if it does not get as far as Replace.
+	// Create makes an output segment (suffix .cleaned). base is that of the first source, or, where
+	// output rolls, that of the batch that did not fit. Run removes it again if it does not get as
+	// far as Replace.
 	Create func(base int64) (*segment.Segment, error)
-	// Derive begins the sidecar of an output segment; it is finished under the name that DerivedName gives, before Replace, and always
-	// closed. Nil: no sidecar is derived, and the next pass makes it from the data.
+	// Derive begins the sidecar of an output segment; it is finished under the name that
+	// DerivedName gives, before Replace, and always closed. Nil: no sidecar is derived, and the
+	// next pass makes it from the data.
 	Derive      func(base int64) (*keys.Derivation, error)
 	DerivedName func(base int64) string
-	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from then on, also when it fails.
+	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from
+	// then on, also when it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
-	// Producers are Job.Producers as of now: they are asked for before each commit (F12). Nil: they do not change.
+	// Producers are Job.Producers as of now: they are asked for before each commit (F12). Nil: they
+	// do not change.
 	Producers func() map[int64]Producer
-	// SaveDead puts a .dead file beside a segment of the log, or takes it away if content is nil. It need not survive a crash, and what
-	// a failure costs is that clocks begin anew.
+	// SaveDead puts a .dead file beside a segment of the log, or takes it away if content is nil.
+	// It need not survive a crash, and what a failure costs is that clocks begin anew.
 	SaveDead func(s *segment.Segment, content []byte) error
 	// FreeBytes is the space left on the disk; nil: enough.
 	FreeBytes func() (uint64, error)
-	// Spend is called for each n bytes that are read or written, and waits when the pass goes too fast. May be nil.
+	// Spend is called for each n bytes that are read or written, and waits when the pass goes too
+	// fast. May be nil.
 	Spend func(ctx context.Context, n int) error
 	// Compress does what compress.To does, its default, and may measure it.
 	Compress compress.Func
@@ -159,8 +178,9 @@ type Env struct {
 // KeysOptions say how a sidecar is to be had.
 type KeysOptions struct {
 	Anew bool // make it even if it is there
-	// LogRead is to be told of each n bytes that are read of the segment, and SidecarWritten of each n that are read or written for the
-	// making of the sidecar. They account, and wait when the pass goes too fast; an error ends the work.
+	// LogRead is to be told of each n bytes that are read of the segment, and SidecarWritten of
+	// each n that are read or written for the making of the sidecar. They account, and wait when
+	// the pass goes too fast; an error ends the work.
 	LogRead, SidecarWritten func(n int) error
 }
 
@@ -177,7 +197,8 @@ type Progress struct {
 	Stats            Stats // so far
 }
 
-// Chosen is what a pass is going to rewrite, as far as that is known: what Stats says of it once it is done.
+// Chosen is what a pass is going to rewrite, as far as that is known: what Stats says of it once it
+// is done.
 type Chosen struct {
 	Segments                     int
 	Records, Tombstones, Markers int64 // that go
@@ -186,15 +207,17 @@ type Chosen struct {
 // Stats is what a pass did.
 type Stats struct {
 	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
-	// LonelyTo is up to where the pass has left every tombstone alone: of no key whose latest record is a tombstone below it does the log
-	// hold anything older, dead or not. At most Job.Bound; 0 unless the pass succeeded.
+	// LonelyTo is up to where the pass has left every tombstone alone: of no key whose latest
+	// record is a tombstone below it does the log hold anything older, dead or not. At most
+	// Job.Bound; 0 unless the pass succeeded.
 	LonelyTo int64
 
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
 	LogReadBytes        int64 // of sources
 	LogWrittenBytes     int64 // of output, also of output that was discarded
-	ReclaimedBytes      int64 // what sources held and their replacement does not; groups that grew do not count
+	// what sources held and their replacement does not; groups that grew do not count
+	ReclaimedBytes int64
 
 	RecordsRead       int64 // those a decision was made on, each once
 	RecordsRemoved    int64 // of groups that were committed
@@ -209,19 +232,24 @@ type Stats struct {
 	OpaqueBatches     int // kept unread, because they decompress to more than BatchBytesMax
 	SidecarsRebuilt   int // found to contradict their segments (F6)
 
-	GarbageBytes    int64 // left below Bound when the pass ended: exact
-	GarbageRecords  int64
-	MemoryPeakBytes int64 // with the buffers of the largest batch, so it may exceed Limits.MemoryBytes
-	// OldestGarbage is since when the oldest of the garbage that is left has been superseded; zero if none is.
+	GarbageBytes   int64 // left below Bound when the pass ended: exact
+	GarbageRecords int64
+	// with the buffers of the largest batch, so it may exceed Limits.MemoryBytes
+	MemoryPeakBytes int64
+	// OldestGarbage is since when the oldest of the garbage that is left has been superseded; zero
+	// if none is.
 	OldestGarbage time.Time
-	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one may go; zero if none stays.
+	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one
+	// may go; zero if none stays.
 	NextPass time.Time
-	// WaitsAt is the lowest offset of what is lonely and waits for other replicas (Job.Agreed), -1 if nothing does: a retention after they
-	// agree on it the log wants a pass, though NextPass be later.
+	// WaitsAt is the lowest offset of what is lonely and waits for other replicas (Job.Agreed), -1
+	// if nothing does: a retention after they agree on it the log wants a pass, though NextPass be
+	// later.
 	WaitsAt int64
 }
 
-// withDefaults fills in what a Job may leave out. Compress stays nil: record.Builder knows its own default.
+// withDefaults fills in what a Job may leave out. Compress stays nil: record.Builder knows its own
+// default.
 func (j Job) withDefaults() Job {
 	if j.Rules.SegmentBytes == 0 {
 		j.Rules.SegmentBytes = 1 << 30
@@ -257,11 +285,11 @@ func (j Job) withDefaults() Job {
 	return j
 }
 
-// Run does the pass. On an error or a cancelled ctx what was replaced stays replaced, what was not is deleted: the log is
-// legal at every moment. The Stats are those up to then.
+// Run does the pass. On an error or a cancelled ctx what was replaced stays replaced, what was not
+// is deleted: the log is legal at every moment. The Stats are those up to then.
 //
-// A sidecar that contradicts its segment (F6) is made anew, and Run fails with ErrSidecar: the same pass, begun again with the
-// segments as they are then, finds it in order.
+// A sidecar that contradicts its segment (F6) is made anew, and Run fails with ErrSidecar: the same
+// pass, begun again with the segments as they are then, finds it in order.
 func Run(ctx context.Context, job Job) (Stats, error) {
 	job = job.withDefaults()
 	p := newPass(ctx, job)

@@ -40,7 +40,8 @@ func (h *hand) move() {
 	h.rest = h.rest[size:]
 }
 
-// within yields those in [from, to), ascending, and leaves each in the clock's fields. What lies below from is passed over for good.
+// within yields those in [from, to), ascending, and leaves each in the clock's fields. What lies
+// below from is passed over for good.
 func (c *clock) within(from, to uint32) func(yield func() bool) {
 	return func(yield func() bool) {
 		for {

@@ -30,12 +30,14 @@ func (f notedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt: as on the way of a produced batch (docs/format/copies.md).
+// TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt: as on the way of a produced batch
+// (docs/format/copies.md).
 func TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)
 	l.fsys = writes{l.fsys, &written}
-	l.job.Env.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
+	l.job.Env.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec,
+		level int) error {
 		err := compress.To(dst, src, codec, level)
 		coded = append(coded, dst.Pieces()...)
 		return err

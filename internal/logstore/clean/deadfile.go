@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// ErrDeadFile is wrapped by every error about bytes that are no .dead file. Who meets it goes on without the file.
+// ErrDeadFile is wrapped by every error about bytes that are no .dead file. Who meets it goes on
+// without the file.
 var ErrDeadFile = errors.New("not a .dead file")
 
 // Where the fields of a .dead file stand (docs/format/dead.md).
@@ -21,7 +22,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Binding is what ties a .dead file to the very bytes it was made for. Two that are equal may share their ordinals.
+// Binding is what ties a .dead file to the very bytes it was made for. Two that are equal may share
+// their ordinals.
 type Binding struct {
 	Base     int64
 	LogBytes int64
@@ -31,14 +33,16 @@ type Binding struct {
 
 // Dead is what a pass found in one segment: the content of its .dead file.
 //
-// Invariants: every ordinal in Bitmap and Lonely is below Binding.Records; the groups of Lonely ascend by Since and share no
-// ordinal; there are at most 16.
+// Invariants: every ordinal in Bitmap and Lonely is below Binding.Records; the groups of Lonely
+// ascend by Since and share no ordinal; there are at most 16.
 type Dead struct {
 	Binding
-	ComputedThrough int64  // the bound of the pass: nothing from here on was known
-	Lineage         uint64 // of the leader epochs below ComputedThrough: another one voids the file (F4)
-	PassedAtMs      int64
-	BlockingSinceMs int64 // since when a dead record here has kept a tombstone in the log (F7); 0: none does
+	ComputedThrough int64 // the bound of the pass: nothing from here on was known
+	// of the leader epochs below ComputedThrough: another one voids the file (F4)
+	Lineage    uint64
+	PassedAtMs int64
+	// since when a dead record here has kept a tombstone in the log (F7); 0: none does
+	BlockingSinceMs int64
 	DeadBytes       int64
 	DeadRecords     uint32
 
@@ -98,10 +102,11 @@ func (g Group) check(records uint32) error {
 	return nil
 }
 
-// DeadFileBytesMax is the largest .dead file of a segment with so many records: who reads one holds its size against this
-// before he allocates.
+// DeadFileBytesMax is the largest .dead file of a segment with so many records: who reads one holds
+// its size against this before he allocates.
 func DeadFileBytesMax(records uint32) int64 {
-	return deadHeaderBytes + int64(records)/8 + 8 + deadGroupsMax*groupBytes + int64(records)*binary.MaxVarintLen32 + 4
+	return deadHeaderBytes + int64(records)/8 + 8 + deadGroupsMax*groupBytes +
+		int64(records)*binary.MaxVarintLen32 + 4
 }
 
 // Encode returns the content of the file.
@@ -113,9 +118,11 @@ func (d *Dead) Encode() []byte {
 	out := make([]byte, deadHeaderBytes, deadHeaderBytes+8*len(words)+groupBytes*len(d.Lonely)+4)
 	copy(out, deadMagic)
 	for i, field := range []uint64{
-		uint64(d.Base), uint64(d.LogBytes), d.Identity, uint64(d.ComputedThrough), d.Lineage, uint64(d.PassedAtMs),
+		uint64(d.Base), uint64(d.LogBytes), d.Identity, uint64(d.ComputedThrough), d.Lineage,
+		uint64(d.PassedAtMs),
 		uint64(d.BlockingSinceMs), uint64(d.DeadBytes),
-		uint64(d.Records)<<32 | uint64(d.DeadRecords), uint64(len(d.Lonely))<<32 | uint64(len(words)),
+		uint64(d.Records)<<32 | uint64(d.DeadRecords),
+		uint64(len(d.Lonely))<<32 | uint64(len(words)),
 	} {
 		binary.BigEndian.PutUint64(out[8+8*i:], field)
 	}
@@ -136,8 +143,8 @@ func appendSum(out []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }
 
-// DecodeDead reads the content of a .dead file. It fails with an error that wraps ErrDeadFile for everything Encode would not
-// have written. The groups of what it returns point into content.
+// DecodeDead reads the content of a .dead file. It fails with an error that wraps ErrDeadFile for
+// everything Encode would not have written. The groups of what it returns point into content.
 func DecodeDead(content []byte) (*Dead, error) {
 	size := len(content) - 4
 	if size < deadHeaderBytes || string(content[:8]) != deadMagic {
@@ -149,9 +156,11 @@ func DecodeDead(content []byte) (*Dead, error) {
 	field := func(at int) uint64 { return binary.BigEndian.Uint64(content[at:]) }
 	half := func(at int) uint32 { return binary.BigEndian.Uint32(content[at:]) }
 	d := &Dead{
-		Binding:         Binding{Base: int64(field(8)), LogBytes: int64(field(16)), Identity: field(24), Records: half(72)},
-		ComputedThrough: int64(field(32)), Lineage: field(40), PassedAtMs: int64(field(48)), BlockingSinceMs: int64(field(56)),
-		DeadBytes: int64(field(64)), DeadRecords: half(76),
+		Binding: Binding{Base: int64(field(8)), LogBytes: int64(field(16)),
+			Identity: field(24), Records: half(72)},
+		ComputedThrough: int64(field(32)), Lineage: field(40), PassedAtMs: int64(field(48)),
+		BlockingSinceMs: int64(field(56)),
+		DeadBytes:       int64(field(64)), DeadRecords: half(76),
 	}
 	rest, err := d.decodeBitmap(content[deadHeaderBytes:size], half(84))
 	if err != nil {
@@ -166,14 +175,16 @@ func DecodeDead(content []byte) (*Dead, error) {
 // decodeBitmap reads the bitmap and returns what follows it.
 func (d *Dead) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 	if uint64(words)*8 > uint64(len(rest)) || uint64(words) > (uint64(d.Records)+63)/64 {
-		return nil, fmt.Errorf("%w: %d words of a bitmap of %d records in %d bytes", ErrDeadFile, words, d.Records, len(rest))
+		return nil, fmt.Errorf("%w: %d words of a bitmap of %d records in %d bytes", ErrDeadFile,
+			words, d.Records, len(rest))
 	}
 	d.Bitmap = make(bitmap, words)
 	for i := range d.Bitmap {
 		d.Bitmap[i] = binary.BigEndian.Uint64(rest[8*i:])
 	}
 	if n := d.Bitmap.count(0, d.Records); n != int(d.DeadRecords) || d.Bitmap.all() != n {
-		return nil, fmt.Errorf("%w: %d dead records of %d are marked, it says %d", ErrDeadFile, d.Bitmap.all(), d.Records, d.DeadRecords)
+		return nil, fmt.Errorf("%w: %d dead records of %d are marked, it says %d", ErrDeadFile,
+			d.Bitmap.all(), d.Records, d.DeadRecords)
 	}
 	return rest[8*words:], nil
 }
@@ -187,7 +198,8 @@ func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
 		if len(rest) < groupBytes {
 			return fmt.Errorf("%w: cut off in a group", ErrDeadFile)
 		}
-		g := Group{SinceMs: int64(binary.BigEndian.Uint64(rest)), Count: binary.BigEndian.Uint32(rest[8:])}
+		g := Group{SinceMs: int64(binary.BigEndian.Uint64(rest)),
+			Count: binary.BigEndian.Uint32(rest[8:])}
 		size := uint64(binary.BigEndian.Uint32(rest[12:]))
 		if rest = rest[groupBytes:]; size > uint64(len(rest)) {
 			return fmt.Errorf("%w: a group of %d bytes in %d", ErrDeadFile, size, len(rest))
@@ -207,8 +219,9 @@ func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
 	return nil
 }
 
-// stillLonely returns the groups of an earlier pass as of this one, which found lonely to be so. A record that was lonely stays so,
-// unless the log was truncated. It takes those out of lonely: what is left became so since (X3).
+// stillLonely returns the groups of an earlier pass as of this one, which found lonely to be so. A
+// record that was lonely stays so, unless the log was truncated. It takes those out of lonely: what
+// is left became so since (X3).
 func stillLonely(before []Group, lonely bitmap) (still []Group) {
 	for _, g := range before {
 		kept := newGroup(g.SinceMs, func(yield func(uint32) bool) {
@@ -228,10 +241,11 @@ func stillLonely(before []Group, lonely bitmap) (still []Group) {
 	return still
 }
 
-// settleGroups merges groups of the same time, and the oldest two as long as there are too many: with the later time, for late is
-// allowed and early is not.
+// settleGroups merges groups of the same time, and the oldest two as long as there are too many:
+// with the later time, for late is allowed and early is not.
 func settleGroups(groups []Group) []Group {
-	slices.SortStableFunc(groups, func(a, b Group) int { return int(min(1, max(-1, a.SinceMs-b.SinceMs))) })
+	slices.SortStableFunc(groups,
+		func(a, b Group) int { return int(min(1, max(-1, a.SinceMs-b.SinceMs))) })
 	for i := 0; i+1 < len(groups); {
 		if groups[i].SinceMs == groups[i+1].SinceMs || i == 0 && len(groups) > deadGroupsMax {
 			groups[i] = mergeGroups(groups[i], groups[i+1])

@@ -14,8 +14,10 @@ import (
 func randomDead(random *rand.Rand) *Dead {
 	records := uint32(1 + random.IntN(2000))
 	d := &Dead{
-		Binding:         Binding{Base: random.Int64N(1 << 40), LogBytes: random.Int64N(1 << 30), Identity: random.Uint64(), Records: records},
-		ComputedThrough: random.Int64N(1 << 41), Lineage: random.Uint64(), PassedAtMs: random.Int64N(1 << 41), DeadBytes: random.Int64N(1 << 30),
+		Binding: Binding{Base: random.Int64N(1 << 40), LogBytes: random.Int64N(1 << 30),
+			Identity: random.Uint64(), Records: records},
+		ComputedThrough: random.Int64N(1 << 41), Lineage: random.Uint64(),
+		PassedAtMs: random.Int64N(1 << 41), DeadBytes: random.Int64N(1 << 30),
 		BlockingSinceMs: random.Int64N(2) * 1_000_000, Bitmap: newBitmap(records),
 	}
 	taken := newBitmap(records)
@@ -44,7 +46,8 @@ func TestDeadFileComesBackAsItWas(t *testing.T) {
 		want := randomDead(random)
 		content := want.Encode()
 		if int64(len(content)) > DeadFileBytesMax(want.Records) {
-			t.Fatalf("%d bytes, and at most %d were announced", len(content), DeadFileBytesMax(want.Records))
+			t.Fatalf("%d bytes, and at most %d were announced", len(content),
+				DeadFileBytesMax(want.Records))
 		}
 		got, err := DecodeDead(content)
 		if err != nil {
@@ -86,7 +89,8 @@ func FuzzDecodeDead(f *testing.F) {
 		f.Add(content[:len(content)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		content := appendSum(slices.Clone(body)) // else fuzzing would not come further than the checksum
+		// else fuzzing would not come further than the checksum
+		content := appendSum(slices.Clone(body))
 		d, err := DecodeDead(content)
 		if err != nil {
 			if !errors.Is(err, ErrDeadFile) {
@@ -106,7 +110,8 @@ func FuzzDecodeDead(f *testing.F) {
 				t.Fatalf("%d ordinals, it says %d", n, g.Count)
 			}
 		}
-		if again, err := DecodeDead(d.Encode()); err != nil || !reflect.DeepEqual(again.Lonely, d.Lonely) {
+		if again, err := DecodeDead(d.Encode()); err != nil ||
+			!reflect.DeepEqual(again.Lonely, d.Lonely) {
 			t.Fatalf("%+v, %v, was %+v", again, err, d)
 		}
 	})
@@ -115,7 +120,8 @@ func FuzzDecodeDead(f *testing.F) {
 func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
 	var groups []Group
 	for i := range uint32(deadGroupsMax + 3) {
-		groups = append(groups, newGroup(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
+		groups = append(groups,
+			newGroup(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
 	}
 	groups = settleGroups(groups)
 	if len(groups) != deadGroupsMax || groups[0].SinceMs != 3 || groups[0].Count != 4 {
@@ -141,7 +147,8 @@ func TestClockYieldsAllGroupsByOrdinal(t *testing.T) {
 			to := min(d.Records, from+random.Uint32N(100))
 			for range c.within(from, to) {
 				if c.ordinal < from || c.ordinal >= to || since[c.ordinal] != c.sinceMs {
-					t.Fatalf("ordinal %d since %d in [%d, %d), want since %d", c.ordinal, c.sinceMs, from, to, since[c.ordinal])
+					t.Fatalf("ordinal %d since %d in [%d, %d), want since %d", c.ordinal, c.sinceMs,
+						from, to, since[c.ordinal])
 				}
 				seen++
 			}

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// How large a sample is: the hashes are cut into as many slices as leave at most sampleEntries in each, and of those one is read; of large
-// logs a hundred and twenty-eighth. A log with fewer entries is read whole, and what comes out is exact.
+// How large a sample is: the hashes are cut into as many slices as leave at most sampleEntries in
+// each, and of those one is read; of large logs a hundred and twenty-eighth. A log with fewer
+// entries is read whole, and what comes out is exact.
 const (
 	sampleSlicesMax = 128
 	sampleEntries   = 1 << 15
@@ -21,19 +22,22 @@ type Estimate struct {
 	GarbageRecords int64
 	SizeBytes      int64 // of all segments
 	ReadBytes      int64 // of sidecars, for the estimate
-	// Error is how far GarbageRecords may be off, as a share of all records, 0 to 1: three standard deviations. 0: it is exact.
+	// Error is how far GarbageRecords may be off, as a share of all records, 0 to 1: three standard
+	// deviations. 0: it is exact.
 	Error float64
 	// Segments is the share of dead records of each source, 0 to 1; -1: its keys are not known.
 	Segments []float64
 }
 
-// Measure estimates how much of a log is garbage, from the keys whose hash lies in the first slice of several: it reads little more
-// than that part of each sidecar. It changes nothing. Of the Job it needs what tells which records there are: sources, bound, Aborted,
-// LogStart, limits, and of Env Keys, Spend and Progress.
+// Measure estimates how much of a log is garbage, from the keys whose hash lies in the first slice
+// of several: it reads little more than that part of each sidecar. It changes nothing. Of the Job
+// it needs what tells which records there are: sources, bound, Aborted, LogStart, limits, and of
+// Env Keys, Spend and Progress.
 //
-// What is counted is keys, not dead records: garbage is what is left of all records when each key that has one keeps one. Hashes spread
-// keys evenly, however unevenly records are spread over the keys: a key that has half of all records counts as one, in the sample or not
-// (ADR 0111). Tombstones that are due are not counted as garbage.
+// What is counted is keys, not dead records: garbage is what is left of all records when each key
+// that has one keeps one. Hashes spread keys evenly, however unevenly records are spread over the
+// keys: a key that has half of all records counts as one, in the sample or not (ADR 0111).
+// Tombstones that are due are not counted as garbage.
 func Measure(ctx context.Context, job Job) (Estimate, error) {
 	p := newPass(ctx, job.withDefaults())
 	e, err := p.estimate()
@@ -62,15 +66,15 @@ func (p *pass) estimate() (e Estimate, err error) {
 	return e, nil
 }
 
-// sampleSlices is into how many slices so many entries are cut for a sample: a power of two, as slices end where the buckets of the
-// sidecars do.
+// sampleSlices is into how many slices so many entries are cut for a sample: a power of two, as
+// slices end where the buckets of the sidecars do.
 func sampleSlices(entries int64) uint32 {
 	count := uint64(max(1, (entries+sampleEntries-1)/sampleEntries))
 	return min(sampleSlicesMax, uint32(1)<<min(31, bits.Len64(count-1)))
 }
 
-// findIgnoredOnly is findTransactions, without its reading of all batches where there is nothing to be found: nothing was aborted, and
-// there are no control records among those without a key.
+// findIgnoredOnly is findTransactions, without its reading of all batches where there is nothing to
+// be found: nothing was aborted, and there are no control records among those without a key.
 func (p *pass) findIgnoredOnly() error {
 	plain := len(p.Aborted) == 0
 	for i, plan := range p.plans {
@@ -79,12 +83,14 @@ func (p *pass) findIgnoredOnly() error {
 	if plain {
 		return p.findIgnored()
 	}
-	return p.findTransactions(window{len(p.plans), len(p.plans)}) // no bitmaps: the sample is counted, not marked
+	// no bitmaps: the sample is counted, not marked
+	return p.findTransactions(window{len(p.plans), len(p.plans)})
 }
 
 // extrapolate makes of a sample, one slice of count, an estimate of the whole.
 func (p *pass) extrapolate(e *Estimate, s *slicer, count uint32) {
-	var records, seen float64 // what is known of the records, and how many of them the sample sees die
+	// what is known of the records, and how many of them the sample sees die
+	var records, seen float64
 	shares := make([]float64, len(p.plans))
 	for i, plan := range p.plans {
 		e.SizeBytes += plan.segment.SizeBytes()

@@ -14,7 +14,8 @@ func (l *fakeLog) many(n int, key func(i int) string) {
 	l.t.Helper()
 	records := make([]string, 0, 500)
 	for i := range n {
-		if records = append(records, key(i)+"=some value"); len(records) == cap(records) || i == n-1 {
+		if records = append(records, key(i)+"=some value"); len(records) == cap(records) ||
+			i == n-1 {
 			l.batch(compress.None, record.Identity{ProducerID: -1}, records...)
 			records = records[:0]
 		}
@@ -28,7 +29,10 @@ func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
 	l := newLog(t)
 	const segments, each = 8, 125_000
 	for s := range segments {
-		l.many(each, func(i int) string { return fmt.Sprintf("key %d", (i*7919+s*31_337)%(each*4)) })
+		l.many(each, func(i int) string {
+			return fmt.Sprintf("key %d",
+				(i*7919+s*31_337)%(each*4))
+		})
 		l.roll()
 	}
 	estimate, err := Measure(t.Context(), l.whole())
@@ -38,7 +42,8 @@ func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
 	stats, err := Run(t.Context(), job)
 	l.must(err)
 	records := float64(segments * each)
-	got, want := float64(estimate.GarbageRecords)/records, float64(stats.GarbageRecords+stats.RecordsRemoved)/records
+	got, want := float64(estimate.GarbageRecords)/records,
+		float64(stats.GarbageRecords+stats.RecordsRemoved)/records
 	if want < 0.3 || math.Abs(got-want) > 0.02 {
 		t.Errorf("estimated %.4f of the records to be garbage, it is %.4f", got, want)
 	}

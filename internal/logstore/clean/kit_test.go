@@ -18,7 +18,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeLog is the least of a log that a pass needs: segments in memory with their sidecars, and a swap that no crash interrupts.
+// fakeLog is the least of a log that a pass needs: segments in memory with their sidecars, and a
+// swap that no crash interrupts.
 type fakeLog struct {
 	t        testing.TB
 	fsys     vfs.FS
@@ -40,9 +41,11 @@ type fakeLog struct {
 var start = time.UnixMilli(1_000_000_000_000)
 
 func newLog(t testing.TB) *fakeLog {
-	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{}, salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}, epochMax: -1}
+	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{},
+		salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}, epochMax: -1}
 	l.job = Job{
-		Rules: Rules{TombstoneRetention: time.Hour, KeepCodec: true}, Limits: Limits{MemoryBytes: 64 << 20},
+		Rules:  Rules{TombstoneRetention: time.Hour, KeepCodec: true},
+		Limits: Limits{MemoryBytes: 64 << 20},
 		Agreed: Alone(),
 	}
 	l.roll()
@@ -128,7 +131,8 @@ func (l *fakeLog) whole() Job {
 	for _, s := range l.segments[:segments] {
 		job.Sources = append(job.Sources, Source{Segment: s, Dead: l.dead[s.Base()]})
 	}
-	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now, l.salt.Hasher()
+	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now,
+		l.salt.Hasher()
 	job.Aborted = l.cut(bound)
 	job.Lineage = func(below int64) uint64 { return uint64(l.epochAt(below - 1)) }
 	env := &job.Env
@@ -142,7 +146,8 @@ func (l *fakeLog) whole() Job {
 	}
 	if env.Derive == nil {
 		env.Derive = func(base int64) (*keys.Derivation, error) {
-			return keys.NewDerivation(l.fsys, "/"+segment.Name(base, keys.SpoolExtension, ".cleaned"), base, l.salt), nil
+			return keys.NewDerivation(l.fsys,
+				"/"+segment.Name(base, keys.SpoolExtension, ".cleaned"), base, l.salt), nil
 		}
 		env.DerivedName = l.derivedName
 	}
@@ -160,10 +165,13 @@ func (l *fakeLog) whole() Job {
 	return job
 }
 
-// sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is none.
-func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error) {
+// sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is
+// none.
+func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+	error) {
 	name := "/" + segment.Name(s.Base(), keys.Extension, "")
-	want := keys.Expect{Identity: keys.Identity{Base: s.Base(), LogBytes: s.SizeBytes()}, SaltID: l.salt.ID()}
+	want := keys.Expect{Identity: keys.Identity{Base: s.Base(), LogBytes: s.SizeBytes()},
+		SaltID: l.salt.ID()}
 	if !opts.Anew {
 		r, err := keys.Open(l.fsys, name, want)
 		if err == nil {
@@ -177,12 +185,19 @@ func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts KeysOpti
 		}
 	}
 	l.scans++
-	spool := keys.NewSpool(l.fsys, "/"+segment.Name(s.Base(), keys.SpoolExtension, ""), s.Base(), l.salt)
+	spool := keys.NewSpool(l.fsys, "/"+segment.Name(s.Base(), keys.SpoolExtension, ""), s.Base(),
+		l.salt)
 	defer func() { l.must(spool.Discard()) }()
-	if err := keys.Scan(s, l.salt.Hasher(), spool, keys.ScanOptions{BatchBytesMax: l.job.Limits.BatchBytesMax, Read: opts.LogRead}); err != nil {
+	if err := keys.Scan(s, l.salt.Hasher(), spool,
+		keys.ScanOptions{BatchBytesMax: l.job.Limits.BatchBytesMax,
+			Read: opts.LogRead}); err != nil {
 		return nil, err
 	}
-	if _, err := keys.Build(ctx, l.fsys, spool, want.Identity, name, keys.Options{Spend: func(_ context.Context, n int) error { return opts.SidecarWritten(n) }}); err != nil {
+	if _, err := keys.Build(ctx, l.fsys, spool, want.Identity, name,
+		keys.Options{Spend: func(_ context.Context,
+			n int) error {
+			return opts.SidecarWritten(n)
+		}}); err != nil {
 		return nil, err
 	}
 	return keys.Open(l.fsys, name, want)
@@ -205,7 +220,8 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	}
 	for _, s := range cleaned {
 		l.must(s.Rename(""))
-		l.must(removed(l.fsys.Rename(l.derivedName(s.Base()), "/"+segment.Name(s.Base(), keys.Extension, ""))))
+		l.must(removed(l.fsys.Rename(l.derivedName(s.Base()),
+			"/"+segment.Name(s.Base(), keys.Extension, ""))))
 	}
 	l.segments = slices.Concat(l.segments[:at], cleaned, l.segments[at+len(sources):])
 	return nil
@@ -227,7 +243,8 @@ func (l *fakeLog) batches() []record.Batch {
 	for _, s := range l.segments {
 		l.must(s.Scan(0, func(_ int64, b record.Batch) error {
 			if b.BaseOffset() < end || b.BaseOffset() < s.Base() {
-				return fmt.Errorf("batch at %d after %d in segment %d", b.BaseOffset(), end, s.Base())
+				return fmt.Errorf("batch at %d after %d in segment %d", b.BaseOffset(), end,
+					s.Base())
 			}
 			end = b.NextOffset()
 			all = append(all, bytes.Clone(b))

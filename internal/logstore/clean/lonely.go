@@ -6,7 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// lowestHeld is the lowest tombstone below which a record of its key is left in the log, as of now; nowhere: there is none.
+// lowestHeld is the lowest tombstone below which a record of its key is left in the log, as of now;
+// nowhere: there is none.
 func (p *pass) lowestHeld() place {
 	lowest := nowhere
 	for _, plan := range p.plans {
@@ -17,12 +18,14 @@ func (p *pass) lowestHeld() place {
 	return lowest
 }
 
-// findLonely finds out up to where every tombstone is alone (Stats.LonelyTo): up to the lowest that is held by what the pass has left, for
-// the sake of I/O or for want of space, and at most up to the first segment that nobody could read, where anything may be.
+// findLonely finds out up to where every tombstone is alone (Stats.LonelyTo): up to the lowest that
+// is held by what the pass has left, for the sake of I/O or for want of space, and at most up to
+// the first segment that nobody could read, where anything may be.
 //
-// It is the tombstone's place that counts, and not that of what holds it: in a log in which keys are deleted all the time, cold segments
-// always hold the value of one that was deleted lately. Each is forced out in time (blockingMax), and by then the tombstones above are
-// newer ones: so the offset follows the end of the log, two retentions behind it at the most.
+// It is the tombstone's place that counts, and not that of what holds it: in a log in which keys
+// are deleted all the time, cold segments always hold the value of one that was deleted lately.
+// Each is forced out in time (blockingMax), and by then the tombstones above are newer ones: so the
+// offset follows the end of the log, two retentions behind it at the most.
 func (p *pass) findLonely() error {
 	p.stats.LonelyTo = p.Bound
 	for _, plan := range p.plans {

@@ -7,11 +7,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// emptyBatchBytes is what is left of a batch all of whose records went: the header alone (reference 1.2).
+// emptyBatchBytes is what is left of a batch all of whose records went: the header alone (reference
+// 1.2).
 const emptyBatchBytes = 61
 
-// measure is the account of one segment: what rewriting it costs and frees. Dead batches are counted exactly, of the others the share
-// of their dead records by raw size, because compressed records have no size of their own.
+// measure is the account of one segment: what rewriting it costs and frees. Dead batches are
+// counted exactly, of the others the share of their dead records by raw size, because compressed
+// records have no size of their own.
 type measure struct {
 	deadBytes  int64
 	liveBytes  int64 // size - deadBytes
@@ -23,20 +25,24 @@ type measure struct {
 	onlyEmpty  bool  // every batch goes: there is nothing to read it for
 	due        bool  // a tombstone is due here
 	deleted    bool  // records below the log start are here
-	overdue    bool  // a record here has been superseded for longer than MaxLag, or has kept a tombstone for too long (F7)
+	// a record here has been superseded for longer than MaxLag, or has kept a tombstone for too
+	// long (F7)
+	overdue bool
 }
 
 // fate is what becomes of a batch.
 type fate uint8
 
 const (
-	keep    fate = iota // as it is, byte for byte: cheaper than decoding, and nothing of the producer's framing changes
-	rebuild             // without its dead records
-	empty               // its header only, for what others take from it (I25, I29)
-	drop                // offsets and all: readers take the gap for what it is (I43)
+	// as it is, byte for byte: cheaper than decoding, and nothing of the producer's framing changes
+	keep    fate = iota
+	rebuild      // without its dead records
+	empty        // its header only, for what others take from it (I25, I29)
+	drop         // offsets and all: readers take the gap for what it is (I43)
 )
 
-// fateOf decides on a batch. It decides the same whenever it is asked, once measure is done with the plan.
+// fateOf decides on a batch. It decides the same whenever it is asked, once measure is done with
+// the plan.
 func (p *pass) fateOf(plan *plan, b keys.Batch) (fate, int) {
 	retained := p.retained(b)
 	if b.Opaque {
@@ -78,8 +84,8 @@ func (p *pass) measure(plan *plan) error {
 	return p.account(plan)
 }
 
-// dropUnkeyed marks records without a key: they come from a time when the topic was not compacted (I13). The records of control
-// batches have none either, and stay (I12).
+// dropUnkeyed marks records without a key: they come from a time when the topic was not compacted
+// (I13). The records of control batches have none either, and stay (I12).
 func (p *pass) dropUnkeyed(plan *plan) error {
 	if plan.counts.NullKeys == plan.controls {
 		return nil
@@ -102,12 +108,14 @@ func (p *pass) dropUnkeyed(plan *plan) error {
 	return err
 }
 
-// dropDue finds out since when tombstones and markers have been lonely, and marks those that may go.
+// dropDue finds out since when tombstones and markers have been lonely, and marks those that may
+// go.
 //
-// A tombstone may go when four things hold: it is the last physical record of its key (X2, F1: else an older value would
-// come back); an earlier pass found it so, and the retention has passed since (I16, I17, X3); a horizon stamped on its batch,
-// by whomever, has passed (F2); and it has been so in every replica for the retention (X1, X3). A marker likewise, once no batch of its
-// transaction is left (I20).
+// A tombstone may go when four things hold: it is the last physical record of its key (X2, F1: else
+// an older value would come back); an earlier pass found it so, and the retention has passed since
+// (I16, I17, X3); a horizon stamped on its batch, by whomever, has passed (F2); and it has been so
+// in every replica for the retention (X1, X3). A marker likewise, once no batch of its transaction
+// is left (I20).
 func (p *pass) dropDue(plan *plan) error {
 	var before []Group
 	if plan.before != nil {
@@ -144,8 +152,8 @@ func (p *pass) dropDue(plan *plan) error {
 	return err
 }
 
-// noteLonely notes when the log wants a pass for what lies at an offset and has been lonely since then: a retention after it is so in all
-// replicas, or once they have told.
+// noteLonely notes when the log wants a pass for what lies at an offset and has been lonely since
+// then: a retention after it is so in all replicas, or once they have told.
 func (p *pass) noteLonely(offset, sinceMs int64) {
 	agreedMs, ok := p.Agreed.Since(offset)
 	if !ok {
@@ -216,20 +224,23 @@ func (p *pass) account(plan *plan) error {
 	}
 	plan.deadBytes = plan.segment.SizeBytes() - plan.liveBytes
 	if plan.removed == 0 && !plan.onlyEmpty {
-		// Batches that are empty already do not make a segment worth rewriting, unless nothing else is left of it.
+		// Batches that are empty already do not make a segment worth rewriting, unless nothing else
+		// is left of it.
 		plan.liveBytes, plan.deadBytes = plan.segment.SizeBytes(), 0
 	}
 	p.promise(plan)
 	return nil
 }
 
-// deadShare is how much of a batch's records goes, by their size before compression: 0 to 1. records goes on to the batch's own.
+// deadShare is how much of a batch's records goes, by their size before compression: 0 to 1.
+// records goes on to the batch's own.
 func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error) {
 	var dead, all int64
 	for end := b.FirstOrdinal + uint32(b.Records); records.Next(); {
 		ordinal := records.Ordinal()
 		if ordinal >= b.FirstOrdinal {
-			bytes := int64(records.Record().BodyBytes) + 1 // and at least one byte that tells its length
+			// and at least one byte that tells its length
+			bytes := int64(records.Record().BodyBytes) + 1
 			all += bytes
 			if plan.dead.has(ordinal) {
 				dead += bytes
@@ -256,7 +267,8 @@ func (p *pass) promise(plan *plan) {
 		plan.overdue = plan.overdue || !p.Now.Before(at)
 	}
 	if plan.blocking() {
-		plan.overdue = plan.overdue || !p.Now.Before(p.blockingSince(plan).Add(blockingMax*p.Rules.TombstoneRetention))
+		plan.overdue = plan.overdue ||
+			!p.Now.Before(p.blockingSince(plan).Add(blockingMax*p.Rules.TombstoneRetention))
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 
 var modelRuns = flag.Int("model.runs", 60, "how many histories to play")
 
-// model is what a dumb observer knows of a log: every record that was ever appended, and what became of its transaction.
+// model is what a dumb observer knows of a log: every record that was ever appended, and what
+// became of its transaction.
 type model struct {
 	*fakeLog
 	random    *rand.Rand
@@ -29,11 +30,14 @@ type model struct {
 	ended    map[int64][]ended        // markers of each producer, ascending
 	appended map[int64]string         // by offset, as text
 	history  map[string][]modelRecord // by key, ascending
-	clocks   map[int64]time.Time      // tombstone -> start of the pass after which nothing older was there
-	known    int64                    // log end of the last pass: nothing behind it has decided on what went
-	highest  int64                    // bound of all: what is above was never cleaned
-	bounded  int64                    // its bound: what .dead files were computed through
-	// lossy tells that something was lost that makes clocks begin anew, which the model does not follow: then tombstones may be late.
+	// tombstone -> start of the pass after which nothing older was there
+	clocks map[int64]time.Time
+	// log end of the last pass: nothing behind it has decided on what went
+	known   int64
+	highest int64 // bound of all: what is above was never cleaned
+	bounded int64 // its bound: what .dead files were computed through
+	// lossy tells that something was lost that makes clocks begin anew, which the model does not
+	// follow: then tombstones may be late.
 	lossy     bool
 	truncated bool // so the log may end where no batch does
 }
@@ -62,8 +66,10 @@ func (m *model) undecided(r modelRecord) bool {
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
-		fakeLog: newLog(t), random: rand.New(rand.NewPCG(seed, 0)), seed: seed, producers: map[int64]int64{}, appended: map[int64]string{},
-		ended: map[int64][]ended{}, history: map[string][]modelRecord{}, clocks: map[int64]time.Time{},
+		fakeLog: newLog(t), random: rand.New(rand.NewPCG(seed, 0)), seed: seed,
+		producers: map[int64]int64{}, appended: map[int64]string{},
+		ended: map[int64][]ended{}, history: map[string][]modelRecord{},
+		clocks: map[int64]time.Time{},
 	}
 	m.lead()
 	m.keys = 1 + m.random.IntN(40)
@@ -172,7 +178,8 @@ func (m *model) cutOff() {
 	if m.next == 0 {
 		return
 	}
-	// Below the bound it is an unclean election, which may lose anything, but not bring back what was deleted. Kept rare.
+	// Below the bound it is an unclean election, which may lose anything, but not bring back what
+	// was deleted. Kept rare.
 	offset := m.next - m.random.Int64N(min(m.next, 20))
 	m.truncate(offset)
 	m.truncated = true
@@ -201,7 +208,8 @@ func (m *model) cutOff() {
 	if m.next < m.bounded { // and no clock counts any more
 		clear(m.clocks)
 	}
-	m.lossy = true // a segment that is written to again, or a bound that falls, begins some clocks anew
+	// a segment that is written to again, or a bound that falls, begins some clocks anew
+	m.lossy = true
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 
@@ -251,7 +259,9 @@ func (m *model) step() {
 		m.job.Producers = producers(m.producers)
 		stats := m.pass()
 		m.bounded, m.highest = bound, max(m.highest, bound)
-		m.known = m.next // all there was is replicated; what lies above the bound has decided on transactions below it
+		// all there was is replicated; what lies above the bound has decided on transactions below
+		// it
+		m.known = m.next
 		m.check(bound, stats)
 	case 7, 8:
 		m.decide()
@@ -269,7 +279,8 @@ func (m *model) step() {
 	}
 }
 
-func TestRandomHistoriesAgainstTheModel(t *testing.T) { // I9 to I17, I20 to I25, I29, X2, X3, F1 to F4
+// I9 to I17, I20 to I25, I29, X2, X3, F1 to F4
+func TestRandomHistoriesAgainstTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			m := newModel(t, seed)

@@ -22,10 +22,12 @@ func (m *model) check(bound int64, stats Stats) {
 			}
 		}
 		if float64(stats.GarbageBytes)*100 > limit*float64(size)*1.2+5000 {
-			m.t.Fatalf("%d bytes of garbage are left in %d, %f percent are allowed", stats.GarbageBytes, size, limit)
+			m.t.Fatalf("%d bytes of garbage are left in %d, %f percent are allowed",
+				stats.GarbageBytes, size, limit)
 		}
 	} else if stats.GarbageBytes > 0 || stats.GarbageRecords > 0 {
-		m.t.Fatalf("a pass without a threshold leaves %d bytes and %d records of garbage", stats.GarbageBytes, stats.GarbageRecords)
+		m.t.Fatalf("a pass without a threshold leaves %d bytes and %d records of garbage",
+			stats.GarbageBytes, stats.GarbageRecords)
 	}
 	read := m.records()
 	for key, history := range m.history {
@@ -47,7 +49,8 @@ func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
 			}
 		}
 		for _, r := range history {
-			if _, there := read[r.offset]; there && last != nil && last.tombstone && r.offset < last.offset {
+			if _, there := read[r.offset]; there && last != nil && last.tombstone &&
+				r.offset < last.offset {
 				want = min(want, last.offset)
 			}
 		}
@@ -58,11 +61,13 @@ func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
 		}
 	}
 	if lonelyTo != want {
-		m.t.Fatalf("every tombstone below %d is alone, says the pass; it is below %d, of %d", lonelyTo, want, bound)
+		m.t.Fatalf("every tombstone below %d is alone, says the pass; it is below %d, of %d",
+			lonelyTo, want, bound)
 	}
 }
 
-// checkState checks what holds at every moment, also between the commits of a pass: I9, I11, I14, I15, I22, F1.
+// checkState checks what holds at every moment, also between the commits of a pass: I9, I11, I14,
+// I15, I22, F1.
 func (m *model) checkState() {
 	m.t.Helper()
 	read, shown := m.records(), m.committed()
@@ -81,7 +86,8 @@ func (m *model) checkState() {
 			aborted, open := m.aborted(*r), m.undecided(*r)
 			switch {
 			case visible && (aborted || open):
-				m.t.Fatalf("%s at %d is shown, and its transaction was not committed", key, r.offset)
+				m.t.Fatalf("%s at %d is shown, and its transaction was not committed", key,
+					r.offset)
 			case there && !visible && !aborted && !open && r.offset < m.lastStable():
 				m.t.Fatalf("%s at %d is committed, and not shown", key, r.offset)
 			case open && !there:
@@ -137,7 +143,8 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 	}
 }
 
-// checkTombstone holds the latest tombstone below the bound against I16 and I17. A pass has just ended.
+// checkTombstone holds the latest tombstone below the bound against I16 and I17. A pass has just
+// ended.
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string) {
 	m.t.Helper()
 	began, known := m.clocks[offset]
@@ -145,7 +152,8 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string) 
 		if !known {
 			m.clocks[offset] = m.now
 		} else if !m.now.Before(began.Add(m.job.Rules.TombstoneRetention)) && !m.lossy {
-			m.t.Fatalf("the tombstone of %s at %d is there %s after what it deletes", key, offset, m.now.Sub(began))
+			m.t.Fatalf("the tombstone of %s at %d is there %s after what it deletes", key, offset,
+				m.now.Sub(began))
 		}
 		return
 	}
@@ -153,7 +161,8 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string) 
 		m.t.Fatalf("the tombstone of %s at %d went in the first pass that saw it", key, offset)
 	}
 	if !began.Equal(gone) && m.now.Before(began.Add(m.job.Rules.TombstoneRetention)) {
-		m.t.Fatalf("the tombstone of %s at %d went %s after what it deletes", key, offset, m.now.Sub(began))
+		m.t.Fatalf("the tombstone of %s at %d went %s after what it deletes", key, offset,
+			m.now.Sub(began))
 	}
 	m.clocks[offset] = gone
 }

@@ -13,7 +13,8 @@ import (
 
 // output is the segments that come of a group: one, or more if what lives does not fit one.
 //
-// Invariant: the first begins where the group's first segment did (I32), whether a record is left there or not.
+// Invariant: the first begins where the group's first segment did (I32), whether a record is left
+// there or not.
 type output struct {
 	*pass
 	group   []*plan
@@ -49,7 +50,8 @@ type part struct {
 }
 
 func newOutput(p *pass, group []*plan) *output {
-	o := &output{pass: p, group: group, builder: record.NewBuilder(p.Rules.Codec.Type, p.Rules.Codec.Level)}
+	o := &output{pass: p, group: group,
+		builder: record.NewBuilder(p.Rules.Codec.Type, p.Rules.Codec.Level)}
 	o.builder.CompressWith(p.Env.Compress)
 	return o
 }
@@ -81,7 +83,8 @@ func (o *output) write() error {
 
 // copy writes what lives of one segment.
 func (o *output) copy(plan *plan) error {
-	o.plan, o.first, o.next, o.records, o.clock = plan, 0, 0, plan.keys.Records(), newClock(plan.lonely)
+	o.plan, o.first, o.next, o.records, o.clock = plan, 0, 0, plan.keys.Records(),
+		newClock(plan.lonely)
 	o.decoded, o.found = nil, fingerprint{}
 	reader := batchReader{pass: o.pass, plan: plan, visit: o.batch}
 	if plan.cache.cold() {
@@ -120,7 +123,8 @@ func (o *output) batch(w wanted, b record.Batch) error {
 	return o.append(w, record.Whole(b))
 }
 
-// rebuild makes a batch without its dead records. Offsets, absolute timestamps and the batch's identity stay (I9, reference 1.2).
+// rebuild makes a batch without its dead records. Offsets, absolute timestamps and the batch's
+// identity stay (I9, reference 1.2).
 func (o *output) rebuild(w wanted, b record.Batch) error {
 	id := record.IdentityOf(b)
 	if err := o.horizon(w, &id); err != nil {
@@ -150,8 +154,9 @@ func (o *output) built(w wanted) error {
 
 // horizon sets the horizon a rebuilt batch is stamped with.
 //
-// A stamp tells Kafka's tools, and a log whose .dead file is lost, that a tombstone has a time. One that is there stays as long as
-// there is a tombstone; where there is none the time is that of the first tombstone that is lonely, or begins now.
+// A stamp tells Kafka's tools, and a log whose .dead file is lost, that a tombstone has a time. One
+// that is there stays as long as there is a tombstone; where there is none the time is that of the
+// first tombstone that is lonely, or begins now.
 func (o *output) horizon(w wanted, id *record.Identity) error {
 	end, tombstones := w.FirstOrdinal+uint32(w.Records), false
 	if o.plan.counts.Tombstones > 0 {
@@ -175,7 +180,8 @@ func (o *output) horizon(w wanted, id *record.Identity) error {
 	return nil
 }
 
-// tombstones tells whether one of the records [from, to) is a tombstone that stays. It is asked for ascending ranges.
+// tombstones tells whether one of the records [from, to) is a tombstone that stays. It is asked for
+// ascending ranges.
 func (o *output) tombstones(from, to uint32) (found bool, err error) {
 	for o.next < to {
 		if !o.records.Next() {
@@ -185,13 +191,15 @@ func (o *output) tombstones(from, to uint32) (found bool, err error) {
 			return false, &sidecarError{o.plan.segment, "it has fewer records than its batches"}
 		}
 		o.next = o.records.Ordinal() + 1
-		found = found || o.next > from && o.records.Record().Tombstone && !o.plan.dead.has(o.records.Ordinal())
+		found = found || o.next > from && o.records.Record().Tombstone &&
+			!o.plan.dead.has(o.records.Ordinal())
 	}
 	return found, nil
 }
 
-// decode visits the records of a batch, with their ordinals, and adds them to the fingerprint. The limit is what the sidecar says of
-// the batch: it was decoded once when that was made, so it cannot be too large now, whatever the limits are.
+// decode visits the records of a batch, with their ordinals, and adds them to the fingerprint. The
+// limit is what the sidecar says of the batch: it was decoded once when that was made, so it cannot
+// be too large now, whatever the limits are.
 func (o *output) decode(w wanted, b record.Batch, visit func(*record.Record, uint32)) error {
 	if o.decoded == nil {
 		o.decoded = newBitmap(o.plan.records())
@@ -200,7 +208,8 @@ func (o *output) decode(w wanted, b record.Batch, visit func(*record.Record, uin
 	ordinal, end := w.FirstOrdinal, w.FirstOrdinal+uint32(w.Records)
 	err := b.Records(int(limit), func(r *record.Record) error {
 		if ordinal == end {
-			return &sidecarError{o.plan.segment, fmt.Sprintf("the batch at position %d has more records", w.Position)}
+			return &sidecarError{o.plan.segment,
+				fmt.Sprintf("the batch at position %d has more records", w.Position)}
 		}
 		if r.Key != nil {
 			o.found.add(o.Hasher.Hash(r.Key), ordinal, r.Tombstone())
@@ -212,12 +221,14 @@ func (o *output) decode(w wanted, b record.Batch, visit func(*record.Record, uin
 	})
 	o.stats.BatchesDecoded++
 	if err == nil && ordinal != end || errors.Is(err, compress.ErrTooLarge) {
-		err = &sidecarError{o.plan.segment, fmt.Sprintf("the batch at position %d has other records", w.Position)}
+		err = &sidecarError{o.plan.segment,
+			fmt.Sprintf("the batch at position %d has other records", w.Position)}
 	}
 	return err
 }
 
-// codec is what a batch is rebuilt in: the denser one of the clean section, the topic's, or its own.
+// codec is what a batch is rebuilt in: the denser one of the clean section, the topic's, or its
+// own.
 func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
 	if dense := p.Rules.Denser; dense != nil {
 		return dense.Type, dense.Level
@@ -228,8 +239,9 @@ func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
 	return p.Rules.Codec.Type, p.Rules.Codec.Level
 }
 
-// append writes a batch, to a new segment if it would make the current one too large (I31: rebuilding may make batches
-// larger) or its offsets do not fit there. A batch larger than SegmentBytes gets a segment of its own: it cannot be split.
+// append writes a batch, to a new segment if it would make the current one too large (I31:
+// rebuilding may make batches larger) or its offsets do not fit there. A batch larger than
+// SegmentBytes gets a segment of its own: it cannot be split.
 func (o *output) append(w wanted, b record.Parts) error {
 	bytes := b.SizeBytes()
 	if size := o.last().segment.SizeBytes(); size > 0 && size+int64(bytes) > o.Rules.SegmentBytes {
@@ -298,7 +310,8 @@ func (o *output) seal() error {
 
 // finish makes the sidecars, and whatever is left to do before the commit.
 func (o *output) finish() error {
-	modified := o.group[len(o.group)-1].segment.ModTime() // I32: retention and lag go by it where there is no timestamp
+	// I32: retention and lag go by it where there is no timestamp
+	modified := o.group[len(o.group)-1].segment.ModTime()
 	for _, piece := range o.pieces {
 		if err := piece.segment.SetModTime(modified); err != nil {
 			return err
@@ -313,7 +326,8 @@ func (o *output) finish() error {
 	return o.checkProducers(o.group)
 }
 
-// derive writes the sidecar of a piece: the entries of its sources, less those that went. No key is hashed again.
+// derive writes the sidecar of a piece: the entries of its sources, less those that went. No key is
+// hashed again.
 func (o *output) derive(piece *piece) error {
 	if piece.sidecar == nil {
 		return nil
@@ -321,22 +335,26 @@ func (o *output) derive(piece *piece) error {
 	var sources []keys.Source
 	for _, part := range piece.parts {
 		if part.first < part.end {
-			sources = append(sources, keys.Source{Keys: part.plan.keys, First: part.first, End: part.end, Removed: part.plan.dead.has})
+			sources = append(sources,
+				keys.Source{Keys: part.plan.keys, First: part.first, End: part.end,
+					Removed: part.plan.dead.has})
 		}
 	}
 	name := o.Env.DerivedName(piece.segment.Base())
-	counts, err := piece.sidecar.Finish(o.ctx, sources, name, keys.Options{Spend: func(_ context.Context, n int) error { return o.sidecarWritten(n) }})
+	counts, err := piece.sidecar.Finish(o.ctx, sources, name,
+		keys.Options{Spend: func(_ context.Context, n int) error { return o.sidecarWritten(n) }})
 	if err != nil {
 		return fmt.Errorf("derive key sidecar of segment %d: %w", piece.segment.Base(), err)
 	}
 	id := piece.sidecar.Identity()
-	piece.binding = Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest, Records: uint32(counts.Records)}
+	piece.binding = Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest,
+		Records: uint32(counts.Records)}
 	piece.bound = true
 	return piece.sidecar.Close()
 }
 
-// discard deletes what was written, when it will not be part of the log (I37). It tries all of it, and returns the faults
-// joined.
+// discard deletes what was written, when it will not be part of the log (I37). It tries all of it,
+// and returns the faults joined.
 func (o *output) discard() error {
 	var failed []error
 	for _, piece := range o.pieces {

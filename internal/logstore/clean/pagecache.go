@@ -8,12 +8,14 @@ import (
 // cacheBytes is how large the pieces are of which it is known whether they were in the page cache.
 const cacheBytes = 1 << 20
 
-// cacheUse leaves the page cache as the pass found it (F10): consumers at the end of the log read what was appended a moment ago, and a
-// pass over a cold log of a terabyte would push that out. What was in the cache before stays in it (ADR 0112).
+// cacheUse leaves the page cache as the pass found it (F10): consumers at the end of the log read
+// what was appended a moment ago, and a pass over a cold log of a terabyte would push that out.
+// What was in the cache before stays in it (ADR 0112).
 type cacheUse struct {
 	file *vfs.Handle
 	size int64
-	// warm are the pieces of which a page was cached when the pass came; nil: nobody knows, and the kernel decides.
+	// warm are the pieces of which a page was cached when the pass came; nil: nobody knows, and the
+	// kernel decides.
 	warm bitmap
 }
 
@@ -51,8 +53,8 @@ func (u *cacheUse) cold() bool {
 	return u.warm != nil && int64(u.warm.all())*2*cacheBytes < u.size
 }
 
-// letGo writes the output to the disk, where it goes before the commit anyway, and out of the page cache, if most of its sources were
-// not there either.
+// letGo writes the output to the disk, where it goes before the commit anyway, and out of the page
+// cache, if most of its sources were not there either.
 func (o *output) letGo() error {
 	if 2*o.coldSources <= len(o.group) {
 		return nil

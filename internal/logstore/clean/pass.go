@@ -19,9 +19,10 @@ type pass struct {
 	meter    meter
 	progress Progress
 
-	plans    []*plan // one a segment
-	aborted  transactions
-	blind    bool // an older value may hide in what nobody could read: no tombstone goes, and no clock begins
+	plans   []*plan // one a segment
+	aborted transactions
+	// an older value may hide in what nobody could read: no tombstone goes, and no clock begins
+	blind    bool
 	waiting  bool // something may become lonely that is not yet: another pass must look
 	replaced []carried
 }
@@ -31,19 +32,23 @@ func newPass(ctx context.Context, job Job) *pass {
 	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.Limits.MemoryBytes}}
 	p.stats.CleanedTo, p.stats.SegmentsTotal, p.stats.WaitsAt = job.FirstDirty, len(job.Sources), -1
 	for i, source := range job.Sources {
-		p.plans = append(p.plans, &plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64, holds: nowhere, waitsAt: -1})
-		// Until it is known what is made, read and rewritten, all of it is taken to be: the ratio may jump ahead, never back.
+		p.plans = append(p.plans,
+			&plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64, holds: nowhere,
+				waitsAt: -1})
+		// Until it is known what is made, read and rewritten, all of it is taken to be: the ratio
+		// may jump ahead, never back.
 		p.progress.TotalBytes += workBytes * source.Segment.SizeBytes()
 	}
 	return p
 }
 
-// workBytes is how often a segment's bytes are counted: for the making of its sidecar, for the reading of that, for its rewrite.
+// workBytes is how often a segment's bytes are counted: for the making of its sidecar, for the
+// reading of that, for its rewrite.
 const workBytes = 3
 
-// run opens the sidecars, and goes through the log in windows: as many segments as there is memory for their bitmaps. Mostly it is
-// one. Each window reads the slices of all sidecars, because what supersedes a record may be anywhere above it, and what makes a
-// tombstone stay anywhere below.
+// run opens the sidecars, and goes through the log in windows: as many segments as there is memory
+// for their bitmaps. Mostly it is one. Each window reads the slices of all sidecars, because what
+// supersedes a record may be anywhere above it, and what makes a tombstone stay anywhere below.
 func (p *pass) run() error {
 	for _, plan := range p.plans {
 		plan.cache = newCacheUse(plan.segment)
@@ -55,7 +60,8 @@ func (p *pass) run() error {
 	p.indexed(len(windows))
 	for _, w := range windows {
 		if err := p.window(w); err != nil {
-			return fmt.Errorf("clean segments %d to %d: %w", p.plans[w.from].segment.Base(), p.plans[w.to-1].segment.Base(), err)
+			return fmt.Errorf("clean segments %d to %d: %w", p.plans[w.from].segment.Base(),
+				p.plans[w.to-1].segment.Base(), err)
 		}
 	}
 	p.meter.done.Store(p.progress.TotalBytes)
@@ -83,7 +89,8 @@ func (p *pass) index() error {
 			}
 			return fmt.Errorf("open key sidecar of segment %d: %w", plan.segment.Base(), err)
 		}
-		plan.cache.read(0, plan.segment.SizeBytes()) // for the making of the sidecar, or to hold it against the data
+		// for the making of the sidecar, or to hold it against the data
+		plan.cache.read(0, plan.segment.SizeBytes())
 		if plan.keys = reader; reader == nil {
 			p.blind = true
 			continue
@@ -107,13 +114,15 @@ func (p *pass) keysOptions(anew bool) KeysOptions {
 	}
 }
 
-// believed returns what a .dead file says, nil if it does not count for this segment, in this log, any more.
+// believed returns what a .dead file says, nil if it does not count for this segment, in this log,
+// any more.
 func (p *pass) believed(plan *plan, content []byte) *Dead {
 	if content == nil {
 		return nil
 	}
 	d, err := DecodeDead(content)
-	if err != nil || d.Binding != plan.binding() || d.ComputedThrough > p.Bound || d.Lineage != p.Lineage(d.ComputedThrough) {
+	if err != nil || d.Binding != plan.binding() || d.ComputedThrough > p.Bound ||
+		d.Lineage != p.Lineage(d.ComputedThrough) {
 		return nil
 	}
 	return d
@@ -146,11 +155,12 @@ func (p *pass) close() error {
 // window is the plans [from, to).
 type window struct{ from, to int }
 
-// bitmapShare of the memory is for bitmaps; the rest is for tables, in which more memory only makes the reads longer.
+// bitmapShare of the memory is for bitmaps; the rest is for tables, in which more memory only makes
+// the reads longer.
 const bitmapShare = 0.5
 
-// windows cuts the log into parts whose bitmaps fit the memory. One segment is taken whatever it needs: a pass never fails because
-// the log is legal but large.
+// windows cuts the log into parts whose bitmaps fit the memory. One segment is taken whatever it
+// needs: a pass never fails because the log is legal but large.
 func (p *pass) windows() []window {
 	var all []window
 	var bytes int64
@@ -165,7 +175,8 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// window cleans one part of the log. All that can find a fault in the sidecars' sections is done before its first rewrite.
+// window cleans one part of the log. All that can find a fault in the sidecars' sections is done
+// before its first rewrite.
 func (p *pass) window(w window) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {
@@ -194,7 +205,8 @@ func (p *pass) window(w window) error {
 	return p.settle(w)
 }
 
-// end is where segment i ends, exclusive: at the base of the next, for offsets between them are gone or were never used.
+// end is where segment i ends, exclusive: at the base of the next, for offsets between them are
+// gone or were never used.
 func (p *pass) end(i int) int64 {
 	if i+1 < len(p.plans) {
 		return p.plans[i+1].segment.Base()
@@ -202,9 +214,10 @@ func (p *pass) end(i int) int64 {
 	return p.Bound
 }
 
-// retained tells whether a batch must stay though all its records go: the last data batch of an active producer, for its sequence
-// numbers (I25, by offset: I27); the markers of one that has nothing else; and the batch that ends at the bound, so that the end of
-// the log is known from the log (I29).
+// retained tells whether a batch must stay though all its records go: the last data batch of an
+// active producer, for its sequence numbers (I25, by offset: I27); the markers of one that has
+// nothing else; and the batch that ends at the bound, so that the end of the log is known from the
+// log (I29).
 func (p *pass) retained(b keys.Batch) bool {
 	if b.LastOffset+1 == p.Bound {
 		return true

@@ -10,9 +10,10 @@ import (
 
 // plan is what a pass knows of one segment.
 //
-// A plan holds for the very bytes the sidecar was made for. Segments of a pass never change while it holds them (they are sealed, and
-// only a swap replaces them), and what is rewritten is held against the sidecar batch by batch all the same: a bitmap applied to
-// other bytes would drop live records.
+// A plan holds for the very bytes the sidecar was made for. Segments of a pass never change while
+// it holds them (they are sealed, and only a swap replaces them), and what is rewritten is held
+// against the sidecar batch by batch all the same: a bitmap applied to other bytes would drop live
+// records.
 type plan struct {
 	number  int // in pass.plans
 	segment *segment.Segment
@@ -21,26 +22,30 @@ type plan struct {
 	before  *Dead // what an earlier pass found, if it still counts
 	cache   cacheUse
 
-	// ignored are the records that supersede nothing and are dead whatever their keys: those of aborted transactions (I11), and those
-	// that DeleteRecords took. Ranges of ordinals, ascending and apart; not a bitmap, because every slice needs those of all segments.
+	// ignored are the records that supersede nothing and are dead whatever their keys: those of
+	// aborted transactions (I11), and those that DeleteRecords took. Ranges of ordinals, ascending
+	// and apart; not a bitmap, because every slice needs those of all segments.
 	ignored  []ordinals
 	controls int // records of control batches: they have no key, and are not dead for that (I12)
 
 	// By ordinal, and only while the plan's window is worked on.
-	dead  bitmap // superseded, without a key, ignored, or (from measure on) a tombstone or marker that goes
-	final bitmap // tombstones that are the latest of their keys, and markers of transactions without a batch
+	// superseded, without a key, ignored, or (from measure on) a tombstone or marker that goes
+	dead bitmap
+	// tombstones that are the latest of their keys, and markers of transactions without a batch
+	final bitmap
 	older bitmap // of final: another record of the key still stands below
 
-	// holds is the lowest tombstone below which a record of its key, dead or not, stands here: it must stay for that (F1). nowhere: there
-	// is none.
+	// holds is the lowest tombstone below which a record of its key, dead or not, stands here: it
+	// must stay for that (F1). nowhere: there is none.
 	holds place
-	// supersededMs is since when the longest dead record here has been superseded: when the segment that holds what supersedes it was
-	// begun. math.MaxInt64: there is none.
+	// supersededMs is since when the longest dead record here has been superseded: when the segment
+	// that holds what supersedes it was begun. math.MaxInt64: there is none.
 	supersededMs int64
 
 	measure
-	lonely    []Group // what is lonely as of this pass, due ones that go excepted
-	waitsAt   int64   // the offset of the first tombstone below which something stands; -1: there is none
+	lonely []Group // what is lonely as of this pass, due ones that go excepted
+	// the offset of the first tombstone below which something stands; -1: there is none
+	waitsAt   int64
 	chosen    bool
 	rewritten bool
 }
@@ -53,7 +58,8 @@ type ordinals struct{ from, to uint32 }
 
 // ignores tells whether a record is one of the ignored.
 func (p *plan) ignores(ordinal uint32) bool {
-	i, found := slices.BinarySearchFunc(p.ignored, ordinal, func(r ordinals, o uint32) int { return int(r.from) - int(o) })
+	i, found := slices.BinarySearchFunc(p.ignored, ordinal,
+		func(r ordinals, o uint32) int { return int(r.from) - int(o) })
 	return found || i > 0 && ordinal < p.ignored[i-1].to
 }
 
@@ -75,8 +81,8 @@ func (p *plan) binding() Binding {
 	return Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest, Records: p.records()}
 }
 
-// begun is when the segment got its first batch: by the batch's timestamp, unless that lies behind the file's own time, or there is
-// none.
+// begun is when the segment got its first batch: by the batch's timestamp, unless that lies behind
+// the file's own time, or there is none.
 func (p *plan) begun() time.Time {
 	modified := p.segment.ModTime()
 	if ms, ok := p.segment.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// indexed tells how much reading the sidecars costs, now that they are there; with more than one window they are read again.
+// indexed tells how much reading the sidecars costs, now that they are there; with more than one
+// window they are read again.
 func (p *pass) indexed(windows int) {
 	p.progress.TotalBytes = p.stats.LogReadBytes
 	for _, plan := range p.plans {
@@ -16,7 +17,8 @@ func (p *pass) indexed(windows int) {
 	}
 }
 
-// announce tells what the groups cost and bring. TotalBytes only falls here: newPass had counted every segment as rewritten.
+// announce tells what the groups cost and bring. TotalBytes only falls here: newPass had counted
+// every segment as rewritten.
 func (p *pass) announce(plans []*plan, groups [][]*plan) {
 	p.progress.Measured = true
 	for _, plan := range plans {
@@ -54,8 +56,9 @@ func (p *pass) report(to func(Progress)) {
 // spendBytes is how often Spend and Progress are called: not for each small batch.
 const spendBytes = 64 << 10
 
-// spend accounts n bytes of I/O. It ends the pass when its context has ended. The last bytes of a pass, fewer than
-// spendBytes, are never paid for. It may be called by several slices at once: then only what is counted atomically changes.
+// spend accounts n bytes of I/O. It ends the pass when its context has ended. The last bytes of a
+// pass, fewer than spendBytes, are never paid for. It may be called by several slices at once: then
+// only what is counted atomically changes.
 func (p *pass) spend(n int) error {
 	owed := p.meter.unpaid.Add(int64(n))
 	if owed < spendBytes || !p.meter.unpaid.CompareAndSwap(owed, 0) {
@@ -68,15 +71,16 @@ func (p *pass) spend(n int) error {
 	return p.ctx.Err()
 }
 
-// sidecarRead accounts n bytes that were read of a sidecar. It is called by the readers, on whatever goroutine reads.
+// sidecarRead accounts n bytes that were read of a sidecar. It is called by the readers, on
+// whatever goroutine reads.
 func (p *pass) sidecarRead(n int) error {
 	p.meter.sidecar.Add(int64(n))
 	p.meter.done.Add(int64(n))
 	return p.spend(n)
 }
 
-// logRead accounts n bytes that were read of a source. Progress goes by what is read alone: how much will be written nobody knows
-// before.
+// logRead accounts n bytes that were read of a source. Progress goes by what is read alone: how
+// much will be written nobody knows before.
 func (p *pass) logRead(n int) error {
 	p.stats.LogReadBytes += int64(n)
 	p.meter.done.Add(int64(n))
@@ -89,7 +93,8 @@ func (p *pass) sidecarWritten(n int) error {
 	return p.spend(n)
 }
 
-// shortestWait is how soon at the earliest the log asks for a pass to look again for what was not lonely yet.
+// shortestWait is how soon at the earliest the log asks for a pass to look again for what was not
+// lonely yet.
 const shortestWait = time.Minute
 
 // noteNext keeps the earliest time at which the log wants another pass.

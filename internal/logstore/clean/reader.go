@@ -8,13 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// How batches are read. A gap that is read over costs less than a second request; a chunk is as much as a disk reads at full speed.
+// How batches are read. A gap that is read over costs less than a second request; a chunk is as
+// much as a disk reads at full speed.
 const (
 	gapBytesMax   = 128 << 10
 	chunkBytesMax = 1 << 20
 )
 
-// sampleShare is how many wholly dead batches are believed for one that is read and held against the sidecar (F6).
+// sampleShare is how many wholly dead batches are believed for one that is read and held against
+// the sidecar (F6).
 const sampleShare = 1000
 
 // wanted is a batch that is read, and why.
@@ -28,8 +30,8 @@ type wanted struct {
 // end is the position behind what is needed.
 func (w wanted) end() int64 { return w.Position + int64(w.read) }
 
-// batchReader reads the batches of a segment that are needed, in order, and several at once if they lie near each other. Batches that
-// are dead are not read.
+// batchReader reads the batches of a segment that are needed, in order, and several at once if they
+// lie near each other. Batches that are dead are not read.
 //
 // Invariant: pending lie in the order of the file, and no more than gapBytesMax apart.
 type batchReader struct {
@@ -73,14 +75,16 @@ func (r *batchReader) add(w wanted) error {
 	return nil
 }
 
-// flush reads what is pending, at once, and visits it. A batch is believed to be as large as the sidecar says, up to the end of the file.
+// flush reads what is pending, at once, and visits it. A batch is believed to be as large as the
+// sidecar says, up to the end of the file.
 func (r *batchReader) flush() error {
 	if len(r.pending) == 0 {
 		return nil
 	}
 	from, to := r.pending[0].Position, r.pending[len(r.pending)-1].end()
 	if from < 0 || to > r.plan.segment.SizeBytes() {
-		return &sidecarError{r.plan.segment, fmt.Sprintf("it has batches up to position %d of %d", to, r.plan.segment.SizeBytes())}
+		return &sidecarError{r.plan.segment,
+			fmt.Sprintf("it has batches up to position %d of %d", to, r.plan.segment.SizeBytes())}
 	}
 	if int64(cap(r.buffer)) < to-from {
 		r.buffer = make([]byte, max(to-from, gapBytesMax))
@@ -110,12 +114,14 @@ func (r *batchReader) flush() error {
 	return nil
 }
 
-// check holds a batch against the sidecar, which was made of the batch that was there then, and against its checksum (I42). Of one of
-// which the header alone is needed that must do.
+// check holds a batch against the sidecar, which was made of the batch that was there then, and
+// against its checksum (I42). Of one of which the header alone is needed that must do.
 func (r *batchReader) check(w wanted, b record.Batch) error {
 	size, err := record.PeekSize(b)
-	if err != nil || size != w.SizeBytes || b.BaseOffset() != w.BaseOffset || b.LastOffset() != w.LastOffset || b.CRC() != w.CRC {
-		return &sidecarError{r.plan.segment, fmt.Sprintf("the batch at position %d is not the one it was made for", w.Position)}
+	if err != nil || size != w.SizeBytes || b.BaseOffset() != w.BaseOffset ||
+		b.LastOffset() != w.LastOffset || b.CRC() != w.CRC {
+		return &sidecarError{r.plan.segment,
+			fmt.Sprintf("the batch at position %d is not the one it was made for", w.Position)}
 	}
 	if w.read < size {
 		return nil

@@ -22,7 +22,8 @@ func TestI10TheLatestRecordOfEachKeyStays(t *testing.T) {
 	before := l.records()
 	stats := l.pass()
 	l.want("2:c=1 4:b=2 5:d=1 6:a=3")
-	if stats.RecordsRead != 7 || stats.RecordsRemoved != 3 || stats.CleanedTo != 7 || stats.TombstonesRemoved != 0 {
+	if stats.RecordsRead != 7 || stats.RecordsRemoved != 3 || stats.CleanedTo != 7 ||
+		stats.TombstonesRemoved != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 	// I9: what stays is equal to the bit.
@@ -112,8 +113,10 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-func TestI16TombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) { // I16, I17: horizon -1, 0, +1
-	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour, time.Hour + time.Millisecond} {
+// I16, I17: horizon -1, 0, +1
+func TestI16TombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) {
+	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
+		time.Hour + time.Millisecond} {
 		l := newLog(t)
 		l.put("a=1", "b=1")
 		l.put("a")
@@ -150,8 +153,8 @@ func TestI17TombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // 
 	l.want("2:z=1")
 }
 
-// clocks returns since when the lonely records of the first segment have been so, as its .dead file has it: "1@0s 4@1h0m0s", by ordinal
-// and in time since the first test began.
+// clocks returns since when the lonely records of the first segment have been so, as its .dead file
+// has it: "1@0s 4@1h0m0s", by ordinal and in time since the first test began.
 func (l *fakeLog) clocks() string {
 	l.t.Helper()
 	content, there := l.dead[l.segments[0].Base()]
@@ -173,7 +176,8 @@ func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	l.now = l.now.Add(100 * time.Hour) // the tombstone is old when it is first seen, and that does not count
+	// the tombstone is old when it is first seen, and that does not count
+	l.now = l.now.Add(100 * time.Hour)
 	l.put("a")
 	l.put("z=1")
 	l.roll()
@@ -183,7 +187,8 @@ func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	if got := l.clocks(); got != "0@200h0m0s" || !stats.NextPass.Equal(l.now.Add(time.Hour)) {
 		t.Errorf("clocks %s, next pass %s", got, stats.NextPass)
 	}
-	for _, step := range []time.Duration{time.Hour - time.Millisecond, time.Millisecond} { // KIP-534: the horizon less 1, the horizon
+	// KIP-534: the horizon less 1, the horizon
+	for _, step := range []time.Duration{time.Hour - time.Millisecond, time.Millisecond} {
 		l.want("1:a 2:z=1")
 		l.now = l.now.Add(step)
 		l.pass()
@@ -191,7 +196,8 @@ func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.want("2:z=1")
 }
 
-func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T) { // F1: or the key would come back
+// F1: or the key would come back
+func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
@@ -210,7 +216,8 @@ func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T
 
 func TestF2StampOfABatchIsALowerBound(t *testing.T) {
 	l := newLog(t)
-	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: start.Add(3 * time.Hour).UnixMilli()}, "a")
+	l.batch(compress.None, record.Identity{ProducerID: -1,
+		DeleteHorizonMs: start.Add(3 * time.Hour).UnixMilli()}, "a")
 	l.put("z=1")
 	l.roll()
 	l.pass()
@@ -251,8 +258,9 @@ func TestF4TruncationVoidsTheClocks(t *testing.T) {
 	l.want("0:a 1:z=1")
 }
 
-// What was found by the model's seed 1795287846919434046: two truncations, of which the second takes the epoch of the first out of the
-// log. The epoch behind it is a later one all the same, or the clock of the tombstone would go on.
+// What was found by the model's seed 1795287846919434046: two truncations, of which the second
+// takes the epoch of the first out of the log. The epoch behind it is a later one all the same, or
+// the clock of the tombstone would go on.
 func TestF4SecondTruncationVoidsTheClocksToo(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 2 * time.Minute

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// replicas are several logs of one partition, each with its own passes, and what each knows of the others: the rule of X1 and X3, with real
-// passes and a dumb leader.
+// replicas are several logs of one partition, each with its own passes, and what each knows of the
+// others: the rule of X1 and X3, with real passes and a dumb leader.
 type replicas struct {
 	t         *testing.T
 	seed      uint64
@@ -35,7 +35,8 @@ type copied struct {
 	agreed   Agreed
 }
 
-// mover is a consumer that reads now from one replica and now from another, in the time for which tombstones are kept.
+// mover is a consumer that reads now from one replica and now from another, in the time for which
+// tombstones are kept.
 type mover struct {
 	began   time.Time
 	at      int64
@@ -44,7 +45,8 @@ type mover struct {
 }
 
 func newReplicas(t *testing.T, seed uint64) *replicas {
-	r := &replicas{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), now: start, retention: 10 * time.Minute}
+	r := &replicas{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), now: start,
+		retention: 10 * time.Minute}
 	count := 2 + r.random.IntN(2)
 	for range count {
 		one := &copied{fakeLog: newLog(t), heard: make([]int64, count)}
@@ -102,7 +104,8 @@ func (r *replicas) step() {
 	}
 }
 
-// read reads some more from a replica. At the end of all that it was told of, a consumer has the state of the log as it was produced.
+// read reads some more from a replica. At the end of all that it was told of, a consumer has the
+// state of the log as it was produced.
 func (r *replicas) read(c *mover, from *copied) {
 	if r.now.Sub(c.began) >= r.retention {
 		*c = mover{began: r.now, state: map[string]string{}}
@@ -126,14 +129,21 @@ func (r *replicas) read(c *mover, from *copied) {
 	r.checked++
 	for key := range want {
 		if c.state[key] != want[key] {
-			r.t.Fatalf("seed %d: %v after its beginning, at %d, %s is %q to a consumer, and was produced as %q", r.seed, r.now.Sub(c.began), c.at, key,
-				c.state[key], want[key])
+			r.t.Fatalf(
+				"seed %d: %v after its beginning, at %d, %s is %q to a consumer, and was produced as %q",
+				r.seed,
+				r.now.Sub(c.began),
+				c.at,
+				key,
+				c.state[key],
+				want[key],
+			)
 		}
 	}
 }
 
-// TestX1AConsumerMayMoveBetweenReplicas: whichever replicas it reads from, in the time for which tombstones are kept it sees each deletion, or
-// never the value. And tombstones go in the end.
+// TestX1AConsumerMayMoveBetweenReplicas: whichever replicas it reads from, in the time for which
+// tombstones are kept it sees each deletion, or never the value. And tombstones go in the end.
 func TestX1AConsumerMayMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0

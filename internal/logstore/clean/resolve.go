@@ -11,9 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// resolve finds out which records of a window are superseded, by slices of the hashes: of each slice the entries of all segments are
-// read, the newest segment first, into a table that holds each key's latest record. Every sidecar is read once, in short sequential
-// parts, whatever the number of keys; nothing is written, and no slice depends on another.
+// resolve finds out which records of a window are superseded, by slices of the hashes: of each
+// slice the entries of all segments are read, the newest segment first, into a table that holds
+// each key's latest record. Every sidecar is read once, in short sequential parts, whatever the
+// number of keys; nothing is written, and no slice depends on another.
 func (p *pass) resolve(w window) error {
 	count := p.slices()
 	workers := min(p.Limits.Workers, int(count))
@@ -39,19 +40,22 @@ func (p *pass) resolve(w window) error {
 	return nil
 }
 
-// How large a table is made, where memory does not bound it. One that fits a processor's own cache resolves an entry in a third of the
-// time of one that does not (docs/bench/cleaner.md), so it is no larger than this, as long as each read of a sidecar gives so many entries:
-// smaller reads would cost more than the cache saves.
+// How large a table is made, where memory does not bound it. One that fits a processor's own cache
+// resolves an entry in a third of the time of one that does not (docs/bench/cleaner.md), so it is
+// no larger than this, as long as each read of a sidecar gives so many entries: smaller reads would
+// cost more than the cache saves.
 const (
 	tableBytesCached = 1 << 20
 	readEntriesMin   = 256
 )
 
-// tableBytes is the memory for tables: what is best, or what is left of the budget, and at least a little.
+// tableBytes is the memory for tables: what is best, or what is left of the budget, and at least a
+// little.
 func (p *pass) tableBytes() int64 {
 	workers := int64(p.Limits.Workers)
 	least := workers * tableSlotsMin * slotBytes
-	best := max(tableBytesCached, int64(len(p.plans))*readEntriesMin*slotBytes*loadDenominator/loadNumerator)
+	best := max(tableBytesCached,
+		int64(len(p.plans))*readEntriesMin*slotBytes*loadDenominator/loadNumerator)
 	best = min(best, 2*slotBytes*p.entries()+tableSlotsMin*slotBytes)
 	return max(least, min(workers*best, p.memory.limit-p.memory.used))
 }
@@ -64,16 +68,20 @@ func (p *pass) entries() (n int64) {
 	return n
 }
 
-// slices is how many slices make each fit a table with a margin: they are random samples of the keys, whose sizes differ by a few
-// standard deviations. One that does not fit all the same is split (see slicer.slice), so this is about speed, not about memory.
+// slices is how many slices make each fit a table with a margin: they are random samples of the
+// keys, whose sizes differ by a few standard deviations. One that does not fit all the same is
+// split (see slicer.slice), so this is about speed, not about memory.
 func (p *pass) slices() uint32 {
-	room := float64(p.tableBytes()/int64(p.Limits.Workers)/slotBytes) * loadNumerator / loadDenominator
+	room := float64(
+		p.tableBytes()/int64(p.Limits.Workers)/slotBytes,
+	) * loadNumerator / loadDenominator
 	room = max(1, room-6*math.Sqrt(room))
 	slices := uint64(math.Ceil(float64(p.entries()) / room))
 	if slices <= 1 {
 		return 1
 	}
-	// A power of two: then slices end where the buckets of the sidecars do, and nothing is read twice.
+	// A power of two: then slices end where the buckets of the sidecars do, and nothing is read
+	// twice.
 	return uint32(1) << min(31, bits.Len64(slices-1))
 }
 
@@ -85,13 +93,14 @@ func (p *pass) collect(s *slicer) {
 	}
 }
 
-// slicer works on slices of the hashes, one after the other. Several may work at once: they share the plans' bitmaps, whose bits they
-// set atomically, and nothing else that changes.
+// slicer works on slices of the hashes, one after the other. Several may work at once: they share
+// the plans' bitmaps, whose bits they set atomically, and nothing else that changes.
 type slicer struct {
 	*pass
 	window
 	table *table
-	// final tells that the window has tombstones: then what lies below it is read too, to see which of them hide something.
+	// final tells that the window has tombstones: then what lies below it is read too, to see which
+	// of them hide something.
 	final        bool
 	begunMs      []int64 // of each segment
 	holds        []place // plan.holds, as far as these slices know
@@ -104,23 +113,26 @@ type slicer struct {
 	audit     audit
 }
 
-// audit counts what a slice has met: each entry is ignored, superseded, or the latest of its key (F6).
+// audit counts what a slice has met: each entry is ignored, superseded, or the latest of its key
+// (F6).
 type audit struct{ entries, ignored, dead, groups int }
 
 func newSlicer(p *pass, w window, bytes int64) *slicer {
 	s := &slicer{
 		pass: p, window: w, table: newTable(bytes),
-		begunMs: make([]int64, len(p.plans)), holds: make([]place, len(p.plans)), supersededMs: make([]int64, len(p.plans)),
+		begunMs: make([]int64, len(p.plans)), holds: make([]place, len(p.plans)),
+		supersededMs: make([]int64, len(p.plans)),
 	}
 	for i, plan := range p.plans {
-		s.begunMs[i], s.supersededMs[i], s.holds[i] = plan.begun().UnixMilli(), math.MaxInt64, nowhere
+		s.begunMs[i], s.supersededMs[i], s.holds[i] = plan.begun().UnixMilli(), math.MaxInt64,
+			nowhere
 		s.final = s.final || w.from <= i && i < w.to && plan.final != nil
 	}
 	return s
 }
 
-// slice resolves the keys of one range of hashes. One whose keys do not fit the table is cut in two, and those are resolved instead:
-// what was found until then is true, and is found again.
+// slice resolves the keys of one range of hashes. One whose keys do not fit the table is cut in
+// two, and those are resolved instead: what was found until then is true, and is found again.
 func (s *slicer) slice(of keys.Range) error {
 	s.table.reset(of)
 	s.audit = audit{}
@@ -131,7 +143,8 @@ func (s *slicer) slice(of keys.Range) error {
 		}
 		fits, err := s.segment(i, of)
 		if err != nil {
-			return fmt.Errorf("read keys of segment %d: %w", s.plans[i].segment.Base(), s.plans[i].sidecarFault(err))
+			return fmt.Errorf("read keys of segment %d: %w", s.plans[i].segment.Base(),
+				s.plans[i].sidecarFault(err))
 		}
 		if !fits {
 			copy(s.dead, dead) // they are counted again
@@ -146,8 +159,16 @@ func (s *slicer) slice(of keys.Range) error {
 		}
 	}
 	if a := s.audit; a.entries != a.ignored+a.dead+a.groups || a.groups != s.table.used {
-		return fmt.Errorf("audit of the hashes from %x to %x: %d entries, but %d ignored, %d dead and %d latest ones, %d in the table",
-			of.First, of.Last, a.entries, a.ignored, a.dead, a.groups, s.table.used)
+		return fmt.Errorf(
+			"audit of the hashes from %x to %x: %d entries, but %d ignored, %d dead and %d latest ones, %d in the table",
+			of.First,
+			of.Last,
+			a.entries,
+			a.ignored,
+			a.dead,
+			a.groups,
+			s.table.used,
+		)
 	}
 	s.live += int64(s.audit.groups)
 	return nil
@@ -179,8 +200,8 @@ func (s *slicer) segment(number int, of keys.Range) (fits bool, err error) {
 	}
 }
 
-// run is the entries of one key in one segment, in the order of the log, as far as they were read. However often a key stands in a
-// segment, it comes to the table once (F3).
+// run is the entries of one key in one segment, in the order of the log, as far as they were read.
+// However often a key stands in a segment, it comes to the table once (F3).
 type run struct {
 	number   int // of the segment
 	ignoring bool
@@ -232,8 +253,8 @@ func (s *slicer) endRun() bool {
 	return true
 }
 
-// below is endRun for a key that stands in a newer segment too: all of the run is dead, and if the latest is a tombstone, it must stay
-// for that.
+// below is endRun for a key that stands in a newer segment too: all of the run is dead, and if the
+// latest is a tombstone, it must stay for that.
 func (s *slicer) below(slot *slot) {
 	r := &s.run
 	if r.latest {
@@ -281,10 +302,12 @@ func (s *slicer) supersede(number int, ordinal uint32, by int) {
 // inWindow tells whether a plan has bitmaps now.
 func (s *slicer) inWindow(number int) bool { return s.from <= number && number < s.to }
 
-// sidecarFault makes of an error of a sidecar's reader one that says what to do: a sidecar that is damaged or not this segment's is made
-// anew. Everything else, as the end of a context, stays what it is.
+// sidecarFault makes of an error of a sidecar's reader one that says what to do: a sidecar that is
+// damaged or not this segment's is made anew. Everything else, as the end of a context, stays what
+// it is.
 func (p *plan) sidecarFault(err error) error {
-	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) || errors.Is(err, keys.ErrMismatch) {
+	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) ||
+		errors.Is(err, keys.ErrMismatch) {
 		return &sidecarError{segment: p.segment, reason: err.Error()}
 	}
 	return err

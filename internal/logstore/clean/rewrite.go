@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// rewriteAll rewrites the groups, in ascending order. Those for which the disk has no room are tried once more at the end, when the
-// others have freed some, and then each of their segments by itself: on a full disk what is freed counts, not how many segments
-// there are (F16).
+// rewriteAll rewrites the groups, in ascending order. Those for which the disk has no room are
+// tried once more at the end, when the others have freed some, and then each of their segments by
+// itself: on a full disk what is freed counts, not how many segments there are (F16).
 func (p *pass) rewriteAll(groups [][]*plan) error {
 	for round := range 2 {
 		var left [][]*plan
@@ -48,7 +48,8 @@ func apart(group []*plan) (all [][]*plan) {
 	return all
 }
 
-// spareBytes is what a rewrite leaves free on the disk beside what it needs itself: appends go on meanwhile.
+// spareBytes is what a rewrite leaves free on the disk beside what it needs itself: appends go on
+// meanwhile.
 const spareBytes = 16 << 20
 
 // fits tells whether the disk has room for what a group becomes, before what it was is gone.
@@ -69,8 +70,9 @@ func (p *pass) fits(group []*plan) (bool, error) {
 
 // rewrite makes new segments of a group and puts them in its place.
 //
-// A crash between two groups is harmless: what goes is superseded by a record that stays, wherever that is, and a tombstone goes only
-// if nothing is left below it before the pass began. What a pass did not come to is done by the next: nothing of it is remembered.
+// A crash between two groups is harmless: what goes is superseded by a record that stays, wherever
+// that is, and a tombstone goes only if nothing is left below it before the pass began. What a pass
+// did not come to is done by the next: nothing of it is remembered.
 func (p *pass) rewrite(group []*plan) error {
 	p.enter(Rewriting)
 	out := newOutput(p, group)
@@ -80,16 +82,19 @@ func (p *pass) rewrite(group []*plan) error {
 		err = out.finish()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", group[0].segment.Base(), err), out.discard())
+		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", group[0].segment.Base(),
+			err), out.discard())
 	}
 	p.enter(Committing)
 	sources := make([]*segment.Segment, len(group))
 	for i, plan := range group {
 		sources[i] = plan.segment
 	}
-	// Both are taken before: from Replace on the segments are the log's, which may close them at any time.
+	// Both are taken before: from Replace on the segments are the log's, which may close them at
+	// any time.
 	before, after := sizeOf(sources), sizeOf(out.segments())
-	if err := p.Env.Replace(sources, out.segments()); err != nil { // no discard: Replace owns the output, also now
+	// no discard: Replace owns the output, also now
+	if err := p.Env.Replace(sources, out.segments()); err != nil {
 		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
 	}
 	p.replaced = append(p.replaced, out.carry()...)
@@ -113,8 +118,9 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 	return bytes
 }
 
-// checkProducers holds the batches that go against the producers as they are now (F12): one whose last batch is among them must have been
-// known when the pass began. It can only have become so by a truncation, for a producer's last batch never moves down.
+// checkProducers holds the batches that go against the producers as they are now (F12): one whose
+// last batch is among them must have been known when the pass began. It can only have become so by
+// a truncation, for a producer's last batch never moves down.
 func (p *pass) checkProducers(group []*plan) error {
 	from, to := group[0].segment.Base(), group[len(group)-1].segment.NextOffset()
 	for id, now := range p.Env.Producers() {
@@ -128,8 +134,9 @@ func (p *pass) checkProducers(group []*plan) error {
 	return nil
 }
 
-// fingerprint adds up entries, in whatever order: those of the records that were decoded must be those of the sidecar that decided on
-// them (F6). Hashes are keyed, so nobody can make two sets of entries that add up to the same.
+// fingerprint adds up entries, in whatever order: those of the records that were decoded must be
+// those of the sidecar that decided on them (F6). Hashes are keyed, so nobody can make two sets of
+// entries that add up to the same.
 type fingerprint struct {
 	sum   uint64
 	count int64
@@ -162,7 +169,9 @@ func (p *pass) verify(plan *plan, decoded bitmap, found fingerprint) error {
 		return plan.sidecarFault(err)
 	}
 	if known != found {
-		return &sidecarError{plan.segment, fmt.Sprintf("%d keys of the batches that were decoded are not the %d it has", found.count, known.count)}
+		return &sidecarError{plan.segment,
+			fmt.Sprintf("%d keys of the batches that were decoded are not the %d it has",
+				found.count, known.count)}
 	}
 	return nil
 }

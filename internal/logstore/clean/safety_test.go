@@ -22,7 +22,8 @@ func (l *fakeLog) unchanged(ctx context.Context, want error) {
 		l.t.Errorf("%v, want %v", err, want)
 	}
 	if l.commits != 0 || l.content() != before || len(l.leftovers()) > 0 {
-		l.t.Errorf("%d commits, left over %v, the log holds %s, was %s", l.commits, l.leftovers(), l.content(), before)
+		l.t.Errorf("%d commits, left over %v, the log holds %s, was %s", l.commits, l.leftovers(),
+			l.content(), before)
 	}
 }
 
@@ -52,7 +53,8 @@ func TestI42CorruptBatchStopsThePassWithoutAChange(t *testing.T) {
 	}
 }
 
-func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR #23429, KAFKA-6834: never uncleanable
+// PR #23429, KAFKA-6834: never uncleanable
+func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "hidden="+strings.Repeat("x", 2<<20))
@@ -67,17 +69,20 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) { // PR
 	if stats.OpaqueBatches != 1 || stats.TombstonesRemoved != 0 || !stats.NextPass.IsZero() {
 		t.Errorf("stats %+v", stats)
 	}
-	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") || !strings.HasSuffix(got, " 2:a=2 3:hidden 4:stamped long ago 5:z=1") {
+	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") ||
+		!strings.HasSuffix(got, " 2:a=2 3:hidden 4:stamped long ago 5:z=1") {
 		t.Errorf("the log holds %.20s ... %s", got, got[len(got)-40:])
 	}
 }
 
-// Were a batch unread under a small budget and read under a large one, the value in it would be in the clean section below its
-// own tombstone, nobody would look for it there, and it would come back when the tombstone goes.
+// Were a batch unread under a small budget and read under a large one, the value in it would be in
+// the clean section below its own tombstone, nobody would look for it there, and it would come back
+// when the tombstone goes.
 func TestF1MoreMemoryDoesNotBringADeletedKeyBack(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
-	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "a=1", "hidden="+strings.Repeat("x", 3<<20))
+	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "a=1",
+		"hidden="+strings.Repeat("x", 3<<20))
 	l.put("b=1")
 	l.put("hidden")
 	l.put("z=1")
@@ -90,7 +95,8 @@ func TestF1MoreMemoryDoesNotBringADeletedKeyBack(t *testing.T) {
 	l.want("0:a=1 2:b=1 4:z=1")
 }
 
-func TestI41HugeBatchesAreCleaned(t *testing.T) { // KAFKA-4019, 6834: whatever max.message.bytes says now
+// KAFKA-4019, 6834: whatever max.message.bytes says now
+func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 1000
 	l.put("a=1", "big="+strings.Repeat("x", 20<<20), "a=2")
@@ -167,7 +173,8 @@ func TestFailedReplaceEndsThePass(t *testing.T) {
 	broken := errors.New("retention took a segment")
 	l.job.Env.Replace = func(_, cleaned []*segment.Segment) error {
 		for _, s := range cleaned {
-			l.must(errors.Join(s.Remove(), s.Close(), removed(l.fsys.Remove(l.derivedName(s.Base())))))
+			l.must(errors.Join(s.Remove(), s.Close(),
+				removed(l.fsys.Remove(l.derivedName(s.Base())))))
 		}
 		return broken
 	}
@@ -184,7 +191,8 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	l.job.Env.Progress = func(p Progress) {
 		now := float64(p.DoneBytes) / float64(p.TotalBytes)
 		if now < ratio || p.DoneBytes > p.TotalBytes || p.MemoryBytes < 0 {
-			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes, p.TotalBytes, ratio, p.MemoryBytes)
+			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes,
+				p.TotalBytes, ratio, p.MemoryBytes)
 		}
 		ratio, phase = now, p.Phase
 		if p.Measured {
@@ -200,17 +208,20 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	if share := float64(measured) / float64(stats.ReclaimedBytes); share < 0.95 || share > 1.05 {
 		t.Errorf("measured %d bytes, freed %d", measured, stats.ReclaimedBytes)
 	}
-	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes + stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
+	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes +
+		stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
 		t.Errorf("spent %d of %d bytes", spent, io)
 	}
 }
 
 // A batch of some kilobytes that decompresses to 64 MiB costs no more memory than a batch may.
-func TestNastyDecompressionBomb(t *testing.T) { // PR #23429: in Kafka it ran the cleaner out of memory
+// PR #23429: in Kafka it ran the cleaner out of memory
+func TestNastyDecompressionBomb(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20
 	l.put("a=1", "b=1")
-	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "bomb="+strings.Repeat("x", 32<<20)) // and as much in a header
+	// and as much in a header
+	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "bomb="+strings.Repeat("x", 32<<20))
 	l.put("a=2")
 	l.put("z=1")
 	l.roll()
@@ -218,7 +229,10 @@ func TestNastyDecompressionBomb(t *testing.T) { // PR #23429: in Kafka it ran th
 	runtime.ReadMemStats(&before)
 	stats := l.pass()
 	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 || l.segments[0].SizeBytes() > 64<<10 || stats.OpaqueBatches != 1 || stats.RecordsRemoved != 1 {
-		t.Errorf("a bomb in a segment of %d bytes took %d bytes of memory, stats %+v", l.segments[0].SizeBytes(), took, stats)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 ||
+		l.segments[0].SizeBytes() > 64<<10 || stats.OpaqueBatches != 1 ||
+		stats.RecordsRemoved != 1 {
+		t.Errorf("a bomb in a segment of %d bytes took %d bytes of memory, stats %+v",
+			l.segments[0].SizeBytes(), took, stats)
 	}
 }

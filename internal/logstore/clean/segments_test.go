@@ -58,7 +58,8 @@ func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
 	last := l.segments[5]
 	size := l.segments[0].SizeBytes()
 	if stats := l.pass(); stats.LogReadBytes > 6*size+100 {
-		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again", stats.LogReadBytes, size)
+		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again",
+			stats.LogReadBytes, size)
 	}
 	// Of five segments nothing lives: they become one. The sixth is full and holds no garbage.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
@@ -95,7 +96,8 @@ func TestI30GroupHoldsNoMoreThanASegment(t *testing.T) {
 	}
 }
 
-func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) { // KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbours
+// KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbours
+func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.next = math.MaxInt32 - 1
@@ -116,12 +118,14 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) { // KAFKA-2024, 5413, 62
 	}
 }
 
-func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) { // KAFKA-20036: rebuilding can make batches larger
+// KAFKA-20036: rebuilding can make batches larger
+func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type = false, compress.None
 	for i := range 40 {
 		value := strings.Repeat("x", 200)
-		l.batch(compress.Zstd, record.Identity{ProducerID: -1}, fmt.Sprintf("k%d=%s", i, value), "same=1", fmt.Sprintf("l%d=%s", i, value))
+		l.batch(compress.Zstd, record.Identity{ProducerID: -1}, fmt.Sprintf("k%d=%s", i, value),
+			"same=1", fmt.Sprintf("l%d=%s", i, value))
 	}
 	l.roll()
 	l.job.Rules.SegmentBytes = l.segments[0].SizeBytes()
@@ -132,7 +136,8 @@ func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) { // KAFKA-200
 	}
 	for _, s := range l.segments {
 		if s.SizeBytes() > l.job.Rules.SegmentBytes {
-			t.Errorf("segment %d has %d bytes, %d are allowed", s.Base(), s.SizeBytes(), l.job.Rules.SegmentBytes)
+			t.Errorf("segment %d has %d bytes, %d are allowed", s.Base(), s.SizeBytes(),
+				l.job.Rules.SegmentBytes)
 		}
 	}
 	if stats.ReclaimedBytes != 0 {
@@ -158,11 +163,13 @@ func TestI32OutputTakesBaseAndTimeOfItsSources(t *testing.T) {
 	s := l.segments[0]
 	ms, offset := s.MaxTimestamp()
 	if s.Base() != 0 || !s.ModTime().Equal(modified) || ms != wantMs || offset != wantOffset {
-		t.Errorf("base %d, time %v, max timestamp %d at %d, want %d at %d", s.Base(), s.ModTime(), ms, offset, wantMs, wantOffset)
+		t.Errorf("base %d, time %v, max timestamp %d at %d, want %d at %d", s.Base(), s.ModTime(),
+			ms, offset, wantMs, wantOffset)
 	}
 }
 
-func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) { // cleaner.md 4: at most a sixteenth of a segment
+// cleaner.md 4: at most a sixteenth of a segment
+func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for i := range 10 {

@@ -8,12 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// settle ends a window: it tells which tombstones have become lonely by what was rewritten, writes the .dead files, and adds up what is
-// left.
+// settle ends a window: it tells which tombstones have become lonely by what was rewritten, writes
+// the .dead files, and adds up what is left.
 //
-// A tombstone below which something stood is lonely once all segments that hold such records were rewritten. What is known is the lowest
-// tombstone that is held by what was left (plan.holds); of those above it in its segment or a later one, some may be lonely too, which the
-// next pass finds.
+// A tombstone below which something stood is lonely once all segments that hold such records were
+// rewritten. What is known is the lowest tombstone that is held by what was left (plan.holds); of
+// those above it in its segment or a later one, some may be lonely too, which the next pass finds.
 func (p *pass) settle(w window) error {
 	limit := int(p.lowestHeld().segment)
 	for _, plan := range p.plans[w.from:w.to] {
@@ -27,7 +27,8 @@ func (p *pass) settle(w window) error {
 			continue
 		}
 		found := &Dead{
-			Binding: plan.binding(), DeadBytes: plan.deadBytes, DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Lonely: plan.lonely,
+			Binding: plan.binding(), DeadBytes: plan.deadBytes,
+			DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Lonely: plan.lonely,
 		}
 		if plan.blocking() {
 			found.BlockingSinceMs = p.blockingSince(plan).UnixMilli()
@@ -42,7 +43,8 @@ func (p *pass) settle(w window) error {
 		for _, waiting := range c.waiting {
 			lonely = p.begin(lonely, waiting.Group, waiting.source, limit)
 		}
-		if err := p.save(c.segment, &Dead{Binding: c.binding, Lonely: settleGroups(lonely)}, false); err != nil {
+		if err := p.save(c.segment, &Dead{Binding: c.binding, Lonely: settleGroups(lonely)},
+			false); err != nil {
 			return err
 		}
 	}
@@ -62,7 +64,8 @@ func (p *pass) noteLeft(plan *plan) {
 		}
 	}
 	if plan.blocking() && !p.blind {
-		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention, shortestWait)))
+		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention,
+			shortestWait)))
 	}
 }
 
@@ -77,8 +80,8 @@ func (p *plan) waiting() Group {
 	})
 }
 
-// begin adds to the groups those of a source that waited, if that lies below limit, so that nothing is left below them: their time begins
-// now (X3).
+// begin adds to the groups those of a source that waited, if that lies below limit, so that nothing
+// is left below them: their time begins now (X3).
 func (p *pass) begin(groups []Group, waited Group, source *plan, limit int) []Group {
 	switch {
 	case waited.Count == 0 || p.blind:
@@ -94,7 +97,8 @@ func (p *pass) begin(groups []Group, waited Group, source *plan, limit int) []Gr
 
 // save writes a .dead file; where there is nothing to say, it takes away the one that is there.
 func (p *pass) save(s *segment.Segment, found *Dead, there bool) error {
-	found.ComputedThrough, found.Lineage, found.PassedAtMs = p.Bound, p.Lineage(p.Bound), p.Now.UnixMilli()
+	found.ComputedThrough, found.Lineage, found.PassedAtMs = p.Bound, p.Lineage(p.Bound),
+		p.Now.UnixMilli()
 	var content []byte
 	if found.DeadRecords > 0 || len(found.Lonely) > 0 || found.BlockingSinceMs != 0 {
 		content = found.Encode()
@@ -111,7 +115,8 @@ func (p *pass) save(s *segment.Segment, found *Dead, there bool) error {
 	return nil
 }
 
-// carried is what an output segment takes over of its sources' tombstones, under the ordinals they have now.
+// carried is what an output segment takes over of its sources' tombstones, under the ordinals they
+// have now.
 type carried struct {
 	segment *segment.Segment
 	binding Binding
@@ -125,7 +130,8 @@ type carriedGroup struct {
 	source *plan
 }
 
-// carry returns what the output's segments take over. Without a sidecar nothing can be bound to them, and the clocks begin anew.
+// carry returns what the output's segments take over. Without a sidecar nothing can be bound to
+// them, and the clocks begin anew.
 func (o *output) carry() (all []carried) {
 	for _, piece := range o.pieces {
 		if !piece.bound {
@@ -149,8 +155,8 @@ func (o *output) carry() (all []carried) {
 	return all
 }
 
-// renumber returns a group of the source as it is in the output, where the part begins at ordinal base: without what went, and without
-// what is in other parts.
+// renumber returns a group of the source as it is in the output, where the part begins at ordinal
+// base: without what went, and without what is in other parts.
 func (p part) renumber(g Group, base uint32) Group {
 	return newGroup(g.SinceMs, func(yield func(uint32) bool) {
 		at, gone := p.first, uint32(0) // gone: of [p.first, at)
@@ -167,17 +173,18 @@ func (p part) renumber(g Group, base uint32) Group {
 	})
 }
 
-// addAborted writes the transaction index of a piece: the entries of its markers, as far as aborted batches are left of them (I22). What
-// is left is in segments that are not rewritten, or not yet.
+// addAborted writes the transaction index of a piece: the entries of its markers, as far as aborted
+// batches are left of them (I22). What is left is in segments that are not rewritten, or not yet.
 func (o *output) addAborted(piece *piece) error {
 	end := piece.segment.NextOffset()
 	var failed error
 	for _, part := range piece.parts {
-		_, err := part.plan.segment.Aborted(piece.segment.Base(), math.MaxInt64, func(a segment.AbortedTxn) {
-			if failed == nil && a.LastOffset < end && o.left(a) {
-				failed = piece.segment.AddAborted(a)
-			}
-		})
+		_, err := part.plan.segment.Aborted(piece.segment.Base(), math.MaxInt64,
+			func(a segment.AbortedTxn) {
+				if failed == nil && a.LastOffset < end && o.left(a) {
+					failed = piece.segment.AddAborted(a)
+				}
+			})
 		if err != nil {
 			return err
 		}
@@ -187,9 +194,10 @@ func (o *output) addAborted(piece *piece) error {
 
 // left tells whether batches of an aborted transaction stay in the log when the group is replaced.
 //
-// One of which none was there when the pass began has no entry any more, whatever segments its range lies over. Its marker may go in this
-// very pass, and it is by the marker that a consumer knows the transaction's end: told of the transaction without it, he would leave out
-// all that the producer commits behind.
+// One of which none was there when the pass began has no entry any more, whatever segments its
+// range lies over. Its marker may go in this very pass, and it is by the marker that a consumer
+// knows the transaction's end: told of the transaction without it, he would leave out all that the
+// producer commits behind.
 func (o *output) left(a segment.AbortedTxn) bool {
 	if !o.blind && !o.aborted.endsAt(a.ProducerID, a.LastOffset) {
 		return false
@@ -198,7 +206,8 @@ func (o *output) left(a segment.AbortedTxn) bool {
 		if plan.segment.Base() >= a.LastOffset || o.end(i) <= a.FirstOffset {
 			continue
 		}
-		if !plan.rewritten && (plan.number < o.group[0].number || plan.number > o.group[len(o.group)-1].number) {
+		if !plan.rewritten && (plan.number < o.group[0].number ||
+			plan.number > o.group[len(o.group)-1].number) {
 			return true
 		}
 	}

@@ -28,7 +28,8 @@ func TestTableAgainstAMap(t *testing.T) {
 		tab.reset(of)
 		known := map[keys.Hash]place{}
 		for i := range uint32(2000) {
-			h := keys.Hash{High: of.First + random.Uint64N(max(1, of.Last-of.First)), Low: random.Uint32N(3)}
+			h := keys.Hash{High: of.First + random.Uint64N(max(1, of.Last-of.First)),
+				Low: random.Uint32N(3)}
 			s := tab.find(h)
 			if want, there := known[h]; there != s.known() || there && s.latest() != want {
 				t.Fatalf("find %v: %v at %v, want %v at %v", h, s.known(), s.latest(), there, want)
@@ -53,7 +54,8 @@ func TestSlotTakesTheBytesThatAreCounted(t *testing.T) {
 	}
 }
 
-// KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or passes again and again, when a segment has more keys than its map.
+// KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or passes again and again, when a segment has more
+// keys than its map.
 func TestOnePassWhateverTheBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -68,7 +70,8 @@ func TestOnePassWhateverTheBudget(t *testing.T) {
 				l.roll()
 			}
 			stats := l.pass()
-			if got := len(l.records()); got != 3000 || stats.RecordsRemoved != 6000 || stats.GarbageRecords != 0 {
+			if got := len(l.records()); got != 3000 || stats.RecordsRemoved != 6000 ||
+				stats.GarbageRecords != 0 {
 				t.Errorf("%d records are left, stats %+v", got, stats)
 			}
 			if again := l.pass(); again.LogWrittenBytes != 0 { // it may put empty segments together
@@ -94,7 +97,8 @@ func TestF3HotKeyTakesOneSlotHoweverOftenItIsWritten(t *testing.T) {
 	l.want("100000:hot=2 100001:cold=1")
 }
 
-// F5: hashes of 96 bits are taken for keys. Keys that have one MD5, as Kafka's cleaner takes for one, are two here.
+// F5: hashes of 96 bits are taken for keys. Keys that have one MD5, as Kafka's cleaner takes for
+// one, are two here.
 func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	one := "\xd1\x31\xdd\x02\xc5\xe6\xee\xc4\x69\x3d\x9a\x06\x98\xaf\xf9\x5c\x2f\xca\xb5\x87\x12\x46\x7e\xab\x40\x04\x58\x3e\xb8\xfb\x7f\x89" +
 		"\x55\xad\x34\x06\x09\xf4\xb3\x02\x83\xe4\x88\x83\x25\x71\x41\x5a\x08\x51\x25\xe8\xf7\xcd\xc9\x9f\xd9\x1d\xbd\xf2\x80\x37\x3c\x5b" +
@@ -114,7 +118,8 @@ func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	}
 }
 
-// What is superseded above an ignored record, and what an ignored record would have superseded, are as if it were not there.
+// What is superseded above an ignored record, and what an ignored record would have superseded, are
+// as if it were not there.
 func TestSlicesGiveTheSameInAnyNumber(t *testing.T) {
 	var want string
 	for _, budget := range []int64{2000, 20_000, 1 << 20} {
@@ -124,7 +129,8 @@ func TestSlicesGiveTheSameInAnyNumber(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, 5))
 			for range 8 {
 				for range 60 {
-					l.put(fmt.Sprintf("k%d=%d", random.IntN(150), l.next), fmt.Sprintf("k%d", random.IntN(400)))
+					l.put(fmt.Sprintf("k%d=%d", random.IntN(150), l.next),
+						fmt.Sprintf("k%d", random.IntN(400)))
 				}
 				l.roll()
 			}
@@ -150,7 +156,8 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		l.roll()
 	}
 	l.job.Limits.MemoryBytes = 48 << 10
-	if stats := l.pass(); stats.RecordsRemoved != 45_000 || stats.MemoryPeakBytes > 48<<10+chunkBytesMax {
+	if stats := l.pass(); stats.RecordsRemoved != 45_000 || stats.MemoryPeakBytes > 48<<10+
+		chunkBytesMax {
 		t.Errorf("stats %+v", stats)
 	}
 }

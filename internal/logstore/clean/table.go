@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// place is where a record stands: the ordinal of the record in its segment, and which of the pass's segments that is.
+// place is where a record stands: the ordinal of the record in its segment, and which of the pass's
+// segments that is.
 type place struct {
 	segment uint32
 	ordinal uint32
@@ -29,15 +30,17 @@ func first(a, b place) place {
 	return a
 }
 
-// table maps the keys of one slice of the hashes to their latest records. It is open addressing with linear probing in one array
-// whose size never changes: that is the memory of a slice.
+// table maps the keys of one slice of the hashes to their latest records. It is open addressing
+// with linear probing in one array whose size never changes: that is the memory of a slice.
 //
-// The slot of a hash is its place in the slice, in proportion. So the slots are in the order of the hashes, but for what probing moves
-// by a few, and a sidecar, which is sorted, walks through the table from its beginning to its end: the memory is read in the order in
-// which a processor fetches it ahead, where any other slot function has it miss its caches at each entry.
+// The slot of a hash is its place in the slice, in proportion. So the slots are in the order of the
+// hashes, but for what probing moves by a few, and a sidecar, which is sorted, walks through the
+// table from its beginning to its end: the memory is read in the order in which a processor fetches
+// it ahead, where any other slot function has it miss its caches at each entry.
 //
-// Keys themselves are not kept: two keys are one when 96 bits of keyed hash are equal (reference F5). Segments are entered from
-// the newest to the oldest, so what is found is the latest, nothing is ever replaced or taken out, and there are no gravestones.
+// Keys themselves are not kept: two keys are one when 96 bits of keyed hash are equal (reference
+// F5). Segments are entered from the newest to the oldest, so what is found is the latest, nothing
+// is ever replaced or taken out, and there are no gravestones.
 //
 // Invariant: used <= most < len(slots), so find meets a free slot.
 type table struct {
@@ -61,7 +64,9 @@ type slot struct {
 	low     uint32
 	ordinal uint32 // of the latest record, times 2; the lowest bit: it is a tombstone
 	holder  uint32 // its segment + 1
-	next    uint32 // the segment of the oldest of the key's records seen so far: what supersedes the next one to come
+	// the segment of the oldest of the key's records seen so far: what supersedes the next one to
+	// come
+	next uint32
 }
 
 // newTable returns a table of about so many bytes.
@@ -78,7 +83,8 @@ func (t *table) reset(of keys.Range) {
 	clear(t.slots)
 	t.used, t.first = 0, of.First
 	t.scale = uint64(len(t.slots))
-	if width := of.Last - of.First + 1; width > t.scale { // 0: all 2^64 of them, whose scale is the number of slots
+	// 0: all 2^64 of them, whose scale is the number of slots
+	if width := of.Last - of.First + 1; width > t.scale {
 		t.scale, _ = bits.Div64(t.scale, 0, width)
 	}
 }
@@ -86,7 +92,8 @@ func (t *table) reset(of keys.Range) {
 // full tells whether another key would be one too many.
 func (t *table) full() bool { return t.used >= t.most }
 
-// find returns the slot of the hash, or the free one where it belongs. The hash must lie in the range of the last reset.
+// find returns the slot of the hash, or the free one where it belongs. The hash must lie in the
+// range of the last reset.
 func (t *table) find(h keys.Hash) *slot {
 	i, _ := bits.Mul64(h.High-t.first, t.scale)
 	for {
@@ -102,7 +109,8 @@ func (t *table) find(h keys.Hash) *slot {
 
 // put takes a free slot for the latest record of a key.
 func (t *table) put(s *slot, h keys.Hash, at place, tombstone bool) {
-	*s = slot{high: h.High, low: h.Low, ordinal: at.ordinal << 1, holder: at.segment + 1, next: at.segment}
+	*s = slot{high: h.High, low: h.Low, ordinal: at.ordinal << 1, holder: at.segment + 1,
+		next: at.segment}
 	if tombstone {
 		s.ordinal |= 1
 	}

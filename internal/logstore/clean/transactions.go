@@ -8,15 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// transactions are the aborted ones of which batches may be in the log: for each producer, ranges of offsets, ascending and apart. They
-// take a few bytes each, however large they are.
+// transactions are the aborted ones of which batches may be in the log: for each producer, ranges
+// of offsets, ascending and apart. They take a few bytes each, however large they are.
 type transactions map[int64][]offsets
 
 // offsets is the range [from, to).
 type offsets struct{ from, to int64 }
 
-// covers tells whether a data batch belongs to an aborted transaction. By the producer's id alone: a marker may have a later epoch
-// than the batches it ends (KIP-890).
+// covers tells whether a data batch belongs to an aborted transaction. By the producer's id alone:
+// a marker may have a later epoch than the batches it ends (KIP-890).
 func (t transactions) covers(b keys.Batch) bool {
 	if !b.Transactional || b.Marker != keys.NoMarker || len(t) == 0 {
 		return false
@@ -34,16 +34,20 @@ func (t transactions) covers(b keys.Batch) bool {
 	return found && b.BaseOffset >= all[i].from
 }
 
-// endsAt tells whether a producer's transaction that ends with the marker at an offset is among them.
+// endsAt tells whether a producer's transaction that ends with the marker at an offset is among
+// them.
 func (t transactions) endsAt(producer, marker int64) bool {
-	_, found := slices.BinarySearchFunc(t[producer], marker, func(r offsets, o int64) int { return cmp.Compare(r.to, o) })
+	_, found := slices.BinarySearchFunc(t[producer], marker,
+		func(r offsets, o int64) int { return cmp.Compare(r.to, o) })
 	return found
 }
 
-// findTransactions goes through the batches of all segments, from the log start (I21): it finds out which transactions were aborted,
-// makes the bitmaps of the window's plans, and marks in them the markers that no batch of their transaction is below any more.
+// findTransactions goes through the batches of all segments, from the log start (I21): it finds out
+// which transactions were aborted, makes the bitmaps of the window's plans, and marks in them the
+// markers that no batch of their transaction is below any more.
 func (p *pass) findTransactions(w window) error {
-	open := map[int64]int64{} // producer -> first offset of its transaction, as far as batches are left of it
+	// producer -> first offset of its transaction, as far as batches are left of it
+	open := map[int64]int64{}
 	p.aborted = transactions{}
 	for i, plan := range p.plans {
 		plan.controls = 0
@@ -57,7 +61,8 @@ func (p *pass) findTransactions(w window) error {
 					lonely = append(lonely, b.FirstOrdinal)
 				}
 				if begun && b.Marker == keys.MarkerAbort {
-					p.aborted[b.ProducerID] = append(p.aborted[b.ProducerID], offsets{first, b.BaseOffset})
+					p.aborted[b.ProducerID] = append(p.aborted[b.ProducerID],
+						offsets{first, b.BaseOffset})
 				}
 				plan.controls += b.Records
 			case b.Marker != keys.NoMarker:
@@ -88,8 +93,8 @@ func (p *pass) findTransactions(w window) error {
 	return p.findIgnored()
 }
 
-// findIgnored notes which records supersede nothing: those of aborted transactions, and those below the log start. A window finds
-// the same as the one before it.
+// findIgnored notes which records supersede nothing: those of aborted transactions, and those below
+// the log start. A window finds the same as the one before it.
 func (p *pass) findIgnored() error {
 	for i, plan := range p.plans {
 		plan.ignored = nil
@@ -97,7 +102,8 @@ func (p *pass) findIgnored() error {
 			continue
 		}
 		err := plan.batches(func(b keys.Batch) error {
-			if b.Records > 0 && b.Marker == keys.NoMarker && (b.LastOffset < p.LogStart || p.aborted.covers(b)) {
+			if b.Records > 0 && b.Marker == keys.NoMarker &&
+				(b.LastOffset < p.LogStart || p.aborted.covers(b)) {
 				plan.ignore(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records))
 			}
 			return nil

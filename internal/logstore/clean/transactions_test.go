@@ -148,7 +148,8 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 	l.roll()
 	l.put("z=1")
 	l.roll()
-	// The segment of the marker alone is rewritten: the batch stays, and so must what tells that it was aborted.
+	// The segment of the marker alone is rewritten: the batch stays, and so must what tells that it
+	// was aborted.
 	l.job.Env.FreeBytes = func() (uint64, error) {
 		if l.commits == 0 {
 			l.commits++
@@ -163,7 +164,8 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 	l.must(err)
 	for _, b := range l.batches() {
 		if b.ProducerID() == 7 && !b.Control() && len(l.aborted()) != 1 {
-			t.Errorf("the aborted batch is there, and the index has %v; stats %+v", l.aborted(), stats)
+			t.Errorf("the aborted batch is there, and the index has %v; stats %+v", l.aborted(),
+				stats)
 		}
 	}
 	l.job.Env.FreeBytes = nil
@@ -173,8 +175,9 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 	}
 }
 
-// A consumer leaves out a producer's batches from where an aborted transaction begins to its marker. Were the marker gone and the index told
-// of the transaction still, he would leave out all that the producer commits later: found by TestHistoriesAgainstTheLedger of the log.
+// A consumer leaves out a producer's batches from where an aborted transaction begins to its
+// marker. Were the marker gone and the index told of the transaction still, he would leave out all
+// that the producer commits later: found by TestHistoriesAgainstTheLedger of the log.
 func TestI22IndexForgetsATransactionWithItsMarker(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300 // so that the two stay apart
@@ -261,7 +264,8 @@ func TestI25MarkersOfAProducerThatHasNothingElseStay(t *testing.T) {
 	}
 }
 
-// A marker that goes may be among the batches that are read to look at the sidecar, and has no entry there: found by the model.
+// A marker that goes may be among the batches that are read to look at the sidecar, and has no
+// entry there: found by the model.
 func TestF6SampledMarkerContradictsNoSidecar(t *testing.T) {
 	for ms := start.UnixMilli(); ; ms++ {
 		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}

@@ -22,10 +22,12 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 	l.roll()
 	l.put("a=2", "d=1")
 	l.roll()
-	// The sidecar of the first segment says that its first record has the key of another one: hashed with another secret, which only a
-	// bug of ours could do, for the salt's id is that of ours.
+	// The sidecar of the first segment says that its first record has the key of another one:
+	// hashed with another secret, which only a bug of ours could do, for the salt's id is that of
+	// ours.
 	wrong := keys.NewHasher([16]byte{9})
-	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error) {
+	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+		error) {
 		if s.Base() != 0 || opts.Anew {
 			return l.sidecar(ctx, s, opts)
 		}
@@ -35,22 +37,33 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 		l.must(s.Scan(0, func(position int64, b record.Batch) error {
 			collector.Reset()
 			l.must(b.Records(1<<20, func(r *record.Record) error {
-				collector.Add(record.RecordKey{Key: []byte(map[string]string{"b": "x"}[string(r.Key)] + "?"), BodyBytes: r.BodyBytes()})
-				// The key of the second record of the next segment, so that the first is taken for dead.
+				collector.Add(
+					record.RecordKey{
+						Key:       []byte(map[string]string{"b": "x"}[string(r.Key)] + "?"),
+						BodyBytes: r.BodyBytes(),
+					},
+				)
+				// The key of the second record of the next segment, so that the first is taken for
+				// dead.
 				if string(r.Key) == "a" {
-					collector.Records[len(collector.Records)-1].Hash = l.salt.Hasher().Hash([]byte("d"))
+					collector.Records[len(collector.Records)-1].Hash = l.salt.Hasher().
+						Hash([]byte("d"))
 				}
 				return nil
 			}))
 			return spool.Append(keys.Describe(b, position), collector.Records)
 		}))
-		_, err := keys.Build(ctx, l.fsys, spool, keys.Identity{Base: 0, LogBytes: s.SizeBytes()}, name, keys.Options{})
+		_, err := keys.Build(ctx, l.fsys, spool, keys.Identity{Base: 0, LogBytes: s.SizeBytes()},
+			name, keys.Options{})
 		l.must(errors.Join(err, spool.Discard()))
-		return keys.Open(l.fsys, name, keys.Expect{Identity: keys.Identity{Base: 0, LogBytes: s.SizeBytes()}, SaltID: l.salt.ID()})
+		return keys.Open(l.fsys, name,
+			keys.Expect{Identity: keys.Identity{Base: 0, LogBytes: s.SizeBytes()},
+				SaltID: l.salt.ID()})
 	}
 	before := l.content()
 	stats, err := l.try(t.Context())
-	if !errors.Is(err, ErrSidecar) || stats.SidecarsRebuilt != 1 || l.content() != before || l.commits != 0 || len(l.leftovers()) > 0 {
+	if !errors.Is(err, ErrSidecar) || stats.SidecarsRebuilt != 1 || l.content() != before ||
+		l.commits != 0 || len(l.leftovers()) > 0 {
 		t.Fatalf("%v, %+v, %d commits, left over %v", err, stats, l.commits, l.leftovers())
 	}
 	l.job.Env.Keys = nil
@@ -58,7 +71,8 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 }
 
-// A segment that is not the one its sidecar was made for stops the pass, whatever else says that it is.
+// A segment that is not the one its sidecar was made for stops the pass, whatever else says that it
+// is.
 func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -67,7 +81,8 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	r, err := l.sidecar(t.Context(), l.segments[0], Job{}.keysOptions())
 	l.must(err)
 	defer func() { _ = r.Close() }()
-	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error) {
+	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+		error) {
 		if opts.Anew {
 			return nil, nil
 		}
@@ -75,7 +90,8 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	}
 	file := l.segments[0].File()
 	sum := make([]byte, 1)
-	_, err = file.ReadAt(sum, 17) // the checksum in the first batch's header, which Verify has looked at already
+	// the checksum in the first batch's header, which Verify has looked at already
+	_, err = file.ReadAt(sum, 17)
 	l.must(err)
 	l.job.Env.Progress = func(p Progress) {
 		if p.Phase == Rewriting && l.commits == 0 {
@@ -109,7 +125,8 @@ func TestF16FullDiskIsToldAndWhatFitsIsDone(t *testing.T) {
 	l.want("1:a=2")
 }
 
-// F16: neighbours that would become one segment are rewritten one by one where there is no room for all of them.
+// F16: neighbours that would become one segment are rewritten one by one where there is no room for
+// all of them.
 func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
 	l := newLog(t)
 	var want []string
@@ -121,14 +138,15 @@ func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
 	l.put("again=3")
 	l.roll()
 	l.job.Env.FreeBytes = func() (uint64, error) { return spareBytes + 250_000, nil }
-	if stats := l.pass(); stats.SegmentsRewritten != 3 || stats.SegmentsNoSpace != 0 || l.commits != 3 {
+	if stats := l.pass(); stats.SegmentsRewritten != 3 || stats.SegmentsNoSpace != 0 ||
+		l.commits != 3 {
 		t.Errorf("%+v, %d commits", stats, l.commits)
 	}
 	l.want(strings.Join(append(want, "6:again=3"), " "))
 }
 
-// X1: each replica tells up to where nothing holds its tombstones; what another has not told of yet stays, and so does what it has told of
-// for less than the retention (X3).
+// X1: each replica tells up to where nothing holds its tombstones; what another has not told of yet
+// stays, and so does what it has told of for less than the retention (X3).
 func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	l := newLog(t)
 	l.job.Agreed = Agreed{{Below: 1}}
@@ -145,14 +163,17 @@ func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	if l.markers() != "[1]" {
 		t.Errorf("markers at %s", l.markers())
 	}
-	if stats := l.pass(); stats.WaitsAt != 1 || stats.NextPass.Before(l.now.Add(l.job.Rules.TombstoneRetention)) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.WaitsAt, stats.NextPass)
+	if stats := l.pass(); stats.WaitsAt != 1 ||
+		stats.NextPass.Before(l.now.Add(l.job.Rules.TombstoneRetention)) {
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.WaitsAt,
+			stats.NextPass)
 	}
 	l.job.Agreed = l.job.Agreed.Add(4, l.now.Add(-59*time.Minute), time.Hour)
 	due := time.UnixMilli(l.job.Agreed[1].SinceMs).Add(time.Hour)
 	l.now = due.Add(-time.Millisecond)
 	if stats := l.pass(); stats.WaitsAt != -1 || !stats.NextPass.Equal(due) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.WaitsAt, stats.NextPass, due)
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.WaitsAt,
+			stats.NextPass, due)
 	}
 	l.wantData(" 2:b= 3:z=1")
 	l.now = due
@@ -165,7 +186,8 @@ func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 
 func TestF7RecordThatBlocksATombstoneIsForcedOut(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000 // nothing here is ever worth a rewrite
+	// nothing here is ever worth a rewrite
+	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
 	l.fill("cold", 30)
 	l.put("a=1")
 	l.roll()
@@ -189,7 +211,8 @@ func TestF7RecordThatBlocksATombstoneIsForcedOut(t *testing.T) {
 	}
 }
 
-func TestI5SupersededRecordGoesWithinMaxLag(t *testing.T) { // KIP-354, and a promise of ours: whatever the benefit
+// KIP-354, and a promise of ours: whatever the benefit
+func TestI5SupersededRecordGoesWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
 	stamp := func() { // file times are the fake log's
@@ -208,7 +231,8 @@ func TestI5SupersededRecordGoesWithinMaxLag(t *testing.T) { // KIP-354, and a pr
 	superseded := l.now
 	l.roll()
 	stats := l.pass()
-	if stats.SegmentsRewritten != 0 || stats.NextPass.Sub(superseded.Add(10*time.Hour)).Abs() > time.Second {
+	if stats.SegmentsRewritten != 0 ||
+		stats.NextPass.Sub(superseded.Add(10*time.Hour)).Abs() > time.Second {
 		t.Fatalf("next pass %s, stats %+v", stats.NextPass, stats)
 	}
 	l.now = stats.NextPass
@@ -226,7 +250,8 @@ func TestDeletedRecordsGoFromTheFileToo(t *testing.T) { // DeleteRecords
 	l.roll()
 	l.job.LogStart = 2
 	l.pass()
-	if got := l.content(); strings.Contains(got, ":a") || strings.Contains(got, ":b") || !strings.HasPrefix(got, "2:x0") {
+	if got := l.content(); strings.Contains(got, ":a") || strings.Contains(got, ":b") ||
+		!strings.HasPrefix(got, "2:x0") {
 		t.Errorf("%s", got)
 	}
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
@@ -251,7 +276,8 @@ func TestUniqueKeysCostNoRewriting(t *testing.T) { // cleaner.md 4
 	}
 }
 
-// The story of docs/cleaner.md: all keys are published once more, and what was there before goes unread.
+// The story of docs/cleaner.md: all keys are published once more, and what was there before goes
+// unread.
 func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -272,7 +298,8 @@ func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 		size += s.SizeBytes()
 	}
 	stats := l.pass()
-	if stats.LogReadBytes > size/100 || stats.LogWrittenBytes != 0 || stats.RecordsRemoved != 8000 || stats.ReclaimedBytes < size*2/5 {
+	if stats.LogReadBytes > size/100 || stats.LogWrittenBytes != 0 ||
+		stats.RecordsRemoved != 8000 || stats.ReclaimedBytes < size*2/5 {
 		t.Errorf("of %d bytes: %+v", size, stats)
 	}
 }
@@ -301,7 +328,8 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 		scanned, err := l.sidecar(t.Context(), s, opts)
 		l.must(err)
 		got := scanned.Counts()
-		got.BodyBytes = before.BodyBytes // a rebuilt record may be a few bytes larger or smaller: deltas are counted from elsewhere
+		// a rebuilt record may be a few bytes larger or smaller: deltas are counted from elsewhere
+		got.BodyBytes = before.BodyBytes
 		if got != before || scanned.Identity() != derived.Identity() {
 			t.Errorf("segment %d: %+v derived, %+v scanned", s.Base(), before, scanned.Counts())
 		}

@@ -26,8 +26,8 @@ func (l *fakeLog) epochAt(offset int64) int32 {
 	return -1
 }
 
-// lead begins another leader epoch: one that no leader had before, also when a truncation has taken the last ones out of the log. It is
-// what .dead files are held against (F4).
+// lead begins another leader epoch: one that no leader had before, also when a truncation has taken
+// the last ones out of the log. It is what .dead files are held against (F4).
 func (l *fakeLog) lead() {
 	l.epochMax++
 	l.epochs = append(l.epochs, epochStart{l.epochMax, l.next})
@@ -51,13 +51,15 @@ func (l *fakeLog) end(producer int64, commit bool) {
 	if commit {
 		marker.Type = record.ControlCommit
 	}
-	id := record.Identity{BaseOffset: l.next, ProducerID: producer, BaseSequence: -1, LeaderEpoch: l.epochAt(l.next)}
+	id := record.Identity{BaseOffset: l.next, ProducerID: producer, BaseSequence: -1,
+		LeaderEpoch: l.epochAt(l.next)}
 	batch, err := record.AppendMarker(nil, id, l.now.UnixMilli(), marker)
 	l.must(err)
 	at := l.next
 	l.appendRaw(batch)
 	if open && !commit {
-		l.must(l.active().AddAborted(segment.AbortedTxn{ProducerID: producer, FirstOffset: first, LastOffset: at, LastStable: l.lastStable()}))
+		l.must(l.active().AddAborted(segment.AbortedTxn{ProducerID: producer, FirstOffset: first,
+			LastOffset: at, LastStable: l.lastStable()}))
 	}
 }
 
@@ -101,12 +103,16 @@ func (l *fakeLog) cut(bound int64) (all []segment.AbortedTxn) {
 	return all
 }
 
-// committed returns the records that a reader with read_committed is shown below the last stable offset, by offset. It does as Kafka's
-// consumer: it is told where aborted transactions begin, and knows by their markers where they end.
+// committed returns the records that a reader with read_committed is shown below the last stable
+// offset, by offset. It does as Kafka's consumer: it is told where aborted transactions begin, and
+// knows by their markers where they end.
 func (l *fakeLog) committed() map[int64]*record.Record {
 	l.t.Helper()
 	told, within, all := l.aborted(), map[int64]bool{}, map[int64]*record.Record{}
-	slices.SortFunc(told, func(a, b segment.AbortedTxn) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	slices.SortFunc(told, func(a,
+		b segment.AbortedTxn) int {
+		return cmp.Compare(a.FirstOffset, b.FirstOffset)
+	})
 	for _, b := range l.batches() {
 		if b.BaseOffset() >= l.lastStable() {
 			break
@@ -126,7 +132,8 @@ func (l *fakeLog) committed() map[int64]*record.Record {
 		}
 		l.must(b.Records(1<<30, func(r *record.Record) error {
 			if r.Key != nil {
-				all[r.Offset] = &record.Record{Offset: r.Offset, Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
+				all[r.Offset] = &record.Record{Offset: r.Offset, Key: slices.Clone(r.Key),
+					Value: slices.Clone(r.Value)}
 				if r.Value != nil && all[r.Offset].Value == nil {
 					all[r.Offset].Value = []byte{}
 				}
@@ -137,7 +144,8 @@ func (l *fakeLog) committed() map[int64]*record.Record {
 	return all
 }
 
-// truncate cuts the log at an offset, as a follower does that was ahead of its leader, and begins another leader epoch.
+// truncate cuts the log at an offset, as a follower does that was ahead of its leader, and begins
+// another leader epoch.
 func (l *fakeLog) truncate(offset int64) {
 	l.t.Helper()
 	for len(l.segments) > 1 && l.active().Base() >= offset {

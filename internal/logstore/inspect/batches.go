@@ -38,17 +38,19 @@ func newBatchReader(f vfs.File, bytesMax int) (*batchReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &batchReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead), size: size, bytesMax: bytesMax}, nil
+	return &batchReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead),
+		size: size, bytesMax: bytesMax}, nil
 }
 
-// next returns the next batch, valid until the call after; io.EOF at the end; an error wrapping record.ErrCorrupt, at
-// position, where no batch begins: then there is no going on.
+// next returns the next batch, valid until the call after; io.EOF at the end; an error wrapping
+// record.ErrCorrupt, at position, where no batch begins: then there is no going on.
 func (r *batchReader) next() (batch, error) {
 	left := r.size - r.position
 	header, err := r.in.Peek(int(min(left, record.HeaderBytes)))
 	switch {
 	case err != nil:
-		return batch{}, fmt.Errorf("read at position %d: %w", r.position, errors.Join(err, io.ErrUnexpectedEOF))
+		return batch{}, fmt.Errorf("read at position %d: %w", r.position,
+			errors.Join(err, io.ErrUnexpectedEOF))
 	case left == 0:
 		return batch{}, io.EOF
 	case left < record.HeaderBytes:
@@ -59,7 +61,8 @@ func (r *batchReader) next() (batch, error) {
 		return batch{}, err
 	}
 	if int64(size) > left {
-		return batch{}, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt, size, left)
+		return batch{}, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt,
+			size, left)
 	}
 	found := batch{position: r.position, size: size, tooLarge: size > r.bytesMax}
 	wanted := size

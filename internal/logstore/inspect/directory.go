@@ -18,12 +18,14 @@ type directory struct {
 	whole bool  // all segments are walked, not one that was named alone
 	first int64 // base of the first segment
 	next  int64 // end of what was walked
-	// synced: below it index files are complete, above a broker may have some of it in memory (syncedBelow).
+	// synced: below it index files are complete, above a broker may have some of it in memory
+	// (syncedBelow).
 	synced int64
-	// missing counts the offsets below next that no batch holds. Cleaning takes batches whole; so this is how much of a producer's
-	// sequence it can have taken, at most.
+	// missing counts the offsets below next that no batch holds. Cleaning takes batches whole; so
+	// this is how much of a producer's sequence it can have taken, at most.
 	missing int64
-	// damaged: a batch could not be believed, so nothing that is made from batches is certain any more.
+	// damaged: a batch could not be believed, so nothing that is made from batches is certain any
+	// more.
 	damaged   bool
 	producers map[int64]*producer
 	snapshots []snapshotFile
@@ -32,7 +34,8 @@ type directory struct {
 
 // enter begins a directory, or a segment that is looked at alone.
 func (v *verifier) enter(f file) error {
-	v.dir = &directory{v: v, path: f.dir, whole: f.whole, first: f.base, next: f.base, producers: map[int64]*producer{}}
+	v.dir = &directory{v: v, path: f.dir, whole: f.whole, first: f.base, next: f.base,
+		producers: map[int64]*producer{}}
 	var err error
 	if v.dir.synced, err = v.syncedBelow(f.dir); err != nil {
 		return err
@@ -53,7 +56,8 @@ func (v *verifier) enter(f file) error {
 		case ok && rest == snapshotExtension:
 			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // sorted by name
 		case leftover(entry.Name()):
-			v.printer.print(note{File: path, Note: "left behind by something that was cut off; a start removes it"})
+			v.printer.print(note{File: path,
+				Note: "left behind by something that was cut off; a start removes it"})
 		}
 	}
 	return v.dir.loadEpochs()
@@ -69,7 +73,8 @@ func leftover(name string) bool {
 	return false
 }
 
-// exact tells whether the walk has seen every batch that the log ever had: then what is made of them is what a broker made of them.
+// exact tells whether the walk has seen every batch that the log ever had: then what is made of
+// them is what a broker made of them.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
 // pass takes in a batch; a batch that is damaged counts as one that is missing.
@@ -104,12 +109,14 @@ func (v *verifier) leave() error {
 		return err
 	}
 	for _, s := range d.snapshots {
-		v.find(s.path, 0, "producer state as of offset %d, but the log ends at %d", s.offset, d.next)
+		v.find(s.path, 0, "producer state as of offset %d, but the log ends at %d", s.offset,
+			d.next)
 	}
 	return nil
 }
 
-// readSmall reads a file that is held in memory as a whole; ok is false if it is missing, or, which is a finding, too large.
+// readSmall reads a file that is held in memory as a whole; ok is false if it is missing, or, which
+// is a finding, too large.
 func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 	info, err := v.fsys.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

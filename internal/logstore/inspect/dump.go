@@ -16,12 +16,14 @@ const textMaxDefault = 80
 
 // DumpOptions of Dump.
 type DumpOptions struct {
-	Records       bool  // print each record, too
-	From          int64 // first offset; batches that end below are left out
-	To            int64 // batches that begin at or above are left out; 0: no bound
-	JSON          bool  // one JSON object a line
-	TextMax       int   // bytes printed of a key, value or header; default 80
-	BatchBytesMax int   // largest batch, compressed or not, of which the checksum and the records are read; default 128 MiB
+	Records bool  // print each record, too
+	From    int64 // first offset; batches that end below are left out
+	To      int64 // batches that begin at or above are left out; 0: no bound
+	JSON    bool  // one JSON object a line
+	TextMax int   // bytes printed of a key, value or header; default 80
+	// largest batch, compressed or not, of which the checksum and the records are read; default 128
+	// MiB
+	BatchBytesMax int
 }
 
 func (o DumpOptions) withDefaults() DumpOptions {
@@ -34,16 +36,18 @@ func (o DumpOptions) withDefaults() DumpOptions {
 	return o
 }
 
-// Dump prints what the paths hold: of a data file a line for each batch, and on demand for each record; of an index file a
-// line for each entry, of a producer snapshot one for each producer; of a directory its data files. Bad batches are printed with their problem. Where a data file cannot be
-// read on, the next one is; the error returned joins all of these.
+// Dump prints what the paths hold: of a data file a line for each batch, and on demand for each
+// record; of an index file a line for each entry, of a producer snapshot one for each producer; of
+// a directory its data files. Bad batches are printed with their problem. Where a data file cannot
+// be read on, the next one is; the error returned joins all of these.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	files, err := find(fsys, paths)
 	if err != nil {
 		return err
 	}
 	buffered := bufio.NewWriter(out)
-	d := dumper{fsys: fsys, opts: opts.withDefaults(), printer: printer{out: buffered, json: opts.JSON}}
+	d := dumper{fsys: fsys, opts: opts.withDefaults(),
+		printer: printer{out: buffered, json: opts.JSON}}
 	var failed []error
 	for _, f := range files {
 		if err := d.dump(f); err != nil {
@@ -59,7 +63,8 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// wants tells whether a batch holds an offset that was asked for. It says so of each: offsets of damaged batches may not ascend.
+// wants tells whether a batch holds an offset that was asked for. It says so of each: offsets of
+// damaged batches may not ascend.
 func (o DumpOptions) wants(b batch) bool {
 	return b.LastOffset() >= o.From && (o.To <= 0 || b.BaseOffset() < o.To)
 }
@@ -75,7 +80,8 @@ type dumper struct {
 	printer printer
 }
 
-// dump prints one file, by its extension. A bad entry or batch is printed; an error says that the rest could not be read.
+// dump prints one file, by its extension. A bad entry or batch is printed; an error says that the
+// rest could not be read.
 func (d *dumper) dump(f file) (err error) {
 	opened, err := d.fsys.Open(f.path())
 	if err != nil {
@@ -89,15 +95,18 @@ func (d *dumper) dump(f file) (err error) {
 	case segment.IndexExtension:
 		return eachEntry(opened, segment.OffsetEntryBytes, func(_ int64, b []byte) {
 			entry := segment.ParseOffsetEntry(b)
-			d.printer.print(offsetLine{File: f.path(), Offset: f.base + int64(entry.Relative), Position: entry.Position})
+			d.printer.print(offsetLine{File: f.path(), Offset: f.base + int64(entry.Relative),
+				Position: entry.Position})
 		})
 	case segment.TimeIndexExtension:
 		return eachEntry(opened, segment.TimeEntryBytes, func(_ int64, b []byte) {
 			entry := segment.ParseTimeEntry(b)
-			d.printer.print(timeLine{File: f.path(), Timestamp: entry.Timestamp, Offset: f.base + int64(entry.Relative)})
+			d.printer.print(timeLine{File: f.path(), Timestamp: entry.Timestamp,
+				Offset: f.base + int64(entry.Relative)})
 		})
 	case segment.TxnIndexExtension:
-		return eachEntry(opened, segment.AbortedTxnBytes, func(_ int64, b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
+		return eachEntry(opened, segment.AbortedTxnBytes,
+			func(_ int64, b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
 	case snapshotExtension:
 		return dumpSmall(d, opened, f.path(), parseSnapshot)
 	case epochFile:
@@ -107,7 +116,8 @@ func (d *dumper) dump(f file) (err error) {
 }
 
 // dumpSmall prints a file that is held in memory as a whole.
-func dumpSmall[L line](d *dumper, opened vfs.File, path string, parse func(path string, content []byte) ([]L, error)) error {
+func dumpSmall[L line](d *dumper, opened vfs.File, path string,
+	parse func(path string, content []byte) ([]L, error)) error {
 	size, err := opened.Size()
 	if err != nil {
 		return err
@@ -147,8 +157,8 @@ func (d *dumper) dumpData(f file, opened vfs.File) error {
 	return nil // Dump looks at the printer's error
 }
 
-// dumpBatch prints a batch and what is wrong with it. Records of a batch with a wrong checksum are tried all the same:
-// a person who looks at damage wants to see what is left.
+// dumpBatch prints a batch and what is wrong with it. Records of a batch with a wrong checksum are
+// tried all the same: a person who looks at damage wants to see what is left.
 func (d *dumper) dumpBatch(f file, b batch) {
 	d.printer.print(newBatchLine(f.path(), b, b.check()))
 	if !d.opts.Records || b.tooLarge {
@@ -173,7 +183,8 @@ func (b batch) check() error {
 	return b.CheckCRC()
 }
 
-// eachEntry visits the entries of an index file with their positions, and fails when they do not end with the file.
+// eachEntry visits the entries of an index file with their positions, and fails when they do not
+// end with the file.
 func eachEntry(f vfs.File, entryBytes int, visit func(position int64, entry []byte)) error {
 	entries, err := newEntryReader(f, entryBytes)
 	if err != nil {
@@ -221,7 +232,8 @@ func (r *entryReader) next() ([]byte, error) {
 	return r.entry, nil
 }
 
-// zeros tells whether an entry, and all that follows it up to the end of the file, is zeros. The reader is used up then.
+// zeros tells whether an entry, and all that follows it up to the end of the file, is zeros. The
+// reader is used up then.
 func (r *entryReader) zeros(entry []byte) (bool, error) {
 	for {
 		for _, b := range entry {

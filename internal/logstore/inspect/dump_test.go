@@ -23,15 +23,21 @@ func dump(t *testing.T, fsys vfs.FS, opts DumpOptions, paths ...string) string {
 // The golden files were compared with what Kafka's own dump-log prints of the same files.
 func TestDumpOfWhatKafkaWrote(t *testing.T) {
 	wantGolden(t, "partition.txt", dump(t, vfs.OS{}, DumpOptions{}, vectors+"/vectors-0"))
-	wantGolden(t, "records.txt", dump(t, vfs.OS{}, DumpOptions{Records: true, TextMax: 30}, vectors))
-	wantGolden(t, "records.json", dump(t, vfs.OS{}, DumpOptions{Records: true, JSON: true, TextMax: 30}, vectors+"/compacted-0"))
+	wantGolden(t, "records.txt",
+		dump(t, vfs.OS{}, DumpOptions{Records: true, TextMax: 30}, vectors))
+	wantGolden(t, "records.json",
+		dump(t, vfs.OS{}, DumpOptions{Records: true, JSON: true, TextMax: 30},
+			vectors+"/compacted-0"))
 	const first = vectors + "/vectors-0/00000000000000000000"
-	wantGolden(t, "indexes.txt", dump(t, vfs.OS{}, DumpOptions{}, first+".index", first+".timeindex"))
-	wantGolden(t, "indexes.json", dump(t, vfs.OS{}, DumpOptions{JSON: true}, first+".index", first+".timeindex"))
+	wantGolden(t, "indexes.txt",
+		dump(t, vfs.OS{}, DumpOptions{}, first+".index", first+".timeindex"))
+	wantGolden(t, "indexes.json",
+		dump(t, vfs.OS{}, DumpOptions{JSON: true}, first+".index", first+".timeindex"))
 }
 
 func TestDumpPrintsOneJSONObjectALine(t *testing.T) {
-	lines := strings.Split(strings.TrimSpace(dump(t, vfs.OS{}, DumpOptions{JSON: true, Records: true}, vectors)), "\n")
+	lines := strings.Split(strings.TrimSpace(dump(t, vfs.OS{},
+		DumpOptions{JSON: true, Records: true}, vectors)), "\n")
 	for _, line := range lines {
 		var object struct{ File string }
 		if err := json.Unmarshal([]byte(line), &object); err != nil || object.File == "" {
@@ -70,10 +76,13 @@ func TestExcerptQuotesAndCuts(t *testing.T) {
 func TestDumpGoesOnAfterDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
-	good := batchOf(t, compress.Gzip, 0, record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1})
-	bad := batchOf(t, compress.Gzip, 1, record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 2})
+	good := batchOf(t, compress.Gzip, 0,
+		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1})
+	bad := batchOf(t, compress.Gzip, 1,
+		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 2})
 	bad[20]++ // its checksum
-	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.log", append(append(bytes.Clone(good), bad...), "nonsense"...)))
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.log",
+		append(append(bytes.Clone(good), bad...), "nonsense"...)))
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000007.log", good))
 	var out bytes.Buffer
 	err := Dump(mem, []string{"/p-0"}, DumpOptions{}, &out)
@@ -81,26 +90,33 @@ func TestDumpGoesOnAfterDamage(t *testing.T) {
 		t.Errorf("dump: %v", err)
 	}
 	text := out.String()
-	if strings.Count(text, "batch position=") != 3 || strings.Count(text, `problem="corrupt record batch: checksum`) != 1 {
+	if strings.Count(text, "batch position=") != 3 ||
+		strings.Count(text, `problem="corrupt record batch: checksum`) != 1 {
 		t.Errorf("printed:\n%s", text)
 	}
 }
 
 func TestDumpBoundsMemory(t *testing.T) {
 	mem := vfs.NewMem()
-	large := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Value: make([]byte, 5000)})
-	bomb := batchOf(t, compress.Zstd, 1, record.Record{Key: []byte("k"), Value: make([]byte, 500_000)})
+	large := batchOf(t, compress.None, 0,
+		record.Record{Key: []byte("k"), Value: make([]byte, 5000)})
+	bomb := batchOf(t, compress.Zstd, 1,
+		record.Record{Key: []byte("k"), Value: make([]byte, 500_000)})
 	small := batchOf(t, compress.None, 2, record.Record{Key: []byte("small"), Value: nil})
-	must(t, vfs.WriteFileAtomic(mem, "/00000000000000000000.log", bytes.Join([][]byte{large, bomb, small}, nil)))
-	text := dump(t, mem, DumpOptions{Records: true, BatchBytesMax: 4000}, "/00000000000000000000.log")
-	for _, want := range []string{"beyond the limit", "decompress zstd batch at offset 1", `key="small"`} {
+	must(t, vfs.WriteFileAtomic(mem, "/00000000000000000000.log",
+		bytes.Join([][]byte{large, bomb, small}, nil)))
+	text := dump(t, mem, DumpOptions{Records: true, BatchBytesMax: 4000},
+		"/00000000000000000000.log")
+	for _, want := range []string{"beyond the limit", "decompress zstd batch at offset 1",
+		`key="small"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
 	}
 	if problems, out := func() (int, string) {
 		var out bytes.Buffer
-		n, err := Verify(mem, []string{"/00000000000000000000.log"}, VerifyOptions{BatchBytesMax: 4000}, &out)
+		n, err := Verify(mem, []string{"/00000000000000000000.log"},
+			VerifyOptions{BatchBytesMax: 4000}, &out)
 		must(t, err)
 		return n, out.String()
 	}(); problems != 4 { // two batches, two missing indexes
@@ -120,12 +136,14 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 		}
 	}
 	// heartwood dev keeps a data directory for each of its brokers.
-	for _, dir := range []string{"/dev/broker-0/p-0", "/dev/broker-1/p-0", "/dev/broker-1/p-1", "/dev/broker-1/p-2.0-delete", "/far/dev/broker-0/p-0"} {
+	for _, dir := range []string{"/dev/broker-0/p-0", "/dev/broker-1/p-0", "/dev/broker-1/p-1",
+		"/dev/broker-1/p-2.0-delete", "/far/dev/broker-0/p-0"} {
 		must(t, mem.MkdirAll(dir))
 		must(t, vfs.WriteFileAtomic(mem, dir+"/00000000000000000000.log", nil))
 	}
 	must(t, vfs.WriteFileAtomic(mem, "/dev/notes.txt", nil))
-	for path, want := range map[string]int{"/dev": 3, "/dev/broker-1": 2, "/dev/broker-1/p-2.0-delete": 1, "/far/dev": 1} {
+	for path, want := range map[string]int{"/dev": 3, "/dev/broker-1": 2,
+		"/dev/broker-1/p-2.0-delete": 1, "/far/dev": 1} {
 		if n := strings.Count(dump(t, mem, DumpOptions{}, path), ".log\n"); n != want {
 			t.Errorf("%s: %d data files, want %d", path, n, want)
 		}
@@ -136,11 +154,13 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 		"/data/meta.properties": "no segment file",
 		"/missing":              "does not exist",
 	} {
-		if err := Dump(mem, []string{path}, DumpOptions{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Dump(mem, []string{path}, DumpOptions{}, &bytes.Buffer{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
-	if _, err := Verify(mem, []string{"/missing"}, VerifyOptions{}, &bytes.Buffer{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Verify(mem, []string{"/missing"}, VerifyOptions{},
+		&bytes.Buffer{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("verify of a missing file: %v", err)
 	}
 }
@@ -148,7 +168,8 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 // A reader that goes away (head) ends the dump with its error.
 func TestDumpEndsWithItsReader(t *testing.T) {
 	gone := errors.New("gone")
-	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true}, brokenPipe{gone}); !errors.Is(err, gone) {
+	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true},
+		brokenPipe{gone}); !errors.Is(err, gone) {
 		t.Errorf("dump: %v", err)
 	}
 }

@@ -45,7 +45,8 @@ func parseEpochs(path string, content []byte) ([]epochLine, error) {
 			return nil, fmt.Errorf("%w: line %q", errCheckpoint, line)
 		}
 		if n := len(epochs); l.LeaderEpoch < 0 || l.StartOffset < 0 ||
-			n > 0 && (l.LeaderEpoch <= epochs[n-1].LeaderEpoch || l.StartOffset <= epochs[n-1].StartOffset) {
+			n > 0 && (l.LeaderEpoch <= epochs[n-1].LeaderEpoch ||
+				l.StartOffset <= epochs[n-1].StartOffset) {
 			return nil, fmt.Errorf("%w: %s does not ascend", errCheckpoint, l.text())
 		}
 		epochs = append(epochs, l)
@@ -53,7 +54,8 @@ func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	return epochs, nil
 }
 
-// epochHistory holds the leader epochs of batches against the file. The zero value holds them against each other.
+// epochHistory holds the leader epochs of batches against the file. The zero value holds them
+// against each other.
 type epochHistory struct {
 	path   string
 	lines  []epochLine
@@ -62,7 +64,8 @@ type epochHistory struct {
 	any    bool
 }
 
-// loadEpochs reads the file of a directory. Without one the epochs are made from the batches, so nothing is wrong.
+// loadEpochs reads the file of a directory. Without one the epochs are made from the batches, so
+// nothing is wrong.
 func (d *directory) loadEpochs() error {
 	d.epochs.path = filepath.Join(d.path, epochFile)
 	content, ok, err := d.v.readSmall(d.epochs.path)
@@ -77,8 +80,8 @@ func (d *directory) loadEpochs() error {
 	return nil
 }
 
-// pass: the epochs of batches never fall, and are those of the file. What lies below the file's first entry was given up by a log
-// start that moved, or has no epoch.
+// pass: the epochs of batches never fall, and are those of the file. What lies below the file's
+// first entry was given up by a log start that moved, or has no epoch.
 func (h *epochHistory) pass(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {
@@ -90,13 +93,15 @@ func (h *epochHistory) pass(v *verifier, f file, b batch) {
 	if !h.read {
 		return
 	}
-	after, _ := slices.BinarySearchFunc(h.lines, b.BaseOffset()+1, func(l epochLine, o int64) int { return cmp.Compare(l.StartOffset, o) })
+	after, _ := slices.BinarySearchFunc(h.lines, b.BaseOffset()+1,
+		func(l epochLine, o int64) int { return cmp.Compare(l.StartOffset, o) })
 	switch {
 	case len(h.lines) == 0 && epoch >= 0:
 		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
 		h.read = false // one line for all batches
 	case after > 0 && h.lines[after-1].LeaderEpoch != epoch:
-		v.findAt(f, b, "leader epoch %d, but %s has %d there", epoch, epochFile, h.lines[after-1].LeaderEpoch)
+		v.findAt(f, b, "leader epoch %d, but %s has %d there", epoch, epochFile,
+			h.lines[after-1].LeaderEpoch)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// resealed gives a damaged batch the length and the checksum that fit it, so that the damage is met further in.
+// resealed gives a damaged batch the length and the checksum that fit it, so that the damage is met
+// further in.
 func resealed(b record.Batch) record.Batch {
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
@@ -34,13 +35,15 @@ func FuzzDumpAndVerify(f *testing.F) {
 		if len(log) > record.HeaderBytes {
 			resealed(record.Batch(log)) // one batch, past its checksum
 		}
-		for extension, content := range map[string][]byte{".log": log, ".index": index, ".timeindex": times} {
+		for extension, content := range map[string][]byte{".log": log, ".index": index,
+			".timeindex": times} {
 			must(t, vfs.WriteFileAtomic(mem, "/00000000000000000005"+extension, content))
 		}
 		const limit = 1 << 20
 		_ = Dump(mem, []string{"/"}, DumpOptions{Records: true, BatchBytesMax: limit}, io.Discard)
 		_ = Dump(mem, []string{"/00000000000000000005.index"}, DumpOptions{}, io.Discard)
-		_ = Dump(mem, []string{"/00000000000000000005.timeindex"}, DumpOptions{JSON: true}, io.Discard)
+		_ = Dump(mem, []string{"/00000000000000000005.timeindex"}, DumpOptions{JSON: true},
+			io.Discard)
 		_, _ = Verify(mem, []string{"/"}, VerifyOptions{BatchBytesMax: limit}, io.Discard)
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// indexes are the two index files of a segment, read along with its data file: batches and entries both ascend, so one pass
-// and one entry of each in memory will do.
+// indexes are the two index files of a segment, read along with its data file: batches and entries
+// both ascend, so one pass and one entry of each in memory will do.
 type indexes struct {
 	offsets cursor[segment.OffsetEntry]
 	times   cursor[segment.TimeEntry]
@@ -41,24 +41,32 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 	x := &indexes{base: f.base, latest: -1, told: -1}
 	x.offsets = cursor[segment.OffsetEntry]{
 		path: f.with(segment.IndexExtension), parse: segment.ParseOffsetEntry, find: v.find,
-		ascend: func(a, b segment.OffsetEntry) bool { return a.Relative < b.Relative && a.Position < b.Position },
+		ascend: func(a, b segment.OffsetEntry) bool {
+			return a.Relative < b.Relative &&
+				a.Position < b.Position
+		},
 	}
 	x.times = cursor[segment.TimeEntry]{
 		path: f.with(segment.TimeIndexExtension), parse: segment.ParseTimeEntry, find: v.find,
-		ascend: func(a, b segment.TimeEntry) bool { return a.Relative < b.Relative && a.Timestamp < b.Timestamp },
+		ascend: func(a, b segment.TimeEntry) bool {
+			return a.Relative < b.Relative &&
+				a.Timestamp < b.Timestamp
+		},
 	}
 	if f.last {
 		x.offsets.padded = func() { v.printer.print(note{File: x.offsets.path, Note: paddingNote}) }
 		x.times.padded = func() { v.printer.print(note{File: x.times.path, Note: paddingNote}) }
 	}
-	err := errors.Join(x.offsets.open(v.fsys, segment.OffsetEntryBytes), x.times.open(v.fsys, segment.TimeEntryBytes))
+	err := errors.Join(x.offsets.open(v.fsys, segment.OffsetEntryBytes),
+		x.times.open(v.fsys, segment.TimeEntryBytes))
 	if err != nil {
 		return nil, errors.Join(err, x.close())
 	}
 	return x, nil
 }
 
-// paddingNote is of the active segment's indexes, which Kafka writes into files that it made as large as they may get.
+// paddingNote is of the active segment's indexes, which Kafka writes into files that it made as
+// large as they may get.
 const paddingNote = "padded with zeros, as a broker of Apache Kafka leaves it that runs or was killed; a start makes it anew"
 
 func (x *indexes) close() error {
@@ -72,7 +80,8 @@ func (x *indexes) close() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// open takes the first entry. A missing file is a finding: it will be made anew when the log is opened, but it is missing.
+// open takes the first entry. A missing file is a finding: it will be made anew when the log is
+// opened, but it is missing.
 func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	c.file, err = fsys.Open(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,8 +99,8 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	return c.step()
 }
 
-// step goes to the next entry. Entries that do not ascend end the index: one finding for all that follow.
-// Zeros up to the end are none where padded is set.
+// step goes to the next entry. Entries that do not ascend end the index: one finding for all that
+// follow. Zeros up to the end are none where padded is set.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -114,24 +123,29 @@ func (c *cursor[E]) step() error {
 				return err
 			}
 		}
-		c.find(c.path, c.position, "entry %+v does not ascend from %+v; the rest of the file was not checked", c.entry, before)
+		c.find(c.path, c.position,
+			"entry %+v does not ascend from %+v; the rest of the file was not checked", c.entry,
+			before)
 		return nil
 	}
 	c.has = true
 	return nil
 }
 
-// pass compares the entries that tell of a batch, and of what lies before it, with the batch. An entry of the offset index is right
-// if a batch begins at its position and ends at its offset; one of the time index if the batch that ends at its offset is the first
-// with the largest timestamp so far, and that is the entry's (docs/format/index.md).
+// pass compares the entries that tell of a batch, and of what lies before it, with the batch. An
+// entry of the offset index is right if a batch begins at its position and ends at its offset; one
+// of the time index if the batch that ends at its offset is the first with the largest timestamp so
+// far, and that is the entry's (docs/format/index.md).
 func (x *indexes) pass(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry
 		switch want := b.LastOffset() - x.base; {
 		case int64(entry.Position) < b.position:
-			x.offsets.find(x.offsets.path, x.offsets.position, "no batch begins at position %d", entry.Position)
+			x.offsets.find(x.offsets.path, x.offsets.position, "no batch begins at position %d",
+				entry.Position)
 		case int64(entry.Relative) != want:
-			x.offsets.find(x.offsets.path, x.offsets.position, "the batch at position %d ends at relative offset %d, not %d",
+			x.offsets.find(x.offsets.path, x.offsets.position,
+				"the batch at position %d ends at relative offset %d, not %d",
 				entry.Position, want, entry.Relative)
 		}
 		if err := x.offsets.step(); err != nil {
@@ -142,9 +156,11 @@ func (x *indexes) pass(b batch) error {
 	x.latest = max(x.latest, b.MaxTimestamp())
 	for x.times.has && int64(x.times.entry.Relative) <= b.LastOffset()-x.base {
 		entry := x.times.entry
-		if b.BaseOffset()-x.base > int64(entry.Relative) || entry.Timestamp != x.latest || before >= x.latest {
+		if b.BaseOffset()-x.base > int64(entry.Relative) || entry.Timestamp != x.latest ||
+			before >= x.latest {
 			x.times.find(x.times.path, x.times.position,
-				"timestamp %d is not the largest up to relative offset %d, first reached there", entry.Timestamp, entry.Relative)
+				"timestamp %d is not the largest up to relative offset %d, first reached there",
+				entry.Timestamp, entry.Relative)
 		} else {
 			x.told = entry.Timestamp
 		}
@@ -155,23 +171,27 @@ func (x *indexes) pass(b batch) error {
 	return nil
 }
 
-// end looks at what no batch has answered, in a segment that ends at offset next. The last segment of a log lacks the time index entry that
-// sealing writes, and so do those that were not sealed yet.
+// end looks at what no batch has answered, in a segment that ends at offset next. The last segment
+// of a log lacks the time index entry that sealing writes, and so do those that were not sealed
+// yet.
 func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
-		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is behind the last batch", x.offsets.entry.Position)
+		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is behind the last batch",
+			x.offsets.entry.Position)
 		if err := x.offsets.step(); err != nil {
 			return err
 		}
 	}
 	for x.times.has {
-		x.times.find(x.times.path, x.times.position, "relative offset %d is behind the last batch", x.times.entry.Relative)
+		x.times.find(x.times.path, x.times.position, "relative offset %d is behind the last batch",
+			x.times.entry.Relative)
 		if err := x.times.step(); err != nil {
 			return err
 		}
 	}
 	if !f.last && x.times.file != nil && x.told < x.latest {
-		v.findUnlessOpen(next, x.times.path, x.times.position, "the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
+		v.findUnlessOpen(next, x.times.path, x.times.position,
+			"the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
 	}
 	return nil
 }

@@ -21,12 +21,14 @@ func TestDumpAgreesWithKafkasDumpLog(t *testing.T) {
 	want := kafkaLines(t, string(kafka))
 	var paths []string
 	for _, name := range []string{
-		"vectors-0/00000000000000000000", "vectors-0/00000000000000000061", "vectors-0/00000000000000000064",
+		"vectors-0/00000000000000000000", "vectors-0/00000000000000000061",
+		"vectors-0/00000000000000000064",
 		"compacted-0/00000000000000000000", "compacted-0/00000000000000000040",
 	} {
 		paths = append(paths, vectors+"/"+name+".log")
 	}
-	got := ourLines(t, dump(t, vfs.OS{}, DumpOptions{Records: true, JSON: true, TextMax: 1000}, paths...))
+	got := ourLines(t, dump(t, vfs.OS{}, DumpOptions{Records: true, JSON: true, TextMax: 1000},
+		paths...))
 	if len(want) != 46+91 || len(got) != len(want) {
 		t.Fatalf("%d lines, Kafka has %d", len(got), len(want))
 	}
@@ -51,13 +53,18 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 		}
 		switch {
 		case strings.HasPrefix(line, "baseOffset"):
-			horizon := strings.TrimSuffix(strings.TrimPrefix(f["deleteHorizonMs"], "OptionalLong["), "]")
+			horizon := strings.TrimSuffix(strings.TrimPrefix(f["deleteHorizonMs"], "OptionalLong["),
+				"]")
 			if horizon == "OptionalLong.empty" {
 				horizon = "none"
 			}
-			lines = append(lines, fmt.Sprint("batch ", f["position"], f["size"], " ", f["baseOffset"], "-", f["lastOffset"], " ", f["count"],
-				f["compresscodec"], f["CreateTime"], " ", f["partitionLeaderEpoch"], " ", f["producerId"], ":", f["producerEpoch"], ":",
-				f["baseSequence"], " ", f["isTransactional"], f["isControl"], horizon, " ", f["crc"]))
+			lines = append(lines,
+				fmt.Sprint("batch ", f["position"], f["size"], " ", f["baseOffset"], "-",
+					f["lastOffset"], " ", f["count"],
+					f["compresscodec"], f["CreateTime"], " ", f["partitionLeaderEpoch"], " ",
+					f["producerId"], ":", f["producerEpoch"], ":",
+					f["baseSequence"], " ", f["isTransactional"], f["isControl"], horizon, " ",
+					f["crc"]))
 		case strings.HasPrefix(line, "| offset"):
 			key, value, marker := f["key"], "", strings.ToLower(f["endTxnMarker"])
 			if _, payload, ok := strings.Cut(line, " payload: "); ok {
@@ -66,8 +73,10 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 			if marker != "" {
 				key, value = "", ""
 			}
-			lines = append(lines, fmt.Sprint("record ", f["offset"], " ", f["CreateTime"], " ", key, "=", value, " ", marker,
-				" ", f["keySize"], ":", f["valueSize"]))
+			lines = append(lines,
+				fmt.Sprint("record ", f["offset"], " ", f["CreateTime"], " ", key, "=", value, " ",
+					marker,
+					" ", f["keySize"], ":", f["valueSize"]))
 		}
 	}
 	return lines
@@ -95,9 +104,13 @@ func ourLines(t *testing.T, text string) (lines []string) {
 			if b.DeleteHorizon != nil {
 				horizon = fmt.Sprint(*b.DeleteHorizon)
 			}
-			lines = append(lines, fmt.Sprintf("batch %d%d %d-%d %d%s%d %d %d:%d:%d %v%v%s %d", b.Position, b.Bytes, b.BaseOffset, b.LastOffset,
-				b.Records, b.Codec, b.MaxTimestamp, b.LeaderEpoch, b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.Transactional, b.Control,
-				horizon, b.CRC))
+			lines = append(lines,
+				fmt.Sprintf("batch %d%d %d-%d %d%s%d %d %d:%d:%d %v%v%s %d", b.Position, b.Bytes,
+					b.BaseOffset, b.LastOffset,
+					b.Records, b.Codec, b.MaxTimestamp, b.LeaderEpoch, b.ProducerID,
+					b.ProducerEpoch,
+					b.BaseSequence, b.Transactional, b.Control,
+					horizon, b.CRC))
 			continue
 		}
 		var r record
@@ -113,6 +126,7 @@ func ourLines(t *testing.T, text string) (lines []string) {
 		if r.Value == nil {
 			valueSize = -1
 		}
-		lines = append(lines, fmt.Sprintf("record %d %d %s=%s %s %d:%d", r.Offset, r.Timestamp, key, value, r.Marker, r.KeyBytes, valueSize))
+		lines = append(lines, fmt.Sprintf("record %d %d %s=%s %s %d:%d", r.Offset, r.Timestamp, key,
+			value, r.Marker, r.KeyBytes, valueSize))
 	}
 }

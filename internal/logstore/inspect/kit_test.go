@@ -38,11 +38,13 @@ func wantGolden(t *testing.T, name, got string) {
 	}
 }
 
-func batchOf(t testing.TB, codec compress.Codec, base int64, records ...record.Record) record.Batch {
+func batchOf(t testing.TB, codec compress.Codec, base int64,
+	records ...record.Record) record.Batch {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(record.Identity{
-		BaseOffset: base, LastOffsetDelta: int32(len(records) - 1), ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		BaseOffset: base, LastOffsetDelta: int32(len(records) - 1), ProducerID: -1,
+		ProducerEpoch: -1, BaseSequence: -1,
 	})
 	for i := range records {
 		records[i].Offset = base + int64(i)
@@ -53,8 +55,9 @@ func batchOf(t testing.TB, codec compress.Codec, base int64, records ...record.R
 	return built
 }
 
-// partition writes a partition's directory: segments of the given numbers of batches of two records, ~100 bytes a batch,
-// an index entry for every third, and one offset left out between the segments.
+// partition writes a partition's directory: segments of the given numbers of batches of two
+// records, ~100 bytes a batch, an index entry for every third, and one offset left out between the
+// segments.
 func partition(t testing.TB, dir string, batches ...int) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()

@@ -66,9 +66,12 @@ type batchLine struct {
 
 func newBatchLine(path string, b batch, problem error) batchLine {
 	l := batchLine{
-		File: path, Position: b.position, Bytes: b.size, BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(), Records: b.Count(),
-		Codec: b.Codec().String(), TimestampType: "create", MaxTimestamp: b.MaxTimestamp(), LeaderEpoch: b.LeaderEpoch(),
-		ProducerID: b.ProducerID(), ProducerEpoch: b.ProducerEpoch(), BaseSequence: b.BaseSequence(),
+		File: path, Position: b.position, Bytes: b.size, BaseOffset: b.BaseOffset(),
+		LastOffset: b.LastOffset(), Records: b.Count(),
+		Codec: b.Codec().String(), TimestampType: "create", MaxTimestamp: b.MaxTimestamp(),
+		LeaderEpoch: b.LeaderEpoch(),
+		ProducerID:  b.ProducerID(), ProducerEpoch: b.ProducerEpoch(),
+		BaseSequence:  b.BaseSequence(),
 		Transactional: b.Transactional(), Control: b.Control(), CRC: b.CRC(),
 	}
 	if b.TimestampType() == record.LogAppendTime {
@@ -86,10 +89,22 @@ func newBatchLine(path string, b batch, problem error) batchLine {
 // text leaves out what most batches do not have.
 func (l batchLine) text() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "batch position=%d bytes=%d offsets=%d-%d records=%d codec=%s time=%s:%s epoch=%d",
-		l.Position, l.Bytes, l.BaseOffset, l.LastOffset, l.Records, l.Codec, l.TimestampType, timeText(l.MaxTimestamp), l.LeaderEpoch)
+	fmt.Fprintf(
+		&s,
+		"batch position=%d bytes=%d offsets=%d-%d records=%d codec=%s time=%s:%s epoch=%d",
+		l.Position,
+		l.Bytes,
+		l.BaseOffset,
+		l.LastOffset,
+		l.Records,
+		l.Codec,
+		l.TimestampType,
+		timeText(l.MaxTimestamp),
+		l.LeaderEpoch,
+	)
 	if l.ProducerID >= 0 {
-		fmt.Fprintf(&s, " producer=%d:%d sequence=%d", l.ProducerID, l.ProducerEpoch, l.BaseSequence)
+		fmt.Fprintf(&s, " producer=%d:%d sequence=%d", l.ProducerID, l.ProducerEpoch,
+			l.BaseSequence)
 	}
 	if l.Transactional {
 		s.WriteString(" transactional")
@@ -129,10 +144,12 @@ type headerLine struct {
 func newRecordLine(path string, r *record.Record, control bool, textMax int) recordLine {
 	l := recordLine{
 		File: path, Offset: r.Offset, Timestamp: r.Timestamp,
-		Key: excerpt{r.Key, textMax}, KeyBytes: len(r.Key), Value: excerpt{r.Value, textMax}, ValueBytes: len(r.Value),
+		Key: excerpt{r.Key, textMax}, KeyBytes: len(r.Key), Value: excerpt{r.Value, textMax},
+		ValueBytes: len(r.Value),
 	}
 	for _, h := range r.Headers {
-		l.Headers = append(l.Headers, headerLine{Key: excerpt{h.Key, textMax}, Value: excerpt{h.Value, textMax}})
+		l.Headers = append(l.Headers,
+			headerLine{Key: excerpt{h.Key, textMax}, Value: excerpt{h.Value, textMax}})
 	}
 	if control {
 		l.Marker = marker(r.Key)
@@ -142,7 +159,8 @@ func newRecordLine(path string, r *record.Record, control bool, textMax int) rec
 
 func (l recordLine) text() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "  record offset=%d time=%s key=%s value=%s", l.Offset, timeText(l.Timestamp), l.Key, l.Value)
+	fmt.Fprintf(&s, "  record offset=%d time=%s key=%s value=%s", l.Offset, timeText(l.Timestamp),
+		l.Key, l.Value)
 	for _, h := range l.Headers {
 		fmt.Fprintf(&s, " header:%s=%s", h.Key, h.Value)
 	}
@@ -161,7 +179,8 @@ type excerpt struct {
 // cut does not split a character, if the bytes are text.
 func (e excerpt) cut() []byte {
 	end := min(len(e.bytes), e.max)
-	for back := 1; end < len(e.bytes) && back < utf8.UTFMax && end > 0 && !utf8.RuneStart(e.bytes[end]); back++ {
+	for back := 1; end < len(e.bytes) && back < utf8.UTFMax && end > 0 &&
+		!utf8.RuneStart(e.bytes[end]); back++ {
 		end--
 	}
 	return e.bytes[:end]
@@ -179,7 +198,8 @@ func (e excerpt) String() string {
 	}
 }
 
-// MarshalJSON gives null or a string. Bytes that are no UTF-8 are escaped as in Go, for JSON has no way to write them.
+// MarshalJSON gives null or a string. Bytes that are no UTF-8 are escaped as in Go, for JSON has no
+// way to write them.
 func (e excerpt) MarshalJSON() ([]byte, error) {
 	if e.bytes == nil {
 		return []byte("null"), nil
@@ -216,14 +236,16 @@ func (l timeLine) text() string {
 // finding is something that is not as it should be.
 type finding struct {
 	File     string `json:"file"`
-	Position int64  `json:"position"`         // in that file
-	Offset   *int64 `json:"offset,omitempty"` // of the batch, or the one that is due; nil if the file is not of data
-	Problem  string `json:"problem"`
+	Position int64  `json:"position"` // in that file
+	// of the batch, or the one that is due; nil if the file is not of data
+	Offset  *int64 `json:"offset,omitempty"`
+	Problem string `json:"problem"`
 }
 
 func (l finding) text() string {
 	if l.Offset != nil {
-		return fmt.Sprintf("%s: position %d: offset %d: %s", l.File, l.Position, *l.Offset, l.Problem)
+		return fmt.Sprintf("%s: position %d: offset %d: %s", l.File, l.Position, *l.Offset,
+			l.Problem)
 	}
 	return fmt.Sprintf("%s: position %d: %s", l.File, l.Position, l.Problem)
 }

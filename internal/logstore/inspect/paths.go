@@ -12,9 +12,10 @@ import (
 
 // file is one file of a segment.
 type file struct {
-	dir       string
-	base      int64
-	extension string // .log, .index, .timeindex, .txnindex, .snapshot; or epochFile, which has no base
+	dir  string
+	base int64
+	// .log, .index, .timeindex, .txnindex, .snapshot; or epochFile, which has no base
+	extension string
 	suffix    string // "" or .cleaned, .swap, .deleted
 	whole     bool   // found in its directory, with all the others: not named alone
 	last      bool   // of its directory: the active segment, which has no final time index entry
@@ -34,7 +35,8 @@ func (f file) with(extension string) string {
 
 // extensions of the files that can be looked into.
 var extensions = []string{
-	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension, segment.TxnIndexExtension, snapshotExtension,
+	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension,
+	segment.TxnIndexExtension, snapshotExtension,
 }
 
 // parseFile tells what a file is by its name; ok is false if it is none that can be looked into.
@@ -49,14 +51,16 @@ func parseFile(path string) (f file, ok bool) {
 	for _, extension := range extensions {
 		suffix, found := strings.CutPrefix(rest, extension)
 		if found && slices.Contains([]string{"", ".cleaned", ".swap", ".deleted"}, suffix) {
-			return file{dir: filepath.Dir(path), base: base, extension: extension, suffix: suffix}, true
+			return file{dir: filepath.Dir(path), base: base, extension: extension, suffix: suffix},
+				true
 		}
 	}
 	return file{}, false
 }
 
-// find resolves the paths of a command line, each a file, a partition's directory, a data directory or a directory of those (what
-// `heartwood dev` makes), to segment files in order. Of a directory only data files without a suffix are taken: the log itself.
+// find resolves the paths of a command line, each a file, a partition's directory, a data directory
+// or a directory of those (what `heartwood dev` makes), to segment files in order. Of a directory
+// only data files without a suffix are taken: the log itself.
 func find(fsys vfs.FS, paths []string) ([]file, error) {
 	var all []file
 	for _, path := range paths {
@@ -67,7 +71,8 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 		if !info.IsDir() {
 			f, ok := parseFile(path)
 			if !ok {
-				return nil, fmt.Errorf("%s is no segment file: want a name like %s", path, segment.Name(0, segment.LogExtension, ""))
+				return nil, fmt.Errorf("%s is no segment file: want a name like %s", path,
+					segment.Name(0, segment.LogExtension, ""))
 			}
 			f.last = true // nothing is known of a segment that follows
 			all = append(all, f)
@@ -78,19 +83,24 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s holds no segment: want a partition's directory, a data directory or a directory of those", path)
+			return nil, fmt.Errorf(
+				"%s holds no segment: want a partition's directory, a data directory or a directory of those",
+				path,
+			)
 		}
 		all = append(all, found...)
 	}
 	return all, nil
 }
 
-// levelsMax is how many levels below a path segments are looked for: directory of data directories, data directory, partition. No
-// more: a path that was mistyped shall not send us through a whole disk.
+// levelsMax is how many levels below a path segments are looked for: directory of data directories,
+// data directory, partition. No more: a path that was mistyped shall not send us through a whole
+// disk.
 const levelsMax = 2
 
-// findInTree lists the segments of a directory, or, if it has none, those of the directories below it. Directories that are being
-// deleted are left out: what is missing there is no damage. Who wants to see one names it.
+// findInTree lists the segments of a directory, or, if it has none, those of the directories below
+// it. Directories that are being deleted are left out: what is missing there is no damage. Who
+// wants to see one names it.
 func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	found, below, err := findInDir(fsys, dir)
 	if err != nil || len(found) > 0 || levels == 0 {
@@ -109,7 +119,8 @@ func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	return found, nil
 }
 
-// deletedDirectorySuffix ends the name of a partition's directory that is being deleted (docs/format/store.md).
+// deletedDirectorySuffix ends the name of a partition's directory that is being deleted
+// (docs/format/store.md).
 const deletedDirectorySuffix = "-delete"
 
 // findInDir lists the segments of one directory, and the directories below it.

@@ -28,12 +28,14 @@ type written struct {
 
 func (w written) batch(t testing.TB) record.Batch {
 	t.Helper()
-	id := record.Identity{BaseOffset: w.offset, LeaderEpoch: w.leader, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, Transactional: w.txn}
+	id := record.Identity{BaseOffset: w.offset, LeaderEpoch: w.leader, ProducerID: -1,
+		ProducerEpoch: -1, BaseSequence: -1, Transactional: w.txn}
 	if w.producer != 0 {
 		id.ProducerID, id.ProducerEpoch, id.BaseSequence = w.producer, w.epoch, w.sequence
 	}
 	if w.marker {
-		built, err := record.AppendMarker(nil, id, 1000+w.offset, record.Control{Type: record.ControlAbort, CoordinatorEpoch: w.coordinator})
+		built, err := record.AppendMarker(nil, id, 1000+w.offset,
+			record.Control{Type: record.ControlAbort, CoordinatorEpoch: w.coordinator})
 		must(t, err)
 		return built
 	}
@@ -45,7 +47,8 @@ func (w written) batch(t testing.TB) record.Batch {
 	return built
 }
 
-// logOf writes batches into one segment at /p-0 that begins at 0; aborted are the entries of its transaction index.
+// logOf writes batches into one segment at /p-0 that begins at 0; aborted are the entries of its
+// transaction index.
 func logOf(t testing.TB, batches []written, aborted ...segment.AbortedTxn) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -77,39 +80,66 @@ func TestVerifyKnowsTheRulesOfProducers(t *testing.T) {
 		batches []written
 		want    string
 	}{
-		"goes on":                        {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 1, producer: 7, sequence: 5}}, ""},
-		"wraps":                          {[]written{{offset: 0, producer: 7, sequence: math.MaxInt32}, {offset: 1, producer: 7}}, ""},
-		"two side by side":               {[]written{{offset: 0, producer: 7}, {offset: 1, producer: 8, sequence: 3}, {offset: 2, producer: 7, sequence: 1}}, ""},
-		"a repeat":                       {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 1, producer: 7, sequence: 4}}, "offset 1: producer 7, epoch 0: sequence 4, where 5 is due"},
-		"a leap":                         {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 1, producer: 7, sequence: 6}}, "sequence 6, where 5 is due and 0 offsets are missing"},
-		"a leap that cleaning explains":  {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 3, producer: 7, sequence: 7}}, ""},
-		"a leap that is too far for it":  {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 3, producer: 7, sequence: 8}}, "where 5 is due and 2 offsets are missing"},
-		"what was cleaned before is not": {[]written{{offset: 5, producer: 7, sequence: 4}, {offset: 6, producer: 7, sequence: 7}}, "where 5 is due and 0 offsets"},
-		"a new epoch":                    {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 1, producer: 7, epoch: 1}}, ""},
-		"a new epoch in the middle":      {[]written{{offset: 0, producer: 7, sequence: 4}, {offset: 1, producer: 7, epoch: 1, sequence: 5}}, "sequence 5, where 0 is due"},
-		"an epoch falls":                 {[]written{{offset: 0, producer: 7, epoch: 2}, {offset: 1, producer: 7, epoch: 1, sequence: 1}}, "the epoch of producer 7 falls from 2 to 1"},
-		"no sequence":                    {[]written{{offset: 0, producer: 7, sequence: -1}}, "producer 7 sends sequence -1"},
-		"a transaction of nobody":        {[]written{{offset: 0, txn: true}}, "of no producer"},
-		"outside of a transaction":       {[]written{{offset: 0, producer: 7, txn: true}, {offset: 1, producer: 7, sequence: 1}}, "writes outside of its transaction, which is open since offset 0"},
-		"no leader epochs":               {[]written{{offset: 0, leader: -1}, {offset: 1, leader: -1}, {offset: 2}}, ""},
-		"the leader's epoch falls":       {[]written{{offset: 0, leader: 3}, {offset: 1, leader: 2}}, "the leader epoch falls from 3 to 2"},
+		"goes on": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, sequence: 5}}, ""},
+		"wraps": {[]written{{offset: 0, producer: 7,
+			sequence: math.MaxInt32}, {offset: 1, producer: 7}}, ""},
+		"two side by side": {[]written{{offset: 0, producer: 7},
+			{offset: 1, producer: 8, sequence: 3}, {offset: 2, producer: 7, sequence: 1}}, ""},
+		"a repeat": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, sequence: 4}},
+			"offset 1: producer 7, epoch 0: sequence 4, where 5 is due"},
+		"a leap": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, sequence: 6}},
+			"sequence 6, where 5 is due and 0 offsets are missing"},
+		"a leap that cleaning explains": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 3, producer: 7, sequence: 7}}, ""},
+		"a leap that is too far for it": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 3, producer: 7, sequence: 8}}, "where 5 is due and 2 offsets are missing"},
+		"what was cleaned before is not": {[]written{{offset: 5, producer: 7, sequence: 4},
+			{offset: 6, producer: 7, sequence: 7}}, "where 5 is due and 0 offsets"},
+		"a new epoch": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, epoch: 1}}, ""},
+		"a new epoch in the middle": {[]written{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, epoch: 1, sequence: 5}}, "sequence 5, where 0 is due"},
+		"an epoch falls": {[]written{{offset: 0, producer: 7, epoch: 2},
+			{offset: 1, producer: 7, epoch: 1, sequence: 1}},
+			"the epoch of producer 7 falls from 2 to 1"},
+		"no sequence": {[]written{{offset: 0, producer: 7, sequence: -1}},
+			"producer 7 sends sequence -1"},
+		"a transaction of nobody": {[]written{{offset: 0, txn: true}}, "of no producer"},
+		"outside of a transaction": {[]written{{offset: 0, producer: 7, txn: true},
+			{offset: 1, producer: 7, sequence: 1}},
+			"writes outside of its transaction, which is open since offset 0"},
+		"no leader epochs": {[]written{{offset: 0, leader: -1},
+			{offset: 1, leader: -1}, {offset: 2}}, ""},
+		"the leader's epoch falls": {[]written{{offset: 0, leader: 3},
+			{offset: 1, leader: 2}}, "the leader epoch falls from 3 to 2"},
 	} {
 		t.Run(name, func(t *testing.T) { wantVerify(t, logOf(t, c.batches), c.want) })
 	}
 }
 
 func TestVerifyKnowsTheRulesOfMarkers(t *testing.T) {
-	data, more := written{offset: 0, producer: 7, txn: true}, written{offset: 2, producer: 7, sequence: 1, txn: true}
-	first, second := segment.AbortedTxn{ProducerID: 7, LastOffset: 1, LastStable: 2}, segment.AbortedTxn{ProducerID: 7, FirstOffset: 2, LastOffset: 3, LastStable: 4}
+	data, more := written{offset: 0, producer: 7, txn: true},
+		written{offset: 2, producer: 7, sequence: 1, txn: true}
+	first, second := segment.AbortedTxn{ProducerID: 7, LastOffset: 1, LastStable: 2},
+		segment.AbortedTxn{ProducerID: 7, FirstOffset: 2, LastOffset: 3, LastStable: 4}
 	marker := func(offset int64, epoch int16, coordinator int32) written {
-		return written{offset: offset, producer: 7, epoch: epoch, marker: true, coordinator: coordinator}
+		return written{offset: offset, producer: 7, epoch: epoch, marker: true,
+			coordinator: coordinator}
 	}
-	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 5)}, first, second), "")
-	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 4)}, first, second), "coordinator's epoch of producer 7 falls from 5 to 4")
+	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 5)}, first, second),
+		"")
+	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 4)}, first, second),
+		"coordinator's epoch of producer 7 falls from 5 to 4")
 	more.epoch, more.sequence = 1, 0
-	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second), "") // markers that bump (KIP-890)
+	// markers that bump (KIP-890)
+	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second),
+		"")
 	first.LastStable = 1
-	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second), "everything was decided up to offset 2, not 1")
+	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second),
+		"everything was decided up to offset 2, not 1")
 }
 
 // snapshotOf writes a snapshot file of one entry and gives it its checksum.
@@ -129,9 +159,11 @@ func snapshotOf(l snapshotLine) []byte {
 }
 
 func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
-	batches := []written{{offset: 0, producer: 7, sequence: 4, txn: true}, {offset: 1, producer: 7, sequence: 5, txn: true}}
+	batches := []written{{offset: 0, producer: 7, sequence: 4, txn: true},
+		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	right := snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, CoordinatorEpoch: -1}
-	cleaned := []written{{offset: 0, producer: 7, sequence: 4, txn: true}, {offset: 9, producer: 9}} // 7's last batch is gone
+	// 7's last batch is gone
+	cleaned := []written{{offset: 0, producer: 7, sequence: 4, txn: true}, {offset: 9, producer: 9}}
 	for name, c := range map[string]struct {
 		batches []written
 		asOf    int64
@@ -139,22 +171,39 @@ func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
 		bytes   func([]byte) []byte
 		want    string
 	}{
-		"right":                      {},
-		"of an earlier offset":       {asOf: 1, change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 0, 4 }},
-		"checksum":                   {bytes: func(b []byte) []byte { b[20]++; return b }, want: "no producer snapshot: checksum"},
-		"cut":                        {bytes: func(b []byte) []byte { return b[:9] }, want: "no producer snapshot: 9 bytes"},
-		"another version":            {bytes: func(b []byte) []byte { b[1] = 2; return b }, want: "version 2"},
-		"above the end":              {asOf: 3, want: "producer state as of offset 3, but the log ends at 2"},
-		"sequence":                   {change: func(l *snapshotLine) { l.LastSequence = 6 }, want: "sequence 6 and offset delta 0 at offset 1"},
-		"epoch":                      {change: func(l *snapshotLine) { l.ProducerEpoch = 1 }, want: "epoch 1, but the log has 0"},
-		"stale":                      {change: func(l *snapshotLine) { l.LastOffset = 0 }, want: "last offset 0, but in the log 1"},
-		"from the future":            {change: func(l *snapshotLine) { l.LastOffset = 2 }, want: "last offset 2 and transaction at 0, but the log ended at 2"},
-		"no transaction":             {change: func(l *snapshotLine) { l.TxnFirstOffset = -1 }, want: "transaction open since -1, but in the log since 0"},
-		"a coordinator nobody saw":   {change: func(l *snapshotLine) { l.CoordinatorEpoch = 3 }, want: "coordinator epoch 3, but the log has -1"},
-		"a producer nobody saw":      {batches: batches[:1], asOf: 1, change: func(l *snapshotLine) { *l = snapshotLine{ProducerID: 8, TxnFirstOffset: -1} }, want: "producer 8: no batch of it is in the log"},
-		"batches that were cleaned":  {batches: cleaned, asOf: 10, change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 3, 6 }},
-		"a producer that was":        {batches: cleaned, asOf: 10, change: func(l *snapshotLine) { l.ProducerID, l.TxnFirstOffset = 8, -1 }},
-		"cleaning takes no epoch up": {batches: []written{{offset: 2, producer: 7, epoch: 3}}, asOf: 3, change: func(l *snapshotLine) { l.TxnFirstOffset = -1 }, want: "epoch 0, but the log has 3"},
+		"right": {},
+		"of an earlier offset": {asOf: 1,
+			change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 0, 4 }},
+		"checksum": {bytes: func(b []byte) []byte { b[20]++; return b },
+			want: "no producer snapshot: checksum"},
+		"cut": {bytes: func(b []byte) []byte { return b[:9] },
+			want: "no producer snapshot: 9 bytes"},
+		"another version": {bytes: func(b []byte) []byte { b[1] = 2; return b },
+			want: "version 2"},
+		"above the end": {asOf: 3,
+			want: "producer state as of offset 3, but the log ends at 2"},
+		"sequence": {change: func(l *snapshotLine) { l.LastSequence = 6 },
+			want: "sequence 6 and offset delta 0 at offset 1"},
+		"epoch": {change: func(l *snapshotLine) { l.ProducerEpoch = 1 },
+			want: "epoch 1, but the log has 0"},
+		"stale": {change: func(l *snapshotLine) { l.LastOffset = 0 },
+			want: "last offset 0, but in the log 1"},
+		"from the future": {change: func(l *snapshotLine) { l.LastOffset = 2 },
+			want: "last offset 2 and transaction at 0, but the log ended at 2"},
+		"no transaction": {change: func(l *snapshotLine) { l.TxnFirstOffset = -1 },
+			want: "transaction open since -1, but in the log since 0"},
+		"a coordinator nobody saw": {change: func(l *snapshotLine) { l.CoordinatorEpoch = 3 },
+			want: "coordinator epoch 3, but the log has -1"},
+		"a producer nobody saw": {batches: batches[:1], asOf: 1,
+			change: func(l *snapshotLine) { *l = snapshotLine{ProducerID: 8, TxnFirstOffset: -1} },
+			want:   "producer 8: no batch of it is in the log"},
+		"batches that were cleaned": {batches: cleaned, asOf: 10,
+			change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 3, 6 }},
+		"a producer that was": {batches: cleaned, asOf: 10,
+			change: func(l *snapshotLine) { l.ProducerID, l.TxnFirstOffset = 8, -1 }},
+		"cleaning takes no epoch up": {batches: []written{{offset: 2, producer: 7, epoch: 3}},
+			asOf: 3, change: func(l *snapshotLine) { l.TxnFirstOffset = -1 },
+			want: "epoch 0, but the log has 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.batches == nil {
@@ -172,7 +221,8 @@ func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
 				content = c.bytes(content)
 			}
 			mem := logOf(t, c.batches)
-			must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(c.asOf, snapshotExtension, ""), content))
+			must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(c.asOf, snapshotExtension, ""),
+				content))
 			problems, out := verify(t, mem, "/p-0")
 			if (problems == 0) != (c.want == "") || !strings.Contains(out, c.want) {
 				t.Errorf("%d problems, want %q:\n%s", problems, c.want, out)
@@ -184,16 +234,22 @@ func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
 func TestVerifyHoldsLeaderEpochsAgainstTheLog(t *testing.T) {
 	batches := []written{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{
-		"right":             {"0\n2\n2 0\n5 2\n", ""},
-		"an empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""}, // of a leader that has written nothing yet
+		"right": {"0\n2\n2 0\n5 2\n", ""},
+		// of a leader that has written nothing yet
+		"an empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""},
 		"a start that rose": {"0\n2\n2 1\n5 2\n", ""},
-		"another epoch":     {"0\n2\n3 0\n5 2\n", "offset 0: leader epoch 2, but leader-epoch-checkpoint has 3 there"},
-		"none":              {"0\n0\n", "offset 0: leader epoch 2, but leader-epoch-checkpoint has none"},
-		"above the end":     {"0\n3\n2 0\n5 2\n6 4\n", "epoch 6 from offset 4, but the log ends at 3"},
-		"descends":          {"0\n2\n5 0\n2 2\n", "no checkpoint: epoch 2 from offset 2 does not ascend"},
-		"cut":               {"0\n2\n2 0\n", "no checkpoint: want version 0 and the number of lines"},
-		"no numbers":        {"0\n1\nx y\n", `no checkpoint: line "x y"`},
-		"empty":             {"", "no checkpoint"},
+		"another epoch": {"0\n2\n3 0\n5 2\n",
+			"offset 0: leader epoch 2, but leader-epoch-checkpoint has 3 there"},
+		"none": {"0\n0\n",
+			"offset 0: leader epoch 2, but leader-epoch-checkpoint has none"},
+		"above the end": {"0\n3\n2 0\n5 2\n6 4\n",
+			"epoch 6 from offset 4, but the log ends at 3"},
+		"descends": {"0\n2\n5 0\n2 2\n",
+			"no checkpoint: epoch 2 from offset 2 does not ascend"},
+		"cut": {"0\n2\n2 0\n",
+			"no checkpoint: want version 0 and the number of lines"},
+		"no numbers": {"0\n1\nx y\n", `no checkpoint: line "x y"`},
+		"empty":      {"", "no checkpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := logOf(t, batches)
@@ -209,7 +265,9 @@ func TestVerifyHoldsLeaderEpochsAgainstTheLog(t *testing.T) {
 func TestSnapshotsAndEpochsAreDumped(t *testing.T) {
 	mem := logOf(t, []written{{offset: 0}})
 	const snapshot = "/p-0/00000000000000000002.snapshot"
-	must(t, vfs.WriteFileAtomic(mem, snapshot, snapshotOf(snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, Timestamp: 1000, TxnFirstOffset: -1})))
+	must(t, vfs.WriteFileAtomic(mem, snapshot,
+		snapshotOf(snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, Timestamp: 1000,
+			TxnFirstOffset: -1})))
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/"+epochFile, []byte("0\n1\n3 0\n")))
 	want := snapshot + "\nproducer id=7 epoch=0 sequence=5 offset=1 delta=0 time=1970-01-01T00:00:01.000Z coordinator=0 transaction=-1\n" +
 		"/p-0/" + epochFile + "\nepoch 3 from offset 0\n"
@@ -237,10 +295,12 @@ func TestDumpOfARangeOfOffsets(t *testing.T) {
 // What a cut-off swap left is told of, and is no problem.
 func TestVerifyNotesLeftovers(t *testing.T) {
 	mem := partition(t, "/p-0", 3)
-	for _, name := range []string{"00000000000000000000.log.deleted", "00000000000000000005.log.cleaned", "x.tmp"} {
+	for _, name := range []string{"00000000000000000000.log.deleted",
+		"00000000000000000005.log.cleaned", "x.tmp"} {
 		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+name, bytes.Repeat([]byte("x"), 9)))
 	}
-	if problems, out := verify(t, mem, "/p-0"); problems != 0 || strings.Count(out, ": note: left behind") != 3 {
+	if problems, out := verify(t, mem, "/p-0"); problems != 0 ||
+		strings.Count(out, ": note: left behind") != 3 {
 		t.Errorf("%d problems:\n%s", problems, out)
 	}
 }

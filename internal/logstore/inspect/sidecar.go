@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecar holds a segment's key sidecar (docs/format/keys.md), if it has one, against its batches. That it holds the right keys is
-// not checked: that would take the hashing of all of them again.
+// sidecar holds a segment's key sidecar (docs/format/keys.md), if it has one, against its batches.
+// That it holds the right keys is not checked: that would take the hashing of all of them again.
 type sidecar struct {
 	path    string
 	find    func(path string, position int64, format string, args ...any)
@@ -21,7 +21,8 @@ type sidecar struct {
 	batches *keys.Batches // nil once there is no more to compare
 }
 
-// openSidecar opens the sidecar of a segment. One that cannot be used is a finding: it would be made anew.
+// openSidecar opens the sidecar of a segment. One that cannot be used is a finding: it would be
+// made anew.
 func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar, error) {
 	s := &sidecar{path: f.with(segment.KeysExtension), find: v.find}
 	if _, err := v.fsys.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +38,9 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 	}
 	salt, err := keys.DecodeSalt(content)
 	if err == nil {
-		s.reader, err = keys.Open(v.fsys, s.path, keys.Expect{Identity: keys.Identity{Base: f.base, LogBytes: dataBytes}, SaltID: salt.ID()})
+		s.reader, err = keys.Open(v.fsys, s.path,
+			keys.Expect{Identity: keys.Identity{Base: f.base, LogBytes: dataBytes},
+				SaltID: salt.ID()})
 	}
 	if err == nil {
 		err = s.reader.Verify(data)
@@ -70,9 +73,18 @@ func (s *sidecar) pass(b batch) error {
 		return err
 	}
 	told := s.batches.Batch()
-	if told.Position != b.position || told.SizeBytes != b.size || told.BaseOffset != b.BaseOffset() || told.LastOffset != b.LastOffset() ||
-		told.CRC != b.CRC() || told.ProducerID != b.ProducerID() || told.LeaderEpoch != b.LeaderEpoch() {
-		s.find(s.path, 0, "tells of a batch at position %d, offsets %d to %d, that is another in the log", told.Position, told.BaseOffset, told.LastOffset)
+	if told.Position != b.position || told.SizeBytes != b.size ||
+		told.BaseOffset != b.BaseOffset() || told.LastOffset != b.LastOffset() ||
+		told.CRC != b.CRC() || told.ProducerID != b.ProducerID() ||
+		told.LeaderEpoch != b.LeaderEpoch() {
+		s.find(
+			s.path,
+			0,
+			"tells of a batch at position %d, offsets %d to %d, that is another in the log",
+			told.Position,
+			told.BaseOffset,
+			told.LastOffset,
+		)
 		s.batches = nil // it is of other data: once is enough
 	}
 	return nil
@@ -84,7 +96,8 @@ func (s *sidecar) end() error {
 		return nil
 	}
 	if s.batches.Next() {
-		s.find(s.path, 0, "tells of a batch behind the last one, at position %d", s.batches.Batch().Position)
+		s.find(s.path, 0, "tells of a batch behind the last one, at position %d",
+			s.batches.Batch().Position)
 	}
 	err := s.told(s.batches.Err(), "the batches")
 	records := s.reader.Records()

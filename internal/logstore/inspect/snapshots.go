@@ -8,15 +8,17 @@ import (
 	"strings"
 )
 
-// The producer snapshot (docs/format/store.md), read here a second time: a checker that shared the decoder would share its mistakes.
+// The producer snapshot (docs/format/store.md), read here a second time: a checker that shared the
+// decoder would share its mistakes.
 const (
 	snapshotExtension   = ".snapshot"
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
-	snapshotTrailer     = "as of" // and an offset, and older batches: behind the entries of ours, and not of Kafka's
-	snapshotOlderBytes  = 32
-	snapshotOlderMax    = 4 // of one producer
+	// and an offset, and older batches: behind the entries of ours, and not of Kafka's
+	snapshotTrailer    = "as of"
+	snapshotOlderBytes = 32
+	snapshotOlderMax   = 4 // of one producer
 )
 
 var errSnapshot = errors.New("no producer snapshot")
@@ -52,8 +54,18 @@ type olderBatch struct {
 
 func (l snapshotLine) text() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d", l.ProducerID,
-		l.ProducerEpoch, l.LastSequence, l.LastOffset, l.OffsetDelta, timeText(l.Timestamp), l.CoordinatorEpoch, l.TxnFirstOffset)
+	fmt.Fprintf(
+		&text,
+		"producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d",
+		l.ProducerID,
+		l.ProducerEpoch,
+		l.LastSequence,
+		l.LastOffset,
+		l.OffsetDelta,
+		timeText(l.Timestamp),
+		l.CoordinatorEpoch,
+		l.TxnFirstOffset,
+	)
 	for _, b := range l.Older {
 		fmt.Fprintf(&text, " older=%d@%d", b.LastSequence, b.LastOffset)
 	}
@@ -66,7 +78,8 @@ func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 	return lines, err
 }
 
-// parseSnapshotAsOf is parseSnapshot with the offset that the snapshot says it is of, noOffset if it says none.
+// parseSnapshotAsOf is parseSnapshot with the offset that the snapshot says it is of, noOffset if
+// it says none.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {
@@ -75,30 +88,39 @@ func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf 
 	if version := be.Uint16(content); version != snapshotVersion {
 		return nil, 0, fmt.Errorf("%w: version %d", errSnapshot, version)
 	}
-	if sum := crc32.Checksum(content[6:], crc32.MakeTable(crc32.Castagnoli)); sum != be.Uint32(content[2:]) {
-		return nil, 0, fmt.Errorf("%w: checksum %#08x, but the bytes have %#08x", errSnapshot, be.Uint32(content[2:]), sum)
+	if sum := crc32.Checksum(content[6:],
+		crc32.MakeTable(crc32.Castagnoli)); sum != be.Uint32(content[2:]) {
+		return nil, 0, fmt.Errorf("%w: checksum %#08x, but the bytes have %#08x", errSnapshot,
+			be.Uint32(content[2:]), sum)
 	}
 	entries := content[snapshotHeaderBytes:]
 	size := int64(be.Uint32(content[6:])) * snapshotEntryBytes
 	trailer := entries[min(size, int64(len(entries))):]
 	asOf = noOffset
 	var older []byte
-	switch ours := len(trailer) >= len(snapshotTrailer)+8 && string(trailer[:len(snapshotTrailer)]) == snapshotTrailer; {
+	switch ours := len(trailer) >= len(snapshotTrailer)+8 &&
+		string(trailer[:len(snapshotTrailer)]) == snapshotTrailer; {
 	case ours:
 		asOf = int64(be.Uint64(trailer[len(snapshotTrailer):]))
 		if older = trailer[len(snapshotTrailer)+8:]; len(older)%snapshotOlderBytes != 0 {
 			return nil, 0, fmt.Errorf("%w: %d bytes of older batches", errSnapshot, len(older))
 		}
 	case len(trailer) > 0 || size != int64(len(entries)):
-		return nil, 0, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot, size/snapshotEntryBytes, len(entries))
+		return nil, 0, fmt.Errorf("%w: %d entries in %d bytes", errSnapshot,
+			size/snapshotEntryBytes, len(entries))
 	}
 	entries = entries[:size]
 	lines = make([]snapshotLine, 0, len(entries)/snapshotEntryBytes)
 	for ; len(entries) > 0; entries = entries[snapshotEntryBytes:] {
 		lines = append(lines, snapshotLine{
-			File: path, ProducerID: int64(be.Uint64(entries)), ProducerEpoch: int16(be.Uint16(entries[8:])),
-			LastSequence: int32(be.Uint32(entries[10:])), LastOffset: int64(be.Uint64(entries[14:])), OffsetDelta: int32(be.Uint32(entries[22:])),
-			Timestamp: int64(be.Uint64(entries[26:])), CoordinatorEpoch: int32(be.Uint32(entries[34:])), TxnFirstOffset: int64(be.Uint64(entries[38:])),
+			File: path, ProducerID: int64(be.Uint64(entries)),
+			ProducerEpoch:    int16(be.Uint16(entries[8:])),
+			LastSequence:     int32(be.Uint32(entries[10:])),
+			LastOffset:       int64(be.Uint64(entries[14:])),
+			OffsetDelta:      int32(be.Uint32(entries[22:])),
+			Timestamp:        int64(be.Uint64(entries[26:])),
+			CoordinatorEpoch: int32(be.Uint32(entries[34:])),
+			TxnFirstOffset:   int64(be.Uint64(entries[38:])),
 		})
 	}
 	return lines, asOf, addOlder(lines, older)
@@ -114,17 +136,20 @@ func addOlder(lines []snapshotLine, older []byte) error {
 	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
 		line := byID[int64(be.Uint64(older))]
 		if line == nil {
-			return fmt.Errorf("%w: an older batch of producer %d, which has no entry", errSnapshot, int64(be.Uint64(older)))
+			return fmt.Errorf("%w: an older batch of producer %d, which has no entry", errSnapshot,
+				int64(be.Uint64(older)))
 		}
 		line.Older = append(line.Older, olderBatch{
-			LastSequence: int32(be.Uint32(older[8:])), LastOffset: int64(be.Uint64(older[12:])), OffsetDelta: int32(be.Uint32(older[20:])),
-			Timestamp: int64(be.Uint64(older[24:])),
+			LastSequence: int32(be.Uint32(older[8:])), LastOffset: int64(be.Uint64(older[12:])),
+			OffsetDelta: int32(be.Uint32(older[20:])),
+			Timestamp:   int64(be.Uint64(older[24:])),
 		})
 	}
 	return nil
 }
 
-// compareSnapshots holds the snapshots as of offset or less against what was walked: all batches below offset.
+// compareSnapshots holds the snapshots as of offset or less against what was walked: all batches
+// below offset.
 func (d *directory) compareSnapshots(offset int64) error {
 	for len(d.snapshots) > 0 && d.snapshots[0].offset <= offset {
 		s := d.snapshots[0]
@@ -141,7 +166,8 @@ func (d *directory) compareSnapshots(offset int64) error {
 		case err != nil:
 			d.v.find(s.path, 0, "%v", err)
 		case asOf != noOffset && asOf != s.offset:
-			d.v.find(s.path, 0, "producer state as of offset %d, and the name says %d", asOf, s.offset)
+			d.v.find(s.path, 0, "producer state as of offset %d, and the name says %d", asOf,
+				s.offset)
 		case s.offset > d.first && s.offset < d.next:
 			d.v.find(s.path, 0, "producer state as of offset %d, which is within a batch", s.offset)
 		default:
@@ -151,7 +177,8 @@ func (d *directory) compareSnapshots(offset int64) error {
 	return nil
 }
 
-// compareSnapshot holds one snapshot against the batches. One below the first segment is looked at by itself.
+// compareSnapshot holds one snapshot against the batches. One below the first segment is looked at
+// by itself.
 func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	told := make(map[int64]bool, len(lines))
 	for i, l := range lines {
@@ -174,7 +201,8 @@ func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	for id, known := range d.producers {
 		// Whoever is idle is forgotten after a day, but not with an open transaction.
 		if known.open != noOffset && !told[id] && d.exact() && s.offset >= d.first {
-			d.v.find(s.path, 0, "producer %d is missing, whose transaction is open since offset %d", id, known.open)
+			d.v.find(s.path, 0, "producer %d is missing, whose transaction is open since offset %d",
+				id, known.open)
 		}
 	}
 }
@@ -185,7 +213,8 @@ func (l snapshotLine) wrong(asOf int64) string {
 	case l.ProducerID < 0 || l.ProducerEpoch < 0:
 		return fmt.Sprintf("epoch %d", l.ProducerEpoch)
 	case l.LastOffset >= asOf || l.TxnFirstOffset >= asOf:
-		return fmt.Sprintf("last offset %d and transaction at %d, but the log ended at %d", l.LastOffset, l.TxnFirstOffset, asOf)
+		return fmt.Sprintf("last offset %d and transaction at %d, but the log ended at %d",
+			l.LastOffset, l.TxnFirstOffset, asOf)
 	case l.OffsetDelta < 0 || l.LastOffset >= 0 && int64(l.OffsetDelta) > l.LastOffset:
 		return fmt.Sprintf("offset delta %d at offset %d", l.OffsetDelta, l.LastOffset)
 	case len(l.Older) > snapshotOlderMax:
@@ -196,15 +225,23 @@ func (l snapshotLine) wrong(asOf int64) string {
 		if i+1 < len(l.Older) {
 			next = l.Older[i+1].LastOffset
 		}
-		if b.LastSequence < 0 || b.OffsetDelta < 0 || int64(b.OffsetDelta) > b.LastOffset || b.LastOffset >= next {
-			return fmt.Sprintf("an older batch with sequence %d and offset delta %d at offset %d, before one at %d", b.LastSequence, b.OffsetDelta, b.LastOffset, next)
+		if b.LastSequence < 0 || b.OffsetDelta < 0 || int64(b.OffsetDelta) > b.LastOffset ||
+			b.LastOffset >= next {
+			return fmt.Sprintf(
+				"an older batch with sequence %d and offset delta %d at offset %d, before one at %d",
+				b.LastSequence,
+				b.OffsetDelta,
+				b.LastOffset,
+				next,
+			)
 		}
 	}
 	return ""
 }
 
-// contradiction is what the batches say against an entry; "" if nothing. Cleaning may have taken batches that the entry tells of: so
-// only where nothing is missing must the batches bear out all of it.
+// contradiction is what the batches say against an entry; "" if nothing. Cleaning may have taken
+// batches that the entry tells of: so only where nothing is missing must the batches bear out all
+// of it.
 func (d *directory) contradiction(l snapshotLine) string {
 	known, exact := d.producers[l.ProducerID], d.exact()
 	switch {
@@ -215,15 +252,19 @@ func (d *directory) contradiction(l snapshotLine) string {
 	case l.ProducerEpoch < known.epoch || exact && l.ProducerEpoch != known.epoch:
 		return fmt.Sprintf("epoch %d, but the log has %d", l.ProducerEpoch, known.epoch)
 	case l.CoordinatorEpoch < known.coordinator || exact && l.CoordinatorEpoch != known.coordinator:
-		return fmt.Sprintf("coordinator epoch %d, but the log has %d", l.CoordinatorEpoch, known.coordinator)
-	case known.open != noOffset && (l.TxnFirstOffset < 0 || l.TxnFirstOffset > known.open), exact && l.TxnFirstOffset != known.open:
-		return fmt.Sprintf("transaction open since %d, but in the log since %d (-1: none)", l.TxnFirstOffset, known.open)
+		return fmt.Sprintf("coordinator epoch %d, but the log has %d", l.CoordinatorEpoch,
+			known.coordinator)
+	case known.open != noOffset && (l.TxnFirstOffset < 0 || l.TxnFirstOffset > known.open),
+		exact && l.TxnFirstOffset != known.open:
+		return fmt.Sprintf("transaction open since %d, but in the log since %d (-1: none)",
+			l.TxnFirstOffset, known.open)
 	case l.ProducerEpoch > known.epoch:
 		return "" // its batches of that epoch are gone
 	case l.LastOffset < known.lastOffset || exact && l.LastOffset != known.lastOffset:
 		return fmt.Sprintf("last offset %d, but in the log %d", l.LastOffset, known.lastOffset)
 	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset && (l.LastSequence != known.sequence || l.OffsetDelta != known.delta):
-		return fmt.Sprintf("sequence %d and offset delta %d at offset %d, but in the log %d and %d", l.LastSequence, l.OffsetDelta, l.LastOffset,
+		return fmt.Sprintf("sequence %d and offset delta %d at offset %d, but in the log %d and %d",
+			l.LastSequence, l.OffsetDelta, l.LastOffset,
 			known.sequence, known.delta)
 	}
 	return ""

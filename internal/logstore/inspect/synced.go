@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// recoveryFile holds the recovery points of a data directory's partitions (docs/format/checkpoints.md).
+// recoveryFile holds the recovery points of a data directory's partitions
+// (docs/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are those of one data directory.
@@ -17,9 +18,10 @@ type recoveryPoints struct {
 	of  map[string]int64 // by the name of the partition's directory; nil: nothing is known
 }
 
-// syncedBelow tells up to where a partition's index files are complete: a broker keeps the newest entries in memory until a flush, so that
-// one that runs or was killed has not written them all, and a start makes anew what lies above. Where nothing is said of a partition,
-// all of it has to be complete.
+// syncedBelow tells up to where a partition's index files are complete: a broker keeps the newest
+// entries in memory until a flush, so that one that runs or was killed has not written them all,
+// and a start makes anew what lies above. Where nothing is said of a partition, all of it has to be
+// complete.
 func (v *verifier) syncedBelow(partition string) (int64, error) {
 	dir, name := filepath.Split(filepath.Clean(partition))
 	if v.recovery.dir != dir || v.recovery.of == nil {
@@ -63,7 +65,8 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	return points, nil
 }
 
-// checkpointLines returns the lines of a checkpoint file below its version and their number; it fails with errCheckpoint.
+// checkpointLines returns the lines of a checkpoint file below its version and their number; it
+// fails with errCheckpoint.
 func checkpointLines(content []byte) ([]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
@@ -72,11 +75,13 @@ func checkpointLines(content []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// findUnlessOpen is find of something that is missing in an index beside a batch or a segment that ends at an offset: a note where a
-// start makes the index anew.
-func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string, args ...any) {
+// findUnlessOpen is find of something that is missing in an index beside a batch or a segment that
+// ends at an offset: a note where a start makes the index anew.
+func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
+	args ...any) {
 	if end >= v.dir.synced {
-		v.printer.print(note{File: path, Note: fmt.Sprintf(format, args...) + "; not synced yet, a start makes it anew"})
+		v.printer.print(note{File: path,
+			Note: fmt.Sprintf(format, args...) + "; not synced yet, a start makes it anew"})
 		return
 	}
 	v.find(path, position, format, args...)

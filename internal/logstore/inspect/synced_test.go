@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A broker that runs, or was killed, has the newest entries of its indexes in memory. The first of two segments, [0, 3), was rolled and not
-// sealed, the second has no transaction index yet.
+// A broker that runs, or was killed, has the newest entries of its indexes in memory. The first of
+// two segments, [0, 3), was rolled and not sealed, the second has no transaction index yet.
 func TestVerifyKnowsWhatIsNotSyncedYet(t *testing.T) {
 	for name, test := range map[string]struct {
 		points          string // "": no file
@@ -29,13 +29,15 @@ func TestVerifyKnowsWhatIsNotSyncedYet(t *testing.T) {
 		"fewer lines than it is": {"0\n2\np 0 0\n", 4, 0},
 	} {
 		mem := txnPartition(t)
-		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(0, segment.TimeIndexExtension, ""), nil))
+		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(0, segment.TimeIndexExtension, ""),
+			nil))
 		must(t, mem.Remove(txnFile))
 		if test.points != "" {
 			must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte(test.points)))
 		}
 		problems, out := verify(t, mem, "/p-0")
-		if notes := strings.Count(out, "a start makes it anew"); problems != test.problems || notes != test.notes {
+		if notes := strings.Count(out, "a start makes it anew"); problems != test.problems ||
+			notes != test.notes {
 			t.Errorf("%s: %d problems, %d notes:\n%s", name, problems, notes, out)
 		}
 	}
@@ -49,7 +51,8 @@ func TestVerifyFindsAWrongEntryThatIsNotSynced(t *testing.T) {
 	entries[9] = 9 // another producer
 	must(t, vfs.WriteFileAtomic(mem, txnFile, entries))
 	must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte("0\n1\np 0 0\n")))
-	if problems, out := verify(t, mem, "/p-0"); problems == 0 || !strings.Contains(out, "is of producer 7, not 9") {
+	if problems, out := verify(t, mem, "/p-0"); problems == 0 ||
+		!strings.Contains(out, "is of producer 7, not 9") {
 		t.Errorf("%d problems:\n%s", problems, out)
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 const txnFile = "/p-0/00000000000000000003.txnindex"
 
-// txnPartition has two segments: producer 7's transaction [0, 4] is aborted in the second, 8's [1, 5] committed, 7's [6, 7] aborted.
+// txnPartition has two segments: producer 7's transaction [0, 4] is aborted in the second, 8's [1,
+// 5] committed, 7's [6, 7] aborted.
 func txnPartition(t testing.TB) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -21,7 +22,8 @@ func txnPartition(t testing.TB) *vfs.Mem {
 	sequences := map[int64]int32{}
 	data := func(offset, producer int64) record.Batch {
 		builder := record.NewBuilder(compress.None, compress.LevelDefault)
-		builder.Reset(record.Identity{BaseOffset: offset, ProducerID: producer, BaseSequence: sequences[producer], Transactional: true})
+		builder.Reset(record.Identity{BaseOffset: offset, ProducerID: producer,
+			BaseSequence: sequences[producer], Transactional: true})
 		sequences[producer]++
 		builder.Add(&record.Record{Offset: offset, Timestamp: 1000 + offset, Key: []byte("k")})
 		built, err := builder.Build(nil)
@@ -29,7 +31,9 @@ func txnPartition(t testing.TB) *vfs.Mem {
 		return built
 	}
 	marker := func(offset, producer int64, kind record.ControlType) record.Batch {
-		built, err := record.AppendMarker(nil, record.Identity{BaseOffset: offset, ProducerID: producer}, 1000+offset, record.Control{Type: kind})
+		built, err := record.AppendMarker(nil,
+			record.Identity{BaseOffset: offset, ProducerID: producer}, 1000+offset,
+			record.Control{Type: kind})
 		must(t, err)
 		return built
 	}
@@ -43,13 +47,16 @@ func txnPartition(t testing.TB) *vfs.Mem {
 	second, err := segment.Create(mem, "/p-0", 3, "", segment.Config{})
 	must(t, err)
 	for _, b := range []record.Batch{
-		data(3, 8), marker(4, 7, record.ControlAbort), marker(5, 8, record.ControlCommit), data(6, 7), marker(7, 7, record.ControlAbort),
+		data(3, 8), marker(4, 7, record.ControlAbort), marker(5, 8, record.ControlCommit),
+		data(6, 7), marker(7, 7, record.ControlAbort),
 		marker(8, 9, record.ControlAbort), // of a transaction without data
 	} {
 		must(t, second.Append(b))
 	}
-	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 0, LastOffset: 4, LastStable: 1}))
-	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 6, LastOffset: 7, LastStable: 8}))
+	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 0, LastOffset: 4,
+		LastStable: 1}))
+	must(t, second.AddAborted(segment.AbortedTxn{ProducerID: 7, FirstOffset: 6, LastOffset: 7,
+		LastStable: 8}))
 	must(t, second.Seal())
 	must(t, second.Close())
 	return mem
@@ -61,7 +68,8 @@ func TestDumpPrintsTheTransactionIndex(t *testing.T) {
 	if got := dump(t, mem, DumpOptions{}, txnFile); got != want {
 		t.Errorf("%s", got)
 	}
-	want = `{"file":"` + txnFile + `","producerId":7,"firstOffset":0,"lastOffset":4,"lastStableOffset":1}` + "\n"
+	want = `{"file":"` + txnFile +
+		`","producerId":7,"firstOffset":0,"lastOffset":4,"lastStableOffset":1}` + "\n"
 	if got := dump(t, mem, DumpOptions{JSON: true}, txnFile); !strings.HasPrefix(got, want) {
 		t.Errorf("%s", got)
 	}
@@ -79,18 +87,23 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 		content []byte
 		want    string // "": nothing is wrong
 	}{
-		"as it was":                      {good, ""},
-		"no file":                        {nil, "no entry for the transaction of producer 7, [0, 4], which was aborted"},
-		"an entry is missing":            {good[:segment.AbortedTxnBytes], "no entry for the transaction of producer 7, [6, 7]"},
-		"half an entry":                  {good[:50], "the file ends within an entry"},
-		"another version":                {at(1, 3), "no marker at offset -1"},
-		"another producer":               {at(9, 9), "is of producer 7, not 9"},
-		"another beginning":              {at(17, 2), "begins at offset 0, not 2"},
-		"a transaction that committed":   {at(25, 5), "the marker at offset 5 commits"},
-		"no marker":                      {at(25, 3), "no marker at offset 3"},
-		"what was decided falls":         {at(33, 9), "does not ascend"},
-		"entries the wrong way round":    {append(bytes.Clone(good[34:]), good[:34]...), "does not ascend"},
-		"an entry behind the last batch": {append(bytes.Clone(good), append(bytes.Clone(good[34:59]), 99, 0, 0, 0, 0, 0, 0, 0, 100)...), "no marker at offset 99"},
+		"as it was": {good, ""},
+		"no file": {nil,
+			"no entry for the transaction of producer 7, [0, 4], which was aborted"},
+		"an entry is missing": {good[:segment.AbortedTxnBytes],
+			"no entry for the transaction of producer 7, [6, 7]"},
+		"half an entry":                {good[:50], "the file ends within an entry"},
+		"another version":              {at(1, 3), "no marker at offset -1"},
+		"another producer":             {at(9, 9), "is of producer 7, not 9"},
+		"another beginning":            {at(17, 2), "begins at offset 0, not 2"},
+		"a transaction that committed": {at(25, 5), "the marker at offset 5 commits"},
+		"no marker":                    {at(25, 3), "no marker at offset 3"},
+		"what was decided falls":       {at(33, 9), "does not ascend"},
+		"entries the wrong way round": {append(bytes.Clone(good[34:]), good[:34]...),
+			"does not ascend"},
+		"an entry behind the last batch": {append(bytes.Clone(good),
+			append(bytes.Clone(good[34:59]), 99, 0, 0, 0, 0, 0, 0, 0, 100)...),
+			"no marker at offset 99"},
 	} {
 		mem := txnPartition(t)
 		if test.content == nil {
@@ -105,8 +118,8 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 }
 
-// Cleaning leaves a batch without records for its producer, and the marker behind it; the entry may be gone, or there. While one record of
-// the transaction is left it has to be there.
+// Cleaning leaves a batch without records for its producer, and the marker behind it; the entry may
+// be gone, or there. While one record of the transaction is left it has to be there.
 func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	for _, test := range []struct {
 		records  []int // of each batch
@@ -123,7 +136,8 @@ func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 		end := int64(len(test.records))
 		for i, records := range test.records {
 			builder := record.NewBuilder(compress.None, compress.LevelDefault)
-			builder.Reset(record.Identity{BaseOffset: int64(i), ProducerID: 16, BaseSequence: int32(i), Transactional: true})
+			builder.Reset(record.Identity{BaseOffset: int64(i), ProducerID: 16,
+				BaseSequence: int32(i), Transactional: true})
 			if records > 0 {
 				builder.Add(&record.Record{Offset: int64(i), Timestamp: 1000, Key: []byte("k")})
 			}
@@ -131,11 +145,13 @@ func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 			must(t, err)
 			must(t, s.Append(built))
 		}
-		marker, err := record.AppendMarker(nil, record.Identity{BaseOffset: end, ProducerID: 16}, 1000, record.Control{Type: record.ControlAbort})
+		marker, err := record.AppendMarker(nil, record.Identity{BaseOffset: end, ProducerID: 16},
+			1000, record.Control{Type: record.ControlAbort})
 		must(t, err)
 		must(t, s.Append(marker))
 		if test.entry {
-			must(t, s.AddAborted(segment.AbortedTxn{ProducerID: 16, FirstOffset: 0, LastOffset: end, LastStable: end + 1}))
+			must(t, s.AddAborted(segment.AbortedTxn{ProducerID: 16, FirstOffset: 0, LastOffset: end,
+				LastStable: end + 1}))
 		}
 		must(t, s.Seal())
 		must(t, s.Close())

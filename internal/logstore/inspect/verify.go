@@ -14,17 +14,21 @@ import (
 
 // VerifyOptions of Verify.
 type VerifyOptions struct {
-	JSON          bool // one JSON object a line
-	BatchBytesMax int  // largest batch, compressed or not, that is checked; a larger one is a finding; default 128 MiB
+	JSON bool // one JSON object a line
+	// largest batch, compressed or not, that is checked; a larger one is a finding; default 128 MiB
+	BatchBytesMax int
 }
 
-// Verify checks the segments that the paths name, a segment by any of its files, and prints a line for each problem and a
-// summary at the end. Checked are: each batch's length, checksum, offsets and records, decompressed; that each index entry
-// points at the right batch and tells the right timestamp; that the transaction index tells of the transactions that were aborted, and
-// of no other; that the segments of a directory follow one another; that producers and leader epochs keep their rules; and that
-// producer snapshots, leader-epoch-checkpoint and key sidecars tell what the batches do. It returns how many problems there are; the
-// error says that a check could not be made.
-func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int, err error) {
+// Verify checks the segments that the paths name, a segment by any of its files, and prints a line
+// for each problem and a summary at the end. Checked are: each batch's length, checksum, offsets
+// and records, decompressed; that each index entry points at the right batch and tells the right
+// timestamp; that the transaction index tells of the transactions that were aborted, and of no
+// other; that the segments of a directory follow one another; that producers and leader epochs keep
+// their rules; and that producer snapshots, leader-epoch-checkpoint and key sidecars tell what the
+// batches do. It returns how many problems there are; the error says that a check could not be
+// made.
+func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int,
+	err error) {
 	files, err := find(fsys, paths)
 	if err != nil {
 		return 0, err
@@ -68,7 +72,8 @@ type verifier struct {
 	recovery recoveryPoints
 }
 
-// verifyAll checks each segment once, whichever of its files were named, and returns what could not be checked.
+// verifyAll checks each segment once, whichever of its files were named, and returns what could not
+// be checked.
 func (v *verifier) verifyAll(files []file) (failed []error) {
 	done := map[string]bool{}
 	var before file
@@ -90,7 +95,8 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 				failed = append(failed, fmt.Errorf("verify %s: %w", f.dir, err))
 			}
 		}
-		if before.dir == f.dir && before.suffix == f.suffix && f.base > before.base && f.base < next {
+		if before.dir == f.dir && before.suffix == f.suffix && f.base > before.base &&
+			f.base < next {
 			v.find(f.path(), 0, "the segment before it ends at offset %d", next-1)
 		}
 		var err error
@@ -122,7 +128,8 @@ func (v *verifier) verifySmall(f file) error {
 	return nil
 }
 
-// find prints a problem and counts it. Problems are findings and not errors: the check goes on with what can still be read.
+// find prints a problem and counts it. Problems are findings and not errors: the check goes on with
+// what can still be read.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
@@ -132,7 +139,8 @@ func (v *verifier) find(path string, position int64, format string, args ...any)
 func (v *verifier) findAt(f file, b batch, format string, args ...any) {
 	v.sum.Problems++
 	offset := b.BaseOffset()
-	v.printer.print(finding{File: f.path(), Position: b.position, Offset: &offset, Problem: fmt.Sprintf(format, args...)})
+	v.printer.print(finding{File: f.path(), Position: b.position, Offset: &offset,
+		Problem: fmt.Sprintf(format, args...)})
 }
 
 // verify checks one segment and returns its next offset.
@@ -174,7 +182,8 @@ type walkers struct {
 	sidecar *sidecar
 }
 
-// walk goes through a data file, and through the files beside it. It returns where the segment ends, as far as it could be read.
+// walk goes through a data file, and through the files beside it. It returns where the segment
+// ends, as far as it could be read.
 func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 	next = f.base
 	for {
@@ -183,9 +192,11 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 		case errors.Is(err, io.EOF):
 			return next, errors.Join(w.indexes.end(v, f, next), w.txns.end(), w.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt):
-			// Without its length there is no next batch. What the indexes say of the rest is not worth a line each.
+			// Without its length there is no next batch. What the indexes say of the rest is not
+			// worth a line each.
 			v.sum.Problems++
-			v.printer.print(finding{File: f.path(), Position: w.batches.position, Offset: &next, Problem: err.Error()})
+			v.printer.print(finding{File: f.path(), Position: w.batches.position, Offset: &next,
+				Problem: err.Error()})
 			v.dir.damaged = true
 			return next, nil
 		case err != nil:
@@ -193,7 +204,8 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 		}
 		v.sum.Batches++
 		believed := v.checkBatch(f, b, next)
-		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(v, b), w.sidecar.pass(b))
+		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(v, b),
+			w.sidecar.pass(b))
 		if err != nil {
 			return next, err
 		}
@@ -201,15 +213,18 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 	}
 }
 
-// checkBatch checks a batch by itself, and its offsets against those before. believed: its header can be relied on.
+// checkBatch checks a batch by itself, and its offsets against those before. believed: its header
+// can be relied on.
 func (v *verifier) checkBatch(f file, b batch, next int64) (believed bool) {
 	believed = true
 	switch {
 	case b.BaseOffset() < next || b.LastOffset() < b.BaseOffset():
-		v.findAt(f, b, "offsets %d to %d, where %d or more is due", b.BaseOffset(), b.LastOffset(), next)
+		v.findAt(f, b, "offsets %d to %d, where %d or more is due", b.BaseOffset(), b.LastOffset(),
+			next)
 		believed = false
 	case b.LastOffset()-f.base > math.MaxInt32:
-		v.findAt(f, b, "offset %d is too far from the segment's base for its indexes", b.LastOffset())
+		v.findAt(f, b, "offset %d is too far from the segment's base for its indexes",
+			b.LastOffset())
 	}
 	if err := b.check(); err != nil {
 		v.findAt(f, b, "%v", err)

@@ -18,7 +18,8 @@ func TestVerifyFindsNothingInWhatKafkaWrote(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, vectors)
 	const missing = vectors + "/vectors-0/00000000000000000061.txnindex: position 0: " +
 		"no entry for the transaction of producer 16, [62, 63], which was aborted\n"
-	if problems != 1 || out != missing+"checked 5 segments, 46 batches, 91 records, 6136 bytes: 1 problems\n" {
+	if problems != 1 || out != missing+
+		"checked 5 segments, 46 batches, 91 records, 6136 bytes: 1 problems\n" {
 		t.Errorf("%d problems:\n%s", problems, out)
 	}
 }
@@ -27,16 +28,18 @@ func TestVerifyFindsNothingInWhatWeWrote(t *testing.T) {
 	mem := partition(t, "/data/p-0", 20, 7, 1)
 	for _, paths := range [][]string{
 		{"/data"}, {"/data/p-0"}, {"/data", "/data/p-0"},
-		{"/data/p-0/00000000000000000005.log", "/data/p-0/00000000000000000005.index", "/data/p-0/00000000000000000005.timeindex"},
+		{"/data/p-0/00000000000000000005.log", "/data/p-0/00000000000000000005.index",
+			"/data/p-0/00000000000000000005.timeindex"},
 	} {
-		if problems, out := verify(t, mem, paths...); problems != 0 || strings.Count(out, "\n") != 1 {
+		if problems, out := verify(t, mem, paths...); problems != 0 ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%v: %d problems:\n%s", paths, problems, out)
 		}
 	}
 }
 
-// Each byte of the files is changed once, and verify must see it. In a batch only base offset and leader epoch are free to change
-// without a trace: no checksum covers them.
+// Each byte of the files is changed once, and verify must see it. In a batch only base offset and
+// leader epoch are free to change without a trace: no checksum covers them.
 func TestVerifySeesEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -61,7 +64,8 @@ func TestVerifySeesEveryChangedByte(t *testing.T) {
 			damaged[at] ^= byte(1 + random.IntN(255))
 			must(t, vfs.WriteFileAtomic(mem, name, damaged))
 			if problems, out := verify(t, mem, "/p-0"); problems == 0 {
-				t.Errorf("%s: byte %d became %#x and nothing was found:\n%s", name, at, damaged[at], out)
+				t.Errorf("%s: byte %d became %#x and nothing was found:\n%s", name, at, damaged[at],
+					out)
 			}
 		}
 		must(t, vfs.WriteFileAtomic(mem, name, content))
@@ -69,7 +73,8 @@ func TestVerifySeesEveryChangedByte(t *testing.T) {
 }
 
 func TestVerifySaysWhatIsWrong(t *testing.T) {
-	const log, index, times = "/p-0/00000000000000000005.log", "/p-0/00000000000000000005.index", "/p-0/00000000000000000005.timeindex"
+	const log, index, times = "/p-0/00000000000000000005.log", "/p-0/00000000000000000005.index",
+		"/p-0/00000000000000000005.timeindex"
 	edit := func(mem *vfs.Mem, name string, change func([]byte) []byte) {
 		content, err := mem.ReadFile(name)
 		must(t, err)
@@ -79,23 +84,49 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 		damage func(mem *vfs.Mem)
 		want   string
 	}{
-		"checksum": {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { b[70]++; return b }) },
+		"checksum": {func(mem *vfs.Mem) {
+			edit(mem, log,
+				func(b []byte) []byte { b[70]++; return b })
+		},
 			log + ": position 0: offset 5: corrupt record batch: checksum"},
-		"cut":           {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { return b[:len(b)-5] }) }, "are left"},
-		"offsets twice": {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { return append(b, b...) }) }, "where 21 or more is due"},
-		"below base":    {func(mem *vfs.Mem) { edit(mem, log, func(b []byte) []byte { b[7] = 1; return b }) }, "where 5 or more is due"},
-		"missing":       {func(mem *vfs.Mem) { must(t, mem.Remove(index)) }, index + ": position 0: the file is missing"},
-		"half an entry": {func(mem *vfs.Mem) { edit(mem, times, func(b []byte) []byte { return b[:len(b)-1] }) }, "ends within an entry"},
-		"zeros behind": {func(mem *vfs.Mem) { edit(mem, index, func(b []byte) []byte { return append(b, make([]byte, 80)...) }) },
+		"cut": {func(mem *vfs.Mem) {
+			edit(mem, log,
+				func(b []byte) []byte { return b[:len(b)-5] })
+		}, "are left"},
+		"offsets twice": {func(mem *vfs.Mem) {
+			edit(mem, log,
+				func(b []byte) []byte { return append(b, b...) })
+		}, "where 21 or more is due"},
+		"below base": {func(mem *vfs.Mem) {
+			edit(mem, log,
+				func(b []byte) []byte { b[7] = 1; return b })
+		}, "where 5 or more is due"},
+		"missing": {func(mem *vfs.Mem) { must(t, mem.Remove(index)) },
+			index + ": position 0: the file is missing"},
+		"half an entry": {func(mem *vfs.Mem) {
+			edit(mem, times,
+				func(b []byte) []byte { return b[:len(b)-1] })
+		}, "ends within an entry"},
+		"zeros behind": {func(mem *vfs.Mem) {
+			edit(mem, index,
+				func(b []byte) []byte { return append(b, make([]byte, 80)...) })
+		},
 			"does not ascend"},
-		"position": {func(mem *vfs.Mem) { edit(mem, index, func(b []byte) []byte { b[7]++; return b }) }, "no batch begins at position"},
+		"position": {func(mem *vfs.Mem) {
+			edit(mem, index,
+				func(b []byte) []byte { b[7]++; return b })
+		}, "no batch begins at position"},
 		"behind": {func(mem *vfs.Mem) {
 			edit(mem, index, func(b []byte) []byte { return append(b, 0, 0, 9, 0, 0, 0, 99, 0) })
 		}, "is behind the last batch"},
-		"time missing": {func(mem *vfs.Mem) { edit(mem, times, func(b []byte) []byte { return b[:len(b)-12] }) }, "the last right entry tells"},
+		"time missing": {func(mem *vfs.Mem) {
+			edit(mem, times,
+				func(b []byte) []byte { return b[:len(b)-12] })
+		}, "the last right entry tells"},
 		"overlap": {func(mem *vfs.Mem) {
 			for _, extension := range []string{".log", ".index", ".timeindex"} {
-				must(t, mem.Rename("/p-0/00000000000000000022"+extension, "/p-0/00000000000000000020"+extension))
+				must(t, mem.Rename("/p-0/00000000000000000022"+extension,
+					"/p-0/00000000000000000020"+extension))
 			}
 		}, "the segment before it ends at offset 20"},
 	} {
@@ -112,14 +143,18 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 
 // Records are looked into: a checksum can be right and the records wrong.
 func TestVerifyLooksIntoRecords(t *testing.T) {
-	truncated := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
+	truncated := batchOf(t, compress.None, 0,
+		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
 	truncated = resealed(truncated[:len(truncated)-3])
-	wrongTime := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
+	wrongTime := batchOf(t, compress.None, 0,
+		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
 	wrongTime[42] = 77 // max timestamp
-	for want, b := range map[string]record.Batch{"record 0": truncated, "max timestamp 77": resealed(wrongTime)} {
+	for want, b := range map[string]record.Batch{"record 0": truncated,
+		"max timestamp 77": resealed(wrongTime)} {
 		mem := vfs.NewMem()
 		must(t, vfs.WriteFileAtomic(mem, "/00000000000000000000.log", b))
-		if problems, out := verify(t, mem, "/00000000000000000000.log"); problems != 3 || !strings.Contains(out, want) {
+		if problems, out := verify(t, mem, "/00000000000000000000.log"); problems != 3 ||
+			!strings.Contains(out, want) {
 			t.Errorf("%d problems, want 3 with %q:\n%s", problems, want, out)
 		}
 	}
@@ -149,7 +184,8 @@ func TestVerifyTellsWhatItCouldNotCheck(t *testing.T) {
 	fault.Inject(vfs.Rule{Op: vfs.OpRead, Name: "*5.log"})
 	var out bytes.Buffer
 	problems, err := Verify(fault, []string{"/p-0"}, VerifyOptions{}, &out)
-	if err == nil || problems != 0 || !strings.Contains(out.String(), "checked 2 segments, 2 batches") {
+	if err == nil || problems != 0 ||
+		!strings.Contains(out.String(), "checked 2 segments, 2 batches") {
 		t.Errorf("%d problems, %v:\n%s", problems, err, out.String())
 	}
 }

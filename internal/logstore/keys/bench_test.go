@@ -16,10 +16,12 @@ func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	batch := make([]KeyedRecord, 100)
 	for at := 0; at < records; at += len(batch) {
 		for i := range batch {
-			batch[i] = KeyedRecord{Record: Record{BodyBytes: 1000}, Hash: Hash{random.Uint64(), random.Uint32()}}
+			batch[i] = KeyedRecord{Record: Record{BodyBytes: 1000},
+				Hash: Hash{random.Uint64(), random.Uint32()}}
 		}
 		described := Batch{
-			Position: spool.NextPosition(), SizeBytes: 1000, BaseOffset: int64(at), LastOffset: int64(at + len(batch) - 1), Records: len(batch),
+			Position: spool.NextPosition(), SizeBytes: 1000, BaseOffset: int64(at),
+			LastOffset: int64(at + len(batch) - 1), Records: len(batch),
 		}
 		if err := spool.Append(described, batch); err != nil {
 			b.Fatal(err)
@@ -37,7 +39,8 @@ func BenchmarkBuild(b *testing.B) {
 			spool := spoolOf(b, vfs.OS{}, dir+"/spool", records)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Build(b.Context(), vfs.OS{}, spool, spool.Identity(), dir+"/keys", Options{MemoryBytes: memory}); err != nil {
+				if _, err := Build(b.Context(), vfs.OS{}, spool, spool.Identity(), dir+"/keys",
+					Options{MemoryBytes: memory}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -67,7 +70,8 @@ func BenchmarkEntries(b *testing.B) {
 	const records, slices = 800_000, 256
 	dir := b.TempDir()
 	spool := spoolOf(b, vfs.OS{}, dir+"/spool", records)
-	if _, err := Build(b.Context(), vfs.OS{}, spool, spool.Identity(), dir+"/keys", Options{}); err != nil {
+	if _, err := Build(b.Context(), vfs.OS{}, spool, spool.Identity(), dir+"/keys",
+		Options{}); err != nil {
 		b.Fatal(err)
 	}
 	r, err := Open(vfs.OS{}, dir+"/keys", Expect{Identity: spool.Identity(), SaltID: Salt{1}.ID()})

@@ -9,13 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Build makes the sidecar of a sealed segment from its spool, under name, and durable. want is the identity of the segment, as its
-// owner knows it; the digest may be 0. A spool that tells of other data gives ErrMismatch: then a scan makes a new one. After a
-// failure nothing is left of the sidecar, unless the directory could not be synced: then it is there or not, and whole.
+// Build makes the sidecar of a sealed segment from its spool, under name, and durable. want is the
+// identity of the segment, as its owner knows it; the digest may be 0. A spool that tells of other
+// data gives ErrMismatch: then a scan makes a new one. After a failure nothing is left of the
+// sidecar, unless the directory could not be synced: then it is there or not, and whole.
 //
 // The spool stays the caller's, to discard. The same spool, built again, gives the same bytes.
-func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string, opts Options) (Made, error) {
-	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx), fit: opts.fit(), opts: opts}
+func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
+	opts Options) (Made, error) {
+	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx), fit: opts.fit(),
+		opts: opts}
 	if err := b.admit(want); err != nil {
 		return Made{}, err
 	}
@@ -32,13 +35,15 @@ type build struct {
 	opts  Options
 	fit   int // entries that are sorted in memory at once
 	file  *sidecarFile
-	// bodyBytes tells what a batch's records are together, where the spool does not know it; else nil.
+	// bodyBytes tells what a batch's records are together, where the spool does not know it; else
+	// nil.
 	bodyBytes func(Batch) (int64, error)
 }
 
 // made tells of the sidecar and of what it took. The spool was written before.
 func (b *build) made() Made {
-	return Made{Counts: b.spool.counts, ReadBytes: b.meter.read, WrittenBytes: b.meter.written + b.spool.size}
+	return Made{Counts: b.spool.counts, ReadBytes: b.meter.read,
+		WrittenBytes: b.meter.written + b.spool.size}
 }
 
 // admit holds the spool against the segment that it shall tell of.
@@ -51,13 +56,22 @@ func (b *build) admit(want Identity) error {
 		want.Digest = got.Digest
 	}
 	if got != want {
-		return fmt.Errorf("%w: it has %d bytes from %d, digest %x; want %d bytes from %d, digest %x",
-			ErrMismatch, got.LogBytes, got.Base, got.Digest, want.LogBytes, want.Base, want.Digest)
+		return fmt.Errorf(
+			"%w: it has %d bytes from %d, digest %x; want %d bytes from %d, digest %x",
+			ErrMismatch,
+			got.LogBytes,
+			got.Base,
+			got.Digest,
+			want.LogBytes,
+			want.Base,
+			want.Digest,
+		)
 	}
 	return nil
 }
 
-// run writes the four sections. Those of records and entries come from rest, which is where Build and Derive differ.
+// run writes the four sections. Those of records and entries come from rest, which is where Build
+// and Derive differ.
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}
 	h.bucketBits = bucketBits(h.counts.Entries())
@@ -107,22 +121,24 @@ func (b *build) batches() error {
 // sorted writes records, entries and buckets from the spool.
 func (b *build) sorted() (err error) {
 	sorter := newSorter(b.spool.counts.Entries(), b.fit)
-	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix, b.meter.onRead
+	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix,
+		b.meter.onRead
 	sorter.out = func(file vfs.File) *output { return &output{file: file, spend: b.meter.onWrite} }
 	defer func() { err = errors.Join(err, sorter.close()) }()
 
 	pages := b.file.begin(recordsSection, streamPageBytes)
 	var item []byte
-	err = b.spool.each(b.meter.onRead, func(Batch) error { return nil }, func(_ Batch, ordinal uint32, r *KeyedRecord) error {
-		item = appendRecord(item[:0], r.Record)
-		if err := pages.write(item); err != nil {
-			return err
-		}
-		if r.NullKey {
-			return nil
-		}
-		return sorter.add(Entry{Hash: r.Hash, Ordinal: ordinal, Tombstone: r.Tombstone})
-	})
+	err = b.spool.each(b.meter.onRead, func(Batch) error { return nil },
+		func(_ Batch, ordinal uint32, r *KeyedRecord) error {
+			item = appendRecord(item[:0], r.Record)
+			if err := pages.write(item); err != nil {
+				return err
+			}
+			if r.NullKey {
+				return nil
+			}
+			return sorter.add(Entry{Hash: r.Hash, Ordinal: ordinal, Tombstone: r.Tombstone})
+		})
 	if err != nil {
 		return err
 	}

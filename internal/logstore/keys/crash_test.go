@@ -12,7 +12,8 @@ import (
 
 var errDisk = errors.New("injected")
 
-// make makes the sidecar from scratch on fsys, with a file of runs, and leaves the world's own filesystem alone.
+// make makes the sidecar from scratch on fsys, with a file of runs, and leaves the world's own
+// filesystem alone.
 func (w *world) makeOn(fsys vfs.FS) error {
 	spool := w.spool()
 	spool.fsys = fsys
@@ -20,7 +21,8 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	if err := Scan(w.segment, w.salt.Hasher(), spool, ScanOptions{}); err != nil {
 		return err
 	}
-	b := build{fsys: fsys, name: w.name(), spool: spool, meter: Options{}.meter(w.t.Context()), fit: 400}
+	b := build{fsys: fsys, name: w.name(), spool: spool, meter: Options{}.meter(w.t.Context()),
+		fit: 400}
 	if err := b.admit(w.identity()); err != nil {
 		return err
 	}
@@ -68,7 +70,8 @@ func TestEveryFaultLeavesAWholeSidecarOrNone(t *testing.T) {
 // A power cut at any moment: the file has its name only with all its content.
 func TestEveryCrashLeavesAWholeSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
-	w := newWorld(t, memory, 78, shape{batches: 100, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
+	w := newWorld(t, memory, 78,
+		shape{batches: 100, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
 	moments, there := 0, 0
 	w.must(w.makeOn(&crashing{FS: memory, moment: func() {
 		moments++
@@ -127,7 +130,8 @@ func (f *crashingFile) Sync() error {
 
 func TestOrderOfWriting(t *testing.T) {
 	memory := vfs.NewMem()
-	w := newWorld(t, memory, 79, shape{batches: 200, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
+	w := newWorld(t, memory, 79,
+		shape{batches: 200, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
 	trace := vfs.NewTrace(memory, "/")
 	w.must(w.makeOn(trace))
 	got := trace.Take()
@@ -141,6 +145,7 @@ func TestOrderOfWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the order of writing is\n%s\nwant\n%s", strings.TrimSpace(got), strings.TrimSpace(string(want)))
+		t.Errorf("the order of writing is\n%s\nwant\n%s", strings.TrimSpace(got),
+			strings.TrimSpace(string(want)))
 	}
 }

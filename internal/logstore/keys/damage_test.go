@@ -43,7 +43,8 @@ func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: 
 
 // Every single byte of the file counts, in the header and in each section.
 func TestEveryDamagedByteIsFound(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
 	w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
@@ -57,7 +58,8 @@ func TestEveryDamagedByteIsFound(t *testing.T) {
 	}
 }
 
-// What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file that was here before.
+// What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file
+// that was here before.
 func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
@@ -73,7 +75,8 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 	for of := batchesSection; of <= bucketsSection; of++ {
 		where := r.header.place(of)
 		begin, end := where.begin, where.begin+where.bytes
-		size := int64(map[section]int{entriesSection: 500, bucketsSection: bucketPageBytes + checksumBytes}[of])
+		size := int64(map[section]int{entriesSection: 500,
+			bucketsSection: bucketPageBytes + checksumBytes}[of])
 		if size == 0 {
 			size = streamPageBytes + checksumBytes
 		}
@@ -81,10 +84,17 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 			t.Fatalf("section %d has %d bytes: too few for this test", of, where.bytes)
 		}
 		for name, damage := range map[string]func(c []byte) []byte{
-			"zeros":      func(c []byte) []byte { clear(c[begin : begin+min(size, where.bytes)]); return c },
+			"zeros": func(c []byte) []byte {
+				clear(c[begin : begin+min(size,
+					where.bytes)])
+				return c
+			},
 			"end zeroed": func(c []byte) []byte { clear(c[end-20 : end]); return c },
 			"cut off":    func(c []byte) []byte { return c[:end-1] },
-			"shifted":    func(c []byte) []byte { return append(c[:begin:begin], append([]byte{0}, c[begin:]...)...) },
+			"shifted": func(c []byte) []byte {
+				return append(c[:begin:begin],
+					append([]byte{0}, c[begin:]...)...)
+			},
 			"of other data": func(c []byte) []byte {
 				copy(c[begin:min(begin+size, end)], stale[begin:])
 				return c
@@ -110,9 +120,11 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 	}
 }
 
-// A damaged part does not keep another from being read, and what is read of it before the damage is right.
+// A damaged part does not keep another from being read, and what is read of it before the damage is
+// right.
 func TestDamageElsewhereIsNotMet(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
@@ -122,9 +134,11 @@ func TestDamageElsewhereIsNotMet(t *testing.T) {
 	w.check(w.scan(0, 0)) // and made anew, all is well
 }
 
-// A sidecar of other data, of another salt or of another version is refused before anything of it is believed.
+// A sidecar of other data, of another salt or of another version is refused before anything of it
+// is believed.
 func TestStaleSidecarsAreRefused(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	right := Expect{Identity: r.Identity(), SaltID: w.salt.ID()}
 	w.must(readAll(w.fsys, w.name(), right))
@@ -159,12 +173,15 @@ func TestStaleSidecarsAreRefused(t *testing.T) {
 	}
 }
 
-// After a start the digest is not known: then a few batches of the data itself tell whether the sidecar is theirs.
+// After a start the digest is not known: then a few batches of the data itself tell whether the
+// sidecar is theirs.
 func TestVerifyFindsAnotherGeneration(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	w.must(r.Verify(w.segment.File()))
-	for _, number := range []int{0, 29, 4, 12} { // the first, the last, and two of the others (number*29/7)
+	// the first, the last, and two of the others (number*29/7)
+	for _, number := range []int{0, 29, 4, 12} {
 		b := w.batches[number]
 		var crc [4]byte
 		_, err := w.segment.File().ReadAt(crc[:], b.Position+batchCRCAt)
@@ -190,7 +207,8 @@ func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no suc
 
 // A spool that tells of other data than the segment's makes no sidecar.
 func TestBuildRefusesAnotherSegment(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	build := func(spool *Spool, want Identity) error {
 		_, err := Build(t.Context(), w.fsys, spool, want, w.name(), Options{})
 		return err
@@ -216,7 +234,8 @@ func TestBuildRefusesAnotherSegment(t *testing.T) {
 		"count":    func(b *Batch) { b.Records++ },
 		"size":     func(b *Batch) { b.SizeBytes = 60 },
 	} {
-		next := Batch{Position: spool.NextPosition(), SizeBytes: 61, BaseOffset: last.LastOffset + 1, LastOffset: last.LastOffset + 1}
+		next := Batch{Position: spool.NextPosition(), SizeBytes: 61,
+			BaseOffset: last.LastOffset + 1, LastOffset: last.LastOffset + 1}
 		next.Records = 1
 		spoil(&next)
 		failing := w.spool()

@@ -10,22 +10,24 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Derivation makes the sidecar of a segment that was made from others by leaving records out: from their sidecars, so that no record
-// is decompressed and no key hashed again.
+// Derivation makes the sidecar of a segment that was made from others by leaving records out: from
+// their sidecars, so that no record is decompressed and no key hashed again.
 type Derivation struct {
 	fsys  vfs.FS
 	spool *Spool
 }
 
-// NewDerivation begins one, for the output segment with that base. spoolName is where its batches may be spooled. It ends with Close.
+// NewDerivation begins one, for the output segment with that base. spoolName is where its batches
+// may be spooled. It ends with Close.
 func NewDerivation(fsys vfs.FS, spoolName string, base int64, salt Salt) *Derivation {
 	spool := NewSpool(fsys, spoolName, base, salt)
 	spool.bare = true
 	return &Derivation{fsys: fsys, spool: spool}
 }
 
-// Append takes a batch that was appended to the output, in the order of the log (see Describe, and Batch of the source for what a
-// copied batch was). Its Records must be the number of records that stayed; FirstOrdinal and BodyBytes are worked out.
+// Append takes a batch that was appended to the output, in the order of the log (see Describe, and
+// Batch of the source for what a copied batch was). Its Records must be the number of records that
+// stayed; FirstOrdinal and BodyBytes are worked out.
 func (d *Derivation) Append(b Batch) error {
 	b.BodyBytes = 0
 	return d.spool.appendBatch(b)
@@ -34,19 +36,21 @@ func (d *Derivation) Append(b Batch) error {
 // NextPosition is where in the output the next batch is due.
 func (d *Derivation) NextPosition() int64 { return d.spool.NextPosition() }
 
-// Source says which records of a segment went into the output: those from First to below End, in their order, but for the removed.
+// Source says which records of a segment went into the output: those from First to below End, in
+// their order, but for the removed.
 type Source struct {
 	Keys       *Reader
 	First, End uint32 // ordinals
-	// Removed tells of an ordinal in [First, End) that it was left out. It is called for each of them once, in order. Nil: none
-	// was.
+	// Removed tells of an ordinal in [First, End) that it was left out. It is called for each of
+	// them once, in order. Nil: none was.
 	Removed func(ordinal uint32) bool
 }
 
-// Finish writes the sidecar under name, as Build does. sources are in the order in which their records stand in the output. Sources and
-// batches that do not agree give ErrMismatch, and a source that is damaged ErrCorrupt: then there is no sidecar, and a scan of the
-// output makes one.
-func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Made, error) {
+// Finish writes the sidecar under name, as Build does. sources are in the order in which their
+// records stand in the output. Sources and batches that do not agree give ErrMismatch, and a source
+// that is damaged ErrCorrupt: then there is no sidecar, and a scan of the output makes one.
+func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Made,
+	error) {
 	b := build{fsys: d.fsys, name: name, spool: d.spool, meter: opts.meter(ctx), opts: opts}
 	if err := d.spool.Err(); err != nil {
 		return Made{}, err
@@ -55,7 +59,8 @@ func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, 
 	next := 0
 	for _, source := range sources {
 		if int(source.End) > source.Keys.Counts().Records || source.First > source.End {
-			return Made{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First, source.End, source.Keys.Counts().Records)
+			return Made{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First,
+				source.End, source.Keys.Counts().Records)
 		}
 		if source.Keys.header.saltID != d.spool.saltID {
 			return Made{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
@@ -65,7 +70,8 @@ func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, 
 		remaps = append(remaps, m)
 	}
 	if next != d.spool.counts.Records {
-		return Made{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources", ErrMismatch, d.spool.counts.Records, next)
+		return Made{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources", ErrMismatch,
+			d.spool.counts.Records, next)
 	}
 	if err := b.count(remaps); err != nil {
 		return Made{}, err
@@ -77,8 +83,8 @@ func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, 
 // Close discards what is left of the derivation; the sidecar, if it was made, stays.
 func (d *Derivation) Close() error { return d.spool.Discard() }
 
-// count adds to the counts of the batches those that only records know: the number of buckets hangs on them. It also has the items of
-// the batches get their BodyBytes, when they are written.
+// count adds to the counts of the batches those that only records know: the number of buckets hangs
+// on them. It also has the items of the batches get their BodyBytes, when they are written.
 func (b *build) count(remaps []*remap) error {
 	counts := &b.spool.counts
 	counts.Tombstones, counts.NullKeys, counts.BodyBytes = 0, 0, 0
@@ -131,7 +137,9 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			if m.kept() > 0 { // else all its entries would be read for nothing, as of a segment that is superseded whole
+			// else all its entries would be read for nothing, as of a segment that is superseded
+			// whole
+			if m.kept() > 0 {
 				sources = append(sources, m.next)
 			}
 		}
@@ -139,7 +147,8 @@ func (b *build) derived(remaps []*remap) error {
 	})
 }
 
-// remap gives the records that stay of one source their new ordinals: a bit for each record, and a count for each 64 of them.
+// remap gives the records that stay of one source their new ordinals: a bit for each record, and a
+// count for each 64 of them.
 type remap struct {
 	source Source
 	keep   []uint64
@@ -151,7 +160,8 @@ type remap struct {
 
 func newRemap(source Source, first int) *remap {
 	words := int(source.End-source.First+63) / 64
-	m := &remap{source: source, keep: make([]uint64, words), before: make([]uint32, words), end: uint32(first)}
+	m := &remap{source: source, keep: make([]uint64, words), before: make([]uint32, words),
+		end: uint32(first)}
 	for i := range m.keep {
 		m.before[i] = m.end
 		at := source.First + uint32(i)*64
@@ -211,7 +221,8 @@ func (k *keptRecords) next() (Record, error) {
 	return Record{}, fmt.Errorf("%w: fewer records than were counted", ErrCorrupt)
 }
 
-// next returns the next entry that stays, in the order of hashes; io.EOF at the end. Ordinals keep their order, so does what is left.
+// next returns the next entry that stays, in the order of hashes; io.EOF at the end. Ordinals keep
+// their order, so does what is left.
 func (m *remap) next() (packed, error) {
 	if m.entries == nil {
 		m.entries = m.source.Keys.Entries(Everything)

@@ -17,10 +17,11 @@ type cleaned struct {
 	sources    []Source
 }
 
-// clean lets random records of the sources go, and keeps for the model what stays. Only directories of segments are needed: nothing
-// of the data is read.
+// clean lets random records of the sources go, and keeps for the model what stays. Only directories
+// of segments are needed: nothing of the data is read.
 func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
-	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)), fsys: sources[0].fsys, salt: sources[0].salt}}
+	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)),
+		fsys: sources[0].fsys, salt: sources[0].salt}}
 	base := sources[0].segment.Base()
 	c.derivation = NewDerivation(c.fsys, "/output.spool", base, c.salt)
 	position := int64(0)
@@ -57,7 +58,8 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 			c.must(c.derivation.Append(appended))
 		}
 		c.sources = append(c.sources, Source{
-			Keys: reader, End: uint32(len(source.records)), Removed: func(ordinal uint32) bool { return removed[ordinal] },
+			Keys: reader, End: uint32(len(source.records)),
+			Removed: func(ordinal uint32) bool { return removed[ordinal] },
 		})
 	}
 	return c
@@ -90,7 +92,8 @@ func neighbours(t testing.TB, seed uint64, count int) (all []*world) {
 	fsys := vfs.NewMem()
 	base := int64(0)
 	for i := range count {
-		w := newWorld(t, fsys, seed+uint64(i), shape{base: base, batches: 20, recordsMax: 30, keys: 300, valueMax: 5, salt: 9})
+		w := newWorld(t, fsys, seed+uint64(i),
+			shape{base: base, batches: 20, recordsMax: 30, keys: 300, valueMax: 5, salt: 9})
 		base = w.segment.NextOffset()
 		w.scan(0, 0)
 		all = append(all, w)
@@ -116,7 +119,8 @@ func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
 			if part.to < len(source.batches) {
 				end = source.batches[part.to].FirstOrdinal
 			}
-			c := &cleaned{world: world{t: t, seed: seed, random: source.random, fsys: source.fsys, salt: source.salt}}
+			c := &cleaned{world: world{t: t, seed: seed, random: source.random, fsys: source.fsys,
+				salt: source.salt}}
 			c.derivation = NewDerivation(c.fsys, "/output.spool", batches[0].BaseOffset, c.salt)
 			c.sources = []Source{{Keys: reader, First: first, End: end}}
 			c.records = source.records[first:end]
@@ -151,7 +155,8 @@ func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := clean(t, 11, neighbours(t, 11, 2)...)
 			spoil(c)
-			if _, err := c.derivation.Finish(t.Context(), c.sources, "/output.keys", Options{}); !errors.Is(err, ErrMismatch) {
+			if _, err := c.derivation.Finish(t.Context(), c.sources, "/output.keys",
+				Options{}); !errors.Is(err, ErrMismatch) {
 				t.Errorf("%v, want a mismatch", err)
 			}
 			if _, err := c.fsys.Stat("/output.keys"); err == nil {
@@ -165,7 +170,8 @@ func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
 // A source of which nothing stays, as a segment that is superseded whole, is not read.
 func TestDerivationDoesNotReadWhatGoesWhole(t *testing.T) {
 	fsys := vfs.NewMem()
-	source := newWorld(t, fsys, 11, shape{batches: 20, recordsMax: 20, keys: 50, valueMax: 10, plain: true})
+	source := newWorld(t, fsys, 11,
+		shape{batches: 20, recordsMax: 20, keys: 50, valueMax: 10, plain: true})
 	reader := source.scan(0, 0)
 	t.Cleanup(func() { _ = reader.Close() })
 	read := 0
@@ -174,7 +180,8 @@ func TestDerivationDoesNotReadWhatGoesWhole(t *testing.T) {
 		return nil
 	})
 	derivation := NewDerivation(fsys, "/output.spool", 0, source.salt)
-	gone := Source{Keys: reader, End: uint32(len(source.records)), Removed: func(uint32) bool { return true }}
+	gone := Source{Keys: reader, End: uint32(len(source.records)),
+		Removed: func(uint32) bool { return true }}
 	made, err := derivation.Finish(t.Context(), []Source{gone}, "/output.keys", Options{})
 	source.must(err)
 	source.must(derivation.Close())

@@ -9,11 +9,13 @@ import (
 	"sort"
 )
 
-// entriesBufferBytes is how much of the entries is read at once, unless less is wanted; at least a page.
+// entriesBufferBytes is how much of the entries is read at once, unless less is wanted; at least a
+// page.
 const entriesBufferBytes = 64 << 10
 
-// Entries iterates over the entries of a range of hashes, in their order. It reads the buckets that the range touches, each once, in
-// one or a few sequential reads, and of the table of buckets a page for each 128 of them.
+// Entries iterates over the entries of a range of hashes, in their order. It reads the buckets that
+// the range touches, each once, in one or a few sequential reads, and of the table of buckets a
+// page for each 128 of them.
 type Entries struct {
 	reader *Reader
 	span   Range
@@ -43,7 +45,8 @@ func (r *Reader) Entries(span Range) *Entries {
 
 // Reset begins anew with another range, or another sidecar. The buffers are used again.
 func (e *Entries) Reset(r *Reader, span Range) {
-	*e = Entries{reader: r, span: span, buffer: e.buffer[:0], begins: bucketTable{page: e.begins.page[:0]}}
+	*e = Entries{reader: r, span: span, buffer: e.buffer[:0],
+		begins: bucketTable{page: e.begins.page[:0]}}
 	shift := 64 - r.header.bucketBits
 	e.bucket, e.lastBucket = int(span.First>>shift), int(span.Last>>shift)
 	e.entriesMax = int64(r.header.counts.Entries())
@@ -70,8 +73,9 @@ func (e *Entries) start() (err error) {
 	return nil
 }
 
-// NextPage returns the next entries of the range, at least one and at most 1,024; io.EOF at the end. They are valid until the next
-// call. It is the fast way to read, and not to be mixed with Next.
+// NextPage returns the next entries of the range, at least one and at most 1,024; io.EOF at the
+// end. They are valid until the next call. It is the fast way to read, and not to be mixed with
+// Next.
 func (e *Entries) NextPage() (Page, error) {
 	for e.err == nil {
 		if e.at == e.bucketEnd {
@@ -114,7 +118,8 @@ func (e *Entries) readPage() ([]byte, error) {
 			return nil, err
 		}
 	}
-	payload, err := checkPage(e.buffer[e.at-e.bufferAt:][:size], e.reader.header.identity.Digest, entriesSection, e.at)
+	payload, err := checkPage(e.buffer[e.at-e.bufferAt:][:size], e.reader.header.identity.Digest,
+		entriesSection, e.at)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +138,14 @@ func (e *Entries) fill() error {
 	return readFull(e.reader.file, e.buffer, begin+e.at, e.reader.read)
 }
 
-// checkOrder holds the ends of a page against the page before, the bucket and the number of entries there are. Within a page the
-// checksum vouches for what the writer has checked.
+// checkOrder holds the ends of a page against the page before, the bucket and the number of entries
+// there are. Within a page the checksum vouches for what the writer has checked.
 func (e *Entries) checkOrder(page Page) error {
 	first, last := decodePacked(page), decodePacked(page[len(page)-entryBytes:])
 	shift := 64 - e.reader.header.bucketBits
 	e.entriesMax -= int64(page.Len())
-	if e.any && !e.last.less(first) || int(first.high>>shift) != e.bucket || int(last.high>>shift) != e.bucket || e.entriesMax < 0 {
+	if e.any && !e.last.less(first) || int(first.high>>shift) != e.bucket ||
+		int(last.high>>shift) != e.bucket || e.entriesMax < 0 {
 		return fmt.Errorf("%w: entries out of order in bucket %d", ErrCorrupt, e.bucket)
 	}
 	e.last, e.any = last, true
@@ -191,7 +197,8 @@ type bucketTable struct {
 	page  []byte
 }
 
-// at returns where bucket number begins in the entries section; it is within the section. For the number of buckets it is the end.
+// at returns where bucket number begins in the entries section; it is within the section. For the
+// number of buckets it is the end.
 func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	if len(t.page) == 0 || number < t.first || number >= t.first+len(t.page)/8 {
 		if err := t.load(r, number/bucketPageMax); err != nil {
@@ -205,11 +212,13 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	return int64(begin), nil
 }
 
-// load reads a page of the table. Every page but the last is full, so its place follows from its number.
+// load reads a page of the table. Every page but the last is full, so its place follows from its
+// number.
 func (t *bucketTable) load(r *Reader, number int) error {
 	where := r.header.place(bucketsSection)
 	at := int64(number) * (bucketPageBytes + checksumBytes)
-	page := slices.Grow(t.page[:0], bucketPageBytes+checksumBytes)[:min(where.bytes-at, bucketPageBytes+checksumBytes)]
+	page := slices.Grow(t.page[:0],
+		bucketPageBytes+checksumBytes)[:min(where.bytes-at, bucketPageBytes+checksumBytes)]
 	if err := readFull(r.file, page, where.begin+at, r.read); err != nil {
 		return err
 	}

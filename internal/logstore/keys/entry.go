@@ -36,7 +36,8 @@ func pack(e Entry) packed {
 
 func (p packed) entry() Entry {
 	return Entry{
-		Hash: Hash{High: p.high, Low: uint32(p.tail >> 32)}, Ordinal: uint32(p.tail) >> 2, Tombstone: p.tail&tombstoneFlag != 0,
+		Hash: Hash{High: p.high, Low: uint32(p.tail >> 32)}, Ordinal: uint32(p.tail) >> 2,
+		Tombstone: p.tail&tombstoneFlag != 0,
 	}
 }
 
@@ -63,7 +64,8 @@ func decodePacked(b []byte) packed {
 	return packed{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Page is entries in their order, as they stand in the file. It is valid until its iterator goes on.
+// Page is entries in their order, as they stand in the file. It is valid until its iterator goes
+// on.
 type Page []byte
 
 // Len is the number of entries.

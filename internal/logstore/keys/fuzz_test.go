@@ -12,10 +12,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A fuzzer never hits a checksum, so it is given what stands within: the numbers of the header and the payloads of the sections. The
-// test puts right checksums around them.
+// A fuzzer never hits a checksum, so it is given what stands within: the numbers of the header and
+// the payloads of the sections. The test puts right checksums around them.
 
-// FuzzReader: whatever stands in a sidecar, reading it ends, with entries that ascend or with an error that says so.
+// FuzzReader: whatever stands in a sidecar, reading it ends, with entries that ascend or with an
+// error that says so.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 5, shape{batches: 20, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -45,7 +46,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// assemble writes a sidecar of these parts, with checksums that are right, and returns what it claims to be.
+// assemble writes a sidecar of these parts, with checksums that are right, and returns what it
+// claims to be.
 func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	t.Helper()
 	fixed := make([]byte, headerBytes)
@@ -72,13 +74,15 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	}
 	big := binary.BigEndian
 	return Expect{
-		Identity: Identity{Base: int64(big.Uint64(fixed[24:])), LogBytes: int64(big.Uint64(fixed[32:]))}, SaltID: big.Uint64(fixed[16:]),
+		Identity: Identity{Base: int64(big.Uint64(fixed[24:])),
+			LogBytes: int64(big.Uint64(fixed[32:]))}, SaltID: big.Uint64(fixed[16:]),
 	}
 }
 
 func ascending(t *testing.T, r *Reader, span Range) {
 	t.Helper()
-	// Within a page the order is the writer's, who checked it; the ends of pages are checked when they are read.
+	// Within a page the order is the writer's, who checked it; the ends of pages are checked when
+	// they are read.
 	entries, n := r.Entries(span), 0
 	var last Hash
 	for {
@@ -126,7 +130,8 @@ func paged(payload []byte) *pageReader {
 	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}
 	_ = errors.Join(pages.write(payload), pages.end())
 	return &pageReader{
-		file: bytes.NewReader(out.Bytes()), section: batchesSection, place: place{bytes: int64(out.Len())}, capacity: len(payload) + 1,
+		file: bytes.NewReader(out.Bytes()), section: batchesSection,
+		place: place{bytes: int64(out.Len())}, capacity: len(payload) + 1,
 	}
 }
 
@@ -141,7 +146,8 @@ func FuzzSort(f *testing.F) {
 		for i := range entries {
 			entries[i] = packed{random.Uint64() >> (narrow % 65), uint64(i)}
 		}
-		random.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+		random.Shuffle(len(entries),
+			func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 		want := append([]packed(nil), entries...)
 		sortSlow(want)
 		got := sortPacked(entries, make([]packed, count))

@@ -33,11 +33,13 @@ func TestSipHash128KnownAnswers(t *testing.T) {
 	hasher := NewHasher(secret)
 	for n, want := range answers {
 		first, second := hasher.sum128(input[:n])
-		sum := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, first), second)
+		sum := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, first),
+			second)
 		if got := hex.EncodeToString(sum); got != want {
 			t.Errorf("%d bytes: %s, want %s", n, got, want)
 		}
-		if got := hasher.Hash(input[:n]); got.High != first || uint64(got.Low) != second&math.MaxUint32 {
+		if got := hasher.Hash(input[:n]); got.High != first ||
+			uint64(got.Low) != second&math.MaxUint32 {
 			t.Errorf("%d bytes: hash %x is not the first 96 bits of %s", n, got, want)
 		}
 	}
@@ -66,7 +68,8 @@ func TestHashAllocatesNothing(t *testing.T) {
 // Slices must tile the hashes: a hash in two slices would be resolved twice, one in none never.
 func TestSlicesTile(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
-		if first, last := Slice(0, count), Slice(count-1, count); first.First != 0 || last.Last != ^uint64(0) {
+		if first, last := Slice(0, count),
+			Slice(count-1, count); first.First != 0 || last.Last != ^uint64(0) {
 			t.Errorf("%d slices: %x to %x", count, first.First, last.Last)
 		}
 		for number := range min(count-1, 70000) {
@@ -74,8 +77,10 @@ func TestSlicesTile(t *testing.T) {
 			if a.Last+1 != b.First || a.First > a.Last {
 				t.Fatalf("slice %d of %d: %x, then %x", number, count, a, b)
 			}
-			if wide, narrow := max(a.Last-a.First, b.Last-b.First), min(a.Last-a.First, b.Last-b.First); wide-narrow > 1 {
-				t.Fatalf("slices %d and %d of %d: widths %d and %d", number, number+1, count, wide, narrow)
+			if wide, narrow := max(a.Last-a.First, b.Last-b.First),
+				min(a.Last-a.First, b.Last-b.First); wide-narrow > 1 {
+				t.Fatalf("slices %d and %d of %d: widths %d and %d", number, number+1, count, wide,
+					narrow)
 			}
 		}
 	}
@@ -95,7 +100,8 @@ func TestSaltComesBack(t *testing.T) {
 	if got, err := DecodeSalt(content); err != nil || got != salt {
 		t.Fatalf("seed %d: %x, %v", seed, got, err)
 	}
-	for i := range content { // each byte counts: the magic, the version, the secret and the checksum
+	// each byte counts: the magic, the version, the secret and the checksum
+	for i := range content {
 		damaged := append([]byte(nil), content...)
 		damaged[i] ^= 1 << random.IntN(8)
 		if _, err := DecodeSalt(damaged); err == nil {
@@ -126,12 +132,13 @@ func FuzzDecodeSalt(f *testing.F) {
 
 func BenchmarkHash(b *testing.B) {
 	for _, size := range []int{16, 36, 256} {
-		b.Run(strings.TrimSpace(hex.EncodeToString([]byte{byte(size >> 8), byte(size)})), func(b *testing.B) {
-			hasher, key := NewHasher([16]byte{7}), make([]byte, size)
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				key[0] = byte(hasher.Hash(key).High)
-			}
-		})
+		b.Run(strings.TrimSpace(hex.EncodeToString([]byte{byte(size >> 8), byte(size)})),
+			func(b *testing.B) {
+				hasher, key := NewHasher([16]byte{7}), make([]byte, size)
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					key[0] = byte(hasher.Hash(key).High)
+				}
+			})
 	}
 }

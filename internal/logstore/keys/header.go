@@ -60,7 +60,8 @@ func (h *header) encode() []byte {
 	big.PutUint64(b[24:], uint64(h.identity.Base))
 	big.PutUint64(b[32:], uint64(h.identity.LogBytes))
 	big.PutUint64(b[40:], h.identity.Digest)
-	for i, n := range []int{h.counts.Records, h.counts.Tombstones, h.counts.NullKeys, h.counts.Opaque} {
+	for i, n := range []int{h.counts.Records, h.counts.Tombstones, h.counts.NullKeys,
+		h.counts.Opaque} {
 		big.PutUint32(b[48+4*i:], uint32(n))
 	}
 	big.PutUint64(b[64:], uint64(h.counts.BodyBytes))
@@ -75,7 +76,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader reads the header of a file of fileBytes. It wraps ErrStale for another version, and else ErrCorrupt.
+// decodeHeader reads the header of a file of fileBytes. It wraps ErrStale for another version, and
+// else ErrCorrupt.
 func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	big := binary.BigEndian
 	switch {
@@ -88,10 +90,13 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	}
 	h.bucketBits = int(b[9])
 	h.saltID = big.Uint64(b[16:])
-	h.identity = Identity{Base: int64(big.Uint64(b[24:])), LogBytes: int64(big.Uint64(b[32:])), Digest: big.Uint64(b[40:])}
+	h.identity = Identity{Base: int64(big.Uint64(b[24:])), LogBytes: int64(big.Uint64(b[32:])),
+		Digest: big.Uint64(b[40:])}
 	h.counts = Counts{
-		Batches: int(big.Uint32(b[12:])), Records: int(big.Uint32(b[48:])), Tombstones: int(big.Uint32(b[52:])),
-		NullKeys: int(big.Uint32(b[56:])), Opaque: int(big.Uint32(b[60:])), BodyBytes: int64(big.Uint64(b[64:])),
+		Batches: int(big.Uint32(b[12:])), Records: int(big.Uint32(b[48:])),
+		Tombstones: int(big.Uint32(b[52:])),
+		NullKeys:   int(big.Uint32(b[56:])), Opaque: int(big.Uint32(b[60:])),
+		BodyBytes: int64(big.Uint64(b[64:])),
 	}
 	for i := range h.sections {
 		h.sections[i] = int64(big.Uint64(b[72+8*i:]))
@@ -103,8 +108,8 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	return h, err
 }
 
-// check holds the header's numbers against one another and against the file: all that is allocated later follows from them. Each is
-// bounded before it is added to another.
+// check holds the header's numbers against one another and against the file: all that is allocated
+// later follows from them. Each is bounded before it is added to another.
 func (h *header) check(fileBytes int64) error {
 	c, left := h.counts, fileBytes-headerBytes
 	for _, n := range h.sections {
@@ -117,15 +122,19 @@ func (h *header) check(fileBytes int64) error {
 	case left != 0:
 		return fmt.Errorf("%w: %d bytes behind the last section", ErrCorrupt, left)
 	case h.identity.Base < 0 || h.identity.LogBytes < 0 || h.identity.LogBytes > math.MaxInt32:
-		return fmt.Errorf("%w: segment %d of %d bytes", ErrCorrupt, h.identity.Base, h.identity.LogBytes)
+		return fmt.Errorf("%w: segment %d of %d bytes", ErrCorrupt, h.identity.Base,
+			h.identity.LogBytes)
 	case c.Records > RecordsMax || c.Tombstones > c.Records || c.NullKeys > c.Records-c.Tombstones || c.BodyBytes < 0:
-		return fmt.Errorf("%w: %d records, %d tombstones, %d without a key", ErrCorrupt, c.Records, c.Tombstones, c.NullKeys)
+		return fmt.Errorf("%w: %d records, %d tombstones, %d without a key", ErrCorrupt, c.Records,
+			c.Tombstones, c.NullKeys)
 	case c.Opaque > c.Batches || int64(c.Batches) > h.identity.LogBytes/batchBytesMin:
 		return fmt.Errorf("%w: %d batches in %d bytes", ErrCorrupt, c.Batches, h.identity.LogBytes)
 	case h.bucketBits != bucketBits(c.Entries()) || h.sections[bucketsSection-1] != bucketsBytes(h.bucketBits):
-		return fmt.Errorf("%w: 2^%d buckets in %d bytes", ErrCorrupt, h.bucketBits, h.sections[bucketsSection-1])
+		return fmt.Errorf("%w: 2^%d buckets in %d bytes", ErrCorrupt, h.bucketBits,
+			h.sections[bucketsSection-1])
 	case h.sections[entriesSection-1] < int64(c.Entries())*entryBytes:
-		return fmt.Errorf("%w: %d entries in %d bytes", ErrCorrupt, c.Entries(), h.sections[entriesSection-1])
+		return fmt.Errorf("%w: %d entries in %d bytes", ErrCorrupt, c.Entries(),
+			h.sections[entriesSection-1])
 	}
 	return nil
 }
@@ -169,7 +178,8 @@ type digest struct {
 	batches uint64
 }
 
-// newDigest takes the hasher of the partition's salt: without it nobody can look for other data with the same digest.
+// newDigest takes the hasher of the partition's salt: without it nobody can look for other data
+// with the same digest.
 func newDigest(h Hasher) digest { return digest{state: h.start()} }
 
 func (d *digest) add(b Batch) {
@@ -179,7 +189,8 @@ func (d *digest) add(b Batch) {
 	d.batches++
 }
 
-// sum returns the digest of the batches so far. It is never 0, which stands for one that is not known.
+// sum returns the digest of the batches so far. It is never 0, which stands for one that is not
+// known.
 func (d *digest) sum() uint64 {
 	state := d.state
 	state.absorbWord(d.batches)

@@ -30,7 +30,8 @@ const (
 	batchBytesMin = 61 // a batch has at least its header
 )
 
-// before is what an item leaves out: what follows from the batch in front of it. Encoder and decoder keep it alike.
+// before is what an item leaves out: what follows from the batch in front of it. Encoder and
+// decoder keep it alike.
 type before struct {
 	position      int64
 	next          int64 // offset
@@ -47,19 +48,24 @@ func startOf(base int64) before { return before{next: base, producerID: -1, prod
 // advance moves behind a batch.
 func (p *before) advance(b Batch) {
 	*p = before{
-		position: p.position + int64(b.SizeBytes), next: b.LastOffset + 1, ordinal: p.ordinal + uint32(b.Records),
-		producerID: b.ProducerID, producerEpoch: b.ProducerEpoch, leaderEpoch: b.LeaderEpoch, maxTimestamp: b.MaxTimestamp,
+		position: p.position + int64(b.SizeBytes), next: b.LastOffset + 1,
+		ordinal:    p.ordinal + uint32(b.Records),
+		producerID: b.ProducerID, producerEpoch: b.ProducerEpoch, leaderEpoch: b.LeaderEpoch,
+		maxTimestamp: b.MaxTimestamp,
 	}
 }
 
-// check tells whether a batch may follow: it holds what a caller appends against the rules that the decoder keeps by its form.
+// check tells whether a batch may follow: it holds what a caller appends against the rules that the
+// decoder keeps by its form.
 func (p *before) check(b Batch) error {
 	delta := b.LastOffset - b.BaseOffset
 	switch {
 	case b.Position != p.position || b.FirstOrdinal != p.ordinal:
-		return fmt.Errorf("batch at position %d, ordinal %d, where %d and %d are due", b.Position, b.FirstOrdinal, p.position, p.ordinal)
+		return fmt.Errorf("batch at position %d, ordinal %d, where %d and %d are due", b.Position,
+			b.FirstOrdinal, p.position, p.ordinal)
 	case b.BaseOffset < p.next || b.LastOffset < b.BaseOffset || delta > math.MaxInt32:
-		return fmt.Errorf("batch of offsets %d to %d, where %d or more is due", b.BaseOffset, b.LastOffset, p.next)
+		return fmt.Errorf("batch of offsets %d to %d, where %d or more is due", b.BaseOffset,
+			b.LastOffset, p.next)
 	case b.SizeBytes < batchBytesMin || p.position+int64(b.SizeBytes) > math.MaxInt32:
 		return fmt.Errorf("batch of %d bytes at position %d", b.SizeBytes, b.Position)
 	case b.Records < 0 || b.Records > int(delta)+1 || b.Opaque && b.Records > 0 || b.BodyBytes < 0:
@@ -118,7 +124,8 @@ func (p *before) shape(b Batch) (attributes, shape byte) {
 	return attributes, shape | byte(b.Marker)<<markerShift
 }
 
-// readItem decodes the next item of a stream; the error wraps ErrCorrupt for what appendItem cannot have made.
+// readItem decodes the next item of a stream; the error wraps ErrCorrupt for what appendItem cannot
+// have made.
 func (p *before) readItem(r *pageReader) (Batch, error) {
 	var fixed [6]byte
 	if err := r.take(fixed[:]); err != nil {
@@ -127,12 +134,15 @@ func (p *before) readItem(r *pageReader) (Batch, error) {
 	attributes, shape := fixed[0], fixed[1]
 	b := Batch{
 		Position: p.position, FirstOrdinal: p.ordinal, CRC: binary.BigEndian.Uint32(fixed[2:]),
-		Codec: compress.Codec(attributes & codecMask), TimestampType: record.TimestampType(attributes & logAppendTimeBit >> 3),
-		Transactional: attributes&transactionalBit != 0, Marker: Marker(shape >> markerShift & 0b11), Opaque: attributes&opaqueBit != 0,
+		Codec:         compress.Codec(attributes & codecMask),
+		TimestampType: record.TimestampType(attributes & logAppendTimeBit >> 3),
+		Transactional: attributes&transactionalBit != 0,
+		Marker:        Marker(shape >> markerShift & 0b11), Opaque: attributes&opaqueBit != 0,
 		ProducerID: p.producerID, ProducerEpoch: p.producerEpoch, LeaderEpoch: p.leaderEpoch,
 	}
 	if shape&^byte(shapeMask) != 0 || (attributes&controlBit != 0) != (b.Marker != NoMarker) {
-		return Batch{}, fmt.Errorf("%w: batch of attributes %#02x, shape %#02x", ErrCorrupt, attributes, shape)
+		return Batch{}, fmt.Errorf("%w: batch of attributes %#02x, shape %#02x", ErrCorrupt,
+			attributes, shape)
 	}
 	fields := itemFields{pageReader: r}
 	b.SizeBytes = int(fields.uvarint(math.MaxInt32))
@@ -225,6 +235,7 @@ func readRecord(r *pageReader) (Record, error) {
 		err = fmt.Errorf("%w: a tombstone without a key", ErrCorrupt)
 	}
 	return Record{
-		BodyBytes: int(value >> sizeShift), Tombstone: value&tombstoneFlag != 0, NullKey: value&nullKeyFlag != 0,
+		BodyBytes: int(value >> sizeShift), Tombstone: value&tombstoneFlag != 0,
+		NullKey: value&nullKeyFlag != 0,
 	}, err
 }

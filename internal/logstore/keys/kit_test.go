@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// world is a segment of a random log, and what the naive model knows of it: every batch and every record in a list.
+// world is a segment of a random log, and what the naive model knows of it: every batch and every
+// record in a list.
 type world struct {
 	t       testing.TB
 	seed    uint64
@@ -66,7 +67,8 @@ func (w *world) batch(next int64, s shape) int64 {
 	w.t.Helper()
 	n := 1 + w.random.IntN(s.recordsMax)
 	id := record.Identity{
-		BaseOffset: next, LastOffsetDelta: int32(n - 1), LeaderEpoch: int32(len(w.batches) / 5), ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		BaseOffset: next, LastOffsetDelta: int32(n - 1), LeaderEpoch: int32(len(w.batches) / 5),
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 	}
 	control := false
 	if !s.plain {
@@ -74,13 +76,16 @@ func (w *world) batch(next int64, s shape) int64 {
 		w.vary(&id, control)
 		n = int(id.LastOffsetDelta) + 1
 	}
-	codec := []compress.Codec{compress.None, compress.Gzip, compress.Snappy, compress.LZ4, compress.Zstd}[w.random.IntN(5)]
+	codec := []compress.Codec{compress.None, compress.Gzip, compress.Snappy, compress.LZ4,
+		compress.Zstd}[w.random.IntN(5)]
 	builder := record.NewBuilder(codec, compress.LevelDefault)
 	builder.Reset(id)
 	described := Batch{
-		Position: w.segment.SizeBytes(), BaseOffset: id.BaseOffset, LastOffset: id.BaseOffset + int64(n) - 1, FirstOrdinal: uint32(len(w.records)),
-		ProducerID: id.ProducerID, ProducerEpoch: id.ProducerEpoch, Transactional: id.Transactional, TimestampType: id.TimestampType,
-		HorizonMs: id.DeleteHorizonMs, LeaderEpoch: id.LeaderEpoch,
+		Position: w.segment.SizeBytes(), BaseOffset: id.BaseOffset,
+		LastOffset: id.BaseOffset + int64(n) - 1, FirstOrdinal: uint32(len(w.records)),
+		ProducerID: id.ProducerID, ProducerEpoch: id.ProducerEpoch, Transactional: id.Transactional,
+		TimestampType: id.TimestampType,
+		HorizonMs:     id.DeleteHorizonMs, LeaderEpoch: id.LeaderEpoch,
 	}
 	var records []KeyedRecord
 	for i := range n {
@@ -92,7 +97,8 @@ func (w *world) batch(next int64, s shape) int64 {
 		if control {
 			kind := uint16(w.random.IntN(3))
 			described.Marker = []Marker{MarkerAbort, MarkerCommit, MarkerOther}[kind]
-			r = record.Record{Offset: r.Offset, Timestamp: 5, Key: []byte{0, 0, 0, byte(kind)}, Value: make([]byte, 6)}
+			r = record.Record{Offset: r.Offset, Timestamp: 5, Key: []byte{0, 0, 0, byte(kind)},
+				Value: make([]byte, 6)}
 			k.Record = Record{NullKey: true}
 		} else if r.Key != nil {
 			k.Hash = w.salt.Hasher().Hash(r.Key)
@@ -107,12 +113,14 @@ func (w *world) batch(next int64, s shape) int64 {
 	w.must(err)
 	b := record.Batch(content)
 	w.must(w.segment.Append(b))
-	described.SizeBytes, described.CRC, described.Codec, described.MaxTimestamp = len(b), b.CRC(), b.Codec(), b.MaxTimestamp()
+	described.SizeBytes, described.CRC, described.Codec, described.MaxTimestamp = len(b), b.CRC(),
+		b.Codec(), b.MaxTimestamp()
 	if len(records) == 0 {
 		described.HorizonMs = 0
 	}
 	payload := w.sizes(b, records)
-	if described.Opaque = s.opaqueAbove > 0 && b.Codec() != compress.None && payload > s.opaqueAbove; described.Opaque {
+	if described.Opaque = s.opaqueAbove > 0 && b.Codec() != compress.None &&
+		payload > s.opaqueAbove; described.Opaque {
 		records = nil
 	}
 	described.Records = len(records)
@@ -124,8 +132,8 @@ func (w *world) batch(next int64, s shape) int64 {
 	return described.LastOffset + 1
 }
 
-// sizes asks the batch itself for the sizes of its records: how they are encoded is not this model's to know. It returns what the
-// batch decompresses to.
+// sizes asks the batch itself for the sizes of its records: how they are encoded is not this
+// model's to know. It returns what the batch decompresses to.
 func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	i := 0
 	w.must(b.Records(1<<30, func(r *record.Record) error {
@@ -144,9 +152,11 @@ func (w *world) vary(id *record.Identity, control bool) {
 		id.BaseOffset += int64(random.IntN(1000))
 	}
 	if random.IntN(2) == 0 {
-		id.ProducerID, id.ProducerEpoch, id.BaseSequence = int64(random.IntN(3)*100_000), int16(random.IntN(3)), 0
+		id.ProducerID, id.ProducerEpoch, id.BaseSequence = int64(random.IntN(3)*100_000),
+			int16(random.IntN(3)), 0
 	}
-	id.TimestampType, id.MaxTimestamp = record.TimestampType(random.IntN(2)), int64(random.IntN(1<<40))
+	id.TimestampType, id.MaxTimestamp = record.TimestampType(random.IntN(2)),
+		int64(random.IntN(1<<40))
 	id.Transactional = random.IntN(4) == 0
 	if random.IntN(5) == 0 {
 		id.DeleteHorizonMs = int64(random.IntN(1<<40)) - 1<<20
@@ -185,7 +195,8 @@ func (w *world) identity() Identity {
 }
 
 func (w *world) spool() *Spool {
-	return NewSpool(w.fsys, "/"+segment.Name(w.segment.Base(), SpoolExtension, ""), w.segment.Base(), w.salt)
+	return NewSpool(w.fsys, "/"+segment.Name(w.segment.Base(), SpoolExtension, ""),
+		w.segment.Base(), w.salt)
 }
 
 // scan makes the sidecar by a scan; fit is how many entries are sorted at once, 0 for the default.
@@ -203,7 +214,8 @@ func (w *world) build(spool *Spool, fit int) *Reader {
 		_, err := Build(context.Background(), w.fsys, spool, w.identity(), w.name(), Options{})
 		w.must(err)
 	} else {
-		b := build{fsys: w.fsys, name: w.name(), spool: spool, meter: Options{}.meter(context.Background()), fit: fit}
+		b := build{fsys: w.fsys, name: w.name(), spool: spool,
+			meter: Options{}.meter(context.Background()), fit: fit}
 		w.must(b.admit(w.identity()))
 		w.must(b.run(b.sorted))
 	}
@@ -287,12 +299,14 @@ func (w *world) checkEntries(r *Reader) {
 			w.must(reused.Err())
 		}
 		if !slices.Equal(got, all) {
-			w.t.Fatalf("seed %d: %d slices give %d entries, want %d", w.seed, count, len(got), len(all))
+			w.t.Fatalf("seed %d: %d slices give %d entries, want %d", w.seed, count, len(got),
+				len(all))
 		}
 	}
 	for range 20 {
 		span := Range{w.random.Uint64(), w.random.Uint64()}
-		if len(all) > 0 && w.random.IntN(2) == 0 { // the hash of an entry itself: both ends belong to the range
+		// the hash of an entry itself: both ends belong to the range
+		if len(all) > 0 && w.random.IntN(2) == 0 {
 			span.First = all[w.random.IntN(len(all))].Hash.High
 			span.Last = max(span.First, all[w.random.IntN(len(all))].Hash.High)
 		}
@@ -308,7 +322,8 @@ func (w *world) checkEntries(r *Reader) {
 		}
 		w.must(entries.Err())
 		if !slices.Equal(got, want) {
-			w.t.Fatalf("seed %d: range %x gives %d entries, want %d", w.seed, span, len(got), len(want))
+			w.t.Fatalf("seed %d: range %x gives %d entries, want %d", w.seed, span, len(got),
+				len(want))
 		}
 	}
 }

@@ -13,7 +13,8 @@ func TestSidecarEqualsModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 30) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		s := shape{
-			base: random.Int64N(1 << 40), batches: random.IntN(120), recordsMax: 1 + random.IntN(60), keys: 1 + random.IntN(3000),
+			base: random.Int64N(1 << 40), batches: random.IntN(120),
+			recordsMax: 1 + random.IntN(60), keys: 1 + random.IntN(3000),
 			valueMax: random.IntN(200), plain: random.IntN(3) == 0,
 		}
 		if random.IntN(3) == 0 {
@@ -28,7 +29,8 @@ func TestSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// A log of single-record batches, of one batch, of one key, and of nothing: the ends of what the model draws from.
+// A log of single-record batches, of one batch, of one key, and of nothing: the ends of what the
+// model draws from.
 func TestSidecarOfExtremes(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
@@ -51,7 +53,8 @@ func TestSidecarOfExtremes(t *testing.T) {
 // What the leader collects while it validates must be what a scan finds.
 func TestAppendedSpoolEqualsScan(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
-		w := newWorld(t, vfs.NewMem(), seed, shape{batches: 80, recordsMax: 40, keys: 500, valueMax: 20})
+		w := newWorld(t, vfs.NewMem(), seed,
+			shape{batches: 80, recordsMax: 40, keys: 500, valueMax: 20})
 		w.check(w.scan(0, 0))
 		scanned, err := w.fsys.ReadFile(w.name())
 		w.must(err)
@@ -68,9 +71,11 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 	}
 }
 
-// An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of a log are superseded.
+// An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of
+// a log are superseded.
 func TestSampleOfSlices(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), seed.New(t), shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
+	w := newWorld(t, vfs.NewMem(), seed.New(t),
+		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
 	r := w.scan(0, 0)
 	superseded := func(span Range) (entries, dead int) {
 		var last Hash
@@ -83,10 +88,12 @@ func TestSampleOfSlices(t *testing.T) {
 		return entries, dead
 	}
 	all, dead := superseded(Everything)
-	sample, sampledDead := superseded(Slice(0, 16)) // as wide a sample of this small log as 1/128 is of a large one
+	// as wide a sample of this small log as 1/128 is of a large one
+	sample, sampledDead := superseded(Slice(0, 16))
 	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)
 	if estimate < truth-0.1 || estimate > truth+0.1 {
-		t.Errorf("seed %d: %.3f of %d sampled entries are superseded, of all %d: %.3f", w.seed, estimate, sample, all, truth)
+		t.Errorf("seed %d: %.3f of %d sampled entries are superseded, of all %d: %.3f", w.seed,
+			estimate, sample, all, truth)
 	}
 }
 
@@ -96,20 +103,23 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 	spool := NewSpool(w.fsys, "/spool", 0, w.salt)
 	records := make([]KeyedRecord, 100_000)
 	for i := range records {
-		records[i] = KeyedRecord{Record: Record{BodyBytes: i}, Hash: w.salt.Hasher().Hash([]byte{byte(i), byte(i >> 8), byte(i >> 16)})}
+		records[i] = KeyedRecord{Record: Record{BodyBytes: i},
+			Hash: w.salt.Hasher().Hash([]byte{byte(i), byte(i >> 8), byte(i >> 16)})}
 	}
-	w.must(spool.Append(Batch{SizeBytes: 61, LastOffset: int64(len(records) - 1), Records: len(records)}, records))
+	w.must(spool.Append(Batch{SizeBytes: 61, LastOffset: int64(len(records) - 1),
+		Records: len(records)}, records))
 	if held := cap(spool.item) + cap(spool.pages.payload); held > 3*spoolPageBytes {
 		t.Errorf("%d bytes are held", held)
 	}
 	n := 0
-	w.must(spool.each(nil, func(Batch) error { return nil }, func(_ Batch, ordinal uint32, r *KeyedRecord) error {
-		if *r != records[ordinal] {
-			t.Fatalf("record %d is %+v", ordinal, r)
-		}
-		n++
-		return nil
-	}))
+	w.must(spool.each(nil, func(Batch) error { return nil },
+		func(_ Batch, ordinal uint32, r *KeyedRecord) error {
+			if *r != records[ordinal] {
+				t.Fatalf("record %d is %+v", ordinal, r)
+			}
+			n++
+			return nil
+		}))
 	if n != len(records) {
 		t.Errorf("%d records come back", n)
 	}
@@ -119,11 +129,14 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What a spool holds in memory gives the same sidecar as what it writes to its file, wherever it changes from the one to the other.
+// What a spool holds in memory gives the same sidecar as what it writes to its file, wherever it
+// changes from the one to the other.
 func TestSpoolHoldsInMemoryWhatItIsTold(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), 7, shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})
+	w := newWorld(t, vfs.NewMem(), 7,
+		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})
 	var want []byte
-	for _, most := range []int{0, 1, spoolPageBytes + checksumBytes, 3*spoolPageBytes + 100, 1 << 30} {
+	for _, most := range []int{0, 1, spoolPageBytes + checksumBytes, 3*spoolPageBytes + 100,
+		1 << 30} {
 		spool := w.spool()
 		spool.Hold(most)
 		for _, b := range w.batches {

@@ -47,7 +47,8 @@ func (o *output) flush() error {
 	return nil
 }
 
-// sidecarFile is a sidecar that is being written: the sections in the order of the file, the header at last.
+// sidecarFile is a sidecar that is being written: the sections in the order of the file, the header
+// at last.
 type sidecarFile struct {
 	fsys   vfs.FS
 	name   string // under which it will appear
@@ -58,19 +59,22 @@ type sidecarFile struct {
 }
 
 // createSidecar begins a file under its temporary name.
-func createSidecar(fsys vfs.FS, name string, h header, spend func(int) error) (*sidecarFile, error) {
+func createSidecar(fsys vfs.FS, name string, h header, spend func(int) error) (*sidecarFile,
+	error) {
 	file, err := fsys.Create(name + vfs.TemporarySuffix)
 	if err != nil {
 		return nil, fmt.Errorf("create key sidecar: %w", err)
 	}
-	s := &sidecarFile{fsys: fsys, name: name, header: h, out: output{file: file, spend: spend, size: headerBytes}}
+	s := &sidecarFile{fsys: fsys, name: name, header: h,
+		out: output{file: file, spend: spend, size: headerBytes}}
 	return s, nil
 }
 
 // begin begins a section.
 func (s *sidecarFile) begin(of section, capacity int) *pageWriter {
 	s.pages = pageWriter{
-		out: &s.out, digest: s.header.identity.Digest, section: of, capacity: capacity, payload: s.pages.payload[:0],
+		out: &s.out, digest: s.header.identity.Digest, section: of, capacity: capacity,
+		payload: s.pages.payload[:0],
 	}
 	return &s.pages
 }
@@ -82,7 +86,8 @@ func (s *sidecarFile) end() error {
 	return err
 }
 
-// publish makes the file durable, and gives it its name. The header is held against the rules of the reader first.
+// publish makes the file durable, and gives it its name. The header is held against the rules of
+// the reader first.
 func (s *sidecarFile) publish() error {
 	if err := s.header.check(s.out.size); err != nil {
 		return err
@@ -122,7 +127,8 @@ func (s *sidecarFile) rename() error {
 	return nil
 }
 
-// abandon removes what was written, after a failure before the rename. That it fails too changes nothing: a start removes it.
+// abandon removes what was written, after a failure before the rename. That it fails too changes
+// nothing: a start removes it.
 func (s *sidecarFile) abandon(cause error) error {
 	if s.out.file != nil {
 		cause = errors.Join(cause, s.out.file.Close())
@@ -133,15 +139,19 @@ func (s *sidecarFile) abandon(cause error) error {
 
 // Options bound what the making of a sidecar takes.
 type Options struct {
-	// MemoryBytes is what may be held in memory while entries are sorted; default 64 MiB, and never less than 16 MiB, with which any
-	// number of records can be merged at once. What fits needs no temporary file.
+	// MemoryBytes is what may be held in memory while entries are sorted; default 64 MiB, and never
+	// less than 16 MiB, with which any number of records can be merged at once. What fits needs no
+	// temporary file.
 	MemoryBytes int64
-	// Commit is given the last step, which gives the file its name and syncs the directory, and decides whether it is done: the data
-	// file may have been replaced meanwhile. An error of it is returned as it is, and the file removed. Nil: it is done.
+	// Commit is given the last step, which gives the file its name and syncs the directory, and
+	// decides whether it is done: the data file may have been replaced meanwhile. An error of it is
+	// returned as it is, and the file removed. Nil: it is done.
 	Commit func(publish func() error) error
-	// Data is the data file; if it is there, the sidecar is held against it once more before it appears.
+	// Data is the data file; if it is there, the sidecar is held against it once more before it
+	// appears.
 	Data io.ReaderAt
-	// Spend is told of each n bytes that are read or written, before that happens, and waits when it goes too fast. May be nil.
+	// Spend is told of each n bytes that are read or written, before that happens, and waits when
+	// it goes too fast. May be nil.
 	Spend func(ctx context.Context, n int) error
 }
 
@@ -160,14 +170,15 @@ func (o Options) fit() int {
 	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
 }
 
-// Made tells of a sidecar that was made, and what it took: temporary files count too, a spool's pages once when they were written.
+// Made tells of a sidecar that was made, and what it took: temporary files count too, a spool's
+// pages once when they were written.
 type Made struct {
 	Counts
 	ReadBytes, WrittenBytes int64
 }
 
-// meter counts bytes before they are read or written, and has Options.Spend wait for them. It ends the work when the context has
-// ended.
+// meter counts bytes before they are read or written, and has Options.Spend wait for them. It ends
+// the work when the context has ended.
 type meter struct {
 	ctx           context.Context
 	spend         func(ctx context.Context, n int) error

@@ -8,7 +8,8 @@ import (
 	"io"
 )
 
-// section numbers the parts of the files of this package, so that no page can be taken for one of another part.
+// section numbers the parts of the files of this package, so that no page can be taken for one of
+// another part.
 type section uint8
 
 const (
@@ -32,7 +33,8 @@ const (
 	checksumBytes   = 4
 )
 
-// pageChecksum is over the payload, and over where it belongs: the data file's digest, the section, the page's place in it.
+// pageChecksum is over the payload, and over where it belongs: the data file's digest, the section,
+// the page's place in it.
 func pageChecksum(digest uint64, of section, place int64, payload []byte) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)
@@ -130,7 +132,8 @@ func (r *pageReader) fill() error {
 func checkPage(page []byte, digest uint64, of section, place int64) ([]byte, error) {
 	payload := page[:len(page)-checksumBytes]
 	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, of, place, payload) {
-		return nil, fmt.Errorf("%w: checksum of the page at %d in section %d does not match", ErrCorrupt, place, of)
+		return nil, fmt.Errorf("%w: checksum of the page at %d in section %d does not match",
+			ErrCorrupt, place, of)
 	}
 	return payload, nil
 }
@@ -190,7 +193,8 @@ func (r *pageReader) byte() (byte, error) {
 	return b, nil
 }
 
-// uvarint reads an unsigned number below limit. An end of the stream within it is damage, and so is one of more than ten bytes.
+// uvarint reads an unsigned number below limit. An end of the stream within it is damage, and so is
+// one of more than ten bytes.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
 	// Most numbers take two bytes, and most lie in one page.
 	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {

@@ -14,8 +14,8 @@ type Expect struct {
 	SaltID   uint64 // of the partition's salt
 }
 
-// Reader reads a sidecar. Its header has been checked; every page is checked when it is read. It may be used by many goroutines,
-// each with its own iterators.
+// Reader reads a sidecar. Its header has been checked; every page is checked when it is read. It
+// may be used by many goroutines, each with its own iterators.
 type Reader struct {
 	file   vfs.File
 	header header
@@ -23,8 +23,8 @@ type Reader struct {
 	read   func(n int) error
 }
 
-// Open opens a sidecar and reads its header. It fails with fs.ErrNotExist if there is none, with ErrStale if it tells of other data,
-// with ErrCorrupt if it is damaged: see Unusable.
+// Open opens a sidecar and reads its header. It fails with fs.ErrNotExist if there is none, with
+// ErrStale if it tells of other data, with ErrCorrupt if it is damaged: see Unusable.
 func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
@@ -37,7 +37,8 @@ func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	return r, nil
 }
 
-// Unusable tells whether an error says that a sidecar is to be made anew, and not that the disk fails.
+// Unusable tells whether an error says that a sidecar is to be made anew, and not that the disk
+// fails.
 func Unusable(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrStale) }
 
 func (r *Reader) open(want Expect) (err error) {
@@ -56,14 +57,24 @@ func (r *Reader) open(want Expect) (err error) {
 		want.Digest = got.Digest
 	}
 	if got != want.Identity || r.header.saltID != want.SaltID {
-		return fmt.Errorf("%w: of %d bytes from %d, digest %x, salt %x; want %d bytes from %d, digest %x, salt %x", ErrStale,
-			got.LogBytes, got.Base, got.Digest, r.header.saltID, want.LogBytes, want.Base, want.Digest, want.SaltID)
+		return fmt.Errorf(
+			"%w: of %d bytes from %d, digest %x, salt %x; want %d bytes from %d, digest %x, salt %x",
+			ErrStale,
+			got.LogBytes,
+			got.Base,
+			got.Digest,
+			r.header.saltID,
+			want.LogBytes,
+			want.Base,
+			want.Digest,
+			want.SaltID,
+		)
 	}
 	return nil
 }
 
-// OnRead has the iterators that are made from now on tell of each n bytes before they are read from the file; an error of it ends
-// them. It is for accounting, throttling and cancelling.
+// OnRead has the iterators that are made from now on tell of each n bytes before they are read from
+// the file; an error of it ends them. It is for accounting, throttling and cancelling.
 func (r *Reader) OnRead(read func(n int) error) { r.read = read }
 
 // Identity is that of the data file the sidecar tells of, with the digest.
@@ -75,8 +86,9 @@ func (r *Reader) Counts() Counts { return r.header.counts }
 // SizeBytes is the size of the sidecar.
 func (r *Reader) SizeBytes() int64 { return r.size }
 
-// Verify holds the sidecar against its data file: it compares the checksums of eight batches, spread over the file. It fails with
-// ErrStale. It is for who does not know the digest; who reads or skips the batches of the data later compares each with Batch.CRC.
+// Verify holds the sidecar against its data file: it compares the checksums of eight batches,
+// spread over the file. It fails with ErrStale. It is for who does not know the digest; who reads
+// or skips the batches of the data later compares each with Batch.CRC.
 func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 
 // Close closes the file; iterators end with it.
@@ -85,7 +97,8 @@ func (r *Reader) Close() error { return r.file.Close() }
 // stream returns a reader of one of the sections that are streams.
 func (r *Reader) stream(of section) pageReader {
 	return pageReader{
-		file: r.file, read: r.read, digest: r.header.identity.Digest, section: of, place: r.header.place(of), capacity: streamPageBytes,
+		file: r.file, read: r.read, digest: r.header.identity.Digest, section: of,
+		place: r.header.place(of), capacity: streamPageBytes,
 	}
 }
 
@@ -135,8 +148,10 @@ func (i *Batches) atEnd() error {
 	if err := i.pages.atEnd(); err != nil {
 		return err
 	}
-	if c := i.counts; i.before.position != i.size || c.Records != 0 || c.BodyBytes != 0 || c.Opaque != 0 {
-		return fmt.Errorf("%w: batches of %d bytes, want %d; %d records are missing", ErrCorrupt, i.before.position, i.size, c.Records)
+	if c := i.counts; i.before.position != i.size || c.Records != 0 || c.BodyBytes != 0 ||
+		c.Opaque != 0 {
+		return fmt.Errorf("%w: batches of %d bytes, want %d; %d records are missing", ErrCorrupt,
+			i.before.position, i.size, c.Records)
 	}
 	return nil
 }
@@ -159,7 +174,8 @@ type Records struct {
 
 // Records begins at ordinal 0.
 func (r *Reader) Records() *Records {
-	return &Records{pages: r.stream(recordsSection), counts: r.header.counts, total: r.header.counts.Records, ordinal: -1}
+	return &Records{pages: r.stream(recordsSection), counts: r.header.counts,
+		total: r.header.counts.Records, ordinal: -1}
 }
 
 // Next moves to the next record; false at the end, or at an error.
@@ -191,7 +207,8 @@ func (i *Records) atEnd() error {
 		return err
 	}
 	if c := i.counts; c.BodyBytes != 0 || c.Tombstones != 0 || c.NullKeys != 0 {
-		return fmt.Errorf("%w: %d bytes of records are missing, %d tombstones, %d without a key", ErrCorrupt,
+		return fmt.Errorf("%w: %d bytes of records are missing, %d tombstones, %d without a key",
+			ErrCorrupt,
 			c.BodyBytes, c.Tombstones, c.NullKeys)
 	}
 	return nil

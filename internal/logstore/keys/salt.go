@@ -6,10 +6,12 @@ import (
 	"hash/crc32"
 )
 
-// Salt is a partition's secret: without it nobody can make two keys that look alike. It stays on this disk; replicas have their own.
+// Salt is a partition's secret: without it nobody can make two keys that look alike. It stays on
+// this disk; replicas have their own.
 type Salt [16]byte
 
-// SaltFile is the name of the file that holds it, in the directory of the partition (docs/format/key-salt.md).
+// SaltFile is the name of the file that holds it, in the directory of the partition
+// (docs/format/key-salt.md).
 const SaltFile = "key-salt"
 
 // The salt's file: magic and version, the secret, and a checksum of both.
@@ -33,8 +35,8 @@ func (s Salt) Encode() []byte {
 	return binary.BigEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
 
-// DecodeSalt reads the content of the salt's file; what is no such file wraps ErrCorrupt. A salt that is lost costs the making of
-// all sidecars, and nothing else.
+// DecodeSalt reads the content of the salt's file; what is no such file wraps ErrCorrupt. A salt
+// that is lost costs the making of all sidecars, and nothing else.
 func DecodeSalt(content []byte) (s Salt, err error) {
 	if len(content) != saltFileBytes || string(content[:len(saltMagic)]) != saltMagic {
 		return s, fmt.Errorf("%w: %d bytes that are no key salt", ErrCorrupt, len(content))

@@ -10,10 +10,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sortPacked sorts entries into scratch, which has the same length, and returns it; the input is left in another order.
+// sortPacked sorts entries into scratch, which has the same length, and returns it; the input is
+// left in another order.
 //
-// Hashes are uniform, so one scatter by their upper bits leaves buckets of a few entries, which are sorted by insertion: about a
-// seventh of the time of a comparison sort. Where they are not uniform a key is hot, and its bucket is sorted by comparison.
+// Hashes are uniform, so one scatter by their upper bits leaves buckets of a few entries, which are
+// sorted by insertion: about a seventh of the time of a comparison sort. Where they are not uniform
+// a key is hot, and its bucket is sorted by comparison.
 func sortPacked(entries, scratch []packed) []packed {
 	k := bits.Len(uint(len(entries))) - 3 // 4 to 8 entries a bucket
 	k = min(max(k, 0), scatterBitsMax)
@@ -57,8 +59,8 @@ func sortBucket(bucket []packed) {
 	}
 }
 
-// sorter sorts any number of entries in a memory that is given: runs of as many as fit are sorted and written to a file, and merged
-// at last. What fits at once never gets to the disk.
+// sorter sorts any number of entries in a memory that is given: runs of as many as fit are sorted
+// and written to a file, and merged at last. What fits at once never gets to the disk.
 type sorter struct {
 	fsys    vfs.FS
 	name    string // of the file of runs
@@ -105,7 +107,8 @@ func (s *sorter) spill() error {
 		s.file = s.out(file)
 	}
 	begin := s.file.size
-	pages := pageWriter{out: s.file, digest: uint64(len(s.runs)), section: runsSection, capacity: runPageBytes}
+	pages := pageWriter{out: s.file, digest: uint64(len(s.runs)), section: runsSection,
+		capacity: runPageBytes}
 	var raw [entryBytes]byte
 	for _, e := range s.sorted() {
 		if err := pages.write(e.append(raw[:0])); err != nil {
@@ -139,7 +142,8 @@ func (s *sorter) each(visit func(packed) error) error {
 	var sources []func() (packed, error)
 	for i, run := range s.runs {
 		pages := &pageReader{
-			file: s.file.file, read: s.read, digest: uint64(i), section: runsSection, place: run, capacity: runPageBytes,
+			file: s.file.file, read: s.read, digest: uint64(i), section: runsSection, place: run,
+			capacity: runPageBytes,
 		}
 		sources = append(sources, func() (packed, error) { return pages.packed() })
 	}
@@ -171,7 +175,8 @@ func (s *sorter) close() error {
 	return err
 }
 
-// mergePacked visits the entries of sorted sources in their common order. A source gives io.EOF at its end.
+// mergePacked visits the entries of sorted sources in their common order. A source gives io.EOF at
+// its end.
 func mergePacked(sources []func() (packed, error), visit func(packed) error) error {
 	var heap mergeHeap
 	for _, next := range sources {

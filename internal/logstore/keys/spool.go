@@ -13,11 +13,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Spool keeps what a sidecar will be made of, in the order of the log: a few KiB in memory, the rest in a file, which is made when it
-// is needed and never synced. The file is open only while a page is written or all are read: a broker may have thousands of spools.
-// It ends with Discard, also after Build.
+// Spool keeps what a sidecar will be made of, in the order of the log: a few KiB in memory, the
+// rest in a file, which is made when it is needed and never synced. The file is open only while a
+// page is written or all are read: a broker may have thousands of spools. It ends with Discard,
+// also after Build.
 //
-// Invariant: it has exactly the batches that Append took, from the beginning of the segment without a gap.
+// Invariant: it has exactly the batches that Append took, from the beginning of the segment without
+// a gap.
 type Spool struct {
 	fsys   vfs.FS
 	name   string
@@ -25,35 +27,39 @@ type Spool struct {
 	base   int64
 	bare   bool // batches only: see Derivation
 
-	before  before
-	digest  digest
-	counts  Counts
-	item    []byte // reused
-	pages   pageWriter
-	made    bool   // there is a file, or may be
-	size    int64  // of it, or of held
-	held    []byte // what the file would have, as long as that is no more than heldMax; nil once there is a file
+	before before
+	digest digest
+	counts Counts
+	item   []byte // reused
+	pages  pageWriter
+	made   bool  // there is a file, or may be
+	size   int64 // of it, or of held
+	// what the file would have, as long as that is no more than heldMax; nil once there is a file
+	held    []byte
 	heldMax int
 	broken  error // a write failed: what the spool has is not what it was given
 }
 
-// NewSpool returns a spool for the segment with that base. name is where its file will be; the salt is the one the keys are hashed
-// with.
+// NewSpool returns a spool for the segment with that base. name is where its file will be; the salt
+// is the one the keys are hashed with.
 func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
-	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, before: startOf(base), digest: newDigest(salt.Hasher())}
+	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, before: startOf(base),
+		digest: newDigest(salt.Hasher())}
 	s.pages = pageWriter{out: (*spoolFile)(s), section: spoolSection, capacity: spoolPageBytes}
 	return s
 }
 
-// Hold has the spool keep up to so many bytes in memory before it makes a file: for one that is used up at once, as that of a scan is. It
-// is called before the first Append.
+// Hold has the spool keep up to so many bytes in memory before it makes a file: for one that is
+// used up at once, as that of a scan is. It is called before the first Append.
 func (s *Spool) Hold(most int) { s.heldMax = most }
 
-// Append takes a batch, which has been appended to the segment, and its records. It fills in FirstOrdinal and BodyBytes. After a
-// failure the spool is of no use: every later call fails too, and so does Build. ErrTooManyRecords is such a failure.
+// Append takes a batch, which has been appended to the segment, and its records. It fills in
+// FirstOrdinal and BodyBytes. After a failure the spool is of no use: every later call fails too,
+// and so does Build. ErrTooManyRecords is such a failure.
 func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if b.Records != len(records) {
-		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records), b.Records))
+		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records),
+			b.Records))
 	}
 	b.BodyBytes = 0
 	for i := range records {
@@ -67,7 +73,8 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	}
 	for i := range records {
 		if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
-			s.pages.payload = s.appendRecord(s.pages.payload, &records[i]) // straight to where it will be written from
+			// straight to where it will be written from
+			s.pages.payload = s.appendRecord(s.pages.payload, &records[i])
 			continue
 		}
 		s.item = s.appendRecord(s.item[:0], &records[i])
@@ -81,7 +88,8 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 // keyedBytesMax is the most that appendRecord makes of a record.
 const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 
-// recordsBytes is what appendRecord makes of the records. It stands in front of them, so that who wants the batches only can skip them.
+// recordsBytes is what appendRecord makes of the records. It stands in front of them, so that who
+// wants the batches only can skip them.
 func recordsBytes(records []KeyedRecord) (sum uint64) {
 	for i := range records {
 		// A uvarint takes a byte for each seven bits; 0 takes one too.
@@ -182,9 +190,10 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be appended any more. Without record only
-// batches are visited.
-func (s *Spool) each(read func(n int) error, batch func(Batch) error, record func(Batch, uint32, *KeyedRecord) error) error {
+// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be
+// appended any more. Without record only batches are visited.
+func (s *Spool) each(read func(n int) error, batch func(Batch) error,
+	record func(Batch, uint32, *KeyedRecord) error) error {
 	if s.broken != nil {
 		return s.broken
 	}
@@ -194,7 +203,8 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error, record fun
 	if s.size == 0 {
 		return nil // no batch
 	}
-	pages := pageReader{section: spoolSection, place: place{bytes: s.size}, capacity: spoolPageBytes}
+	pages := pageReader{section: spoolSection, place: place{bytes: s.size},
+		capacity: spoolPageBytes}
 	if s.made {
 		file, err := s.fsys.Open(s.name)
 		if err != nil {

@@ -9,22 +9,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Extension is that of a sidecar's file, beside .log; SpoolExtension that of a spool, which belongs to the active segment and is
-// worth nothing once the process that wrote it is gone: so it ends like any temporary file, which a start removes.
+// Extension is that of a sidecar's file, beside .log; SpoolExtension that of a spool, which belongs
+// to the active segment and is worth nothing once the process that wrote it is gone: so it ends
+// like any temporary file, which a start removes.
 const (
 	Extension      = segment.KeysExtension
 	SpoolExtension = Extension + ".spool" + vfs.TemporarySuffix
 )
 
-// RecordsMax is how many records a segment may have and get a sidecar: an ordinal has 30 bits. One with more, which only a foreign
-// file can be, has none (ErrTooManyRecords), and is treated as a segment whose keys are not known.
+// RecordsMax is how many records a segment may have and get a sidecar: an ordinal has 30 bits. One
+// with more, which only a foreign file can be, has none (ErrTooManyRecords), and is treated as a
+// segment whose keys are not known.
 const RecordsMax = 1 << 30
 
 // Why a sidecar cannot be used, or made. After the first two it has to be made anew.
 var (
-	ErrCorrupt        = errors.New("corrupt key sidecar")                   // a checksum, a length or an order is wrong
-	ErrStale          = errors.New("key sidecar of other data")             // another generation of the data, another salt or version
-	ErrMismatch       = errors.New("key spool does not match its segment")  // Build: counts or identity are not the data's
+	// a checksum, a length or an order is wrong
+	ErrCorrupt = errors.New("corrupt key sidecar")
+	// another generation of the data, another salt or version
+	ErrStale = errors.New("key sidecar of other data")
+	// Build: counts or identity are not the data's
+	ErrMismatch       = errors.New("key spool does not match its segment")
 	ErrTooManyRecords = errors.New("more records than a key sidecar takes") // RecordsMax
 )
 
@@ -37,8 +42,8 @@ type Entry struct {
 
 // Record is what a sidecar has of a record, by ordinal.
 type Record struct {
-	// BodyBytes is the record's encoded size without the length in front of it; of a batch that the leader or the cleaner rebuilt,
-	// from before, which may differ by a few bytes.
+	// BodyBytes is the record's encoded size without the length in front of it; of a batch that the
+	// leader or the cleaner rebuilt, from before, which may differ by a few bytes.
 	BodyBytes int
 	Tombstone bool
 	NullKey   bool // and so no entry; true of control records too
@@ -53,7 +58,8 @@ type KeyedRecord struct {
 // Marker is what a control batch says.
 type Marker int8
 
-// The kinds of markers. A control batch that was emptied by cleaning, or of a type that nobody knows, is MarkerOther.
+// The kinds of markers. A control batch that was emptied by cleaning, or of a type that nobody
+// knows, is MarkerOther.
 const (
 	NoMarker Marker = iota // not a control batch
 	MarkerAbort
@@ -61,14 +67,15 @@ const (
 	MarkerOther
 )
 
-// Batch is what a sidecar has of a batch: enough to decide on it without reading it. Batches stand in the order of the log.
+// Batch is what a sidecar has of a batch: enough to decide on it without reading it. Batches stand
+// in the order of the log.
 type Batch struct {
 	Position   int64 // in the data file
 	SizeBytes  int   // with the header
 	BaseOffset int64
 	LastOffset int64
-	// Records is how many ordinals the batch has, and FirstOrdinal the first of them. Without records it was emptied by cleaning, or it
-	// is opaque.
+	// Records is how many ordinals the batch has, and FirstOrdinal the first of them. Without
+	// records it was emptied by cleaning, or it is opaque.
 	Records      int
 	FirstOrdinal uint32
 	Opaque       bool // it decompresses to more than a scan may hold: its keys are not known
@@ -90,8 +97,9 @@ type Batch struct {
 type Identity struct {
 	Base     int64 // base offset of the segment
 	LogBytes int64
-	// Digest is a keyed hash over base offset, size and checksum of each batch, in order; so it changes with whatever changes in the
-	// file. 0: not known, as after a restart; then Reader.Verify holds the sidecar against the file itself.
+	// Digest is a keyed hash over base offset, size and checksum of each batch, in order; so it
+	// changes with whatever changes in the file. 0: not known, as after a restart; then
+	// Reader.Verify holds the sidecar against the file itself.
 	Digest uint64
 }
 
@@ -101,8 +109,9 @@ type Counts struct {
 	Opaque     int // of Batches
 	Records    int
 	Tombstones int // of Records
-	NullKeys   int // of Records, those of control batches too: Records - NullKeys is the number of entries
-	BodyBytes  int64
+	// of Records, those of control batches too: Records - NullKeys is the number of entries
+	NullKeys  int
+	BodyBytes int64
 }
 
 // Entries is how many entries the sidecar has.

@@ -1,7 +1,7 @@
 package segment
 
-// Boundary returns the last position at or below position at which a batch begins or the data ends: how far a read may go that
-// wants whole batches.
+// Boundary returns the last position at or below position at which a batch begins or the data ends:
+// how far a read may go that wants whole batches.
 func (s *Segment) Boundary(position int64) (int64, error) {
 	v := s.view.Load()
 	if position >= v.size {
@@ -16,7 +16,8 @@ func (s *Segment) Boundary(position int64) (int64, error) {
 
 // startAt returns the position of the last indexed batch that begins at or below position, or 0.
 func (s *Segment) startAt(v *view, position int64) (int64, error) {
-	n, err := s.offsets.prefix(v.offsets, func(e OffsetEntry) bool { return int64(e.Position) <= position })
+	n, err := s.offsets.prefix(v.offsets,
+		func(e OffsetEntry) bool { return int64(e.Position) <= position })
 	if err != nil || n == 0 {
 		return 0, err
 	}
@@ -24,8 +25,10 @@ func (s *Segment) startAt(v *view, position int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// As in startBelow: an entry that points at no batch is damaged, and the walk from 0 is slow and right.
-	if header, err := s.headerIn(v, int64(entry.Position)); err == nil && s.base+int64(entry.Relative) == header.LastOffset() {
+	// As in startBelow: an entry that points at no batch is damaged, and the walk from 0 is slow
+	// and right.
+	if header, err := s.headerIn(v, int64(entry.Position)); err == nil && s.base+
+		int64(entry.Relative) == header.LastOffset() {
 		return header.Position, nil
 	}
 	return 0, nil

@@ -15,7 +15,8 @@ import (
 // kafkaInterval is the index.interval.bytes that the vectors were written with.
 const kafkaInterval = 200
 
-// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory: Open may write.
+// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory: Open may
+// write.
 func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model)) {
 	logs, err := filepath.Glob("testdata/kafka-4.3.1/*/*.log")
 	must(t, err)
@@ -30,7 +31,8 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 			}
 			mem := vfs.NewMem()
 			for _, extension := range extensions {
-				content, err := os.ReadFile(filepath.Join(filepath.Dir(name), Name(base, extension, "")))
+				content, err := os.ReadFile(filepath.Join(filepath.Dir(name),
+					Name(base, extension, "")))
 				if extension == TxnIndexExtension && errors.Is(err, fs.ErrNotExist) {
 					continue // nothing was aborted there
 				}

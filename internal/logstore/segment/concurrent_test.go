@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers beside an append see whole, right batches only, and every batch that was there when they began. Run it with -race.
+// Readers beside an append see whole, right batches only, and every batch that was there when they
+// began. Run it with -race.
 func TestReadsBesideAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestReadsBesideAppendsAndSyncs(t *testing.T) {
 	}
 }
 
-// readSome reads from a random offset on: two offsets a batch, timestamps 1001 above the first of them.
+// readSome reads from a random offset on: two offsets a batch, timestamps 1001 above the first of
+// them.
 func readSome(s *Segment, random *rand.Rand) error {
 	next := s.NextOffset()
 	if next == 0 {
@@ -72,7 +74,8 @@ func readSome(s *Segment, random *rand.Rand) error {
 	due := offset / 2 * 2
 	err = s.Scan(position, func(at int64, b record.Batch) error {
 		if b.BaseOffset() != due || b.LastOffset() != due+1 {
-			return fmt.Errorf("offsets %d to %d at %d, want %d", b.BaseOffset(), b.LastOffset(), at, due)
+			return fmt.Errorf("offsets %d to %d at %d, want %d", b.BaseOffset(), b.LastOffset(), at,
+				due)
 		}
 		if due += 2; due > offset+20 {
 			return errStop

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// life is what the crash tests interrupt: it returns the model and how many of its batches a Sync that succeeded has covered.
+// life is what the crash tests interrupt: it returns the model and how many of its batches a Sync
+// that succeeded has covered.
 func life(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	m = &model{base: 3}
 	s, err := Create(fsys, "/", m.base, "", Config{IndexIntervalBytes: 300})
@@ -37,7 +38,8 @@ func life(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	return m, len(m.batches), s.Close()
 }
 
-// Whenever the power goes, recovery finds every batch that was synced, and whole batches only, in order.
+// Whenever the power goes, recovery finds every batch that was synced, and whole batches only, in
+// order.
 func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -75,7 +77,8 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 		return // the file's name was lost, with nothing that was promised in it
 	}
 	must(t, err)
-	if seen < durable || found.Batches != int64(seen) || (found.TruncatedBytes > 0) != (found.Cause != nil) {
+	if seen < durable || found.Batches != int64(seen) ||
+		(found.TruncatedBytes > 0) != (found.Cause != nil) {
 		t.Fatalf("step %d: recovered %d batches (%+v), %d were synced", step, seen, found, durable)
 	}
 	kept := &model{base: m.base, batches: m.batches[:seen]}
@@ -110,7 +113,8 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 
 // Each kind of bad batch ends recovery there: length, magic, checksum, offsets, a cut end.
 func TestRecoverCutsAtTheFirstBadBatch(t *testing.T) {
-	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50), batchOf(t, 4, 2, 30, 50)}
+	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
+		batchOf(t, 4, 2, 30, 50)}
 	second := len(batches[0])
 	damaged := func(at int, to byte) []byte {
 		all := (&model{batches: batches}).bytes()
@@ -136,7 +140,8 @@ func TestRecoverCutsAtTheFirstBadBatch(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(mem, "/"+Name(0, LogExtension, ""), content))
 			s, found, err := Recover(mem, "/", 0, Config{}, nil)
 			must(t, err)
-			if found.Batches != 1 || found.TruncatedBytes != int64(len(content)-second) || !errors.Is(found.Cause, record.ErrCorrupt) {
+			if found.Batches != 1 || found.TruncatedBytes != int64(len(content)-second) ||
+				!errors.Is(found.Cause, record.ErrCorrupt) {
 				t.Errorf("found %+v", found)
 			}
 			if s.NextOffset() != 2 || s.SizeBytes() != int64(second) {
@@ -153,7 +158,8 @@ func TestRecoverCutsNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	size := int64(len(m.bytes()))
 	wantWhole := func() {
 		t.Helper()
-		if info, err := mem.Stat("/" + Name(m.base, LogExtension, "")); err != nil || info.Size() != size {
+		if info, err := mem.Stat("/" + Name(m.base, LogExtension, "")); err != nil ||
+			info.Size() != size {
 			t.Fatalf("the file has %d bytes, %v; want %d", info.Size(), err, size)
 		}
 	}
@@ -163,15 +169,18 @@ func TestRecoverCutsNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 		t.Errorf("recovery from an unreadable file: %v", err)
 	}
 	wantWhole()
-	// Also when the visitor calls it corruption: a visitor that does not understand a batch is no reason to cut it.
+	// Also when the visitor calls it corruption: a visitor that does not understand a batch is no
+	// reason to cut it.
 	refused := errors.Join(errors.New("refused"), record.ErrCorrupt)
-	if _, _, err := Recover(mem, "/", m.base, Config{}, func(record.Batch) error { return refused }); !errors.Is(err, refused) {
+	if _, _, err := Recover(mem, "/", m.base, Config{},
+		func(record.Batch) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("recovery with a visitor that fails: %v", err)
 	}
 	wantWhole()
 }
 
-// What Close and Seal leave is whole on disk, whether entries were written by them or, unsynced, by a Sync before.
+// What Close and Seal leave is whole on disk, whether entries were written by them or, unsynced, by
+// a Sync before.
 func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
@@ -189,16 +198,18 @@ func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 				name := "/" + Name(0, extension, "")
 				want, err := mem.ReadFile(name)
 				must(t, err)
-				if got, err := mem.CrashClone().ReadFile(name); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("sync each %t: after a crash %s has %d bytes of %d, %v", syncEach, extension, len(got), len(want), err)
+				if got, err := mem.CrashClone().ReadFile(name); err != nil ||
+					!bytes.Equal(got, want) {
+					t.Errorf("sync each %t: after a crash %s has %d bytes of %d, %v", syncEach,
+						extension, len(got), len(want), err)
 				}
 			}
 		}
 	}
 }
 
-// TestWhatRecoverFoundSurvivesThePower: a process was killed that had synced nothing, not even names. What the next one found, and vouches
-// for, is still there when the power goes.
+// TestWhatRecoverFoundSurvivesThePower: a process was killed that had synced nothing, not even
+// names. What the next one found, and vouches for, is still there when the power goes.
 func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
@@ -215,7 +226,8 @@ func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
 		t.Fatalf("recovered up to %d of %d, unsynced %t", s.NextOffset(), m.next(), s.Unsynced())
 	}
 	for seed := range uint64(20) {
-		again, found, err := Recover(mem.CrashClonePartly(seed), "/", m.base, Config{IndexIntervalBytes: 300}, nil)
+		again, found, err := Recover(mem.CrashClonePartly(seed), "/", m.base,
+			Config{IndexIntervalBytes: 300}, nil)
 		must(t, err)
 		if found.Cause != nil || again.NextOffset() != m.next() {
 			t.Fatalf("seed %d: %+v up to %d", seed, found, again.NextOffset())
@@ -224,13 +236,15 @@ func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
 	}
 }
 
-// TestRecoverOwesTheSyncOfIndexes to Seal: until then nothing but Recover may open the segment, and Unfinished says so.
+// TestRecoverOwesTheSyncOfIndexes to Seal: until then nothing but Recover may open the segment, and
+// Unfinished says so.
 func TestRecoverOwesTheSyncOfIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}
 	m, _, err := life(t, mem)
 	must(t, err)
-	for name, damage := range map[string][]byte{"as they were": nil, "too long": make([]byte, 4000), "too short": {1, 2, 3}, "other bytes": []byte("12345678")} {
+	for name, damage := range map[string][]byte{"as they were": nil, "too long": make([]byte, 4000),
+		"too short": {1, 2, 3}, "other bytes": []byte("12345678")} {
 		if damage != nil {
 			must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, IndexExtension, ""), damage))
 			must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, TimeIndexExtension, ""), damage))

@@ -8,10 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Sync makes durable what was appended before the call. It may run beside Append, and does not hold it up while the disk works.
+// Sync makes durable what was appended before the call. It may run beside Append, and does not hold
+// it up while the disk works.
 //
-// Index entries are handed to the operating system only: after an unclean stop the indexes of a segment that was not sealed
-// are made anew (Recover), so syncing them with every flush would triple its cost for nothing.
+// Index entries are handed to the operating system only: after an unclean stop the indexes of a
+// segment that was not sealed are made anew (Recover), so syncing them with every flush would
+// triple its cost for nothing.
 //
 // Without anything to sync it opens no file, and asks nothing of the disk.
 func (s *Segment) Sync() error {
@@ -22,7 +24,8 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return s.mu.broken
 	}
-	// A flush that fails loses nothing: the entries stay in memory, and Seal or Close, which need them written, report it.
+	// A flush that fails loses nothing: the entries stay in memory, and Seal or Close, which need
+	// them written, report it.
 	_ = s.flushIndexesLocked()
 	if err := s.rewriteLocked(); err != nil {
 		defer s.mu.Unlock()
@@ -55,8 +58,8 @@ func (s *Segment) Sync() error {
 	return nil
 }
 
-// breakLocked notes that a sync failed. The kernel may have dropped the pages it could not write, and a second sync would
-// report success all the same: the segment must not be trusted any more.
+// breakLocked notes that a sync failed. The kernel may have dropped the pages it could not write,
+// and a second sync would report success all the same: the segment must not be trusted any more.
 func (s *Segment) breakLocked(err error) error {
 	s.mu.broken = fmt.Errorf("segment %d is unusable since a sync failed: %w", s.base, err)
 	return s.mu.broken
@@ -81,8 +84,9 @@ func (s *Segment) flushIndexesLocked() error {
 	return errors.Join(failed[:]...)
 }
 
-// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the segment writable again. A
-// segment to which nothing was done since it was opened is in order, and costs no sync.
+// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the
+// segment writable again. A segment to which nothing was done since it was opened is in order, and
+// costs no sync.
 func (s *Segment) Seal() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -95,8 +99,8 @@ func (s *Segment) Seal() error {
 	return s.statLocked()
 }
 
-// finishLocked writes and syncs everything, so that Open finds data and indexes in order. It holds the mutex over the syncs:
-// there is no append to hold up.
+// finishLocked writes and syncs everything, so that Open finds data and indexes in order. It holds
+// the mutex over the syncs: there is no append to hold up.
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -132,7 +136,8 @@ func (s *Segment) finishLocked() error {
 	return nil
 }
 
-// Unfinished tells whether Seal has anything to do: then a start after a crash must not take the segment for one that is sealed.
+// Unfinished tells whether Seal has anything to do: then a start after a crash must not take the
+// segment for one that is sealed.
 func (s *Segment) Unfinished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,14 +151,17 @@ func (s *Segment) Unsynced() bool {
 	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || !s.mu.named
 }
 
-// unfinishedLocked tells whether Open would miss something, or take something for durable that is not: data, a name or index entries that are not synced, entries that are
-// in memory only, or the largest timestamp, which the last entry of the time index is to tell.
+// unfinishedLocked tells whether Open would miss something, or take something for durable that is
+// not: data, a name or index entries that are not synced, entries that are in memory only, or the
+// largest timestamp, which the last entry of the time index is to tell.
 func (s *Segment) unfinishedLocked() bool {
 	v := s.view.Load()
-	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named || v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
+	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named ||
+		v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
-// SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made from.
+// SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made
+// from.
 func (s *Segment) SetModTime(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,11 +185,13 @@ func (s *Segment) statLocked() error {
 	return nil
 }
 
-// Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The directory is not synced:
-// who swaps segments renames several. After an error some files may have the new name; the same Rename again ends it.
+// Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The
+// directory is not synced: who swaps segments renames several. After an error some files may have
+// the new name; the same Rename again ends it.
 //
-// The files are open over it, so that a reader beside it finds them. Under their final name they may be closed and opened again; under
-// another one they stay open, as the next segment that is replaced or deleted may take that name before the last reader is gone.
+// The files are open over it, so that a reader beside it finds them. Under their final name they
+// may be closed and opened again; under another one they stay open, as the next segment that is
+// replaced or deleted may take that name before the last reader is gone.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +208,9 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// keepLocked opens all files of the segment and keeps them open, or, when one cannot be opened, none that was not kept before: a process
-// that is out of files shall not have those of each segment that it failed to rename open for good.
+// keepLocked opens all files of the segment and keeps them open, or, when one cannot be opened,
+// none that was not kept before: a process that is out of files shall not have those of each
+// segment that it failed to rename open for good.
 func (s *Segment) keepLocked() error {
 	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
@@ -238,8 +249,8 @@ func (s *Segment) Pin() (unpin func(), err error) {
 	return s.pinLocked()
 }
 
-// pinLocked opens all files that the segment has. It comes before a change after whose failure the segment is broken: that there is no
-// file left to open is none.
+// pinLocked opens all files that the segment has. It comes before a change after whose failure the
+// segment is broken: that there is no file left to open is none.
 func (s *Segment) pinLocked() (unpin func(), err error) {
 	files := s.filesLocked()
 	for i, file := range files {
@@ -257,7 +268,8 @@ func unpinAll(files []*vfs.Handle) {
 	}
 }
 
-// Freeze says that the directory is about to be another one's: no file is opened under its name any more. Who has pinned one reads on.
+// Freeze says that the directory is about to be another one's: no file is opened under its name any
+// more. Who has pinned one reads on.
 func (s *Segment) Freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,8 +286,8 @@ func (s *Segment) extensions() []string {
 	return extensions
 }
 
-// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be called; reads of files that are open
-// go on until then. The directory is not synced.
+// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be
+// called; reads of files that are open go on until then. The directory is not synced.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +295,8 @@ func (s *Segment) Remove() error {
 	return removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, s.extensions())
 }
 
-// Close makes everything durable that is not, and closes the files. A broken or removed segment is only closed.
+// Close makes everything durable that is not, and closes the files. A broken or removed segment is
+// only closed.
 func (s *Segment) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -293,7 +306,8 @@ func (s *Segment) Close() error {
 	if s.mu.broken == nil && !s.mu.removed {
 		err = s.finishLocked()
 	}
-	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file, s.txns.file)); err != nil {
+	if err = errors.Join(err, closeAll(s.data, s.offsets.file, s.times.file,
+		s.txns.file)); err != nil {
 		return fmt.Errorf("close segment %d: %w", s.base, err)
 	}
 	return nil

@@ -93,7 +93,8 @@ func TestSegmentThatCannotBeCutBackIsUnusable(t *testing.T) {
 	m.check(t, s, newRandom(t))
 }
 
-// After a failed sync the kernel may have dropped what it could not write; a second sync must not say all is well.
+// After a failed sync the kernel may have dropped what it could not write; a second sync must not
+// say all is well.
 func TestFailedSyncIsFinal(t *testing.T) {
 	s, fault, m := faulty(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Times: 1})
@@ -108,7 +109,8 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// Index entries are not worth a failed flush: they wait in memory. Sealing needs them, fails, and succeeds when there is room.
+// Index entries are not worth a failed flush: they wait in memory. Sealing needs them, fails, and
+// succeeds when there is room.
 func TestFullDiskForIndexesOnly(t *testing.T) {
 	s, fault, m := faulty(t)
 	for _, name := range []string{"*.index", "*.timeindex"} {
@@ -127,7 +129,8 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 	m.checkIndexes(t, fault, "/")
 }
 
-// Whatever single operation fails, nobody gets a segment that lies: the call fails, or all it says holds.
+// Whatever single operation fails, nobody gets a segment that lies: the call fails, or all it says
+// holds.
 func TestOneFaultAnywhere(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

@@ -18,7 +18,8 @@ func seedFiles(f *testing.F) (data, offsets, times []byte) {
 	return m.bytes(), offsets, times
 }
 
-// Whatever stands in the three files: Open fails or gives a segment whose lookups end and stay within the file.
+// Whatever stands in the three files: Open fails or gives a segment whose lookups end and stay
+// within the file.
 func FuzzOpen(f *testing.F) {
 	data, offsets, times := seedFiles(f)
 	f.Add(data, offsets, times)
@@ -29,7 +30,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(data, padded(offsets), padded(times))
 	f.Fuzz(func(t *testing.T, data, offsets, times []byte) {
 		mem := vfs.NewMem()
-		for extension, content := range map[string][]byte{LogExtension: data, IndexExtension: offsets, TimeIndexExtension: times} {
+		for extension, content := range map[string][]byte{LogExtension: data,
+			IndexExtension: offsets, TimeIndexExtension: times} {
 			must(t, vfs.WriteFileAtomic(mem, "/"+Name(3, extension, ""), content))
 		}
 		s, err := Open(mem, "/", 3, Config{IndexIntervalBytes: 200})
@@ -43,7 +45,8 @@ func FuzzOpen(f *testing.F) {
 			if p, err := s.Position(offset); err == nil && (p < 0 || p > int64(len(data))) {
 				t.Fatalf("position of %d: %d", offset, p)
 			}
-			if p, ok, err := s.PositionForTimestamp(995 + offset); err == nil && ok && (p < 0 || p >= int64(len(data))) {
+			if p, ok, err := s.PositionForTimestamp(995 + offset); err == nil && ok &&
+				(p < 0 || p >= int64(len(data))) {
 				t.Fatalf("position for timestamp %d: %d", 995+offset, p)
 			}
 		}
@@ -53,7 +56,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Whatever stands in the data file: Recover keeps a prefix of it that is good batches, and a second run finds nothing to cut.
+// Whatever stands in the data file: Recover keeps a prefix of it that is good batches, and a second
+// run finds nothing to cut.
 func FuzzRecover(f *testing.F) {
 	data, _, _ := seedFiles(f)
 	f.Add(data)
@@ -66,17 +70,19 @@ func FuzzRecover(f *testing.F) {
 		name := "/" + Name(3, LogExtension, "")
 		must(t, vfs.WriteFileAtomic(mem, name, data))
 		m := &model{base: 3}
-		s, found, err := Recover(mem, "/", 3, Config{IndexIntervalBytes: 200}, func(b record.Batch) error {
-			if b.CheckCRC() != nil || b.BaseOffset() < m.next() {
-				t.Fatalf("visited a bad batch at offset %d", b.BaseOffset())
-			}
-			m.batches = append(m.batches, bytes.Clone(b))
-			return nil
-		})
+		s, found, err := Recover(mem, "/", 3, Config{IndexIntervalBytes: 200},
+			func(b record.Batch) error {
+				if b.CheckCRC() != nil || b.BaseOffset() < m.next() {
+					t.Fatalf("visited a bad batch at offset %d", b.BaseOffset())
+				}
+				m.batches = append(m.batches, bytes.Clone(b))
+				return nil
+			})
 		must(t, err)
 		left, err := mem.ReadFile(name)
 		must(t, err)
-		if !bytes.Equal(left, m.bytes()) || !bytes.HasPrefix(data, left) || found.TruncatedBytes != int64(len(data)-len(left)) {
+		if !bytes.Equal(left, m.bytes()) || !bytes.HasPrefix(data, left) ||
+			found.TruncatedBytes != int64(len(data)-len(left)) {
 			t.Fatalf("recovered %+v, %d of %d bytes left", found, len(left), len(data))
 		}
 		must(t, s.Close())

@@ -27,7 +27,8 @@ type TimeEntry struct {
 	Relative  int32 // last offset of the first batch that has it, minus the segment's base
 }
 
-// ParseOffsetEntry reads an entry; b holds at least OffsetEntryBytes. Any bytes make an entry, not always a sensible one.
+// ParseOffsetEntry reads an entry; b holds at least OffsetEntryBytes. Any bytes make an entry, not
+// always a sensible one.
 func ParseOffsetEntry(b []byte) OffsetEntry {
 	return OffsetEntry{
 		Relative: int32(binary.BigEndian.Uint32(b)),
@@ -53,8 +54,9 @@ func appendTimeEntry(dst []byte, e TimeEntry) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(e.Relative))
 }
 
-// entries is an immutable list of index entries. The first are in the index file; the rest, the tail, only in memory until the
-// next flush: writing each entry by itself would cost two more writes for every append.
+// entries is an immutable list of index entries. The first are in the index file; the rest, the
+// tail, only in memory until the next flush: writing each entry by itself would cost two more
+// writes for every append.
 type entries[E any] struct {
 	written int // entries in the file, from its beginning on
 	tail    []E
@@ -63,14 +65,15 @@ type entries[E any] struct {
 
 func (e entries[E]) count() int { return e.written + len(e.tail) }
 
-// with returns the list with one entry more. Lists share the array of their tails, so only the newest may be extended:
-// an older one sees the array up to its own length, and that part is never written again.
+// with returns the list with one entry more. Lists share the array of their tails, so only the
+// newest may be extended: an older one sees the array up to its own length, and that part is never
+// written again.
 func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
-// index is an index file, and how its entries are laid out. It holds no count: which entries there are is the view's to say,
-// so that readers and the appender need not agree.
+// index is an index file, and how its entries are laid out. It holds no count: which entries there
+// are is the view's to say, so that readers and the appender need not agree.
 type index[E any] struct {
 	file       *vfs.Handle
 	entryBytes int
@@ -89,14 +92,16 @@ func timeIndex(file *vfs.Handle) index[TimeEntry] {
 // searchBlock is the number of entries that a search reads at once when it has come down to so few.
 const searchBlock = 256
 
-// prefix returns how many entries hold a condition that, as the list ascends, holds for a prefix of it. It reads the file
-// for what is not in memory: a binary search one entry a read, and once so few are left, all of them in one.
+// prefix returns how many entries hold a condition that, as the list ascends, holds for a prefix of
+// it. It reads the file for what is not in memory: a binary search one entry a read, and once so
+// few are left, all of them in one.
 func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	if e.count() == 0 || holds(e.last) {
 		return e.count(), nil // the readers at the end of the log come here, and read nothing
 	}
 	if len(e.tail) > 0 && (e.written == 0 || holds(e.tail[0])) {
-		return e.written + sort.Search(len(e.tail), func(i int) bool { return !holds(e.tail[i]) }), nil
+		return e.written + sort.Search(len(e.tail), func(i int) bool { return !holds(e.tail[i]) }),
+			nil
 	}
 	low, high := 0, e.written
 	for high-low > searchBlock {
@@ -147,7 +152,8 @@ func (x index[E]) read(from, to int) ([]E, error) {
 	return block, nil
 }
 
-// flush writes the tail to the file. When it fails the list is as good as before: a later flush writes the same place again.
+// flush writes the tail to the file. When it fails the list is as good as before: a later flush
+// writes the same place again.
 func (x index[E]) flush(e entries[E]) (entries[E], error) {
 	if len(e.tail) == 0 {
 		return e, nil

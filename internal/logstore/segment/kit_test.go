@@ -19,16 +19,19 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// batchOf makes a batch of n records with the given offsets, the last of which has the timestamp; n 0 makes an empty batch.
+// batchOf makes a batch of n records with the given offsets, the last of which has the timestamp; n
+// 0 makes an empty batch.
 func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
 	t.Helper()
 	builder := record.NewBuilder(0, 0) // no codec, so no level
 	builder.Reset(record.Identity{
-		BaseOffset: base, LastOffsetDelta: int32(max(n-1, 0)), MaxTimestamp: timestamp, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
+		BaseOffset: base, LastOffsetDelta: int32(max(n-1, 0)), MaxTimestamp: timestamp,
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 	})
 	for i := range n {
 		builder.Add(&record.Record{
-			Offset: base + int64(i), Timestamp: timestamp - int64(n-1-i), Key: []byte("key"), Value: bytes.Repeat([]byte("v"), valueBytes),
+			Offset: base + int64(i), Timestamp: timestamp - int64(n-1-i), Key: []byte("key"),
+			Value: bytes.Repeat([]byte("v"), valueBytes),
 		})
 	}
 	built, err := builder.Build(nil)
@@ -92,14 +95,16 @@ func (m *model) maxTimestamp() (ms, offset int64) {
 	return ms, offset
 }
 
-// indexes says what Kafka writes for these batches (LogSegment.append and onBecomeInactiveSegment, told again).
+// indexes says what Kafka writes for these batches (LogSegment.append and onBecomeInactiveSegment,
+// told again).
 func (m *model) indexes(interval int) (offsets, times []byte) {
 	since, position, lastTime := 0, 0, int64(-1)
 	for i, b := range m.batches {
 		soFar := model{base: m.base, batches: m.batches[:i+1]}
 		ms, at := soFar.maxTimestamp()
 		if since > interval {
-			offsets = appendOffsetEntry(offsets, OffsetEntry{int32(b.LastOffset() - m.base), int32(position)})
+			offsets = appendOffsetEntry(offsets,
+				OffsetEntry{int32(b.LastOffset() - m.base), int32(position)})
 			if ms > lastTime {
 				times = appendTimeEntry(times, TimeEntry{ms, int32(at - m.base)})
 				lastTime = ms
@@ -115,7 +120,8 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 	return offsets, times
 }
 
-// randomBatch makes the next batch: mostly without a gap, timestamps mostly ascending, now and then empty, large or untimed.
+// randomBatch makes the next batch: mostly without a gap, timestamps mostly ascending, now and then
+// empty, large or untimed.
 func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	base := m.next()
 	if random.IntN(8) == 0 {
@@ -145,7 +151,8 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	if wantMs, wantAt := m.maxTimestamp(); ms != wantMs || at != wantAt {
 		t.Fatalf("max timestamp %d at %d, want %d at %d", ms, at, wantMs, wantAt)
 	}
-	if first, ok := s.FirstTimestamp(); ok != (len(m.batches) > 0) || ok && first != m.batches[0].MaxTimestamp() {
+	if first, ok := s.FirstTimestamp(); ok != (len(m.batches) > 0) || ok &&
+		first != m.batches[0].MaxTimestamp() {
 		t.Fatalf("first timestamp %d, %v", first, ok)
 	}
 	for range 20 {
@@ -182,7 +189,8 @@ func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 	t.Helper()
 	want, wantOK := m.first(func(b record.Batch) bool { return b.MaxTimestamp() >= ms })
 	if got, ok, err := s.PositionForTimestamp(ms); err != nil || ok != wantOK || ok && got != want {
-		t.Fatalf("position for timestamp %d: %d, %v, %v; want %d, %v", ms, got, ok, err, want, wantOK)
+		t.Fatalf("position for timestamp %d: %d, %v, %v; want %d, %v", ms, got, ok, err, want,
+			wantOK)
 	}
 }
 
@@ -192,8 +200,10 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	at, got := position, []byte{}
 	must(t, s.Scan(position, func(p int64, b record.Batch) error {
 		header, err := s.HeaderAt(p)
-		if err != nil || p != at || header.Position != p || header.SizeBytes != len(b) || header.LastOffset() != b.LastOffset() {
-			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, due at %d", p, header, err, len(b), at)
+		if err != nil || p != at || header.Position != p || header.SizeBytes != len(b) ||
+			header.LastOffset() != b.LastOffset() {
+			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, due at %d", p, header, err, len(b),
+				at)
 		}
 		at += int64(len(b))
 		got = append(got, b...)
@@ -207,7 +217,8 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	}
 }
 
-// checkIndexes checks the index files of a sealed or closed segment entry by entry, whatever happened before.
+// checkIndexes checks the index files of a sealed or closed segment entry by entry, whatever
+// happened before.
 func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 	t.Helper()
 	offsets, err := fsys.ReadFile(dir + "/" + Name(m.base, IndexExtension, ""))
@@ -233,7 +244,8 @@ func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 		}
 		before = entry
 	}
-	if ms, at := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && at != m.base+int64(before.Relative) {
+	if ms, at := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && at != m.base+
+		int64(before.Relative) {
 		t.Fatalf("the last time entry is %+v, the largest timestamp %d at %d", before, ms, at)
 	}
 }

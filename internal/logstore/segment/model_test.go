@@ -35,7 +35,8 @@ func TestSegmentMatchesListOfBatches(t *testing.T) {
 }
 
 // liveOneStep does one random thing to a segment and to its model.
-func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config, random *rand.Rand) *Segment {
+func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
+	random *rand.Rand) *Segment {
 	t.Helper()
 	var err error
 	switch random.IntN(12) {
@@ -58,7 +59,8 @@ func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config, r
 		var found Recovered
 		s, found, err = Recover(mem, "/", m.base, cfg, nil)
 		must(t, err)
-		if found.Cause != nil || found.TruncatedBytes != 0 || found.Batches != int64(len(m.batches)) {
+		if found.Cause != nil || found.TruncatedBytes != 0 ||
+			found.Batches != int64(len(m.batches)) {
 			t.Fatalf("recovered %+v of %d batches", found, len(m.batches))
 		}
 	default:
@@ -71,7 +73,8 @@ func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config, r
 	return s
 }
 
-// Kafka's rule, told again in model.indexes, gives the very bytes of our index files; made anew they are the same.
+// Kafka's rule, told again in model.indexes, gives the very bytes of our index files; made anew
+// they are the same.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
@@ -109,7 +112,8 @@ func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 	t.Helper()
 	offsets, times := m.indexes(interval)
-	for extension, want := range map[string][]byte{LogExtension: m.bytes(), IndexExtension: offsets, TimeIndexExtension: times} {
+	for extension, want := range map[string][]byte{LogExtension: m.bytes(), IndexExtension: offsets,
+		TimeIndexExtension: times} {
 		got, err := mem.ReadFile("/" + Name(m.base, extension, ""))
 		must(t, err)
 		if !bytes.Equal(got, want) {
@@ -118,7 +122,8 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 	}
 }
 
-// Opening must not depend on the file's size: it reads the ends of the files, and a bounded number of bytes.
+// Opening must not depend on the file's size: it reads the ends of the files, and a bounded number
+// of bytes.
 func TestOpenReadsTheEndsOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
@@ -144,11 +149,13 @@ func TestOpenReadsTheEndsOnly(t *testing.T) {
 	}
 }
 
-// A batch larger than any buffer is read whole (I41), and its length is believed up to the end of the file only.
+// A batch larger than any buffer is read whole (I41), and its length is believed up to the end of
+// the file only.
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
-	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10), batchOf(t, 1, 1, 2, unprovenBytesMax), batchOf(t, 2, 2, 3, 10)}}
+	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10),
+		batchOf(t, 1, 1, 2, unprovenBytesMax), batchOf(t, 2, 2, 3, 10)}}
 	for _, b := range m.batches {
 		must(t, s.Append(b))
 	}
@@ -156,7 +163,8 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	m.checkScan(t, s, int64(len(m.batches[0])))
 }
 
-// A damaged length is no reason to ask for as much memory as it says: neither where it is cut off, nor where it is an error.
+// A damaged length is no reason to ask for as much memory as it says: neither where it is cut off,
+// nor where it is an error.
 func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
@@ -185,7 +193,8 @@ func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
 	s, found, err := Recover(mem, "/", 0, Config{}, nil)
 	must(t, err)
 	runtime.ReadMemStats(&after)
-	if found.Batches != 1 || s.SizeBytes() != int64(len(good)) || !errors.Is(found.Cause, record.ErrCorrupt) {
+	if found.Batches != 1 || s.SizeBytes() != int64(len(good)) ||
+		!errors.Is(found.Cause, record.ErrCorrupt) {
 		t.Errorf("%+v, %d bytes left", found, s.SizeBytes())
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
@@ -196,19 +205,22 @@ func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
 // An entry is due once *more* than the interval follows the last (reference 2.1).
 func TestEntryIsDueBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
-	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1}, {2 * size, 1}, {3 * size, 0}} {
+	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
+		{2 * size, 1}, {3 * size, 0}} {
 		v := emptyView(0)
 		for i := range int64(4) {
 			v.add(batchOf(t, i, 1, 1, 10), size, c.interval)
 		}
 		if v.offsets.count() != c.entries {
-			t.Errorf("batches of %d bytes, interval %d: %d entries, want %d", size, c.interval, v.offsets.count(), c.entries)
+			t.Errorf("batches of %d bytes, interval %d: %d entries, want %d", size, c.interval,
+				v.offsets.count(), c.entries)
 		}
 	}
 }
 
-// docs/format/index.md: a lookup by timestamp reads at most one index interval, wherever in the file the answer is, also when
-// it lies behind the last entry of the time index or the timestamps do not ascend.
+// docs/format/index.md: a lookup by timestamp reads at most one index interval, wherever in the
+// file the answer is, also when it lies behind the last entry of the time index or the timestamps
+// do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{})
@@ -230,7 +242,8 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 		if want, _ := s.Position(i); err != nil || !ok || position != want {
 			t.Errorf("timestamp of batch %d at %d, %v, %v; want %d", i, position, ok, err, want)
 		}
-		// Two blocks of an index, the indexed header, and two blocks of headers for the walk; then Position's own.
+		// Two blocks of an index, the indexed header, and two blocks of headers for the walk; then
+		// Position's own.
 		if reads := fault.Count() - before; reads > 10 {
 			t.Errorf("timestamp of batch %d took %d reads", i, reads)
 		}

@@ -14,16 +14,17 @@ import (
 
 // Header is a batch's header and its place in the file.
 type Header struct {
-	record.Batch       // the 61 header bytes only: header accessors work, Records and CheckCRC do not
-	Position     int64 // in the data file
-	SizeBytes    int   // of the whole batch
+	// the 61 header bytes only: header accessors work, Records and CheckCRC do not
+	record.Batch
+	Position  int64 // in the data file
+	SizeBytes int   // of the whole batch
 }
 
 // end returns the position behind the batch.
 func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
-// HeaderAt reads the header of the batch that begins at position; io.EOF at the end. It wraps record.ErrCorrupt where no
-// batch of a possible size begins. The header is the caller's to keep.
+// HeaderAt reads the header of the batch that begins at position; io.EOF at the end. It wraps
+// record.ErrCorrupt where no batch of a possible size begins. The header is the caller's to keep.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
 	return s.headerIn(s.view.Load(), position)
 }
@@ -33,7 +34,8 @@ func (s *Segment) headerIn(v *view, position int64) (Header, error) {
 	return reader.at(position)
 }
 
-// headerBlockBytes is how much a walk over headers reads at once: an index interval, so that a lookup is mostly one read.
+// headerBlockBytes is how much a walk over headers reads at once: an index interval, so that a
+// lookup is mostly one read.
 const headerBlockBytes = defaultIndexIntervalBytes + record.HeaderBytes
 
 var headerBlocks = sync.Pool{New: func() any { return new([headerBlockBytes]byte) }}
@@ -54,7 +56,8 @@ func (r *headerReader) at(position int64) (Header, error) {
 	case left == 0:
 		return Header{}, io.EOF
 	case position < 0 || left < record.HeaderBytes:
-		return Header{}, fmt.Errorf("%w: no header fits at position %d of %d", record.ErrCorrupt, position, r.size)
+		return Header{}, fmt.Errorf("%w: no header fits at position %d of %d", record.ErrCorrupt,
+			position, r.size)
 	}
 	if position < r.from || position+record.HeaderBytes > r.from+int64(r.held) {
 		if err := r.fill(position, left); err != nil {
@@ -67,12 +70,14 @@ func (r *headerReader) at(position int64) (Header, error) {
 		return Header{}, fmt.Errorf("read header at position %d: %w", position, err)
 	}
 	if int64(size) > left {
-		return Header{}, fmt.Errorf("%w: %d bytes at position %d, where %d are left", record.ErrCorrupt, size, position, left)
+		return Header{}, fmt.Errorf("%w: %d bytes at position %d, where %d are left",
+			record.ErrCorrupt, size, position, left)
 	}
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
-// fill reads a block from position on, as much of it as lies below size: what lies behind is no part of the view.
+// fill reads a block from position on, as much of it as lies below size: what lies behind is no
+// part of the view.
 func (r *headerReader) fill(position, left int64) error {
 	wanted := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
@@ -83,7 +88,8 @@ func (r *headerReader) fill(position, left int64) error {
 	return nil
 }
 
-// noEOF makes an end of file that the size did not announce an error of its own: io.EOF is an answer here.
+// noEOF makes an end of file that the size did not announce an error of its own: io.EOF is an
+// answer here.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -112,9 +118,9 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 	return nil
 }
 
-// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there is none. By the last
-// offset, for after cleaning the offset itself may lie in a gap (reference I43). A damaged entry of the index costs time
-// only (startBelow).
+// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there
+// is none. By the last offset, for after cleaning the offset itself may lie in a gap (reference
+// I43). A damaged entry of the index costs time only (startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {
@@ -155,11 +161,12 @@ func (s *Segment) EndBelow(offset int64) (int64, error) {
 	return end, nil
 }
 
-// startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0. An entry that does not
-// point at such a batch is damaged: then it is 0, which is slow and right.
+// startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0.
+// An entry that does not point at such a batch is damaged: then it is 0, which is slow and right.
 func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	relative := min(offset-v.base, math.MaxInt32)
-	n, err := s.offsets.prefix(v.offsets, func(e OffsetEntry) bool { return int64(e.Relative) <= relative })
+	n, err := s.offsets.prefix(v.offsets,
+		func(e OffsetEntry) bool { return int64(e.Relative) <= relative })
 	if err != nil || n == 0 {
 		return 0, err
 	}
@@ -174,7 +181,8 @@ func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	return header.Position, nil
 }
 
-// firstFrom returns the position of the first batch from start on that is wanted; the size if there is none.
+// firstFrom returns the position of the first batch from start on that is wanted; the size if there
+// is none.
 func (s *Segment) firstFrom(v *view, start int64, wanted func(Header) bool) (int64, error) {
 	found := v.size
 	err := s.walk(v, start, func(h Header) error {
@@ -190,7 +198,8 @@ func (s *Segment) firstFrom(v *view, start int64, wanted func(Header) bool) (int
 	return found, nil
 }
 
-// PositionForTimestamp returns the position of the first batch whose max timestamp is >= ms; ok is false if there is none.
+// PositionForTimestamp returns the position of the first batch whose max timestamp is >= ms; ok is
+// false if there is none.
 func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err error) {
 	v := s.view.Load()
 	if v.size == 0 || v.maxTimestamp < ms {
@@ -204,7 +213,8 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 	return position, err == nil && position < v.size, err
 }
 
-// startBefore returns an indexed position before which every batch's timestamp is < ms; docs/format/index.md says why.
+// startBefore returns an indexed position before which every batch's timestamp is < ms;
+// docs/format/index.md says why.
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {
@@ -223,16 +233,18 @@ func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 // scanBlockBytes is how much Scan reads at once, if no batch is larger.
 const scanBlockBytes = 128 << 10
 
-// Scan calls visit for each whole batch from position on (checked for length, not CRC), with its position. The batch is
-// valid during the call only. An error of visit ends the scan and is returned as it is. Batches of any size are read: the
-// buffer grows to the actual batch.
+// Scan calls visit for each whole batch from position on (checked for length, not CRC), with its
+// position. The batch is valid during the call only. An error of visit ends the scan and is
+// returned as it is. Batches of any size are read: the buffer grows to the actual batch.
 func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch) error) error {
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan below a size that the caller says: Recover has no view yet. What a block has of a batch that goes on behind it is kept for
-// the next: batches of about half a block would else all be read twice.
-func (s *Segment) scan(size, position int64, visit func(position int64, b record.Batch) error) error {
+// scan is Scan below a size that the caller says: Recover has no view yet. What a block has of a
+// batch that goes on behind it is kept for the next: batches of about half a block would else all
+// be read twice.
+func (s *Segment) scan(size, position int64,
+	visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
 	wanted, kept := scanBlockBytes, 0 // kept: bytes of the block at position that were read already
 	for position < size {
@@ -264,15 +276,18 @@ func (s *Segment) scan(size, position int64, visit func(position int64, b record
 	return nil
 }
 
-// unprovenBytesMax is how large a buffer a batch gets on the word of its length field alone. Of a larger one the checksum is
-// computed first, block by block: with a wrong length it does not match. Else one flipped bit in the field could ask for two
-// gigabytes, in a process that is allowed one, at each start.
+// unprovenBytesMax is how large a buffer a batch gets on the word of its length field alone. Of a
+// larger one the checksum is computed first, block by block: with a wrong length it does not match.
+// Else one flipped bit in the field could ask for two gigabytes, in a process that is allowed one,
+// at each start.
 const unprovenBytesMax = 16 << 20
 
-// checksummedFrom is where the part of a batch begins that its checksum covers: behind the checksum (docs/format/segment.md).
+// checksummedFrom is where the part of a batch begins that its checksum covers: behind the checksum
+// (docs/format/segment.md).
 const checksummedFrom = 21
 
-// proveBatch computes the checksum of the batch of size bytes at position without holding it. It overwrites block.
+// proveBatch computes the checksum of the batch of size bytes at position without holding it. It
+// overwrites block.
 func (s *Segment) proveBatch(position int64, size int, block []byte) error {
 	header, err := s.headerIn(&view{size: position + int64(size)}, position)
 	if err != nil {
@@ -280,11 +295,13 @@ func (s *Segment) proveBatch(position int64, size int, block []byte) error {
 	}
 	sum := crc32.New(castagnoli)
 	covered := io.NewSectionReader(s.data, position+checksummedFrom, int64(size)-checksummedFrom)
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{covered}, block); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{covered},
+		block); err != nil {
 		return err
 	}
 	if sum.Sum32() != header.CRC() {
-		return fmt.Errorf("%w: checksum of a batch of %d bytes does not match", record.ErrCorrupt, size)
+		return fmt.Errorf("%w: checksum of a batch of %d bytes does not match", record.ErrCorrupt,
+			size)
 	}
 	return nil
 }
@@ -292,7 +309,8 @@ func (s *Segment) proveBatch(position int64, size int, block []byte) error {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // visitBatches visits the whole batches of a block and returns how many bytes they are.
-func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int, error) {
+func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int,
+	error) {
 	rest := block
 	for len(rest) > 0 {
 		at := position + int64(len(block)-len(rest))
@@ -311,8 +329,8 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	return len(block) - len(rest), nil
 }
 
-// nextRead returns how much to read so that the batch that was cut off is in it. The batch's own length is believed up to the
-// end of the file only.
+// nextRead returns how much to read so that the batch that was cut off is in it. The batch's own
+// length is believed up to the end of the file only.
 func nextRead(cutOff []byte, left int64) (int, error) {
 	if len(cutOff) < record.HeaderBytes {
 		if len(cutOff) > 0 && left <= int64(len(cutOff)) {
@@ -325,7 +343,8 @@ func nextRead(cutOff []byte, left int64) (int, error) {
 		return 0, err
 	}
 	if int64(size) > left {
-		return 0, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt, size, left)
+		return 0, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt, size,
+			left)
 	}
 	return max(size, scanBlockBytes), nil
 }

@@ -17,20 +17,24 @@ type Recovered struct {
 	Cause          error // why, nil if nothing was cut
 }
 
-// Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending offsets), truncates at the
-// first bad one, rebuilds the indexes, and calls visit (may be nil) for each good batch. The transaction index is empty then: it is the
-// log's to make anew (ResetAborted). Data and names are durable when it returns, but on a full disk, where a tail waits for room to be
-// written again: Unsynced tells. The indexes are not: as those that Sync writes they are synced by Seal or Close, and until then made anew by
-// the next Recover. A start after a crash comes here with each log's active segment, and to sync them was most of its time.
+// Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending
+// offsets), truncates at the first bad one, rebuilds the indexes, and calls visit (may be nil) for
+// each good batch. The transaction index is empty then: it is the log's to make anew
+// (ResetAborted). Data and names are durable when it returns, but on a full disk, where a tail
+// waits for room to be written again: Unsynced tells. The indexes are not: as those that Sync
+// writes they are synced by Seal or Close, and until then made anew by the next Recover. A start
+// after a crash comes here with each log's active segment, and to sync them was most of its time.
 //
-// Batches that end at or below Config.Synced were known to be on the disk; what lies behind is written again before it is synced, as it may
-// be in the page cache only (unproven).
-// An error of the disk or of visit is returned, and cuts nothing.
-func Recover(fsys vfs.FS, dir string, base int64, cfg Config, visit func(record.Batch) error) (*Segment, Recovered, error) {
+// Batches that end at or below Config.Synced were known to be on the disk; what lies behind is
+// written again before it is synced, as it may be in the page cache only (unproven). An error of
+// the disk or of visit is returned, and cuts nothing.
+func Recover(fsys vfs.FS, dir string, base int64, cfg Config,
+	visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	found, err := s.recover(visit)
 	if err != nil {
-		err = fmt.Errorf("recover segment %s: %w", filepath.Join(dir, Name(base, LogExtension, "")), errors.Join(err, s.abandon()))
+		err = fmt.Errorf("recover segment %s: %w", filepath.Join(dir, Name(base, LogExtension, "")),
+			errors.Join(err, s.abandon()))
 		return nil, Recovered{}, err
 	}
 	return s, found, nil
@@ -68,7 +72,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// A segment of which something was synced has its name since. Every other change of the directory has to be synced here.
+	// A segment of which something was synced has its name since. Every other change of the
+	// directory has to be synced here.
 	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
 	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		return Recovered{}, removed
@@ -87,7 +92,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 }
 
 // checkBatches counts the good batches at the beginning of the file into the view.
-func (s *Segment) checkBatches(v *view, size int64, visit func(record.Batch) error) (found Recovered, err error) {
+func (s *Segment) checkBatches(v *view, size int64,
+	visit func(record.Batch) error) (found Recovered, err error) {
 	var visitFailed error
 	err = s.scan(size, 0, func(position int64, b record.Batch) error {
 		if err := b.CheckCRC(); err != nil {
@@ -112,8 +118,8 @@ func (s *Segment) checkBatches(v *view, size int64, visit func(record.Batch) err
 	return found, err
 }
 
-// layIndexes makes the index files those of a view that has all its entries in memory, without a sync. made tells that a name is new. On a
-// full disk the entries stay in memory: see writeIndexes.
+// layIndexes makes the index files those of a view that has all its entries in memory, without a
+// sync. made tells that a name is new. On a full disk the entries stay in memory: see writeIndexes.
 func (s *Segment) layIndexes(v view) (made bool, err error) {
 	v.addTime()
 	s.mu.indexed = true
@@ -134,9 +140,11 @@ func (s *Segment) layIndexes(v view) (made bool, err error) {
 	return made || madeTimes, nil
 }
 
-// layIndex makes a file hold the content and nothing else. What is there already is written all the same: it may be in the page cache only,
-// its write-back have failed, and the sync of Seal would not do it again (see unproven).
-func (s *Segment) layIndex(extension string, content []byte) (file *vfs.Handle, made bool, err error) {
+// layIndex makes a file hold the content and nothing else. What is there already is written all the
+// same: it may be in the page cache only, its write-back have failed, and the sync of Seal would
+// not do it again (see unproven).
+func (s *Segment) layIndex(extension string, content []byte) (file *vfs.Handle, made bool,
+	err error) {
 	name := s.pathLocked(extension)
 	if file, err = s.cfg.Handles.OpenReadWrite(name); errors.Is(err, fs.ErrNotExist) {
 		made = true

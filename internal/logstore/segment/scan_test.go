@@ -29,13 +29,15 @@ func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Batches of a little more than half a block, of three blocks, and small ones between: none is read twice.
+// Batches of a little more than half a block, of three blocks, and small ones between: none is read
+// twice.
 func TestScanReadsEachByteOnce(t *testing.T) {
 	counter := &readCounter{FS: vfs.NewMem()}
 	s, err := Create(counter, "/", 0, "", Config{})
 	must(t, err)
 	var want []record.Batch
-	for i, size := range []int{scanBlockBytes / 2, scanBlockBytes/2 + 700, 10, 3 * scanBlockBytes, 20, 20, scanBlockBytes - 60, scanBlockBytes - 61, 30, scanBlockBytes * 2 / 3} {
+	for i, size := range []int{scanBlockBytes / 2, scanBlockBytes/2 + 700, 10, 3 * scanBlockBytes,
+		20, 20, scanBlockBytes - 60, scanBlockBytes - 61, 30, scanBlockBytes * 2 / 3} {
 		b := batchOf(t, int64(i), 1, 1000, size)
 		must(t, s.Append(b))
 		want = append(want, b)

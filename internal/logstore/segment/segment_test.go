@@ -69,7 +69,8 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	const base = 1 << 40
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})
 	must(t, err)
-	for offset, want := range map[int64]bool{base + math.MaxInt32: true, base + math.MaxInt32 + 1: false} {
+	for offset, want := range map[int64]bool{base + math.MaxInt32: true,
+		base + math.MaxInt32 + 1: false} {
 		if b := batchOf(t, offset, 1, 1, 10); s.Fits(record.Whole(b)) != want {
 			t.Errorf("offset base%+d fits: %v, want %v", offset-base, !want, want)
 		}
@@ -129,7 +130,8 @@ func TestRenameAndRemoveTakeAllFiles(t *testing.T) {
 	}
 	for _, suffix := range []string{".cleaned", ".swap", "", ".deleted"} {
 		must(t, s.Rename(suffix))
-		wantNames(Name(7, IndexExtension, suffix), Name(7, LogExtension, suffix), Name(7, TimeIndexExtension, suffix))
+		wantNames(Name(7, IndexExtension, suffix), Name(7, LogExtension, suffix),
+			Name(7, TimeIndexExtension, suffix))
 	}
 	must(t, s.Remove())
 	wantNames()
@@ -181,19 +183,43 @@ func TestOpenMendsIndexes(t *testing.T) {
 	times, err := mem.ReadFile(timesName)
 	must(t, err)
 	for name, damage := range map[string]func() (o, ti []byte){
-		"none":                         func() (o, ti []byte) { return offsets, times },
-		"offsets gone":                 func() (o, ti []byte) { return nil, times },
-		"times gone":                   func() (o, ti []byte) { return offsets, nil },
-		"offsets cut":                  func() (o, ti []byte) { return offsets[:16], times },
-		"times cut to a first entry":   func() (o, ti []byte) { return offsets, times[:TimeEntryBytes] },
-		"half an entry":                func() (o, ti []byte) { return offsets[:len(offsets)-3], times[:len(times)-5] },
-		"zeros behind, as Kafka's":     func() (o, ti []byte) { return padded(offsets), padded(times) },
-		"zeros instead":                func() (o, ti []byte) { return make([]byte, len(offsets)), make([]byte, len(times)) },
-		"ones instead":                 func() (o, ti []byte) { return ones(offsets), ones(times) },
-		"the last position moved":      func() (o, ti []byte) { return changed(offsets, len(offsets)-4, 61), times },
-		"the last offset moved":        func() (o, ti []byte) { return changed(offsets, len(offsets)-8, 90), times },
-		"the last timestamp moved":     func() (o, ti []byte) { return offsets, changed(times, len(times)-8, 5000) },
-		"the last time's offset moved": func() (o, ti []byte) { return offsets, changed(times, len(times)-4, 98) },
+		"none":         func() (o, ti []byte) { return offsets, times },
+		"offsets gone": func() (o, ti []byte) { return nil, times },
+		"times gone":   func() (o, ti []byte) { return offsets, nil },
+		"offsets cut":  func() (o, ti []byte) { return offsets[:16], times },
+		"times cut to a first entry": func() (o, ti []byte) {
+			return offsets,
+				times[:TimeEntryBytes]
+		},
+		"half an entry": func() (o, ti []byte) {
+			return offsets[:len(offsets)-3],
+				times[:len(times)-5]
+		},
+		"zeros behind, as Kafka's": func() (o, ti []byte) {
+			return padded(offsets),
+				padded(times)
+		},
+		"zeros instead": func() (o, ti []byte) {
+			return make([]byte, len(offsets)),
+				make([]byte, len(times))
+		},
+		"ones instead": func() (o, ti []byte) { return ones(offsets), ones(times) },
+		"the last position moved": func() (o,
+			ti []byte) {
+			return changed(offsets, len(offsets)-4, 61), times
+		},
+		"the last offset moved": func() (o,
+			ti []byte) {
+			return changed(offsets, len(offsets)-8, 90), times
+		},
+		"the last timestamp moved": func() (o, ti []byte) {
+			return offsets,
+				changed(times, len(times)-8, 5000)
+		},
+		"the last time's offset moved": func() (o, ti []byte) {
+			return offsets,
+				changed(times, len(times)-4, 98)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, ti := damage()
@@ -237,7 +263,8 @@ func TestDamagedEntryInTheMiddleIsPassedBy(t *testing.T) {
 		must(t, err)
 		for offset := range int64(101) {
 			if got, err := s.Position(offset); err != nil || got != m.position(offset) {
-				t.Fatalf("position of %d with an entry at %d: %d, %v; want %d", offset, to, got, err, m.position(offset))
+				t.Fatalf("position of %d with an entry at %d: %d, %v; want %d", offset, to, got,
+					err, m.position(offset))
 			}
 		}
 		must(t, s.Close())

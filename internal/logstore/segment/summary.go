@@ -10,11 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrOtherFiles is what OpenSealed fails with when the files are not those that were summed up: then Open is due.
+// ErrOtherFiles is what OpenSealed fails with when the files are not those that were summed up:
+// then Open is due.
 var ErrOtherFiles = errors.New("the segment's files are not those that were summed up")
 
-// Summary is what Open finds out by reading the files of a sealed segment, and how to tell that they are the same files still. A log
-// of a thousand segments that was closed in order is opened by it without opening, or reading, any of their files.
+// Summary is what Open finds out by reading the files of a sealed segment, and how to tell that
+// they are the same files still. A log of a thousand segments that was closed in order is opened by
+// it without opening, or reading, any of their files.
 type Summary struct {
 	Base, Next         int64
 	FirstTimestamp     int64 // of the first batch, -1 if there is none
@@ -30,8 +32,8 @@ type FileState struct {
 	ModTime   time.Time
 }
 
-// Summary sums a segment up; ok is false unless all of it is in its files, and durable. It is false too if there is a transaction
-// index, each entry of which is looked at when the segment is opened.
+// Summary sums a segment up; ok is false unless all of it is in its files, and durable. It is false
+// too if there is a transaction index, each entry of which is looked at when the segment is opened.
 func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +43,8 @@ func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	v := s.view.Load()
 	sum = Summary{
 		Base: s.base, Next: v.next, FirstTimestamp: -1,
-		MaxTimestamp: v.maxTimestamp, MaxTimestampOffset: v.maxTimestampOffset, LastIndexed: v.offsets.last,
+		MaxTimestamp: v.maxTimestamp, MaxTimestampOffset: v.maxTimestampOffset,
+		LastIndexed: v.offsets.last,
 	}
 	if v.size > 0 {
 		sum.FirstTimestamp = v.firstTimestamp
@@ -64,8 +67,9 @@ func (s *Segment) states() (states [3]FileState, err error) {
 	return states, nil
 }
 
-// OpenSealed opens a segment by its summary. No file is opened before it is used. It fails with ErrOtherFiles when a file has another
-// size or time, or is gone, or the summary does not fit together.
+// OpenSealed opens a segment by its summary. No file is opened before it is used. It fails with
+// ErrOtherFiles when a file has another size or time, or is gone, or the summary does not fit
+// together.
 func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, sum.Base, cfg)
 	states, err := s.states()
@@ -73,14 +77,16 @@ func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, err
 		return nil, fmt.Errorf("open segment %d: %w", sum.Base, err)
 	}
 	for i := range states {
-		same := states[i].SizeBytes == sum.Files[i].SizeBytes && states[i].ModTime.Equal(sum.Files[i].ModTime)
+		same := states[i].SizeBytes == sum.Files[i].SizeBytes &&
+			states[i].ModTime.Equal(sum.Files[i].ModTime)
 		if err != nil || !same {
 			return nil, fmt.Errorf("%w: segment %d", ErrOtherFiles, sum.Base)
 		}
 	}
 	v, ok := sum.view()
 	if !ok {
-		return nil, fmt.Errorf("%w: segment %d: the summary is not one of these sizes", ErrOtherFiles, sum.Base)
+		return nil, fmt.Errorf("%w: segment %d: the summary is not one of these sizes",
+			ErrOtherFiles, sum.Base)
 	}
 	s.view.Store(&v)
 	s.modTime.Store(&sum.Files[0].ModTime)
@@ -95,18 +101,22 @@ func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, err
 func (sum Summary) view() (v view, ok bool) {
 	v = emptyView(sum.Base)
 	v.size, v.next = sum.Files[0].SizeBytes, sum.Next
-	v.firstTimestamp, v.maxTimestamp, v.maxTimestampOffset = sum.FirstTimestamp, sum.MaxTimestamp, sum.MaxTimestampOffset
+	v.firstTimestamp, v.maxTimestamp, v.maxTimestampOffset = sum.FirstTimestamp, sum.MaxTimestamp,
+		sum.MaxTimestampOffset
 	offsetBytes, timeBytes := sum.Files[1].SizeBytes, sum.Files[2].SizeBytes
-	v.offsets = entries[OffsetEntry]{written: int(offsetBytes / OffsetEntryBytes), last: sum.LastIndexed}
+	v.offsets = entries[OffsetEntry]{written: int(offsetBytes / OffsetEntryBytes),
+		last: sum.LastIndexed}
 	v.times = entries[TimeEntry]{written: int(timeBytes / TimeEntryBytes)}
 	if v.times.written > 0 {
 		// Seal has seen to it that the last entry tells of the largest timestamp.
-		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp, Relative: int32(sum.MaxTimestampOffset - sum.Base)}
+		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp,
+			Relative: int32(sum.MaxTimestampOffset - sum.Base)}
 	}
 	whole := offsetBytes%OffsetEntryBytes == 0 && timeBytes%TimeEntryBytes == 0
 	empty := v.size == 0
 	return v, whole && empty == (sum.Next == sum.Base) && sum.Next >= sum.Base &&
-		int64(sum.LastIndexed.Position) <= v.size && sum.LastIndexed.Relative >= 0 && sum.LastIndexed.Position >= 0 &&
+		int64(sum.LastIndexed.Position) <= v.size && sum.LastIndexed.Relative >= 0 &&
+		sum.LastIndexed.Position >= 0 &&
 		(empty || sum.MaxTimestampOffset >= sum.Base && sum.MaxTimestampOffset < sum.Next) &&
 		(timeBytes > 0) == (sum.MaxTimestamp >= 0)
 }

@@ -16,12 +16,14 @@ import (
 
 const txnFile = "/00000000000000000100.txnindex"
 
-// abortedAt is a transaction of producer 7 that begins at first and was aborted at last, when nothing else was open.
+// abortedAt is a transaction of producer 7 that begins at first and was aborted at last, when
+// nothing else was open.
 func abortedAt(first, last int64) AbortedTxn {
 	return AbortedTxn{ProducerID: 7, FirstOffset: first, LastOffset: last, LastStable: last + 1}
 }
 
-// withAborted is a segment [100, 200) of batches of one record, with entries for every tenth offset.
+// withAborted is a segment [100, 200) of batches of one record, with entries for every tenth
+// offset.
 func withAborted(t testing.TB, fsys vfs.FS) (*Segment, []AbortedTxn) {
 	t.Helper()
 	s, err := Create(fsys, "/", 100, "", Config{})
@@ -45,7 +47,8 @@ func abortedOf(t testing.TB, s *Segment, from, below int64) (found []AbortedTxn,
 }
 
 func TestEntriesOfTheTxnIndexAreKafkas(t *testing.T) {
-	want, err := hex.DecodeString("0000" + "0000000000000007" + "0000000000000065" + "000000000000006d" + "000000000000006e")
+	want, err := hex.DecodeString("0000" + "0000000000000007" + "0000000000000065" +
+		"000000000000006d" + "000000000000006e")
 	must(t, err)
 	entry := abortedAt(101, 109)
 	if got := appendAborted(nil, entry); !bytes.Equal(got, want) || len(got) != AbortedTxnBytes {
@@ -91,7 +94,8 @@ func TestAbortedTransactionsAreFound(t *testing.T) {
 				}
 				got, complete := abortedOf(t, s, from, below)
 				if !slices.Equal(got, want) || complete != done {
-					t.Fatalf("%s: [%d, %d): %v, %t; want %v, %t", stage, from, below, got, complete, want, done)
+					t.Fatalf("%s: [%d, %d): %v, %t; want %v, %t", stage, from, below, got, complete,
+						want, done)
 				}
 			}
 		}
@@ -119,7 +123,8 @@ func TestOnlyEntriesThatAscendAreTaken(t *testing.T) {
 	s, _ := withAborted(t, vfs.NewMem())
 	defer func() { must(t, s.Close()) }()
 	for _, bad := range []AbortedTxn{
-		abortedAt(191, 199), abortedAt(150, 160), {7, 201, 205, 100}, {7, 205, 205, 206}, {7, 201, 205, 207}, {-1, 201, 205, 206},
+		abortedAt(191, 199), abortedAt(150, 160), {7, 201, 205, 100}, {7, 205, 205, 206},
+		{7, 201, 205, 207}, {-1, 201, 205, 206},
 	} {
 		if err := s.AddAborted(bad); err == nil {
 			t.Errorf("%+v was taken", bad)
@@ -163,12 +168,13 @@ func TestADamagedTxnIndexIsTold(t *testing.T) {
 	good, err := reference.ReadFile(txnFile)
 	must(t, err)
 	for name, bad := range map[string][]byte{
-		"half an entry at the end":    good[:len(good)-5],
-		"zeros":                       make([]byte, len(good)),
-		"a version nobody knows":      append([]byte{0, 3}, good[2:]...),
-		"entries the wrong way round": slices.Concat(good[AbortedTxnBytes:2*AbortedTxnBytes], good[:AbortedTxnBytes]),
-		"an entry behind the end":     appendAborted(slices.Clone(good), abortedAt(200, 300)),
-		"an entry twice":              slices.Concat(good[:AbortedTxnBytes], good),
+		"half an entry at the end": good[:len(good)-5],
+		"zeros":                    make([]byte, len(good)),
+		"a version nobody knows":   append([]byte{0, 3}, good[2:]...),
+		"entries the wrong way round": slices.Concat(good[AbortedTxnBytes:2*AbortedTxnBytes],
+			good[:AbortedTxnBytes]),
+		"an entry behind the end": appendAborted(slices.Clone(good), abortedAt(200, 300)),
+		"an entry twice":          slices.Concat(good[:AbortedTxnBytes], good),
 	} {
 		mem := reference.CrashClone()
 		must(t, vfs.WriteFileAtomic(mem, txnFile, bad))
@@ -188,7 +194,8 @@ func TestADamagedTxnIndexIsTold(t *testing.T) {
 	}
 }
 
-// KAFKA-7866, KAFKA-10778: a disk that takes no transaction index fails no append; the entries wait.
+// KAFKA-7866, KAFKA-10778: a disk that takes no transaction index fails no append; the entries
+// wait.
 func TestAFailedTxnIndexFailsNoAppend(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -210,7 +217,8 @@ func TestAFailedTxnIndexFailsNoAppend(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A sealed segment keeps its entries in any crash; Recover leaves none, for only the log can make them.
+// A sealed segment keeps its entries in any crash; Recover leaves none, for only the log can make
+// them.
 func TestTheTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
@@ -240,7 +248,8 @@ func TestTheTxnIndexSurvivesACrash(t *testing.T) {
 	}
 }
 
-// Against a list, with more entries than one block holds, and long transactions that hold the last stable offset back.
+// Against a list, with more entries than one block holds, and long transactions that hold the last
+// stable offset back.
 func TestTxnIndexMatchesAList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()

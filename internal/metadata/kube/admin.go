@@ -12,25 +12,29 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// CreateTopic implements metadata.Admin: it makes a Topic resource. The topic it returns has no leaders and no brokers yet; the
-// operator places it.
+// CreateTopic implements metadata.Admin: it makes a Topic resource. The topic it returns has no
+// leaders and no brokers yet; the operator places it.
 func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if all.cluster == nil {
-		return nil, fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable, s.opts.Cluster)
+		return nil, fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable,
+			s.opts.Cluster)
 	}
 	if _, exists := all.named()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
 	}
-	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, all.cluster.Spec.Brokers, all.cluster), s.opts.Cluster, all.cluster)
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t,
+		all.cluster.Spec.Brokers, all.cluster), s.opts.Cluster, all.cluster)
 	if err != nil {
 		return nil, err
 	}
-	if wanted := metadata.Replicas(resource.Spec.TopicSettings, all.cluster); wanted > int(all.cluster.Spec.Brokers) {
-		return nil, fmt.Errorf("%w: %d replicas asked for, LogCluster %s has %d brokers", metadata.ErrInvalidReplication, wanted, s.opts.Cluster,
+	if wanted := metadata.Replicas(resource.Spec.TopicSettings,
+		all.cluster); wanted > int(all.cluster.Spec.Brokers) {
+		return nil, fmt.Errorf("%w: %d replicas asked for, LogCluster %s has %d brokers",
+			metadata.ErrInvalidReplication, wanted, s.opts.Cluster,
 			all.cluster.Spec.Brokers)
 	}
 	resource.Namespace = s.opts.Namespace
@@ -45,7 +49,8 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	return created(resource, all.cluster, t.Validate)
 }
 
-// createError tells a resource that is there, and one that the CRD refuses, from what is not the resource's fault.
+// createError tells a resource that is there, and one that the CRD refuses, from what is not the
+// resource's fault.
 func createError(topic string, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -57,8 +62,9 @@ func createError(topic string, err error) error {
 	}
 }
 
-// refused says what it means that the API server has not made a change: somebody forbids it, such as a quota, an admission policy or RBAC,
-// or it cannot be made now. A resource that is not there, or not valid, is for the caller to name.
+// refused says what it means that the API server has not made a change: somebody forbids it, such
+// as a quota, an admission policy or RBAC, or it cannot be made now. A resource that is not there,
+// or not valid, is for the caller to name.
 func refused(err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err):
@@ -70,8 +76,10 @@ func refused(err error) error {
 	}
 }
 
-// created is the topic as its resource says it will be. onlyChecked: a dry run's uid is nobody's, so the id stays zero.
-func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster, onlyChecked bool) (*metadata.Topic, error) {
+// created is the topic as its resource says it will be. onlyChecked: a dry run's uid is nobody's,
+// so the id stays zero.
+func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
+	onlyChecked bool) (*metadata.Topic, error) {
 	topic, err := metadata.ResolveTopic(resource, cluster)
 	if err != nil {
 		return nil, err
@@ -86,7 +94,8 @@ func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster, onlyChecked
 		replicas[i] = metadata.NoBroker // their number is known, not yet who they are
 	}
 	for index := range resource.Spec.Partitions {
-		topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: index, Replicas: replicas, Leader: metadata.NoBroker})
+		topic.Partitions = append(topic.Partitions,
+			&metadata.Partition{Index: index, Replicas: replicas, Leader: metadata.NoBroker})
 	}
 	return topic, nil
 }
@@ -108,8 +117,8 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return nil
 }
 
-// find returns the Topic of a name. One that was made a moment ago may not have come by the watch yet; then it has the name we
-// would have given it.
+// find returns the Topic of a name. One that was made a moment ago may not have come by the watch
+// yet; then it has the name we would have given it.
 func (s *Store) find(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -125,9 +134,11 @@ func (s *Store) find(ctx context.Context, name string) (*v1alpha1.Topic, error) 
 		return nil, notFound
 	}
 	topic := &v1alpha1.Topic{}
-	err = s.client.Get(ctx, client.ObjectKey{Namespace: s.opts.Namespace, Name: metadata.ResourceName(name)}, topic)
+	err = s.client.Get(ctx, client.ObjectKey{Namespace: s.opts.Namespace,
+		Name: metadata.ResourceName(name)}, topic)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (topic.KafkaName() != name || topic.Spec.Cluster != s.opts.Cluster):
+	case apierrors.IsNotFound(err),
+		err == nil && (topic.KafkaName() != name || topic.Spec.Cluster != s.opts.Cluster):
 		return nil, notFound
 	case err != nil:
 		return nil, fmt.Errorf("find topic %q: %w", name, refused(err))

@@ -19,10 +19,11 @@ type resources struct {
 	partitions []*v1alpha1.Partition
 }
 
-// image makes an image of the resources and the brokers that are up. last, which may be nil, is the one before: a topic whose
-// settings make no sense any more keeps those it had, since to leave it out would take its records away. The faults say what
-// was kept or left out.
-func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (image *metadata.Image, faults []error) {
+// image makes an image of the resources and the brokers that are up. last, which may be nil, is the
+// one before: a topic whose settings make no sense any more keeps those it had, since to leave it
+// out would take its records away. The faults say what was kept or left out.
+func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (image *metadata.Image,
+	faults []error) {
 	clusterID, err := id(r.cluster.UID)
 	if err != nil {
 		return nil, []error{fmt.Errorf("read LogCluster %s: %w", r.cluster.Name, err)}
@@ -35,7 +36,8 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 	}
 	var topics []*metadata.Topic
 	named := r.named()
-	for _, name := range slices.Sorted(maps.Keys(named)) { // so that the same faults come in the same order, and are told once
+	// so that the same faults come in the same order, and are told once
+	for _, name := range slices.Sorted(maps.Keys(named)) {
 		t := named[name]
 		resolved, err := r.topic(t, last)
 		if err != nil {
@@ -45,14 +47,16 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 			continue
 		}
 		resolved.Partitions = imagePartitions(t, partitions[t.Name], up)
-		// A new topic without partitions cannot be used yet, and clients that are told of it would take it for broken. One that
-		// was there stays: that somebody deleted its Partitions is no wish to delete its records.
+		// A new topic without partitions cannot be used yet, and clients that are told of it would
+		// take it for broken. One that was there stays: that somebody deleted its Partitions is no
+		// wish to delete its records.
 		if len(resolved.Partitions) > 0 || last != nil && last.TopicByID(resolved.ID) != nil {
 			topics = append(topics, resolved)
 		}
 	}
 	brokers := slices.Collect(maps.Values(up))
-	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers, topics).WithPolicies(r.cluster), faults
+	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
+		topics).WithPolicies(r.cluster), faults
 }
 
 // names are the resources' names of all topics, by id.
@@ -66,8 +70,8 @@ func (r resources) names() map[metadata.ID]string {
 	return names
 }
 
-// named returns the cluster's topics that are not being deleted, one for each name that clients use: the oldest, as the
-// operator sees it.
+// named returns the cluster's topics that are not being deleted, one for each name that clients
+// use: the oldest, as the operator sees it.
 func (r resources) named() map[string]*v1alpha1.Topic {
 	byName := map[string]*v1alpha1.Topic{}
 	for _, t := range r.topics {
@@ -81,7 +85,8 @@ func (r resources) named() map[string]*v1alpha1.Topic {
 	return byName
 }
 
-// topic resolves a Topic, without its partitions. It may return both a topic, that of the last image, and an error.
+// topic resolves a Topic, without its partitions. It may return both a topic, that of the last
+// image, and an error.
 func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Topic, error) {
 	topicID, err := id(t.UID)
 	if err != nil {
@@ -102,9 +107,11 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 	return nil, err
 }
 
-// imagePartitions returns a topic's partitions by index, up to the last one that exists. One that is missing in between has no
-// replicas: its neighbours must not go because of it. Those beyond the topic's number are of an earlier, wider topic, and wait.
-func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[int32]metadata.Broker) []*metadata.Partition {
+// imagePartitions returns a topic's partitions by index, up to the last one that exists. One that
+// is missing in between has no replicas: its neighbours must not go because of it. Those beyond the
+// topic's number are of an earlier, wider topic, and wait.
+func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
+	up map[int32]metadata.Broker) []*metadata.Partition {
 	byIndex := map[int32]*v1alpha1.Partition{}
 	count := int32(0)
 	for _, p := range existing {
@@ -123,8 +130,8 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition, up map[i
 	return all
 }
 
-// fill writes what a Partition says: its replicas, their assignments and ISR as they are, its leader only if it is up in the elected
-// incarnation.
+// fill writes what a Partition says: its replicas, their assignments and ISR as they are, its
+// leader only if it is up in the elected incarnation.
 func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
 	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
 	if len(to.Replicas) == 0 { // the operator has not looked at it yet
@@ -146,7 +153,8 @@ func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadat
 	to.SetISR(from.Status.Leader, placed.ISR, up)
 	for _, member := range placed.ISR {
 		// See doc.go: only the incarnation that was elected leads.
-		if broker, ok := up[member.Broker]; ok && member.Broker == from.Status.Leader && member.Epoch == broker.Epoch {
+		if broker, ok := up[member.Broker]; ok && member.Broker == from.Status.Leader &&
+			member.Epoch == broker.Epoch {
 			to.Leader = member.Broker
 		}
 	}

@@ -53,7 +53,8 @@ func parse(t *testing.T, text string) resources {
 	return all
 }
 
-// describe writes an image's topics, a line each: name, then each partition's replicas, leader, epoch, isr.
+// describe writes an image's topics, a line each: name, then each partition's replicas, leader,
+// epoch, isr.
 func describe(image *metadata.Image) string {
 	var text strings.Builder
 	for _, topic := range image.Topics {
@@ -72,15 +73,25 @@ func describe(image *metadata.Image) string {
 const demo = "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compression: {type: zstd}}}\n---\n"
 
 func partitionText(topic string, index int, status string) string {
-	return fmt.Sprintf("kind: Partition\nmetadata: {name: %s-%d}\nspec: {cluster: demo, topic: %s, index: %d, replicas: [%d]}\nstatus: %s\n",
-		topic, index, topic, index, index%3, status)
+	return fmt.Sprintf(
+		"kind: Partition\nmetadata: {name: %s-%d}\nspec: {cluster: demo, topic: %s, index: %d, replicas: [%d]}\nstatus: %s\n",
+		topic,
+		index,
+		topic,
+		index,
+		index%3,
+		status,
+	)
 }
 
 // TestFaultsComeInOneOrder, else each image would tell them anew.
 func TestFaultsComeInOneOrder(t *testing.T) {
 	text := demo
 	for i := range 12 {
-		text += fmt.Sprintf("kind: Topic\nmetadata: {name: topic-%d}\nspec: {cluster: demo, minInSyncReplicas: 9, replicas: 1, segment: {size: \"1\"}}\n---\n", i)
+		text += fmt.Sprintf(
+			"kind: Topic\nmetadata: {name: topic-%d}\nspec: {cluster: demo, minInSyncReplicas: 9, replicas: 1, segment: {size: \"1\"}}\n---\n",
+			i,
+		)
 	}
 	all := parse(t, strings.TrimSuffix(text, "---\n"))
 	told := map[string]bool{}
@@ -99,13 +110,15 @@ func TestFaultsComeInOneOrder(t *testing.T) {
 func TestResourcesBecomeAnImage(t *testing.T) {
 	up := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
 	led := func(broker, epoch int) string {
-		return fmt.Sprintf("{leader: %d, leaderEpoch: 7, isr: [{broker: %d, brokerEpoch: %d}]}", broker, broker, epoch)
+		return fmt.Sprintf("{leader: %d, leaderEpoch: 7, isr: [{broker: %d, brokerEpoch: %d}]}",
+			broker, broker, epoch)
 	}
 	offline := "{leader: -1, leaderEpoch: 0}"
 	for _, test := range []struct{ name, text, want string }{
 		{
 			"partitions come in any order",
-			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 2}\n---\n" + partitionText("a", 1, led(1, 2)) + "---\n" +
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 2}\n---\n" +
+				partitionText("a", 1, led(1, 2)) + "---\n" +
 				partitionText("a", 0, led(0, 4)),
 			"a retain=true [0]:0@7[0] [1]:1@7[1]\n",
 		},
@@ -117,12 +130,14 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 		},
 		{
 			"who is not up does not lead",
-			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" + partitionText("a", 2, led(2, 1)),
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
+				partitionText("a", 2, led(2, 1)),
 			"a retain=true []:-1@0[] []:-1@0[] [2]:-1@7[2]\n",
 		},
 		{
 			"nor does an incarnation that was not elected",
-			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" + partitionText("a", 0, led(0, 3)),
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
+				partitionText("a", 0, led(0, 3)),
 			"a retain=true [0]:-1@7[0]\n",
 		},
 		{
@@ -131,7 +146,8 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 		},
 		{
 			"a gap keeps its neighbours, and what is beyond the number of partitions waits",
-			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" + partitionText("a", 0, led(0, 4)) + "---\n" +
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
+				partitionText("a", 0, led(0, 4)) + "---\n" +
 				partitionText("a", 2, offline) + "---\n" + partitionText("a", 3, offline),
 			"a retain=true [0]:0@7[0] []:-1@0[] [2]:-1@0[]\n",
 		},
@@ -141,7 +157,8 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 		},
 		{
 			"other clusters' are not ours",
-			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: other, partitions: 1}\n---\n" + partitionText("a", 0, offline), "",
+			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: other, partitions: 1}\n---\n" +
+				partitionText("a", 0, offline), "",
 		},
 		{
 			"of two with one name the older has it",
@@ -170,12 +187,14 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 
 // TestIDsAreUIDs: docs/adr/0002.
 func TestIDsAreUIDs(t *testing.T) {
-	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" + partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
+	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
+		partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
 	image, _ := parse(t, text).image(nil, nil)
 	if image.ClusterID != "VQ6EAOKbQdSnFkRmVUQAAA" {
 		t.Errorf("cluster id is %s", image.ClusterID)
 	}
-	if topic := image.Topic("a"); topic.ID != (metadata.ID{6: 0x40, 8: 0x80, 15: 0x01}) || topic.Settings.KeepCodec {
+	if topic := image.Topic("a"); topic.ID != (metadata.ID{6: 0x40, 8: 0x80, 15: 0x01}) ||
+		topic.Settings.KeepCodec {
 		t.Errorf("topic is %+v, want the id of its uid and the cluster's compression", topic)
 	}
 }
@@ -184,20 +203,34 @@ func TestIDsAreUIDs(t *testing.T) {
 func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
-		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}") + "---\n" + partitionText("new", 0, "{leader: -1, leaderEpoch: 0}")
+		partitionText(
+			"a",
+			0,
+			"{leader: -1, leaderEpoch: 3}",
+		) + "---\n" +
+		partitionText(
+			"new",
+			0,
+			"{leader: -1, leaderEpoch: 0}",
+		)
 	before, faults := parse(t, demo+topic).image(nil, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	changed := parse(t, "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+topic)
+	changed := parse(
+		t,
+		"kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+topic,
+	)
 	before.Topics = before.Topics[:1] // of "a" only is known how it was
 	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
 	changed.partitions[0].Status.LeaderEpoch = 4
 	after, faults := changed.image(nil, before)
-	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults), "topic a: spec.compaction.minLag: Invalid value") {
+	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults),
+		"topic a: spec.compaction.minLag: Invalid value") {
 		t.Errorf("faults are %v", faults)
 	}
-	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour || kept.Partitions[0].LeaderEpoch != 4 {
+	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour ||
+		kept.Partitions[0].LeaderEpoch != 4 {
 		t.Errorf("topic a is %+v, want its settings of before and its partitions of now", kept)
 	}
 	if after.Topic("new") != nil {
@@ -210,8 +243,15 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 
 // TestACleanIsAskedForByAnnotation, also of a topic whose settings make no sense any more.
 func TestACleanIsAskedForByAnnotation(t *testing.T) {
-	all := parse(t, demo+"kind: Topic\nmetadata: {name: a, annotations: {heartwood.dev/clean-now: monday}}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	all := parse(
+		t,
+		demo+"kind: Topic\nmetadata: {name: a, annotations: {heartwood.dev/clean-now: monday}}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+			partitionText(
+				"a",
+				0,
+				"{leader: -1, leaderEpoch: 3}",
+			),
+	)
 	before, _ := all.image(nil, nil)
 	if got := before.Topic("a").CleanNow; got != "monday" {
 		t.Errorf("asked for %q", got)
@@ -219,15 +259,19 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
 	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
 	after, faults := all.image(nil, before)
-	if len(faults) != 1 || after.Topic("a").CleanNow != "tuesday" || before.Topic("a").CleanNow != "monday" {
+	if len(faults) != 1 || after.Topic("a").CleanNow != "tuesday" ||
+		before.Topic("a").CleanNow != "monday" {
 		t.Errorf("%v: before %+v, after %+v", faults, before.Topic("a"), after.Topic("a"))
 	}
 }
 
 // TestATopicWhosePartitionsWereDeleted: its records must not go with them.
 func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
-	all := parse(t, demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	all := parse(
+		t,
+		demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+			partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"),
+	)
 	before, _ := all.image(nil, nil)
 	all.partitions = nil
 	after, _ := all.image(nil, before)
@@ -238,8 +282,15 @@ func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
 
 // TestInStep: a watch that began with an old list must not make the first image.
 func TestInStep(t *testing.T) {
-	live := parse(t, demo+"kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-		partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"))
+	live := parse(
+		t,
+		demo+"kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"+
+			partitionText(
+				"a",
+				0,
+				"{leader: -1, leaderEpoch: 3}",
+			),
+	)
 	live.partitions[0].UID, live.partitions[0].Namespace = uid(100), "here"
 	live.partitions[0].Labels = map[string]string{v1alpha1.LabelCluster: "demo"}
 	scheme := runtime.NewScheme()
@@ -247,17 +298,19 @@ func TestInStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Store{
-		opts:   Options{Namespace: "here", Cluster: "demo"},
-		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live.topics[0], live.partitions[0]).Build(),
+		opts: Options{Namespace: "here", Cluster: "demo"},
+		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live.topics[0],
+			live.partitions[0]).Build(),
 	}
 	for name, test := range map[string]struct {
 		known resources
 		want  bool
 	}{
-		"all is known":          {live, true},
-		"a topic is missing":    {resources{partitions: live.partitions}, false},
-		"a partition is":        {resources{topics: live.topics}, false},
-		"more than there is":    {resources{topics: append(live.topics, &v1alpha1.Topic{}), partitions: live.partitions}, true},
+		"all is known":       {live, true},
+		"a topic is missing": {resources{partitions: live.partitions}, false},
+		"a partition is":     {resources{topics: live.topics}, false},
+		"more than there is": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
+			partitions: live.partitions}, true},
 		"nothing has come, yet": {resources{}, false},
 	} {
 		if got, err := s.inStep(t.Context(), test.known); err != nil || got != test.want {
@@ -267,7 +320,10 @@ func TestInStep(t *testing.T) {
 }
 
 func TestBadUIDs(t *testing.T) {
-	all := parse(t, demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n")
+	all := parse(
+		t,
+		demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n",
+	)
 	if image, faults := all.image(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
 		t.Errorf("a topic's bad uid: image %v, faults %v", image, faults)
 	}
@@ -277,11 +333,13 @@ func TestBadUIDs(t *testing.T) {
 	}
 }
 
-// TestStatusOfTopicsIsNoNews: it changes with every partition that comes or goes, and an image says nothing of it.
+// TestStatusOfTopicsIsNoNews: it changes with every partition that comes or goes, and an image says
+// nothing of it.
 func TestStatusOfTopicsIsNoNews(t *testing.T) {
 	at := metav1.ObjectMeta{UID: "a", Generation: 1}
 	changed, other, deleting := at, at, at
-	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b", &metav1.Time{Time: time.Unix(1, 0)}
+	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b",
+		&metav1.Time{Time: time.Unix(1, 0)}
 	asked, noted := at, at
 	asked.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
 	noted.Annotations = map[string]string{"example.com/note": "today"}
@@ -290,15 +348,24 @@ func TestStatusOfTopicsIsNoNews(t *testing.T) {
 		before, after any
 		meaningful    bool
 	}{
-		"a Topic's status":       {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: at, Status: counted}, false},
-		"a Topic's spec":         {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: changed}, true},
-		"a Topic made again":     {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: other}, true},
-		"a Topic to be deleted":  {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: deleting}, true},
-		"a clean asked for":      {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: asked}, true},
-		"another annotation":     {&v1alpha1.Topic{ObjectMeta: at}, &v1alpha1.Topic{ObjectMeta: noted}, false},
-		"a LogCluster's status":  {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: at}, false},
-		"a LogCluster's spec":    {&v1alpha1.LogCluster{ObjectMeta: at}, &v1alpha1.LogCluster{ObjectMeta: changed}, true},
-		"a Partition's anything": {&v1alpha1.Partition{ObjectMeta: at}, &v1alpha1.Partition{ObjectMeta: at}, true},
+		"a Topic's status": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: at, Status: counted}, false},
+		"a Topic's spec": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: changed}, true},
+		"a Topic made again": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: other}, true},
+		"a Topic to be deleted": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: deleting}, true},
+		"a clean asked for": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: asked}, true},
+		"another annotation": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: noted}, false},
+		"a LogCluster's status": {&v1alpha1.LogCluster{ObjectMeta: at},
+			&v1alpha1.LogCluster{ObjectMeta: at}, false},
+		"a LogCluster's spec": {&v1alpha1.LogCluster{ObjectMeta: at},
+			&v1alpha1.LogCluster{ObjectMeta: changed}, true},
+		"a Partition's anything": {&v1alpha1.Partition{ObjectMeta: at},
+			&v1alpha1.Partition{ObjectMeta: at}, true},
 	} {
 		if got := meaningful(c.before, c.after); got != c.meaningful {
 			t.Errorf("%s: meaningful is %v", name, got)
@@ -306,18 +373,22 @@ func TestStatusOfTopicsIsNoNews(t *testing.T) {
 	}
 }
 
-// TestAnImageNamesAssignments: each replica's, in the order of the replicas, whatever order the resource has them in.
+// TestAnImageNamesAssignments: each replica's, in the order of the replicas, whatever order the
+// resource has them in.
 func TestAnImageNamesAssignments(t *testing.T) {
 	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
-		Assignments: []v1alpha1.ReplicaAssignment{{Broker: 1, ID: "one"}, {Broker: 7, ID: "nobody's"}, {Broker: 2, ID: "two"}},
-		ISR:         []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 3}, {Broker: 1, BrokerEpoch: 8}},
+		Assignments: []v1alpha1.ReplicaAssignment{{Broker: 1, ID: "one"},
+			{Broker: 7, ID: "nobody's"}, {Broker: 2, ID: "two"}},
+		ISR: []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 3},
+			{Broker: 1, BrokerEpoch: 8}},
 	}}
 	made := &metadata.Partition{}
 	fill(made, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
 	want := &metadata.Partition{
-		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1}, Assignments: []string{"two", "", "one"},
-		ISR: []int32{2, 1}, ISREpochs: []int64{3, 8},
+		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
+		Assignments: []string{"two", "", "one"},
+		ISR:         []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
 	made.Target = nil // the spec's
 	if !reflect.DeepEqual(made, want) {

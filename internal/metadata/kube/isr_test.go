@@ -20,35 +20,44 @@ import (
 
 // replicated is a partition that broker 0 leads in epoch 7, with broker 1 in sync and broker 2 not.
 func replicated() *v1alpha1.Partition {
-	p := &v1alpha1.Partition{Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: "orders", Replicas: []int32{0, 1, 2}}}
+	p := &v1alpha1.Partition{Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: "orders",
+		Replicas: []int32{0, 1, 2}}}
 	p.Status = v1alpha1.PartitionStatus{
-		Leader: 0, LeaderEpoch: 7, LeaderDirectory: "disk-0", Replicas: []int32{0, 1, 2}, ServingEpoch: new(int32(7)),
-		ISR: []v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 1, Directory: "disk-0"}, {Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}},
+		Leader: 0, LeaderEpoch: 7, LeaderDirectory: "disk-0", Replicas: []int32{0, 1, 2},
+		ServingEpoch: new(int32(7)),
+		ISR: []v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 1, Directory: "disk-0"},
+			{Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}},
 	}
 	return p
 }
 
-// TestAProposalIsCheckedBeforeItIsWritten: all else is as it was, and what is refused is a conflict.
+// TestAProposalIsCheckedBeforeItIsWritten: all else is as it was, and what is refused is a
+// conflict.
 func TestAProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	up := map[int32]placement.Standing{
-		0: {Life: placement.Up, Epoch: 1, Directory: "disk-0"}, 1: {Life: placement.Up, Epoch: 1, Directory: "disk-1"},
+		0: {Life: placement.Up, Epoch: 1, Directory: "disk-0"},
+		1: {Life: placement.Up, Epoch: 1, Directory: "disk-1"},
 		2: {Life: placement.Up, Epoch: 4, Directory: "disk-2"},
 	}
 	change := func(epoch int32, from []int32, to ...metadata.InSync) metadata.ISRChange {
 		return metadata.ISRChange{LeaderEpoch: epoch, From: from, To: to}
 	}
-	self, other, third := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}, metadata.InSync{Broker: 2, Epoch: 4}
+	self, other, third := metadata.InSync{Broker: 0, Epoch: 1},
+		metadata.InSync{Broker: 1, Epoch: 1}, metadata.InSync{Broker: 2, Epoch: 4}
 	for name, c := range map[string]struct {
 		change  metadata.ISRChange
 		leaving int32
 		want    []int32 // nil: refused
 	}{
-		"grows":                     {change(7, []int32{1, 0}, self, other, third), -1, []int32{0, 1, 2}},
-		"shrinks":                   {change(7, []int32{0, 1}, self), -1, []int32{0}},
-		"another epoch":             {change(6, []int32{0, 1}, self), -1, nil},
-		"another ISR":               {change(7, []int32{0}, self), -1, nil},
-		"an earlier incarnation":    {change(7, []int32{0, 1}, self, metadata.InSync{Broker: 2, Epoch: 3}), -1, nil},
-		"one that is not there":     {change(7, []int32{0, 1}, self, metadata.InSync{Broker: 9, Epoch: 1}), -1, nil},
+		"grows": {change(7, []int32{1, 0}, self, other, third), -1,
+			[]int32{0, 1, 2}},
+		"shrinks":       {change(7, []int32{0, 1}, self), -1, []int32{0}},
+		"another epoch": {change(6, []int32{0, 1}, self), -1, nil},
+		"another ISR":   {change(7, []int32{0}, self), -1, nil},
+		"an earlier incarnation": {change(7, []int32{0, 1}, self,
+			metadata.InSync{Broker: 2, Epoch: 3}), -1, nil},
+		"one that is not there": {change(7, []int32{0, 1}, self,
+			metadata.InSync{Broker: 9, Epoch: 1}), -1, nil},
 		"one that leaves may stay":  {change(7, []int32{0, 1}, self, other), 1, []int32{0, 1}},
 		"one that leaves cannot in": {change(7, []int32{0, 1}, self, third), 2, nil},
 	} {
@@ -72,11 +81,13 @@ func TestAProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		var got []int32
 		for _, replica := range after.Status.ISR {
 			got = append(got, replica.Broker)
-			if replica.Directory != up[replica.Broker].Directory || replica.BrokerEpoch != up[replica.Broker].Epoch {
+			if replica.Directory != up[replica.Broker].Directory ||
+				replica.BrokerEpoch != up[replica.Broker].Epoch {
 				t.Errorf("%s: %+v is not what is up", name, replica)
 			}
 		}
-		if !slices.Equal(got, c.want) || after.Status.LeaderEpoch != 7 || *after.Status.ServingEpoch != 7 || len(before.Status.ISR) != 2 {
+		if !slices.Equal(got, c.want) || after.Status.LeaderEpoch != 7 ||
+			*after.Status.ServingEpoch != 7 || len(before.Status.ISR) != 2 {
 			t.Errorf("%s: %+v, before %+v", name, after.Status, before.Status)
 		}
 	}
@@ -89,15 +100,21 @@ func TestALeaderWhoseLogFailedStepsAside(t *testing.T) {
 		up   map[int32]placement.Standing
 		want int
 	}{
-		"another is in sync and up":   {map[int32]placement.Standing{1: {Life: placement.Up, Epoch: 1}}, 1},
-		"it is another incarnation":   {map[int32]placement.Standing{1: {Life: placement.Up, Epoch: 2}}, 2},
-		"it leaves":                   {map[int32]placement.Standing{1: {Life: placement.Up, Epoch: 1, Leaving: true}}, 2},
-		"who is up is not in sync":    {map[int32]placement.Standing{2: {Life: placement.Up, Epoch: 4}}, 2},
-		"nobody else is up":           {nil, 2},
-		"only the one itself that is": {map[int32]placement.Standing{0: {Life: placement.Up, Epoch: 1}}, 2},
+		"another is in sync and up": {map[int32]placement.Standing{1: {Life: placement.Up,
+			Epoch: 1}}, 1},
+		"it is another incarnation": {map[int32]placement.Standing{1: {Life: placement.Up,
+			Epoch: 2}}, 2},
+		"it leaves": {map[int32]placement.Standing{1: {Life: placement.Up,
+			Epoch: 1, Leaving: true}}, 2},
+		"who is up is not in sync": {map[int32]placement.Standing{2: {Life: placement.Up,
+			Epoch: 4}}, 2},
+		"nobody else is up": {nil, 2},
+		"only the one itself that is": {map[int32]placement.Standing{0: {Life: placement.Up,
+			Epoch: 1}}, 2},
 	} {
 		partition := replicated()
-		stopped := servedPartition{epoch: 7, stopped: true, others: inSyncBeside(partition.Status, self, c.up)}
+		stopped := servedPartition{epoch: 7, stopped: true,
+			others: inSyncBeside(partition.Status, self, c.up)}
 		stopped.write(partition, self)
 		if status := partition.Status; len(status.ISR) != c.want || status.ServingEpoch != nil {
 			t.Errorf("%s: %+v", name, status)
@@ -121,7 +138,8 @@ func testChangeISR(w *world) {
 	image := b0.until("it leads", leads("orders", 0, 3))
 	topic := image.Topic("orders").ID
 	change := func(epoch int32, from []int32, to ...metadata.InSync) error {
-		return b0.changeISR(w.t.Context(), metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
+		return b0.changeISR(w.t.Context(),
+			metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}
 	// Somebody writes the Partition meanwhile: no reason to refuse, as it is another part of it.
@@ -144,9 +162,10 @@ func testChangeISR(w *world) {
 		w.t.Errorf("partition is %+v", p)
 	}
 	for name, err := range map[string]error{
-		"of another epoch":      change(2, []int32{0, 1}, self),
-		"from another ISR":      change(3, []int32{0}, self),
-		"to a dead incarnation": change(3, []int32{0, 1}, self, metadata.InSync{Broker: 1, Epoch: 7}),
+		"of another epoch": change(2, []int32{0, 1}, self),
+		"from another ISR": change(3, []int32{0}, self),
+		"to a dead incarnation": change(3, []int32{0, 1}, self,
+			metadata.InSync{Broker: 1, Epoch: 7}),
 	} {
 		if !errors.Is(err, metadata.ErrISRConflict) {
 			w.t.Errorf("a change %s: %v", name, err)
@@ -155,11 +174,13 @@ func testChangeISR(w *world) {
 	if err := change(3, []int32{0, 1}, self); err != nil {
 		w.t.Error(err)
 	}
-	// As the watch has it by then; else the change would be looked into with a request, which fails, and nothing would be unknown.
+	// As the watch has it by then; else the change would be looked into with a request, which
+	// fails, and nothing would be unknown.
 	b0.until("it is alone", inSync(1))
 	gone, stop := context.WithCancel(w.t.Context())
 	stop()
-	err := b0.changeISR(gone, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0}, To: []metadata.InSync{self, other}})
+	err := b0.changeISR(gone, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0},
+		To: []metadata.InSync{self, other}})
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		w.t.Errorf("a change whose outcome nobody knows: %v", err)
 	}
@@ -186,7 +207,8 @@ func testLeave(w *world) {
 	first := lease.Spec.RenewTime.Time
 	eventually(w.t, "the lease is renewed, and says so still", func() bool {
 		w.get("demo-broker-0", lease)
-		return lease.Spec.RenewTime.After(first) && lease.Annotations[v1alpha1.AnnotationLeaving] == "1"
+		return lease.Spec.RenewTime.After(first) &&
+			lease.Annotations[v1alpha1.AnnotationLeaving] == "1"
 	})
 	b0.stop()
 	if err := b0.Leave(w.t.Context()); err == nil {
@@ -230,7 +252,8 @@ func TestLeasesTellOfCleanStops(t *testing.T) {
 		leaves         bool
 	}{{"", "", -1, false}, {"3", "4", 3, true}, {"x", "3", -1, false}, {"-2", "x", -1, false}} {
 		lease := leaseOf(1, "a", 4, at(0))
-		lease.Annotations[v1alpha1.AnnotationCleanEpoch], lease.Annotations[v1alpha1.AnnotationLeaving] = c.clean, c.leaving
+		lease.Annotations[v1alpha1.AnnotationCleanEpoch],
+			lease.Annotations[v1alpha1.AnnotationLeaving] = c.clean, c.leaving
 		if got, _ := leaseBroker(lease); got.CleanEpoch != c.want || got.Leaving != c.leaves {
 			t.Errorf("%+v: clean epoch %d, leaving %t", c, got.CleanEpoch, got.Leaving)
 		}
@@ -247,7 +270,8 @@ func TestAMoveIsInTheImage(t *testing.T) {
 	}
 	p.Spec.Replicas = []int32{1, 3}
 	to = &metadata.Partition{}
-	if fill(to, p, nil); !slices.Equal(to.Replicas, []int32{0, 1, 2}) || !slices.Equal(to.Target, []int32{1, 3}) {
+	if fill(to, p, nil); !slices.Equal(to.Replicas, []int32{0, 1, 2}) ||
+		!slices.Equal(to.Target, []int32{1, 3}) {
 		t.Errorf("moving: %+v", to)
 	}
 	p.Status.Replicas = nil // of an operator that did not write them

@@ -28,7 +28,8 @@ var errReplaced = errors.New("another incarnation of this broker holds its lease
 // requestTimeout bounds one request about the Lease: a late renewal is worse than a failed one.
 const requestTimeout = 4 * time.Second
 
-// leavingTries is how often the Lease is written to say that this broker leaves, when others (somebody's edit) change it meanwhile.
+// leavingTries is how often the Lease is written to say that this broker leaves, when others
+// (somebody's edit) change it meanwhile.
 const leavingTries = 3
 
 // keeper keeps this broker's Lease.
@@ -51,14 +52,17 @@ type keeper struct {
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	return &keeper{
-		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(), logger: opts.Logger,
-		leave: make(chan chan<- error), ended: make(chan struct{}),
-		key: client.ObjectKey{Namespace: opts.Namespace, Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
+		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
+		logger: opts.Logger,
+		leave:  make(chan chan<- error), ended: make(chan struct{}),
+		key: client.ObjectKey{Namespace: opts.Namespace,
+			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
 	}
 }
 
-// acquire takes the Lease over and returns the epoch of this incarnation. Whoever held it has been replaced: a StatefulSet runs
-// at most one pod of a name, so the one before is dead or about to find out.
+// acquire takes the Lease over and returns the epoch of this incarnation. Whoever held it has been
+// replaced: a StatefulSet runs at most one pod of a name, so the one before is dead or about to
+// find out.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	for tries := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
@@ -75,8 +79,8 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	}
 }
 
-// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap: of two incarnations that start at
-// once one has a conflict, and no epoch is given twice.
+// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap: of two
+// incarnations that start at once one has a conflict, and no epoch is given twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -108,12 +112,14 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 	return k.wrote(lease, err)
 }
 
-// known is the latest incarnation of this broker that the disk or a Partition tells of, 0 if none does: the Lease that counted them is gone,
-// with its LogCluster or by somebody's hand. Were one counted twice, a broker that came back without its last records could pass for
-// itself of before, which is in sync on record.
+// known is the latest incarnation of this broker that the disk or a Partition tells of, 0 if none
+// does: the Lease that counted them is gone, with its LogCluster or by somebody's hand. Were one
+// counted twice, a broker that came back without its last records could pass for itself of before,
+// which is in sync on record.
 func (k *keeper) known(ctx context.Context) (int32, error) {
 	partitions := &v1alpha1.PartitionList{}
-	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: k.cluster})
+	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: k.cluster})
 	if err != nil {
 		return 0, fmt.Errorf("list partitions: %w", err)
 	}
@@ -126,13 +132,15 @@ func (k *keeper) known(ctx context.Context) (int32, error) {
 		}
 	}
 	if latest >= math.MaxInt32 {
-		return 0, fmt.Errorf("incarnation %d of broker %d leaves no number for the next", latest, k.self.ID)
+		return 0, fmt.Errorf("incarnation %d of broker %d leaves no number for the next", latest,
+			k.self.ID)
 	}
 	return int32(latest), nil
 }
 
-// owner is the LogCluster, so that its brokers' Leases go with it; nobody while there is none. It is set when the Lease is made and
-// never changed: where API servers guard owners, a change needs the right to delete.
+// owner is the LogCluster, so that its brokers' Leases go with it; nobody while there is none. It
+// is set when the Lease is made and never changed: where API servers guard owners, a change needs
+// the right to delete.
 func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	cluster := &v1alpha1.LogCluster{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
@@ -140,11 +148,13 @@ func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogCluster", Name: cluster.Name, UID: cluster.UID,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogCluster", Name: cluster.Name,
+		UID: cluster.UID,
 	}}, nil
 }
 
-// fill makes a Lease this incarnation's, whoever held it. What other labels and annotations it has, stays.
+// fill makes a Lease this incarnation's, whoever held it. What other labels and annotations it has,
+// stays.
 func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	if lease.Labels == nil {
 		lease.Labels = map[string]string{}
@@ -162,7 +172,8 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationPeer:      k.self.Peer,
 		v1alpha1.AnnotationDirectory: k.self.Directory,
 		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
-			metadata.NextProducerIDs(producerIDs(lease), lease.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
+			metadata.NextProducerIDs(producerIDs(lease),
+				lease.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
 		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
 		v1alpha1.AnnotationPod:        k.pod,
 		v1alpha1.AnnotationLeaving:    "", // what an earlier incarnation said
@@ -192,7 +203,8 @@ func (k *keeper) wrote(lease *coordinationv1.Lease, err error) error {
 	return nil
 }
 
-// keep renews the Lease until ctx ends, then releases it. It fails with errReplaced only: an API server that is away comes back.
+// keep renews the Lease until ctx ends, then releases it. It fails with errReplaced only: an API
+// server that is away comes back.
 func (k *keeper) keep(ctx context.Context) error {
 	defer close(k.ended)
 	ticker := time.NewTicker(renewInterval)
@@ -215,7 +227,8 @@ func (k *keeper) keep(ctx context.Context) error {
 		if failed := err != nil && ctx.Err() == nil; failed != failing {
 			failing = failed
 			if failed {
-				k.logger.Warn("cannot renew lease, the data plane goes on", "lease", k.key.Name, "error", err)
+				k.logger.Warn("cannot renew lease, the data plane goes on", "lease", k.key.Name,
+					"error", err)
 			} else {
 				k.logger.Info("lease renewed again", "lease", k.key.Name)
 			}
@@ -223,7 +236,8 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes a new renewTime over what was last written. A conflict, or a Lease that is gone, is looked into; see reread.
+// renew writes a new renewTime over what was last written. A conflict, or a Lease that is gone, is
+// looked into; see reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -253,10 +267,12 @@ func (k *keeper) sayLeaving(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("say in lease %s that this broker leaves: it is changed too often", k.key.Name)
+	return fmt.Errorf("say in lease %s that this broker leaves: it is changed too often",
+		k.key.Name)
 }
 
-// askLeave has the keeping goroutine say that this broker leaves, and waits for the answer until ctx ends. Any goroutine may call it.
+// askLeave has the keeping goroutine say that this broker leaves, and waits for the answer until
+// ctx ends. Any goroutine may call it.
 func (k *keeper) askLeave(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -274,10 +290,11 @@ func (k *keeper) askLeave(ctx context.Context) error {
 	}
 }
 
-// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal, another holder is the end. If
-// somebody deleted it, it is made again: we are the same incarnation still, and the number must not begin anew. The garbage
-// collector may be who deleted it, as the LogCluster went. If that was made again before our pod went, the Lease gets the new
-// owner, or it would be collected over and over; if not, it keeps the old one, to be collected once we are gone.
+// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal,
+// another holder is the end. If somebody deleted it, it is made again: we are the same incarnation
+// still, and the number must not begin anew. The garbage collector may be who deleted it, as the
+// LogCluster went. If that was made again before our pod went, the Lease gets the new owner, or it
+// would be collected over and over; if not, it keeps the old one, to be collected once we are gone.
 func (k *keeper) reread(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, lease)
@@ -318,12 +335,14 @@ func (k *keeper) release(ctx context.Context) {
 	}
 }
 
-// tryRelease takes the holder's name off. The number of transitions stays: the next incarnation counts on from it.
+// tryRelease takes the holder's name off. The number of transitions stays: the next incarnation
+// counts on from it.
 func (k *keeper) tryRelease(ctx context.Context) error {
 	lease := k.lease.DeepCopy()
 	lease.Spec.HolderIdentity = new(string)
 	return k.client.Update(ctx, lease)
 }
 
-// lastRenewed is by this machine's clock, of the last write that is known to have succeeded. Any goroutine may ask.
+// lastRenewed is by this machine's clock, of the last write that is known to have succeeded. Any
+// goroutine may ask.
 func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

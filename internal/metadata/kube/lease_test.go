@@ -25,10 +25,12 @@ func (nowhere) Get(context.Context, client.ObjectKey, client.Object, ...client.G
 func TestAStartWithoutTheAPIServerIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		opts := Options{Namespace: "logs", Cluster: "demo", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		opts := Options{Namespace: "logs", Cluster: "demo",
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := newKeeper(nowhere{}, opts, metadata.Broker{ID: 1}).acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := newKeeper(nowhere{}, opts,
+			metadata.Broker{ID: 1}).acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 {

@@ -16,9 +16,10 @@ import (
 const (
 	leaseDuration = 6 * time.Second
 	renewInterval = 2 * time.Second
-	// outageAfter is for how long our own Lease was not renewed when we take the API server for unreachable. When that begins,
-	// another's Lease may have been seen to be renewed one interval ago, so it must be less than leaseDuration-renewInterval, or
-	// that one would seem to run out first.
+	// outageAfter is for how long our own Lease was not renewed when we take the API server for
+	// unreachable. When that begins, another's Lease may have been seen to be renewed one interval
+	// ago, so it must be less than leaseDuration-renewInterval, or that one would seem to run out
+	// first.
 	outageAfter = renewInterval + time.Second
 )
 
@@ -37,11 +38,12 @@ type liveness struct {
 	outage bool                // the API server was out of reach at the last look
 }
 
-// look takes in all Leases as they are now known, and when our own was renewed last. A Lease that does not say who it is of, or
-// where that broker is to be found, is nobody's.
+// look takes in all Leases as they are now known, and when our own was renewed last. A Lease that
+// does not say who it is of, or where that broker is to be found, is nobody's.
 //
-// Our own Lease comes by the same watch as the others. A watch that was cut off takes up to half a minute to come back, while renewals
-// go on; all others would seem to run out meanwhile. So what counts is the renewal of ours that the watch has brought.
+// Our own Lease comes by the same watch as the others. A watch that was cut off takes up to half a
+// minute to come back, while renewals go on; all others would seem to run out meanwhile. So what
+// counts is the renewal of ours that the watch has brought.
 func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	seen := map[string]sighting{}
 	for _, lease := range leases {
@@ -49,9 +51,11 @@ func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Tim
 		switch {
 		case ok && broker.ID != l.self.ID:
 			seen[lease.Name] = observe(l.seen[lease.Name], lease, broker, now)
-		case ok && broker.Epoch == l.self.Epoch: // later than we wrote it, if ever, which is early enough
+		// later than we wrote it, if ever, which is early enough
+		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving = broker.Leaving
-			if renew := lease.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) { // by our own clock, as ownRenewed is
+			// by our own clock, as ownRenewed is
+			if renew := lease.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
 			}
 		}
@@ -69,9 +73,10 @@ func (l *liveness) look(leases []*coordinationv1.Lease, ownRenewed, now time.Tim
 	l.seen, l.outage = seen, outage
 }
 
-// observe compares a Lease with what was seen of it before. At the first look there is only the other's clock to go by; a wrong
-// verdict then ends with the next renewal.
-func observe(before sighting, lease *coordinationv1.Lease, broker metadata.Broker, now time.Time) sighting {
+// observe compares a Lease with what was seen of it before. At the first look there is only the
+// other's clock to go by; a wrong verdict then ends with the next renewal.
+func observe(before sighting, lease *coordinationv1.Lease, broker metadata.Broker,
+	now time.Time) sighting {
 	s := sighting{broker: broker, renewed: before.renewed, aliveUntil: before.aliveUntil}
 	s.held = lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	duration := leaseDuration
@@ -110,7 +115,8 @@ func (l *liveness) next(now time.Time) time.Duration {
 	return next
 }
 
-// leaseBroker reads who a Lease is of. The name must be the one we would give it: <cluster>-broker-<id>.
+// leaseBroker reads who a Lease is of. The name must be the one we would give it:
+// <cluster>-broker-<id>.
 func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 	cluster, id, ok := v1alpha1.ParseBrokerLeaseName(lease.Name)
 	if !ok || cluster != lease.Labels[v1alpha1.LabelCluster] {
@@ -126,9 +132,11 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 	}
 	return metadata.Broker{
 		ID: id, Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
-		Peer: lease.Annotations[v1alpha1.AnnotationPeer],
-		Rack: lease.Annotations[v1alpha1.AnnotationRack], Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
-		CleanEpoch: v1alpha1.LeaseCleanEpoch(lease.Annotations), ProducerIDs: producerIDs(lease), Leaving: leaves(lease),
+		Peer:       lease.Annotations[v1alpha1.AnnotationPeer],
+		Rack:       lease.Annotations[v1alpha1.AnnotationRack],
+		Directory:  lease.Annotations[v1alpha1.AnnotationDirectory],
+		CleanEpoch: v1alpha1.LeaseCleanEpoch(lease.Annotations), ProducerIDs: producerIDs(lease),
+		Leaving: leaves(lease),
 	}, true
 }
 

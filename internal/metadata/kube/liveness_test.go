@@ -18,25 +18,34 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+func at(
+	seconds float64,
+) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
 
 // leaseOf is broker id's Lease, renewed at a time of its clock.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: v1alpha1.BrokerLeaseName("demo", id), Labels: map[string]string{v1alpha1.LabelCluster: "demo"},
-			Annotations: map[string]string{v1alpha1.AnnotationEndpoint: fmt.Sprintf("demo-broker-%d.demo:9092", id), v1alpha1.AnnotationRack: "r"},
+			Name:   v1alpha1.BrokerLeaseName("demo", id),
+			Labels: map[string]string{v1alpha1.LabelCluster: "demo"},
+			Annotations: map[string]string{
+				v1alpha1.AnnotationEndpoint: fmt.Sprintf("demo-broker-%d.demo:9092", id),
+				v1alpha1.AnnotationRack:     "r",
+			},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, LeaseTransitions: &epoch, LeaseDurationSeconds: new(int32(6)), RenewTime: new(metav1.NewMicroTime(renewed)),
+			HolderIdentity: &holder, LeaseTransitions: &epoch, LeaseDurationSeconds: new(int32(6)),
+			RenewTime: new(metav1.NewMicroTime(renewed)),
 		},
 	}
 }
 
 func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(up)) }
 
-// TestABrokerLivesWhileItIsSeenToRenew goes through the life of broker 1 as broker 0 sees it, whose own Lease is renewed all the
-// time.
+// TestABrokerLivesWhileItIsSeenToRenew goes through the life of broker 1 as broker 0 sees it, whose
+// own Lease is renewed all the time.
 func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Host: "me"}}
 	behind := -time.Hour // broker 1's clock
@@ -50,8 +59,10 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "its first lease is fresh"},
 		{5.9, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "by its own clock it has a little left"},
 		{6, leaseOf(1, "a", 1, at(0)), []int32{0}, "it ran out"},
-		{7, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1}, "it is back, and its clock is no matter any more"},
-		{12.9, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1}, "six seconds since we saw it renew are not over"},
+		{7, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
+			"it is back, and its clock is no matter any more"},
+		{12.9, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
+			"six seconds since we saw it renew are not over"},
 		{13, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0}, "now they are"},
 		{14, leaseOf(1, "b", 2, at(14).Add(behind)), []int32{0, 1}, "renewed"},
 		{15, leaseOf(1, "", 2, at(14).Add(behind)), []int32{0}, "released in order"},
@@ -71,7 +82,8 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 
 func TestALeaseFoundOldIsDead(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
-	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))}, at(0), at(0))
+	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))},
+		at(0), at(0))
 	if up := ids(l.brokers(at(0))); !slices.Equal(up, []int32{0, 2}) {
 		t.Errorf("brokers %v are up; one has a lease of long ago, one a clock that runs ahead", up)
 	}
@@ -89,7 +101,8 @@ func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
 		t.Helper()
 		l.look(leases, at(renewed), at(now))
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
-			t.Errorf("at %v s, our lease last renewed at %v s, brokers %v are up, want %v", now, renewed, up, want)
+			t.Errorf("at %v s, our lease last renewed at %v s, brokers %v are up, want %v", now,
+				renewed, up, want)
 		}
 	}
 	expect(0, 0, 0, 1)
@@ -102,15 +115,24 @@ func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
 	expect(67, 67, 0) // it had its time to renew
 }
 
-// TestAWatchThatIsBehindKillsNobody: renewals go through again, and the watch brings nothing yet, ours included.
+// TestAWatchThatIsBehindKillsNobody: renewals go through again, and the watch brings nothing yet,
+// ours included.
 func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {
 		t.Helper()
-		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)), leaseOf(1, "a", 1, at(other))}
+		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)),
+			leaseOf(1, "a", 1, at(other))}
 		l.look(leases, at(now), at(now)) // the API server has taken our renewal just now
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
-			t.Errorf("at %v s, the watch brought our renewal of %v s and the other's of %v s: brokers %v are up, want %v", now, own, other, up, want)
+			t.Errorf(
+				"at %v s, the watch brought our renewal of %v s and the other's of %v s: brokers %v are up, want %v",
+				now,
+				own,
+				other,
+				up,
+				want,
+			)
 		}
 	}
 	expect(0, 0, 0, 0, 1)
@@ -122,7 +144,8 @@ func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 	expect(37, 36, 2, 0)
 }
 
-// TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two brokers.
+// TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two
+// brokers.
 func TestOutagesNeverKill(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
@@ -135,9 +158,14 @@ func TestOutagesNeverKill(t *testing.T) {
 			return phase + float64(int((now-phase)/interval))*interval
 		}
 		for now := 3.0; now < begins+30; now += 0.05 {
-			l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(lastOf(theirs, now)))}, at(lastOf(ours, now)), at(now))
+			l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(lastOf(theirs, now)))},
+				at(lastOf(ours, now)), at(now))
 			if _, up := l.brokers(at(now))[1]; !up {
-				t.Fatalf("seed %d: broker 1 is taken for dead %.2f s after the API server went away", seed, now-begins)
+				t.Fatalf(
+					"seed %d: broker 1 is taken for dead %.2f s after the API server went away",
+					seed,
+					now-begins,
+				)
 			}
 		}
 	}
@@ -148,7 +176,8 @@ func TestNextIsWhenTheAnswerChanges(t *testing.T) {
 	if got := l.next(at(0)); got != leaseDuration {
 		t.Errorf("alone: look again in %s", got)
 	}
-	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)), leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
+	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)),
+		leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
 	if got := l.next(at(0)); got != time.Second {
 		t.Errorf("look again in %s, want 1 s: then broker 2 runs out", got)
 	}
@@ -156,7 +185,8 @@ func TestNextIsWhenTheAnswerChanges(t *testing.T) {
 
 func TestLeaseBroker(t *testing.T) {
 	got, ok := leaseBroker(leaseOf(7, "a", 9, at(0)))
-	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r", CleanEpoch: -1}
+	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r",
+		CleanEpoch: -1}
 	if !ok || got != want {
 		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)
 	}

@@ -8,9 +8,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// newMapper knows the resources of the kinds that a store uses. Clients ask the API server for that by default, so they cannot even be made
-// while it is away; a broker that was killed then would end again and again, and Kubernetes would wait longer and longer before it
-// starts it once more, also when the API server is back.
+// newMapper knows the resources of the kinds that a store uses. Clients ask the API server for that
+// by default, so they cannot even be made while it is away; a broker that was killed then would end
+// again and again, and Kubernetes would wait longer and longer before it starts it once more, also
+// when the API server is back.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"LogCluster", "Topic", "Partition"} {

@@ -35,8 +35,8 @@ func (s *Store) register(registry prometheus.Registerer) {
 	)
 }
 
-// Outage returns for how long the API server has been out of reach; 0: it is not, as far as we know, or this broker never was
-// registered. Any goroutine may ask.
+// Outage returns for how long the API server has been out of reach; 0: it is not, as far as we
+// know, or this broker never was registered. Any goroutine may ask.
 func (s *Store) Outage(now time.Time) time.Duration {
 	keeper := s.keeper.Load()
 	if keeper == nil {
@@ -48,12 +48,14 @@ func (s *Store) Outage(now time.Time) time.Duration {
 	return 0
 }
 
-// Detail says in words how it is with the API server; "" when all is well. A broker that serves from its last image is ready all
-// the same: to take it out of service would make an outage of the API server one of the logs.
+// Detail says in words how it is with the API server; "" when all is well. A broker that serves
+// from its last image is ready all the same: to take it out of service would make an outage of the
+// API server one of the logs.
 func (s *Store) Detail() string {
 	away := s.Outage(time.Now())
 	if away == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the API server has not answered for %s: serving from the last image", away.Round(time.Second))
+	return fmt.Sprintf("the API server has not answered for %s: serving from the last image",
+		away.Round(time.Second))
 }

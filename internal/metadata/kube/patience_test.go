@@ -39,12 +39,17 @@ func TestRequestsOfWatchesWaitForTheAPIServer(t *testing.T) {
 		asked    int
 		fails    bool
 	}{
-		"away for a while":             {network{failures: 100, with: refused}, "", time.Hour, 101, false},
-		"an answer is passed on":       {network{}, "", time.Hour, 1, false},
-		"nobody waits any more":        {network{failures: 100, with: refused}, "", 3 * askAgain / 2, 2, true},
-		"it was reached, and broke":    {network{failures: 1, with: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, "", time.Hour, 1, true},
-		"a request that says anything": {network{failures: 1, with: refused}, "{}", time.Hour, 1, true},
-		"no word of the network":       {network{failures: 1, with: errors.New("a certificate has expired")}, "", time.Hour, 1, true},
+		"away for a while": {network{failures: 100, with: refused}, "", time.Hour, 101,
+			false},
+		"an answer is passed on": {network{}, "", time.Hour, 1, false},
+		"nobody waits any more": {network{failures: 100, with: refused}, "",
+			3 * askAgain / 2, 2, true},
+		"it was reached, and broke": {network{failures: 1,
+			with: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, "", time.Hour, 1, true},
+		"a request that says anything": {network{failures: 1, with: refused}, "{}", time.Hour, 1,
+			true},
+		"no word of the network": {network{failures: 1,
+			with: errors.New("a certificate has expired")}, "", time.Hour, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,7 +58,8 @@ func TestRequestsOfWatchesWaitForTheAPIServer(t *testing.T) {
 				request := httptest.NewRequestWithContext(ctx, http.MethodGet, "https://api/", nil)
 				request.Body = nil
 				if test.body != "" {
-					request = httptest.NewRequestWithContext(ctx, http.MethodPost, "https://api/", strings.NewReader(test.body))
+					request = httptest.NewRequestWithContext(ctx, http.MethodPost, "https://api/",
+						strings.NewReader(test.body))
 				}
 				response, err := patience{&test.network}.RoundTrip(request)
 				if (err != nil) != test.fails || test.network.asked != test.asked {

@@ -16,9 +16,11 @@ func TestALeaseBoundsProducerIDs(t *testing.T) {
 	lease := &coordinationv1.Lease{}
 	register := func(directory string, bound, want int64) {
 		t.Helper()
-		k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{Directory: directory, ProducerIDs: bound})
+		k := newKeeper(nil, Options{Cluster: "main"},
+			metadata.Broker{Directory: directory, ProducerIDs: bound})
 		k.fill(lease, 1)
-		if got := lease.Annotations[v1alpha1.AnnotationProducerIDs]; got != strconv.FormatInt(want, 10) || producerIDs(lease) != want {
+		if got := lease.Annotations[v1alpha1.AnnotationProducerIDs]; got != strconv.FormatInt(want,
+			10) || producerIDs(lease) != want {
 			t.Errorf("disk %s: %s, read as %d; want %d", directory, got, producerIDs(lease), want)
 		}
 	}

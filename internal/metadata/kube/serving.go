@@ -18,16 +18,20 @@ import (
 )
 
 const (
-	// servingWorkers write at once: a broker that comes back may have thousands of partitions to report.
+	// servingWorkers write at once: a broker that comes back may have thousands of partitions to
+	// report.
 	servingWorkers = 4
-	// servingTries is how often one write is tried when others (the operator) change the Partition meanwhile.
+	// servingTries is how often one write is tried when others (the operator) change the Partition
+	// meanwhile.
 	servingTries = 5
-	// servingTimeout bounds them together: an API server that takes requests and answers none must not hold up the others.
+	// servingTimeout bounds them together: an API server that takes requests and answers none must
+	// not hold up the others.
 	servingTimeout = 10 * time.Second
 )
 
-// Serving implements metadata.Store: it writes servingEpoch of the partitions that do not say so yet, and takes it back from those
-// that this incarnation served and does not any more, as their disk failed: these it leaves to others that are in sync. An error says what could not be written;
+// Serving implements metadata.Store: it writes servingEpoch of the partitions that do not say so
+// yet, and takes it back from those that this incarnation served and does not any more, as their
+// disk failed: these it leaves to others that are in sync. An error says what could not be written;
 // the caller tries again.
 func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
@@ -44,9 +48,10 @@ func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Ser
 	}
 	var writers errgroup.Group
 	writers.SetLimit(servingWorkers)
-	news := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)), func(p servedPartition) bool {
-		return p.settled(p.resource.Status, self)
-	})
+	news := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)),
+		func(p servedPartition) bool {
+			return p.settled(p.resource.Status, self)
+		})
 	for _, partition := range news {
 		writers.Go(func() error {
 			err := s.serve(ctx, self, partition)
@@ -74,7 +79,8 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	return *self, nil
 }
 
-// servedPartition is a Partition and the leader epoch at which it is served, or that its log knows and is ahead by.
+// servedPartition is a Partition and the leader epoch at which it is served, or that its log knows
+// and is ahead by.
 type servedPartition struct {
 	resource *v1alpha1.Partition
 	epoch    int32 // at which it is served; ahead: the one that the log knows
@@ -83,14 +89,15 @@ type servedPartition struct {
 	others   bool  // stopped: somebody else could lead it
 }
 
-// settled tells whether there is nothing to write into a status: it says so already, or another election came, which has an
-// image of its own.
+// settled tells whether there is nothing to write into a status: it says so already, or another
+// election came, which has an image of its own.
 func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
 	if status.Leader != self.ID {
 		return true
 	}
 	if p.ahead {
-		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil && *status.FoundEpoch >= p.epoch
+		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil &&
+			*status.FoundEpoch >= p.epoch
 	}
 	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch) != p.stopped
 }
@@ -108,13 +115,18 @@ func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
 	}
 	status.ServingEpoch = nil
 	if p.others {
-		// Out of the ISR it leads no more, as the operator sees. Who stays has every acknowledged record.
-		metadata.RecordISR(status, slices.DeleteFunc(slices.Clone(status.ISR), func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID }))
+		// Out of the ISR it leads no more, as the operator sees. Who stays has every acknowledged
+		// record.
+		metadata.RecordISR(status,
+			slices.DeleteFunc(slices.Clone(status.ISR),
+				func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID }))
 	}
 }
 
-// inSyncBeside tells whether another broker than self could lead: in sync, up in that incarnation, and staying.
-func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker, up map[int32]placement.Standing) bool {
+// inSyncBeside tells whether another broker than self could lead: in sync, up in that incarnation,
+// and staying.
+func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker,
+	up map[int32]placement.Standing) bool {
 	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
 		other, lives := up[r.Broker]
 		return r.Broker != self.ID && lives && other.Epoch == r.BrokerEpoch && !other.Leaving
@@ -131,15 +143,17 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 	var found []servedPartition
 	for _, one := range served {
 		if p := byName[v1alpha1.PartitionName(topics[one.Topic], one.Partition)]; p != nil {
-			found = append(found, servedPartition{resource: p, epoch: one.LeaderEpoch, ahead: one.Ahead})
+			found = append(found,
+				servedPartition{resource: p, epoch: one.LeaderEpoch, ahead: one.Ahead})
 		}
 	}
 	return found
 }
 
-// stopped finds the Partitions that say that self serves them, and are not among those that it serves: their logs have failed. Only
-// this incarnation's own word is taken back, which it gave for an image no later than the one that served comes from; and those
-// without a Topic stay as they are, as they are no part of any image.
+// stopped finds the Partitions that say that self serves them, and are not among those that it
+// serves: their logs have failed. Only this incarnation's own word is taken back, which it gave for
+// an image no later than the one that served comes from; and those without a Topic stay as they
+// are, as they are no part of any image.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {
@@ -152,15 +166,17 @@ func (r resources) stopped(served []metadata.Served, self metadata.Broker) []ser
 	var found []servedPartition
 	for _, p := range r.partitions {
 		status := p.Status
-		if !names[p.Name] && topics[p.Spec.Topic] && status.Leader == self.ID && says(status, self, status.LeaderEpoch) {
-			found = append(found, servedPartition{resource: p, epoch: status.LeaderEpoch, stopped: true})
+		if !names[p.Name] && topics[p.Spec.Topic] && status.Leader == self.ID &&
+			says(status, self, status.LeaderEpoch) {
+			found = append(found,
+				servedPartition{resource: p, epoch: status.LeaderEpoch, stopped: true})
 		}
 	}
 	return found
 }
 
-// serve writes one Partition's status, by compare-and-swap. When another was faster, it reads again: the watch may tell later
-// than the caller should wait.
+// serve writes one Partition's status, by compare-and-swap. When another was faster, it reads
+// again: the watch may tell later than the caller should wait.
 func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
 	defer s.written.lock(partition.resource.Name)()
 	current := s.written.newest(partition.resource).DeepCopy()
@@ -183,11 +199,16 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return fmt.Errorf("report partition %s as served: it is changed too often", partition.resource.Name)
+	return fmt.Errorf("report partition %s as served: it is changed too often",
+		partition.resource.Name)
 }
 
 // says tells whether a status holds already that self serves it, in this incarnation.
 func says(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
 	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
-		slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID && r.BrokerEpoch == self.Epoch })
+		slices.ContainsFunc(status.ISR,
+			func(r v1alpha1.InSyncReplica) bool {
+				return r.Broker == self.ID &&
+					r.BrokerEpoch == self.Epoch
+			})
 }

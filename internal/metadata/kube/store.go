@@ -30,22 +30,23 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first store's. SetLogger is not
-// safe to call twice at once.
+// librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first
+// store's. SetLogger is not safe to call twice at once.
 var librariesLog sync.Once
 
 // Options of a Store.
 type Options struct {
 	Config    *rest.Config
 	Namespace string
-	Cluster   string                // name of the LogCluster
-	PodUID    string                // of the pod that this runs in, so that the operator sees by the pod when it ends; "": in none
-	Registry  prometheus.Registerer // of the metrics; nil: none
-	Logger    *slog.Logger          // default: none
+	Cluster   string // name of the LogCluster
+	// of the pod that this runs in, so that the operator sees by the pod when it ends; "": in none
+	PodUID   string
+	Registry prometheus.Registerer // of the metrics; nil: none
+	Logger   *slog.Logger          // default: none
 }
 
-// Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases, keeps its own Lease, and writes
-// servingEpoch and isr of the partitions that it leads.
+// Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases,
+// keeps its own Lease, and writes servingEpoch and isr of the partitions that it leads.
 type Store struct {
 	opts    Options
 	client  client.Client                             // to the API server itself
@@ -70,16 +71,19 @@ func New(opts Options) (*Store, error) {
 	}
 	librariesLog.Do(func() { ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) })
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme),
+		coordinationv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register resources: %w", err)
 	}
 	config := rest.CopyConfig(opts.Config)
 	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return onceOnly{next} })
-	s := &Store{opts: opts, written: newWritten(), changed: make(chan struct{}, 1), leases: make(chan struct{}, 1)}
+	s := &Store{opts: opts, written: newWritten(), changed: make(chan struct{}, 1),
+		leases: make(chan struct{}, 1)}
 	var err error
 	mapper := newMapper()
-	if s.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+	if s.client, err = client.New(config,
+		client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	watches, err := WatchClient(config)
@@ -102,17 +106,20 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 		Scheme:                       scheme,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
 		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
-		// Half of each object. The API server goes on with what it has where an update leaves them out.
+		// Half of each object. The API server goes on with what it has where an update leaves them
+		// out.
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.Partition{}:   {Label: ours},
 			&coordinationv1.Lease{}: {Label: ours},
-			&v1alpha1.LogCluster{}:  {Field: fields.OneTermEqualSelector("metadata.name", s.opts.Cluster)},
+			&v1alpha1.LogCluster{}: {Field: fields.OneTermEqualSelector("metadata.name",
+				s.opts.Cluster)},
 		},
 	}
 }
 
-// Run implements metadata.Store. The image is complete once the watches are in step and the LogCluster exists.
+// Run implements metadata.Store. The image is complete once the watches are in step and the
+// LogCluster exists.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,7 +137,8 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	return err
 }
 
-// watchUntilDone tries until the watches are set up: the API server may be away when a broker starts.
+// watchUntilDone tries until the watches are set up: the API server may be away when a broker
+// starts.
 func (s *Store) watchUntilDone(ctx context.Context) {
 	for tries := (outage.State{}); ; {
 		err := s.watch(ctx)
@@ -150,7 +158,8 @@ func (s *Store) watchUntilDone(ctx context.Context) {
 // watch sets the flags that run waits for.
 func (s *Store) watch(ctx context.Context) error {
 	for object, flag := range map[client.Object]chan struct{}{
-		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed, &v1alpha1.Partition{}: s.changed,
+		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed,
+		&v1alpha1.Partition{}:   s.changed,
 		&coordinationv1.Lease{}: s.leases,
 	} {
 		informer, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -178,13 +187,15 @@ func (s *Store) watch(ctx context.Context) error {
 	return nil
 }
 
-// meaningful tells whether an update can change an image. The status of LogClusters and Topics sums up what Partitions say, and is
-// written again and again while a broker goes or comes; an image says nothing of it. Of their annotations it has one.
+// meaningful tells whether an update can change an image. The status of LogClusters and Topics sums
+// up what Partitions say, and is written again and again while a broker goes or comes; an image
+// says nothing of it. Of their annotations it has one.
 func meaningful(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic:
 		before, after := before.(client.Object), after.(client.Object)
-		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+		return before.GetUID() != after.GetUID() ||
+			before.GetGeneration() != after.GetGeneration() ||
 			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
 			before.GetAnnotations()[v1alpha1.AnnotationCleanNow] != after.GetAnnotations()[v1alpha1.AnnotationCleanNow]
 	default:
@@ -200,7 +211,8 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 		return nil // only ctx ends it
 	}
 	self.Epoch, self.Leaving = epoch, false
-	self.ProducerIDs = producerIDs(keeper.lease) // what it remembers, which may be more than we said; keep has it from here on
+	// what it remembers, which may be more than we said; keep has it from here on
+	self.ProducerIDs = producerIDs(keeper.lease)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)
@@ -260,7 +272,8 @@ type view struct {
 	reported string // faults, so that each is told once
 }
 
-// look brings the view up to date and applies a new image if it says something new. It returns when to look again at the latest.
+// look brings the view up to date and applies a new image if it says something new. It returns when
+// to look again at the latest.
 func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
@@ -290,8 +303,9 @@ func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 	return v.alive.next(now), nil
 }
 
-// inStep tells whether the watches know every topic and partition that there is. A watch may begin with a list that an API
-// server's cache had a while ago, and a topic that is missing from the first image is a topic whose records go.
+// inStep tells whether the watches know every topic and partition that there is. A watch may begin
+// with a list that an API server's cache had a while ago, and a topic that is missing from the
+// first image is a topic whose records go.
 func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
 	known := map[types.UID]bool{}
 	for _, t := range all.topics {
@@ -305,7 +319,8 @@ func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
 	if err := s.client.List(ctx, topics, namespace); err != nil {
 		return false, fmt.Errorf("list topics: %w", err)
 	}
-	if err := s.client.List(ctx, partitions, namespace, client.MatchingLabels{v1alpha1.LabelCluster: s.opts.Cluster}); err != nil {
+	if err := s.client.List(ctx, partitions, namespace,
+		client.MatchingLabels{v1alpha1.LabelCluster: s.opts.Cluster}); err != nil {
 		return false, fmt.Errorf("list partitions: %w", err)
 	}
 	for i := range topics.Items {
@@ -321,10 +336,12 @@ func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
 	return true, nil
 }
 
-// applyImage makes an image and applies it if it differs from the last: an apply costs a walk over all partitions.
+// applyImage makes an image and applies it if it differs from the last: an apply costs a walk over
+// all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
-		// Deleted, or not made yet: then nothing can be said of topics, and what is held stays as it is.
+		// Deleted, or not made yet: then nothing can be said of topics, and what is held stays as
+		// it is.
 		s.report(v, fmt.Errorf("LogCluster %s is not there", s.opts.Cluster))
 		return
 	}
@@ -337,7 +354,8 @@ func (s *Store) applyImage(v *view, all resources) {
 	v.apply(image)
 }
 
-// report logs faults once, until their text changes: with each event the same faults are found again.
+// report logs faults once, until their text changes: with each event the same faults are found
+// again.
 func (s *Store) report(v *view, faults ...error) {
 	text := ""
 	if err := errors.Join(faults...); err != nil {
@@ -351,7 +369,8 @@ func (s *Store) report(v *view, faults ...error) {
 
 // resources lists what the watches know.
 func (s *Store) resources(ctx context.Context) (resources, error) {
-	clusters, topics, partitions := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
+	clusters, topics, partitions := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
+		&v1alpha1.PartitionList{}
 	for _, list := range []client.ObjectList{clusters, topics, partitions} {
 		if err := s.cache.List(ctx, list); err != nil {
 			return resources{}, fmt.Errorf("list %T: %w", list, err)
@@ -359,7 +378,8 @@ func (s *Store) resources(ctx context.Context) (resources, error) {
 	}
 	all := resources{topics: pointers(topics.Items), partitions: pointers(partitions.Items)}
 	for i := range clusters.Items {
-		if cluster := &clusters.Items[i]; cluster.Name == s.opts.Cluster && cluster.DeletionTimestamp.IsZero() {
+		if cluster := &clusters.Items[i]; cluster.Name == s.opts.Cluster &&
+			cluster.DeletionTimestamp.IsZero() {
 			all.cluster = cluster
 		}
 	}

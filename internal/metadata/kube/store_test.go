@@ -79,7 +79,8 @@ func newWorld(t *testing.T, config *rest.Config) *world {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme),
+		v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	all, err := client.New(config, client.Options{Scheme: scheme})
@@ -87,7 +88,8 @@ func newWorld(t *testing.T, config *rest.Config) *world {
 		t.Fatal(err)
 	}
 	w := &world{t, config, all, namespace}
-	w.make(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.LogClusterSpec{Brokers: 3}})
+	w.make(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 3}})
 	return w
 }
 
@@ -101,7 +103,8 @@ func (w *world) make(object client.Object) {
 
 func (w *world) get(name string, into client.Object) {
 	w.t.Helper()
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, into); err != nil {
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name},
+		into); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -109,11 +112,14 @@ func (w *world) get(name string, into client.Object) {
 // topic makes a Topic and its Partitions, as the operator does.
 func (w *world) topic(name string, partitions int32) {
 	w.t.Helper()
-	w.make(&v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TopicSpec{Cluster: "demo", Partitions: partitions}})
+	w.make(&v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.TopicSpec{Cluster: "demo", Partitions: partitions}})
 	for index := range partitions {
 		w.make(&v1alpha1.Partition{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PartitionName(name, index), Labels: map[string]string{v1alpha1.LabelCluster: "demo"}},
-			Spec:       v1alpha1.PartitionSpec{Cluster: "demo", Topic: name, Index: index, Replicas: []int32{0}},
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PartitionName(name, index),
+				Labels: map[string]string{v1alpha1.LabelCluster: "demo"}},
+			Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: name, Index: index,
+				Replicas: []int32{0}},
 		})
 	}
 }
@@ -123,7 +129,8 @@ func (w *world) elect(partition string, leader, leaderEpoch int32, brokerEpoch i
 	w.t.Helper()
 	eventually(w.t, "the broker is registered", func() bool {
 		lease := &coordinationv1.Lease{}
-		key := client.ObjectKey{Namespace: w.namespace, Name: v1alpha1.BrokerLeaseName("demo", leader)}
+		key := client.ObjectKey{Namespace: w.namespace,
+			Name: v1alpha1.BrokerLeaseName("demo", leader)}
 		return w.client.Get(w.t.Context(), key, lease) == nil && leaseEpoch(lease) >= brokerEpoch
 	})
 	w.lead(partition, leader, leaderEpoch, brokerEpoch)
@@ -156,7 +163,8 @@ type broker struct {
 func (w *world) run(id int32, config *rest.Config) *broker {
 	w.t.Helper()
 	return w.runAs(metadata.Broker{
-		ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092, Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1,
+		ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092,
+		Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1,
 		Peer: fmt.Sprintf("10.0.0.%d:9092", id),
 	}, config)
 }
@@ -164,12 +172,14 @@ func (w *world) run(id int32, config *rest.Config) *broker {
 // runAs is run of a broker that registers so.
 func (w *world) runAs(self metadata.Broker, config *rest.Config) *broker {
 	w.t.Helper()
-	store, err := New(Options{Config: config, Namespace: w.namespace, Cluster: "demo", Logger: slog.New(slog.DiscardHandler)})
+	store, err := New(Options{Config: config, Namespace: w.namespace, Cluster: "demo",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &broker{Store: store, t: w.t, images: make(chan *metadata.Image, 10000), cancel: cancel, ended: make(chan struct{})}
+	b := &broker{Store: store, t: w.t, images: make(chan *metadata.Image, 10000), cancel: cancel,
+		ended: make(chan struct{})}
 	go func() {
 		defer close(b.ended)
 		b.err = store.Run(ctx, self, func(image *metadata.Image) { b.images <- image })
@@ -204,7 +214,8 @@ func (b *broker) until(what string, wanted func(*metadata.Image) bool) *metadata
 func leads(topic string, leader, epoch int32) func(*metadata.Image) bool {
 	return func(image *metadata.Image) bool {
 		found := image.Topic(topic)
-		return found != nil && found.Partitions[0].Leader == leader && found.Partitions[0].LeaderEpoch == epoch
+		return found != nil && found.Partitions[0].Leader == leader &&
+			found.Partitions[0].LeaderEpoch == epoch
 	}
 }
 
@@ -221,10 +232,12 @@ func up(ids ...int32) func(*metadata.Image) bool {
 func testResourcesBecomeImages(w *world) {
 	w.topic("orders", 2)
 	b := w.run(0, w.config)
-	first := b.until("the topic is there", func(image *metadata.Image) bool { return image.Topic("orders") != nil })
+	first := b.until("the topic is there",
+		func(image *metadata.Image) bool { return image.Topic("orders") != nil })
 	topic := &v1alpha1.Topic{}
 	w.get("orders", topic)
-	if want, _ := id(topic.UID); first.Topic("orders").ID != want || len(first.Topic("orders").Partitions) != 2 {
+	if want, _ := id(topic.UID); first.Topic("orders").ID != want ||
+		len(first.Topic("orders").Partitions) != 2 {
 		w.t.Errorf("topic is %+v, want id %s", first.Topic("orders"), want)
 	}
 	if self, _ := first.Broker(0); self.Epoch != 1 || self.Directory != "disk-0" {
@@ -236,11 +249,13 @@ func testResourcesBecomeImages(w *world) {
 	if err := w.client.Update(w.t.Context(), topic); err != nil {
 		w.t.Fatal(err)
 	}
-	b.until("the topic is compacted", func(image *metadata.Image) bool { return image.Topic("orders").Settings.Compact })
+	b.until("the topic is compacted",
+		func(image *metadata.Image) bool { return image.Topic("orders").Settings.Compact })
 	if err := w.client.Delete(w.t.Context(), topic); err != nil {
 		w.t.Fatal(err)
 	}
-	b.until("the topic is gone", func(image *metadata.Image) bool { return image.Topic("orders") == nil })
+	b.until("the topic is gone",
+		func(image *metadata.Image) bool { return image.Topic("orders") == nil })
 	b.stop()
 	if b.err != nil {
 		w.t.Errorf("stopped with %v", b.err)
@@ -259,10 +274,14 @@ func testServing(w *world) {
 	}
 	image := b.until("all are led", func(image *metadata.Image) bool {
 		topic := image.Topic("orders")
-		return topic != nil && !slices.ContainsFunc(topic.Partitions, func(p *metadata.Partition) bool { return p.Leader != 0 })
+		return topic != nil &&
+			!slices.ContainsFunc(topic.Partitions,
+				func(p *metadata.Partition) bool { return p.Leader != 0 })
 	})
-	served := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 4}, {Topic: image.Topic("orders").ID, Partition: 1, LeaderEpoch: 4},
-		{Topic: image.Topic("orders").ID, Partition: 2, LeaderEpoch: 3}, {Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}}
+	served := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 4},
+		{Topic: image.Topic("orders").ID, Partition: 1, LeaderEpoch: 4},
+		{Topic: image.Topic("orders").ID, Partition: 2, LeaderEpoch: 3},
+		{Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}}
 	if err := b.Serving(w.t.Context(), 0, served); err != nil {
 		w.t.Fatal(err)
 	}
@@ -275,7 +294,10 @@ func testServing(w *world) {
 		case index < 2 && (serving == nil || *serving != 4):
 			w.t.Errorf("partition %d: servingEpoch is %v", index, serving)
 		case index == 2 && serving != nil:
-			w.t.Errorf("partition 2 is said to be served at epoch %d, the broker has not got so far", *serving)
+			w.t.Errorf(
+				"partition 2 is said to be served at epoch %d, the broker has not got so far",
+				*serving,
+			)
 		}
 	}
 	if err := b.Serving(w.t.Context(), 0, served); err != nil {
@@ -297,14 +319,16 @@ func testBrokersSeeEachOther(w *world) {
 	b0, b1 := w.run(0, w.config), w.run(1, w.config)
 	b0.until("both are up", up(0, 1))
 	image := b1.until("both are up", up(0, 1))
-	if other, _ := image.Broker(0); other.Host != "demo-broker-0" || other.Port != 9092 || other.Directory != "disk-0" || other.Epoch != 1 ||
+	if other, _ := image.Broker(0); other.Host != "demo-broker-0" || other.Port != 9092 ||
+		other.Directory != "disk-0" || other.Epoch != 1 ||
 		other.Peer != "10.0.0.0:9092" {
 		w.t.Errorf("broker 1 sees broker 0 as %+v", other)
 	}
 	b1.stop()
 	lease := &coordinationv1.Lease{}
 	w.get("demo-broker-1", lease)
-	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" || lease.Spec.RenewTime == nil || *lease.Spec.LeaseTransitions != 1 {
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" ||
+		lease.Spec.RenewTime == nil || *lease.Spec.LeaseTransitions != 1 {
 		w.t.Errorf("after an orderly stop the lease is %+v", lease.Spec)
 	}
 	b0.until("broker 1 is gone", up(0))
@@ -313,14 +337,16 @@ func testBrokersSeeEachOther(w *world) {
 func testTopicsThroughKafka(w *world) {
 	b := w.run(0, w.config)
 	b.until("it is up", up(0))
-	ask := metadata.NewTopic{Name: "My_Orders", Partitions: 2, Replicas: -1, Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
+	ask := metadata.NewTopic{Name: "My_Orders", Partitions: 2, Replicas: -1,
+		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
 	checked, err := b.CreateTopic(w.t.Context(), ask)
 	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 {
 		w.t.Errorf("checked: %+v, %v", checked, err)
 	}
 	resource := &v1alpha1.Topic{}
 	name := metadata.ResourceName("My_Orders")
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, resource); !apierrors.IsNotFound(err) {
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name},
+		resource); !apierrors.IsNotFound(err) {
 		w.t.Errorf("a check made a resource: %v", err)
 	}
 	ask.Validate = false
@@ -329,28 +355,33 @@ func testTopicsThroughKafka(w *world) {
 		w.t.Fatal(err)
 	}
 	w.get(name, resource)
-	if want, _ := id(resource.UID); made.ID != want || !made.Settings.Compact || made.RetainData || len(made.Partitions[0].Replicas) != 1 {
+	if want, _ := id(resource.UID); made.ID != want || !made.Settings.Compact || made.RetainData ||
+		len(made.Partitions[0].Replicas) != 1 {
 		w.t.Errorf("topic is %+v, want id %s", made, want)
 	}
-	if resource.Labels[v1alpha1.LabelCluster] != "demo" || resource.Spec.TopicName != "My_Orders" || resource.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete {
+	if resource.Labels[v1alpha1.LabelCluster] != "demo" || resource.Spec.TopicName != "My_Orders" ||
+		resource.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete {
 		w.t.Errorf("resource is %+v", resource)
 	}
 	if _, err := b.CreateTopic(w.t.Context(), ask); !errors.Is(err, metadata.ErrTopicExists) {
 		w.t.Errorf("a second time: %v", err)
 	}
 	wide := metadata.NewTopic{Name: "wide", Partitions: 1, Replicas: 4}
-	if _, err := b.CreateTopic(w.t.Context(), wide); !errors.Is(err, metadata.ErrInvalidReplication) {
+	if _, err := b.CreateTopic(w.t.Context(), wide); !errors.Is(err,
+		metadata.ErrInvalidReplication) {
 		w.t.Errorf("4 replicas on 3 brokers: %v", err)
 	}
 	// What our own checks let through, the API server's rules do not.
 	ask.Name, ask.Properties = "zero", map[string]string{"max.message.bytes": "0"}
-	if _, err := b.CreateTopic(w.t.Context(), ask); !errors.Is(err, metadata.ErrInvalidSettings) || !strings.Contains(err.Error(), "spec.maxMessageSize") {
+	if _, err := b.CreateTopic(w.t.Context(), ask); !errors.Is(err, metadata.ErrInvalidSettings) ||
+		!strings.Contains(err.Error(), "spec.maxMessageSize") {
 		w.t.Errorf("what the CRD refuses: %v", err)
 	}
 	if err := b.DeleteTopic(w.t.Context(), "My_Orders"); err != nil {
 		w.t.Error(err)
 	}
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(resource), resource); !apierrors.IsNotFound(err) {
+	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(resource),
+		resource); !apierrors.IsNotFound(err) {
 		w.t.Errorf("the resource is still there: %v", err)
 	}
 	for _, name := range []string{"My_Orders", "never", "not a name"} {
@@ -386,11 +417,13 @@ func testDeletedLease(w *world) {
 	eventually(w.t, "the lease is back", func() bool {
 		again := &coordinationv1.Lease{}
 		err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(lease), again)
-		return err == nil && *again.Spec.HolderIdentity == *lease.Spec.HolderIdentity && *again.Spec.LeaseTransitions == 1
+		return err == nil && *again.Spec.HolderIdentity == *lease.Spec.HolderIdentity &&
+			*again.Spec.LeaseTransitions == 1
 	})
 }
 
-// testOutage cuts broker 0 off, for longer than a Lease lasts. It keeps its last image; the other sees it go and come back.
+// testOutage cuts broker 0 off, for longer than a Lease lasts. It keeps its last image; the other
+// sees it go and come back.
 func testOutage(w *world) {
 	var away atomic.Bool
 	cut := rest.CopyConfig(w.config)
@@ -438,7 +471,8 @@ func testWaitsForTheCluster(w *world) {
 	if len(b.images) > 0 {
 		w.t.Error("an image came without a LogCluster")
 	}
-	w.make(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.LogClusterSpec{Brokers: 1}})
+	w.make(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 1}})
 	b.until("it is up", up(0))
 }
 
@@ -446,15 +480,21 @@ func testWaitsForTheCluster(w *world) {
 func testRole(w *world) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	w.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitions"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitions"},
+			Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: group, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
-		{APIGroups: group, Resources: []string{"partitions/status"}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"demo-broker-0"}, Verbs: []string{"update"}},
+		{APIGroups: group, Resources: []string{"partitions/status"},
+			Verbs: []string{"get", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "list", "watch", "create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			ResourceNames: []string{"demo-broker-0"}, Verbs: []string{"update"}},
 	}})
 	w.make(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "broker"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "broker"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: "broker"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "broker"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName,
+			Name: w.namespace}},
 	})
 	limited := rest.CopyConfig(w.config)
 	limited.Impersonate.UserName = w.namespace
@@ -463,10 +503,12 @@ func testRole(w *world) {
 	b.until("it is up", up(0))
 	w.elect("orders-0", 0, 1, 1)
 	image := b.until("it leads", leads("orders", 0, 1))
-	if err := b.Serving(w.t.Context(), 0, []metadata.Served{{Topic: image.Topic("orders").ID, LeaderEpoch: 1}}); err != nil {
+	if err := b.Serving(w.t.Context(), 0,
+		[]metadata.Served{{Topic: image.Topic("orders").ID, LeaderEpoch: 1}}); err != nil {
 		w.t.Error(err)
 	}
-	if _, err := b.CreateTopic(w.t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1}); err != nil {
+	if _, err := b.CreateTopic(w.t.Context(),
+		metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1}); err != nil {
 		w.t.Error(err)
 	}
 	if err := b.DeleteTopic(w.t.Context(), "made"); err != nil {

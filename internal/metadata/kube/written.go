@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// written keeps this broker's own writes of Partitions apart: they come from several goroutines, of one Partition often at the same moment,
-// as when it begins to lead, says so, and takes a follower in. One after the other, each on top of the one before, none of them meets a conflict
-// that it would have to read its way out of.
+// written keeps this broker's own writes of Partitions apart: they come from several goroutines, of
+// one Partition often at the same moment, as when it begins to lead, says so, and takes a follower
+// in. One after the other, each on top of the one before, none of them meets a conflict that it
+// would have to read its way out of.
 type written struct {
 	locks [64]sync.Mutex // of Partitions, by their names
 	seed  maphash.Seed
@@ -44,8 +45,8 @@ func (w *written) lock(name string) (unlock func()) {
 	return l.Unlock
 }
 
-// newest is the Partition as we know it: as the watch does, unless we wrote over that very version. A write is a compare-and-swap, so nothing lies
-// between the two.
+// newest is the Partition as we know it: as the watch does, unless we wrote over that very version.
+// A write is a compare-and-swap, so nothing lies between the two.
 func (w *written) newest(watched *v1alpha1.Partition) *v1alpha1.Partition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,15 +77,17 @@ func (w *written) settle(watched []*v1alpha1.Partition) {
 	w.mu.last = still
 }
 
-// An API server that takes more than quickWrite for a write has more to do than it can, most likely the elections of hundreds of partitions. Who
-// has many Partitions to write then waits after each for waitShare as long as it took, and for giveWayMax at most.
+// An API server that takes more than quickWrite for a write has more to do than it can, most likely
+// the elections of hundreds of partitions. Who has many Partitions to write then waits after each
+// for waitShare as long as it took, and for giveWayMax at most.
 const (
 	quickWrite = 25 * time.Millisecond
 	waitShare  = 7
 	giveWayMax = time.Second
 )
 
-// giveWay lets others write while the API server is slow: of partitions that are to be elected producers wait for longer than for us.
+// giveWay lets others write while the API server is slow: of partitions that are to be elected
+// producers wait for longer than for us.
 func (w *written) giveWay(ctx context.Context) {
 	took := time.Duration(w.took.Swap(0)) // who has written nothing waits for nothing
 	if took <= quickWrite {
@@ -96,7 +99,8 @@ func (w *written) giveWay(ctx context.Context) {
 	}
 }
 
-// update writes a Partition's status by compare-and-swap. changed becomes what the API server has then.
+// update writes a Partition's status by compare-and-swap. changed becomes what the API server has
+// then.
 func (w *written) update(ctx context.Context, c client.Client, changed *v1alpha1.Partition) error {
 	over, began := changed.ResourceVersion, time.Now()
 	err := c.Status().Update(ctx, changed)

@@ -14,10 +14,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Our own write counts until the watch has brought it, or something later; not that of a Partition of before under the name.
+// Our own write counts until the watch has brought it, or something later; not that of a Partition
+// of before under the name.
 func TestOwnWritesAreKnownBeforeTheWatchTells(t *testing.T) {
 	at := func(uid, version string) *v1alpha1.Partition {
-		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", UID: types.UID(uid), ResourceVersion: version}}
+		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0",
+			UID: types.UID(uid), ResourceVersion: version}}
 	}
 	w := newWritten()
 	if p := at("a", "5"); w.newest(p) != p {
@@ -38,7 +40,8 @@ func TestOwnWritesAreKnownBeforeTheWatchTells(t *testing.T) {
 	}
 }
 
-// TestWhoHasMuchToWriteGivesWay: after each slow write once, however many goroutines write, and not where nothing was written.
+// TestWhoHasMuchToWriteGivesWay: after each slow write once, however many goroutines write, and not
+// where nothing was written.
 func TestWhoHasMuchToWriteGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWritten()
@@ -50,7 +53,8 @@ func TestWhoHasMuchToWriteGivesWay(t *testing.T) {
 			return time.Since(began)
 		}
 		for took, want := range map[time.Duration]time.Duration{
-			0: 0, quickWrite: 0, 30 * time.Millisecond: waitShare * 30 * time.Millisecond, time.Minute: giveWayMax,
+			0: 0, quickWrite: 0, 30 * time.Millisecond: waitShare * 30 * time.Millisecond,
+			time.Minute: giveWayMax,
 		} {
 			if waited := waits(took); waited != want {
 				t.Errorf("after a write of %v it waits for %v, want %v", took, waited, want)
@@ -66,7 +70,8 @@ func TestWhoHasMuchToWriteGivesWay(t *testing.T) {
 	})
 }
 
-// What only drops members that have ended need not be written; what drops others must, and what takes one in.
+// What only drops members that have ended need not be written; what drops others must, and what
+// takes one in.
 func TestWhoHasEndedIsNotWrittenOff(t *testing.T) {
 	before := replicated() // broker 0 leads, 1 is in sync, in incarnation 1
 	after := replicated()
@@ -76,7 +81,8 @@ func TestWhoHasEndedIsNotWrittenOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  placement.Standing
 		want bool
-	}{"it has ended": {crashed, true}, "it stopped in order": {stopped, false}, "it is away": {placement.Standing{}, false}} {
+	}{"it has ended": {crashed, true}, "it stopped in order": {stopped, false},
+		"it is away": {placement.Standing{}, false}} {
 		if got := outOnly(before, after, map[int32]placement.Standing{1: c.now}); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}

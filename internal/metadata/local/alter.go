@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AlterTopic implements metadata.Alterer. The topic of a manifest is changed by its manifest alone (docs/adr/0160).
+// AlterTopic implements metadata.Alterer. The topic of a manifest is changed by its manifest alone
+// (docs/adr/0160).
 func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(change.Validate, func(d *document) error {
 		at, err := d.alterable(change.Name)
@@ -56,13 +57,18 @@ func (d *document) alterable(name string) (at int, err error) {
 	case !exists:
 		return at, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
 	case d.Topics[at].Origin == originManifest:
-		return at, fmt.Errorf("%w: topic %q is described by a manifest, and the next time that is read would undo it: change Topic/%s there",
-			metadata.ErrPolicy, name, d.Topics[at].Name)
+		return at, fmt.Errorf(
+			"%w: topic %q is described by a manifest, and the next time that is read would undo it: change Topic/%s there",
+			metadata.ErrPolicy,
+			name,
+			d.Topics[at].Name,
+		)
 	}
 	return at, nil
 }
 
-// Reassign implements metadata.Mover. Where replicas lie is in no manifest, so all topics' may be moved.
+// Reassign implements metadata.Mover. Where replicas lie is in no manifest, so all topics' may be
+// moved.
 func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	err := s.change(func(d *document) error {
@@ -79,7 +85,8 @@ func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// reassign says where the replicas of a partition are to be; decide does the rest. A partition that was never led is there at once.
+// reassign says where the replicas of a partition are to be; decide does the rest. A partition that
+// was never led is there at once.
 func (d *document) reassign(move metadata.Move) error {
 	at, exists := d.find(move.Topic)
 	if !exists || move.Partition < 0 || int(move.Partition) >= len(d.Topics[at].Partitions) {
@@ -90,7 +97,8 @@ func (d *document) reassign(move metadata.Move) error {
 	if len(p.Target) == 0 {
 		image.Target = nil
 	}
-	wanted, err := metadata.CheckMove(image, move, func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
+	wanted, err := metadata.CheckMove(image, move,
+		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 	if err != nil {
 		return err
 	}
@@ -121,7 +129,8 @@ func (s *Store) ElectPreferred(_ context.Context, partitions []metadata.Partitio
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if err := s.changeLocked(wishes{home: asked}, func(*document) error { return nil }); err != nil {
+	if err := s.changeLocked(wishes{home: asked},
+		func(*document) error { return nil }); err != nil {
 		for i := range faults {
 			faults[i] = err
 		}

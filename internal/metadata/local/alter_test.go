@@ -28,23 +28,28 @@ func setProperty(name, value string) []metadata.PropertyChange {
 
 func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
 	s := openAltered(t, 1)
-	made, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1})
+	made, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := metadata.TopicChange{Name: "Orders", Properties: setProperty("cleanup.policy", "compact"), Validate: true}
-	if err := s.AlterTopic(t.Context(), change); err != nil || s.Image().Topic("Orders").Settings.Compact {
+	change := metadata.TopicChange{Name: "Orders",
+		Properties: setProperty("cleanup.policy", "compact"), Validate: true}
+	if err := s.AlterTopic(t.Context(), change); err != nil ||
+		s.Image().Topic("Orders").Settings.Compact {
 		t.Errorf("only checked: %v", err)
 	}
 	change.Validate = false
 	if err := s.AlterTopic(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "Orders", Count: 5}); err != nil {
+	if err := s.CreatePartitions(t.Context(),
+		metadata.NewPartitions{Name: "Orders", Count: 5}); err != nil {
 		t.Fatal(err)
 	}
 	topic := s.Image().Topic("Orders")
-	if !topic.Settings.Compact || topic.ID != made.ID || len(topic.Partitions) != 5 || topic.RetainData {
+	if !topic.Settings.Compact || topic.ID != made.ID || len(topic.Partitions) != 5 ||
+		topic.RetainData {
 		t.Errorf("topic %+v", topic)
 	}
 	for _, test := range []struct {
@@ -52,9 +57,13 @@ func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
 		want error
 	}{
 		{s.AlterTopic(t.Context(), metadata.TopicChange{Name: "none"}), metadata.ErrTopicNotFound},
-		{s.AlterTopic(t.Context(), metadata.TopicChange{Name: "Orders", Properties: setProperty("no.such", "1")}), metadata.ErrInvalidSettings},
-		{s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "none", Count: 5}), metadata.ErrTopicNotFound},
-		{s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "Orders", Count: 5}), metadata.ErrInvalidPartitions},
+		{s.AlterTopic(t.Context(),
+			metadata.TopicChange{Name: "Orders", Properties: setProperty("no.such", "1")}),
+			metadata.ErrInvalidSettings},
+		{s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "none", Count: 5}),
+			metadata.ErrTopicNotFound},
+		{s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "Orders", Count: 5}),
+			metadata.ErrInvalidPartitions},
 	} {
 		if !errors.Is(test.err, test.want) {
 			t.Errorf("%v, want %v", test.err, test.want)
@@ -68,7 +77,8 @@ func TestTopicsOfManifestsAreChangedThere(t *testing.T) {
 	topic.Name, topic.Spec.Partitions = "orders", 1
 	s := openAltered(t, 1, topic)
 	for _, err := range []error{
-		s.AlterTopic(t.Context(), metadata.TopicChange{Name: "orders", Properties: setProperty("retention.ms", "1")}),
+		s.AlterTopic(t.Context(),
+			metadata.TopicChange{Name: "orders", Properties: setProperty("retention.ms", "1")}),
 		s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "orders", Count: 5}),
 	} {
 		if !errors.Is(err, metadata.ErrPolicy) {
@@ -84,7 +94,8 @@ func (s *Store) partitionOf(topic string) *metadata.Partition {
 func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 	s := openAltered(t, 3)
 	startAll(t, s, 3)
-	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 2}); err != nil {
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 2}); err != nil {
 		t.Fatal(err)
 	}
 	before := slices.Clone(s.partitionOf("orders").Replicas)
@@ -93,14 +104,19 @@ func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 		return s.Reassign(t.Context(), []metadata.Move{{Topic: "orders", Replicas: replicas}})[0]
 	}
 	for _, bad := range [][]int32{{0}, {0, 0}, {0, 7}, {0, 1, 2}, {-1, 0}, {}} {
-		if err := s.Reassign(t.Context(), []metadata.Move{{Topic: "orders", Replicas: append([]int32{}, bad...)}})[0]; !errors.Is(err, metadata.ErrInvalidAssignment) {
+		if err := s.Reassign(t.Context(),
+			[]metadata.Move{{Topic: "orders",
+				Replicas: append([]int32{}, bad...)}})[0]; !errors.Is(err,
+			metadata.ErrInvalidAssignment) {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
 	if err := move(); !errors.Is(err, metadata.ErrNoReassignment) {
 		t.Errorf("nothing to cancel: %v", err)
 	}
-	if err := s.Reassign(t.Context(), []metadata.Move{{Topic: "orders", Partition: 1}})[0]; !errors.Is(err, metadata.ErrUnknownPartition) {
+	if err := s.Reassign(t.Context(),
+		[]metadata.Move{{Topic: "orders", Partition: 1}})[0]; !errors.Is(err,
+		metadata.ErrUnknownPartition) {
 		t.Error(err)
 	}
 	if err := move(before[1], other); err != nil {
@@ -108,7 +124,8 @@ func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 	}
 	p := s.partitionOf("orders")
 	adding, removing := p.Moving()
-	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) || len(p.Replicas) != 3 {
+	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) ||
+		len(p.Replicas) != 3 {
 		t.Fatalf("moving: %+v, adding %v, removing %v", p, adding, removing)
 	}
 	if err := move(); err != nil { // taken back
@@ -122,10 +139,14 @@ func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 func TestElectPreferred(t *testing.T) {
 	s := openAltered(t, 2)
 	brokers := startAll(t, s, 2)
-	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 2}); err != nil {
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 2}); err != nil {
 		t.Fatal(err)
 	}
-	elect := func() error { return s.ElectPreferred(t.Context(), []metadata.PartitionRef{{Topic: "orders"}})[0] }
+	elect := func() error {
+		return s.ElectPreferred(t.Context(),
+			[]metadata.PartitionRef{{Topic: "orders"}})[0]
+	}
 	if err := elect(); !errors.Is(err, metadata.ErrElectionNotNeeded) {
 		t.Error(err)
 	}
@@ -136,9 +157,11 @@ func TestElectPreferred(t *testing.T) {
 	}
 	brokers[home].up()
 	p := s.partitionOf("orders")
-	joined := metadata.ISRChange{Topic: s.Image().Topic("orders").ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+	joined := metadata.ISRChange{Topic: s.Image().Topic("orders").ID, LeaderEpoch: p.LeaderEpoch,
+		From: p.ISR}
 	for _, b := range s.Image().Brokers {
-		joined.To = append(joined.To, metadata.InSync{Broker: b.ID, Epoch: b.Epoch, Assignment: p.Assignment(b.ID)})
+		joined.To = append(joined.To,
+			metadata.InSync{Broker: b.ID, Epoch: b.Epoch, Assignment: p.Assignment(b.ID)})
 	}
 	if err := changeISR(t, s, joined); err != nil {
 		t.Fatal(err)
@@ -149,14 +172,17 @@ func TestElectPreferred(t *testing.T) {
 	if p := s.partitionOf("orders"); p.Leader != home {
 		t.Errorf("partition %+v, want broker %d to lead", p, home)
 	}
-	if err := s.ElectPreferred(t.Context(), []metadata.PartitionRef{{Topic: "none"}})[0]; !errors.Is(err, metadata.ErrUnknownPartition) {
+	if err := s.ElectPreferred(t.Context(),
+		[]metadata.PartitionRef{{Topic: "none"}})[0]; !errors.Is(err,
+		metadata.ErrUnknownPartition) {
 		t.Error(err)
 	}
 }
 
 func TestTheClustersPolicyIsInTheImage(t *testing.T) {
 	s := openAltered(t, 1)
-	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{AdminAPI: v1alpha1.AdminReadOnly, AutoCreateTopics: true}}
+	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{AdminAPI: v1alpha1.AdminReadOnly,
+		AutoCreateTopics: true}}
 	cluster.Name = "demo"
 	if s.Image().Policy != (metadata.AdminPolicy{}) {
 		t.Error("a cluster without a manifest has a policy")

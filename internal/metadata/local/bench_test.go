@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkABrokerGoesAndComes is what the store does for 1,000 partitions of three replicas when one of three brokers goes and comes
-// back: two rounds of elections, images and files; the disk is in memory.
+// BenchmarkABrokerGoesAndComes is what the store does for 1,000 partitions of three replicas when
+// one of three brokers goes and comes back: two rounds of elections, images and files; the disk is
+// in memory.
 func BenchmarkABrokerGoesAndComes(b *testing.B) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll(directory); err != nil {
@@ -21,7 +22,8 @@ func BenchmarkABrokerGoesAndComes(b *testing.B) {
 	if err := s.Sync(nil, 3, nil); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := s.CreateTopic(b.Context(), metadata.NewTopic{Name: "a", Partitions: 1000, Replicas: 3}); err != nil {
+	if _, err := s.CreateTopic(b.Context(),
+		metadata.NewTopic{Name: "a", Partitions: 1000, Replicas: 3}); err != nil {
 		b.Fatal(err)
 	}
 	for id := range int32(3) {
@@ -32,7 +34,8 @@ func BenchmarkABrokerGoesAndComes(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		id := int32(i % 3)
 		s.unregister(id)
-		if err := s.register(metadata.Broker{ID: id, CleanEpoch: s.Image().Brokers[0].Epoch}); err != nil {
+		if err := s.register(metadata.Broker{ID: id,
+			CleanEpoch: s.Image().Brokers[0].Epoch}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Run implements metadata.Store. While it runs, the broker is up. Image and news are read under one lock: a change after
-// that closes this very channel, so none is slept through, and several changes may be one image.
+// Run implements metadata.Store. While it runs, the broker is up. Image and news are read under one
+// lock: a change after that closes this very channel, so none is slept through, and several changes
+// may be one image.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)
@@ -34,8 +35,8 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 }
 
-// register brings a broker up in a new incarnation. Its epoch is on the disk before anybody sees the broker. With the last broker
-// that was awaited, elections begin.
+// register brings a broker up in a new incarnation. Its epoch is on the disk before anybody sees
+// the broker. With the last broker that was awaited, elections begin.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -49,7 +50,8 @@ func (s *Store) register(self metadata.Broker) error {
 	held := s.changing.held
 	s.changing.held = held && len(s.changing.up) < s.changing.document.running()
 	err := s.changeLocked(wishes{}, func(d *document) error {
-		d.BrokerEpochs[self.ID], d.ProducerIDs[self.ID] = self.Epoch, producerIDs{self.ProducerIDs, self.Directory}
+		d.BrokerEpochs[self.ID], d.ProducerIDs[self.ID] = self.Epoch,
+			producerIDs{self.ProducerIDs, self.Directory}
 		return nil
 	})
 	if err != nil {
@@ -59,7 +61,8 @@ func (s *Store) register(self metadata.Broker) error {
 	return err
 }
 
-// unregister takes a broker's leaderships away. If the write fails, the old image stays shown, and the next change tries again.
+// unregister takes a broker's leaderships away. If the write fails, the old image stays shown, and
+// the next change tries again.
 func (s *Store) unregister(id int32) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -68,8 +71,8 @@ func (s *Store) unregister(id int32) {
 	_ = s.changeLocked(wishes{}, func(*document) error { return nil })
 }
 
-// Hold stops elections until every broker is up, or Release is called: a cluster that starts would else give all leaderships to the
-// broker that was quickest.
+// Hold stops elections until every broker is up, or Release is called: a cluster that starts would
+// else give all leaderships to the broker that was quickest.
 func (s *Store) Hold() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -87,27 +90,30 @@ func (s *Store) Release() error {
 	return s.changeLocked(wishes{}, func(*document) error { return nil })
 }
 
-// Balance gives leadership back to the first replica of each partition whose first replica is in sync. It also tries again what
-// could not be written when a broker went.
+// Balance gives leadership back to the first replica of each partition whose first replica is in
+// sync. It also tries again what could not be written when a broker went.
 func (s *Store) Balance() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(wishes{preferred: true}, func(*document) error { return nil })
 }
 
-// AcceptDataLoss lets partitions that have no leader go on with what their living replicas hold, once.
+// AcceptDataLoss lets partitions that have no leader go on with what their living replicas hold,
+// once.
 func (s *Store) AcceptDataLoss() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(wishes{lossy: true}, func(*document) error { return nil })
 }
 
-// Leave says of a broker that is up that it is to lead nothing more. One that is not up has left already.
+// Leave says of a broker that is up that it is to lead nothing more. One that is not up has left
+// already.
 func (s *Store) Leave(_ context.Context, id int32) error {
 	return s.leave(func(up int32) bool { return up == id })
 }
 
-// LeaveAll says it of all at once: the cluster stops, so nobody is there to take over, and everything stays where it is.
+// LeaveAll says it of all at once: the cluster stops, so nobody is there to take over, and
+// everything stays where it is.
 func (s *Store) LeaveAll() error {
 	return s.leave(func(int32) bool { return true })
 }

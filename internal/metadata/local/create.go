@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// clusterNameDefault is the LogCluster that topics made through Kafka name when no manifest gave one.
+// clusterNameDefault is the LogCluster that topics made through Kafka name when no manifest gave
+// one.
 const clusterNameDefault = "dev"
 
 // CreateTopic implements metadata.Admin.
@@ -43,7 +44,8 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	return created, nil
 }
 
-// create puts a new topic into the document and returns it as it is before the election: without leaders.
+// create puts a new topic into the document and returns it as it is before the election: without
+// leaders.
 func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if _, exists := d.find(t.Name); exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
@@ -52,7 +54,8 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if d.Cluster != nil {
 		name = d.Cluster.Name
 	}
-	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, int32(d.Brokers), d.resource()), name, d.resource())
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, int32(d.Brokers),
+		d.resource()), name, d.resource())
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +66,8 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	return d.imageTopic(d.Topics[at])
 }
 
-// DeleteTopic implements metadata.Admin. A topic of a manifest comes back with the next Sync, as it would with the next apply
-// on Kubernetes.
+// DeleteTopic implements metadata.Admin. A topic of a manifest comes back with the next Sync, as it
+// would with the next apply on Kubernetes.
 func (s *Store) DeleteTopic(_ context.Context, name string) error {
 	return s.change(func(d *document) error {
 		if !d.remove(name) {

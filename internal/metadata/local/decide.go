@@ -12,11 +12,13 @@ import (
 type wishes struct {
 	preferred bool                           // leadership goes back to the first replicas
 	home      map[metadata.PartitionRef]bool // and of these partitions
-	lossy     bool                           // a partition that has no leader gets one that lives, whatever it lacks
+	// a partition that has no leader gets one that lives, whatever it lacks
+	lossy bool
 }
 
-// decide gives every partition the leader and the in-sync replicas that it should have among the brokers that are up, and ends
-// what draining is done. It writes into the partitions, so d must be a clone.
+// decide gives every partition the leader and the in-sync replicas that it should have among the
+// brokers that are up, and ends what draining is done. It writes into the partitions, so d must be
+// a clone.
 func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
 	brokers := standings(up)
 	assignment := metadata.NewID().String()
@@ -24,8 +26,10 @@ func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
 	for _, t := range d.Topics {
 		wanted := placement.Wishes{Unclean: w.lossy || d.unclean(t), Assignment: assignment}
 		for i, p := range t.Partitions {
-			wanted.Preferred = w.preferred || len(w.home) > 0 && w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
-			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers, wanted).Partition)
+			wanted.Preferred = w.preferred || len(w.home) > 0 &&
+				w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
+			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers,
+				wanted).Partition)
 			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
 		}
 	}
@@ -41,7 +45,8 @@ func (d *document) unclean(t topic) bool {
 	return err == nil && settings.UncleanElection // an error: image will say so
 }
 
-// standings are brokers as an election sees them. In this store a broker is up or it is not: who cannot be reached is ended.
+// standings are brokers as an election sees them. In this store a broker is up or it is not: who
+// cannot be reached is ended.
 func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
 	all := make(map[int32]placement.Standing, len(up))
 	for id, b := range up {
@@ -54,7 +59,8 @@ func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
 func (p partition) placement() placement.Partition {
 	to := placement.Partition{
 		Replicas: p.Replicas, Target: p.Target, Assignments: p.Assignments,
-		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch, LeaderDirectory: p.LeaderDirectory,
+		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch,
+		LeaderDirectory: p.LeaderDirectory,
 	}
 	for _, m := range p.ISR {
 		to.ISR = append(to.ISR, placement.Member(m))
@@ -66,7 +72,8 @@ func (p partition) placement() placement.Partition {
 func fromPlacement(from placement.Partition) partition {
 	p := partition{
 		Replicas: from.Replicas, Target: from.Target, Assignments: from.Assignments,
-		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch, LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
+		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch,
+		LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
 	}
 	for _, m := range from.ISR {
 		p.ISR = append(p.ISR, member(m))
@@ -85,8 +92,10 @@ func (d *document) partition(key servedPartition) *partition {
 	return nil
 }
 
-// outgrow lifts leader epochs above those that a leader's logs were found to be ahead by: the file that knew them was lost.
-func (d *document) outgrow(leader int32, ahead map[servedPartition]int32, up map[int32]metadata.Broker) {
+// outgrow lifts leader epochs above those that a leader's logs were found to be ahead by: the file
+// that knew them was lost.
+func (d *document) outgrow(leader int32, ahead map[servedPartition]int32,
+	up map[int32]metadata.Broker) {
 	for key, found := range ahead {
 		p := d.partition(key)
 		if p == nil || p.leader != leader {
@@ -94,15 +103,18 @@ func (d *document) outgrow(leader int32, ahead map[servedPartition]int32, up map
 		}
 		asked := p.placement()
 		asked.FoundEpoch = &found
-		*p = fromPlacement(placement.Decide(asked, standings(up), placement.Wishes{Assignment: metadata.NewID().String()}).Partition)
+		*p = fromPlacement(placement.Decide(asked, standings(up),
+			placement.Wishes{Assignment: metadata.NewID().String()}).Partition)
 	}
 }
 
 // changeISR makes a leader's proposal so.
-func (d *document) changeISR(change metadata.ISRChange, brokers map[int32]placement.Standing) error {
+func (d *document) changeISR(change metadata.ISRChange,
+	brokers map[int32]placement.Standing) error {
 	p := d.partition(servedPartition{change.Topic, change.Partition})
 	if p == nil {
-		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict, change.Partition, change.Topic)
+		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict,
+			change.Partition, change.Topic)
 	}
 	changed, err := placement.ChangeISR(p.placement(), change.Proposal(), brokers)
 	if err != nil {
@@ -126,10 +138,12 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		}
 		topics = append(topics, resolved)
 	}
-	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers, topics).WithPolicies(d.resource()), nil
+	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers,
+		topics).WithPolicies(d.resource()), nil
 }
 
-// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the document changes.
+// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the
+// document changes.
 func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {
@@ -140,7 +154,8 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 	}
 	for i, p := range t.Partitions {
 		made := &metadata.Partition{
-			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader, LeaderEpoch: p.LeaderEpoch,
+			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader,
+			LeaderEpoch:   p.LeaderEpoch,
 			UnprovenEpoch: p.UnprovenEpoch, ISR: p.members(), Target: slices.Clone(p.Target),
 		}
 		for _, broker := range p.Replicas {

@@ -17,7 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// formatVersion is the version of the file's format that is written. firstVersion is read, too: it knew one replica of each partition.
+// formatVersion is the version of the file's format that is written. firstVersion is read, too: it
+// knew one replica of each partition.
 const (
 	firstVersion  = 1
 	formatVersion = 2
@@ -31,21 +32,24 @@ const (
 
 // document is the file's content. It is a value: a change works on a clone.
 //
-// Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is sorted by Kafka name; partitions
-// keep the rules of their check.
+// Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is
+// sorted by Kafka name; partitions keep the rules of their check.
 type document struct {
-	Version      int             `json:"version"`
-	ClusterID    string          `json:"clusterId"`
-	Brokers      int             `json:"brokers"`                // ids 0 to Brokers-1; >= 1
-	Draining     int             `json:"draining,omitempty"`     // brokers Brokers to Draining-1 still hold replicas; 0: none do
-	Racks        []string        `json:"racks,omitempty"`        // broker i is in rack Racks[i % len(Racks)]
+	Version   int    `json:"version"`
+	ClusterID string `json:"clusterId"`
+	Brokers   int    `json:"brokers"` // ids 0 to Brokers-1; >= 1
+	// brokers Brokers to Draining-1 still hold replicas; 0: none do
+	Draining int `json:"draining,omitempty"`
+	// broker i is in rack Racks[i % len(Racks)]
+	Racks        []string        `json:"racks,omitempty"`
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"` // the last incarnation; only grows
 	// ProducerIDs bounds what each broker has given out, on the disk it had last.
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
-	// Retained says where the partitions of a topic were, by Kafka name, whose data outlived it: a topic of that name made
-	// later takes them up there, and their logs refuse leader epochs that were before.
+	// Retained says where the partitions of a topic were, by Kafka name, whose data outlived it: a
+	// topic of that name made later takes them up there, and their logs refuse leader epochs that
+	// were before.
 	Retained map[string][]partition `json:"retained,omitempty"`
 }
 
@@ -63,21 +67,25 @@ type cluster struct {
 
 // topic is a Topic and where its partitions are. Spec is shared by clones and never written to.
 type topic struct {
-	Name       string             `json:"name"`
-	ID         string             `json:"id"`
-	Origin     string             `json:"origin"` // Sync deletes topics of originManifest only
-	Spec       v1alpha1.TopicSpec `json:"spec"`
-	CleanNow   string             `json:"cleanNow,omitempty"` // the manifest's annotation, as v1alpha1.Topic.CleanNow gives it
-	Partitions []partition        `json:"partitions"`
+	Name   string             `json:"name"`
+	ID     string             `json:"id"`
+	Origin string             `json:"origin"` // Sync deletes topics of originManifest only
+	Spec   v1alpha1.TopicSpec `json:"spec"`
+	// the manifest's annotation, as v1alpha1.Topic.CleanNow gives it
+	CleanNow   string      `json:"cleanNow,omitempty"`
+	Partitions []partition `json:"partitions"`
 }
 
-// partition is who holds a partition. Its lists are replaced, never written to, so clones share them.
+// partition is who holds a partition. Its lists are replaced, never written to, so clones share
+// them.
 type partition struct {
-	Replicas []int32 `json:"replicas"`         // the preferred leader first
-	Target   []int32 `json:"target,omitempty"` // where they are to be, when that is not where they are
+	Replicas []int32 `json:"replicas"` // the preferred leader first
+	// where they are to be, when that is not where they are
+	Target []int32 `json:"target,omitempty"`
 	// Assignments are placement.Partition's; a file from before there were any has none.
 	Assignments map[int32]string `json:"assignments,omitempty"`
-	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up: the logs refuse a lower one.
+	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up:
+	// the logs refuse a lower one.
 	LeaderEpoch int32 `json:"leaderEpoch"`
 	// UnprovenEpoch is placement.Partition's.
 	UnprovenEpoch int32    `json:"unprovenEpoch,omitempty"`
@@ -97,13 +105,14 @@ type member struct {
 // newDocument is a cluster without topics, under an id that no other has.
 func newDocument() document {
 	return document{
-		Version: formatVersion, ClusterID: metadata.NewID().String(), Brokers: 1, BrokerEpochs: map[int32]int64{}, Topics: []topic{},
+		Version: formatVersion, ClusterID: metadata.NewID().String(), Brokers: 1,
+		BrokerEpochs: map[int32]int64{}, Topics: []topic{},
 		Retained: map[string][]partition{}, ProducerIDs: map[int32]producerIDs{},
 	}
 }
 
-// decode reads and checks a file. An unknown field is an error: it was written by a later version, and to drop it with the next
-// change would lose what that version knows.
+// decode reads and checks a file. An unknown field is an error: it was written by a later version,
+// and to drop it with the next change would lose what that version knows.
 func decode(content []byte) (document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -132,7 +141,8 @@ func decode(content []byte) (document, error) {
 	return d, d.check()
 }
 
-// upgrade makes a document of the first version one of ours: a partition's only replica was in sync, as the broker's last incarnation.
+// upgrade makes a document of the first version one of ours: a partition's only replica was in
+// sync, as the broker's last incarnation.
 func (d *document) upgrade() {
 	if d.Version != firstVersion {
 		return
@@ -144,7 +154,8 @@ func (d *document) upgrade() {
 				continue
 			}
 			for _, id := range p.Replicas {
-				partitions[i].ISR = append(partitions[i].ISR, member{Broker: id, Epoch: d.BrokerEpochs[id]})
+				partitions[i].ISR = append(partitions[i].ISR,
+					member{Broker: id, Epoch: d.BrokerEpochs[id]})
 			}
 		}
 	}
@@ -156,17 +167,19 @@ func (d *document) upgrade() {
 	}
 }
 
-// encode is deterministic (structs in order, maps by key): Store compares its result to tell whether to write at all.
+// encode is deterministic (structs in order, maps by key): Store compares its result to tell
+// whether to write at all.
 func (d document) encode() ([]byte, error) {
 	content, err := json.MarshalIndent(d, "", "  ")
 	return append(content, '\n'), err
 }
 
-// check holds the rules of the format, which are the invariants of document. It runs on what was read and on what Sync is
-// about to write.
+// check holds the rules of the format, which are the invariants of document. It runs on what was
+// read and on what Sync is about to write.
 func (d document) check() error {
 	if d.Version != formatVersion {
-		return fmt.Errorf("version is %d, this Heartwood knows versions %d to %d", d.Version, firstVersion, formatVersion)
+		return fmt.Errorf("version is %d, this Heartwood knows versions %d to %d", d.Version,
+			firstVersion, formatVersion)
 	}
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
@@ -175,20 +188,24 @@ func (d document) check() error {
 		return fmt.Errorf("brokers is %d, at least 1 is needed", d.Brokers)
 	}
 	if d.Draining != 0 && d.Draining <= d.Brokers {
-		return fmt.Errorf("draining is %d, want 0 or more than the %d brokers", d.Draining, d.Brokers)
+		return fmt.Errorf("draining is %d, want 0 or more than the %d brokers", d.Draining,
+			d.Brokers)
 	}
 	for id, epoch := range d.BrokerEpochs {
 		if id < 0 || epoch < 0 {
-			return fmt.Errorf("brokerEpochs: broker %d has epoch %d, neither may be negative", id, epoch)
+			return fmt.Errorf("brokerEpochs: broker %d has epoch %d, neither may be negative", id,
+				epoch)
 		}
 	}
 	for id, of := range d.ProducerIDs {
 		if id < 0 || of.Bound < 0 {
-			return fmt.Errorf("producerIds: broker %d has the bound %d, neither may be negative", id, of.Bound)
+			return fmt.Errorf("producerIds: broker %d has the bound %d, neither may be negative",
+				id, of.Bound)
 		}
 	}
 	for name, partitions := range d.Retained {
-		if err := checkPartitions(partitions, math.MaxInt32); err != nil { // their brokers may be gone
+		// their brokers may be gone
+		if err := checkPartitions(partitions, math.MaxInt32); err != nil {
 			return fmt.Errorf("retained %q: %w", name, err)
 		}
 	}
@@ -241,18 +258,21 @@ func checkPartitions(partitions []partition, brokers int) error {
 	return nil
 }
 
-// check holds the rules of one partition: at least one replica, all on different brokers, and somebody in sync once there was a leader.
+// check holds the rules of one partition: at least one replica, all on different brokers, and
+// somebody in sync once there was a leader.
 func (p partition) check(brokers int) error {
 	different := func(what string, ids []int32) error {
 		for at, id := range ids {
 			if id < 0 || int(id) >= brokers || slices.Contains(ids[:at], id) {
-				return fmt.Errorf("%s are %v, want different brokers of 0 to %d", what, ids, brokers-1)
+				return fmt.Errorf("%s are %v, want different brokers of 0 to %d", what, ids,
+					brokers-1)
 			}
 		}
 		return nil
 	}
 	members := p.members()
-	if err := errors.Join(different("replicas", p.Replicas), different("target", p.Target), different("isr", members)); err != nil {
+	if err := errors.Join(different("replicas", p.Replicas), different("target", p.Target),
+		different("isr", members)); err != nil {
 		return err
 	}
 	switch {
@@ -261,7 +281,11 @@ func (p partition) check(brokers int) error {
 	case len(p.Replicas) == 0:
 		return errors.New("it has no replicas")
 	case (p.LeaderEpoch == 0) != (len(members) == 0):
-		return fmt.Errorf("isr is %v with leaderEpoch %d: it is empty before the first election, and only then", members, p.LeaderEpoch)
+		return fmt.Errorf(
+			"isr is %v with leaderEpoch %d: it is empty before the first election, and only then",
+			members,
+			p.LeaderEpoch,
+		)
 	case slices.ContainsFunc(members, func(id int32) bool { return !slices.Contains(p.Replicas, id) }):
 		return fmt.Errorf("isr is %v, which are not all among the replicas %v", members, p.Replicas)
 	case slices.ContainsFunc(p.ISR, func(m member) bool { return m.Epoch < 0 }):
@@ -269,7 +293,8 @@ func (p partition) check(brokers int) error {
 	}
 	for id, assignment := range p.Assignments {
 		if !slices.Contains(p.Replicas, id) || assignment == "" {
-			return fmt.Errorf("assignments has %q for broker %d; the replicas are %v", assignment, id, p.Replicas)
+			return fmt.Errorf("assignments has %q for broker %d; the replicas are %v", assignment,
+				id, p.Replicas)
 		}
 	}
 	return nil
@@ -312,7 +337,8 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
-// clone copies what changes write into. Specs and the lists of partitions are replaced, never written to, so they are shared.
+// clone copies what changes write into. Specs and the lists of partitions are replaced, never
+// written to, so they are shared.
 func (d document) clone() document {
 	d.BrokerEpochs, d.ProducerIDs = maps.Clone(d.BrokerEpochs), maps.Clone(d.ProducerIDs)
 	d.Retained = maps.Clone(d.Retained)
@@ -325,5 +351,6 @@ func (d document) clone() document {
 
 // find returns the place of a topic by its Kafka name, or the place where it would be.
 func (d document) find(kafkaName string) (at int, found bool) {
-	return slices.BinarySearchFunc(d.Topics, kafkaName, func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })
+	return slices.BinarySearchFunc(d.Topics, kafkaName,
+		func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })
 }

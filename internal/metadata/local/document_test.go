@@ -64,7 +64,8 @@ func TestAFileComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// TestTheFormatPageShowsAFile reads the example of docs/format/local-metadata.md, so the page cannot go stale.
+// TestTheFormatPageShowsAFile reads the example of docs/format/local-metadata.md, so the page
+// cannot go stale.
 func TestTheFormatPageShowsAFile(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
 	if err != nil {
@@ -81,7 +82,8 @@ func TestTheFormatPageShowsAFile(t *testing.T) {
 	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
 		t.Errorf("the page's file holds %+v", got)
 	}
-	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster", "topics", "retained", "name", "id", "origin", "spec", "partitions",
+	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster",
+		"topics", "retained", "name", "id", "origin", "spec", "partitions",
 		"draining", "racks", "replicas", "target", "leaderEpoch", "isr", "leaderDirectory"} {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("the page does not describe %s", name)
@@ -98,7 +100,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{`"broker": 2`, `"broker": 1`, "isr is [1], which are not all among the replicas [2]"},
 		{`"epoch": 3`, `"epoch": -3`, "an epoch is negative"},
 		{`"leaderEpoch": 4`, `"leaderEpoch": 0`, "isr is [2] with leaderEpoch 0"},
-		{`"leaderEpoch": 4`, `"target": [0, 0], "leaderEpoch": 4`, "target are [0 0], want different brokers"},
+		{`"leaderEpoch": 4`, `"target": [0, 0], "leaderEpoch": 4`,
+			"target are [0 0], want different brokers"},
 		{`"version"`, `"colour": "blue", "version"`, `unknown field "colour"`},
 		{`Vx0hXnY7Q0W2p1a0m3l6bA`, `short`, "clusterId: parse id"},
 		{`"brokers": 3`, `"brokers": 0`, "at least 1 is needed"},
@@ -110,7 +113,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{`            2`, `            3`, "want different brokers of 0 to 2"},
 		{`            2`, `            2, 2`, "want different brokers"},
 		{`            2`, ``, "it has no replicas"},
-		{`"cleanupPolicy": "Compact"`, `"cleanupPolicy": "Shrink"`, "spec.cleanupPolicy: Unsupported value"},
+		{`"cleanupPolicy": "Compact"`, `"cleanupPolicy": "Shrink"`,
+			"spec.cleanupPolicy: Unsupported value"},
 		{"\n}\n", "\n}\n{}", "something follows the object"},
 		{"\n}\n", "", "unexpected EOF"},
 	} {
@@ -124,23 +128,30 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ]\n}")
 	twice := example[:end-1] + ",\n" + example[start:]
-	if _, err := decode([]byte(twice)); err == nil || !strings.Contains(err.Error(), `"tickets" comes twice`) {
+	if _, err := decode([]byte(twice)); err == nil ||
+		!strings.Contains(err.Error(), `"tickets" comes twice`) {
 		t.Errorf("a topic that comes twice: %v", err)
 	}
 }
 
 // TestAFileOfTheFirstVersion knew one replica of each partition, and that it was in sync.
 func TestAFileOfTheFirstVersion(t *testing.T) {
-	d, err := decode([]byte(`{"version": 1, "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA", "brokers": 1, "brokerEpochs": {"0": 4}, "topics": [
+	d, err := decode(
+		[]byte(
+			`{"version": 1, "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA", "brokers": 1, "brokerEpochs": {"0": 4}, "topics": [
 		{"name": "a", "id": "0S1Yt0aGQ5mX9S8hq3sYxQ", "origin": "kafka", "spec": {"cluster": "demo", "partitions": 2},
 		 "partitions": [{"replicas": [0], "leaderEpoch": 4}, {"replicas": [0], "leaderEpoch": 0}]}],
-		"retained": {"b": [{"replicas": [0], "leaderEpoch": 2}]}}`))
+		"retained": {"b": [{"replicas": [0], "leaderEpoch": 2}]}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []member{{Broker: 0, Epoch: 4}}
-	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" || d.Topics[0].Partitions[1].ISR != nil {
-		t.Errorf("in sync (-want +got):\n%s, and of a new partition %v", diff, d.Topics[0].Partitions[1].ISR)
+	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" ||
+		d.Topics[0].Partitions[1].ISR != nil {
+		t.Errorf("in sync (-want +got):\n%s, and of a new partition %v", diff,
+			d.Topics[0].Partitions[1].ISR)
 	}
 	if diff := cmp.Diff(want, d.Retained["b"][0].ISR); diff != "" || d.Version != 2 {
 		t.Errorf("version %d; of what is retained (-want +got):\n%s", d.Version, diff)
@@ -151,7 +162,11 @@ func TestAFileOfTheFirstVersion(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{}`))
-	f.Add([]byte(`{"version":1,"clusterId":"Vx0hXnY7Q0W2p1a0m3l6bA","brokers":1,"brokerEpochs":null,"topics":null,"retained":null}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"clusterId":"Vx0hXnY7Q0W2p1a0m3l6bA","brokers":1,"brokerEpochs":null,"topics":null,"retained":null}`,
+		),
+	)
 	f.Add([]byte(`{"version":1,"retained":{"a":[{"replicas":[7],"leaderEpoch":2}]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		d, err := decode(content)

@@ -7,9 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ChangeISR implements metadata.Store. All changes are made with one write of the file, each for itself: one that is refused leaves the
-// others.
-func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
+// ChangeISR implements metadata.Store. All changes are made with one write of the file, each for
+// itself: one that is refused leaves the others.
+func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange,
+	settled func(change int, err error)) {
 	for i, err := range s.changeISR(changes) {
 		settled(i, err)
 	}

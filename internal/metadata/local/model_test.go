@@ -19,13 +19,15 @@ type modelTopic struct {
 	replicas   int
 }
 
-// model says which topics there should be, and remembers the highest epoch ever shown for each partition.
+// model says which topics there should be, and remembers the highest epoch ever shown for each
+// partition.
 type model struct {
 	topics map[string]modelTopic
 	epochs map[string]int32
 }
 
-// TestStoreAgainstAModel does random things to a store, crashes included, and compares it with the model after each.
+// TestStoreAgainstAModel does random things to a store, crashes included, and compares it with the
+// model after each.
 func TestStoreAgainstAModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -45,12 +47,14 @@ func TestStoreAgainstAModel(t *testing.T) {
 	}
 }
 
-func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (string, *Store, *vfs.Mem) {
+func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (string, *Store,
+	*vfs.Mem) {
 	name := string(rune('a' + random.IntN(6)))
 	switch random.IntN(7) {
 	case 0:
 		partitions, replicas := 1+random.IntN(4), 1+random.IntN(3)
-		_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: name, Partitions: int32(partitions), Replicas: int32(replicas)})
+		_, err := s.CreateTopic(t.Context(),
+			metadata.NewTopic{Name: name, Partitions: int32(partitions), Replicas: int32(replicas)})
 		if _, exists := m.topics[name]; exists != (err != nil) {
 			t.Fatalf("create %s: %v; exists: %t", name, err, exists)
 		}
@@ -94,7 +98,9 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 			continue
 		}
 		partitions, replicas := max(before.partitions, 1+random.IntN(4)), 1+random.IntN(3)
-		manifests = append(manifests, topics(t, fmt.Sprintf("%s {partitions: %d, replicas: %d}", name, partitions, replicas))...)
+		manifests = append(manifests,
+			topics(t, fmt.Sprintf("%s {partitions: %d, replicas: %d}", name, partitions,
+				replicas))...)
 		m.topics[name] = modelTopic{true, partitions, replicas}
 	}
 	if err := s.Sync(nil, 3, manifests); err != nil {
@@ -103,7 +109,8 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 	return mem
 }
 
-// lead brings all brokers up and lets leaders take everybody in that holds a replica: after that all is as it was asked for.
+// lead brings all brokers up and lets leaders take everybody in that holds a replica: after that
+// all is as it was asked for.
 func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 	stop := run(t, s, 0, 1, 2)
 	defer stop()
@@ -112,17 +119,21 @@ func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 			if p.Leader == metadata.NoBroker {
 				t.Fatalf("%s-%d has no leader, and all brokers are up: %+v", topic.Name, p.Index, p)
 			}
-			inSync := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+			inSync := metadata.ISRChange{Topic: topic.ID, Partition: p.Index,
+				LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 			for _, id := range p.Replicas {
 				b, _ := s.Image().Broker(id)
-				inSync.To = append(inSync.To, metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
+				inSync.To = append(inSync.To,
+					metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
 			}
 			if err := changeISR(t, s, inSync); err != nil {
 				t.Fatal(err)
 			}
 			now := s.Image().Topic(topic.Name).Partitions[p.Index]
-			if want := m.topics[topic.Name].replicas; len(now.Replicas) != want || len(now.ISR) != want || now.Target != nil {
-				t.Fatalf("%s-%d: %+v, want %d replicas, all in sync", topic.Name, p.Index, now, want)
+			if want := m.topics[topic.Name].replicas; len(now.Replicas) != want ||
+				len(now.ISR) != want || now.Target != nil {
+				t.Fatalf("%s-%d: %+v, want %d replicas, all in sync", topic.Name, p.Index, now,
+					want)
 			}
 		}
 	}
@@ -158,7 +169,8 @@ func (m *model) compare(image *metadata.Image) string {
 			case p.Leader != metadata.NoBroker:
 				return fmt.Sprintf("partition %s has leader %d, no broker is up", key, p.Leader)
 			case p.LeaderEpoch < m.epochs[key]:
-				return fmt.Sprintf("partition %s is at epoch %d, was at %d", key, p.LeaderEpoch, m.epochs[key])
+				return fmt.Sprintf("partition %s is at epoch %d, was at %d", key, p.LeaderEpoch,
+					m.epochs[key])
 			}
 			m.epochs[key] = p.LeaderEpoch
 		}

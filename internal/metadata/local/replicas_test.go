@@ -45,7 +45,8 @@ func (a *actor) up() {
 	shown := make(chan struct{})
 	var once sync.Once
 	running.Go(func() {
-		if err := a.s.Run(ctx, a.self, func(*metadata.Image) { once.Do(func() { close(shown) }) }); err != nil {
+		if err := a.s.Run(ctx, a.self,
+			func(*metadata.Image) { once.Do(func() { close(shown) }) }); err != nil {
 			a.t.Error(err)
 			once.Do(func() { close(shown) })
 		}
@@ -71,7 +72,8 @@ func (a *actor) epoch() int64 {
 // show is a partition in one line.
 func show(s *Store, topic string, index int) string {
 	p := s.Image().Topic(topic).Partitions[index]
-	return fmt.Sprintf("leader %d epoch %d isr %v replicas %v target %v", p.Leader, p.LeaderEpoch, p.ISR, p.Replicas, p.Target)
+	return fmt.Sprintf("leader %d epoch %d isr %v replicas %v target %v", p.Leader, p.LeaderEpoch,
+		p.ISR, p.Replicas, p.Target)
 }
 
 func expect(t *testing.T, s *Store, when, want string) {
@@ -158,7 +160,9 @@ func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
 	p := topic.Partitions[0]
 	change := metadata.ISRChange{Topic: topic.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 	for _, m := range members {
-		change.To = append(change.To, metadata.InSync{Broker: m.self.ID, Epoch: m.epoch(), Assignment: p.Assignment(m.self.ID)})
+		change.To = append(change.To,
+			metadata.InSync{Broker: m.self.ID, Epoch: m.epoch(),
+				Assignment: p.Assignment(m.self.ID)})
 	}
 	return change
 }
@@ -196,8 +200,9 @@ func TestChangeISRIsACompareAndSwap(t *testing.T) {
 	}
 }
 
-// TestAWriteThatFailedHalfwayIsWrittenOver: the file was renamed into place, but the directory not synced. The leader does not count with
-// the member that it proposed; so a file that says otherwise must not outlive the next change, even one that changes nothing.
+// TestAWriteThatFailedHalfwayIsWrittenOver: the file was renamed into place, but the directory not
+// synced. The leader does not count with the member that it proposed; so a file that says otherwise
+// must not outlive the next change, even one that changes nothing.
 func TestAWriteThatFailedHalfwayIsWrittenOver(t *testing.T) {
 	mem := memory(t)
 	fs := vfs.NewFault(mem)
@@ -226,7 +231,8 @@ func TestAWriteThatFailedHalfwayIsWrittenOver(t *testing.T) {
 	}
 }
 
-// TestProposalsOfManyPartitionsShareAWrite: every one is answered for itself, and each is in effect by then.
+// TestProposalsOfManyPartitionsShareAWrite: every one is answered for itself, and each is in effect
+// by then.
 func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
@@ -238,8 +244,10 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 	topic := s.Image().Topic("a")
 	var changes []metadata.ISRChange
 	for _, p := range topic.Partitions {
-		change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
-		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch(), Assignment: p.Assignment(p.Leader)}}
+		change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index,
+			LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch(),
+			Assignment: p.Assignment(p.Leader)}}
 		changes = append(changes, change)
 	}
 	const stale = 7
@@ -248,7 +256,8 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 	before := fs.Count()
 	s.ChangeISR(t.Context(), changes, func(i int, err error) {
 		settled[i]++
-		if want := i == stale; errors.Is(err, metadata.ErrISRConflict) != want || err != nil && !want {
+		if want := i == stale; errors.Is(err, metadata.ErrISRConflict) != want || err != nil &&
+			!want {
 			t.Errorf("partition %d: %v", i, err)
 		}
 		if got := s.Image().Topic("a").Partitions[i].ISR; i != stale && len(got) != 1 {
@@ -267,7 +276,8 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one := fs.Count() - before; operations != one {
-		t.Errorf("%d changes took %d operations on files, one takes %d", len(changes), operations, one)
+		t.Errorf("%d changes took %d operations on files, one takes %d", len(changes), operations,
+			one)
 	}
 }
 
@@ -297,7 +307,8 @@ func TestABrokerThatLeavesHandsOver(t *testing.T) {
 	expect(t, s, "all leave", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-// TestAStopInOrderKeepsAllInSync: they are known by their clean disks when the cluster starts again.
+// TestAStopInOrderKeepsAllInSync: they are known by their clean disks when the cluster starts
+// again.
 func TestAStopInOrderKeepsAllInSync(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
@@ -324,7 +335,8 @@ func TestLostRecordsAreForSomebodyToAccept(t *testing.T) {
 	brokers[0].self.Directory = "empty"
 	brokers[0].up()
 	brokers[2].up()
-	expect(t, s, "the last in sync has another disk", "leader -1 epoch 2 isr [0] replicas [0 1 2] target []")
+	expect(t, s, "the last in sync has another disk",
+		"leader -1 epoch 2 isr [0] replicas [0 1 2] target []")
 	if err := s.AcceptDataLoss(); err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +345,8 @@ func TestLostRecordsAreForSomebodyToAccept(t *testing.T) {
 
 func TestATopicMayRatherLoseRecords(t *testing.T) {
 	s := open(t, memory(t))
-	if err := s.Sync(nil, 2, topics(t, `a {partitions: 1, replicas: 2, uncleanLeaderElection: true}`)); err != nil {
+	if err := s.Sync(nil, 2, topics(t,
+		`a {partitions: 1, replicas: 2, uncleanLeaderElection: true}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.Hold()
@@ -341,7 +354,8 @@ func TestATopicMayRatherLoseRecords(t *testing.T) {
 	brokers[1].down()
 	brokers[1].up()
 	brokers[0].down()
-	expect(t, s, "the only one in sync is gone", "leader 1 epoch 2 isr [1] replicas [0 1] target []")
+	expect(t, s, "the only one in sync is gone",
+		"leader 1 epoch 2 isr [1] replicas [0 1] target []")
 }
 
 func TestReplicasAreAddedAndTakenAway(t *testing.T) {
@@ -358,13 +372,15 @@ func TestReplicasAreAddedAndTakenAway(t *testing.T) {
 	expect(t, s, "the second is in sync", "leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
 }
 
-// TestWhatWasShownIsOnTheDisk: after a crash, epochs and who is in sync are what brokers were told last.
+// TestWhatWasShownIsOnTheDisk: after a crash, epochs and who is in sync are what brokers were told
+// last.
 func TestWhatWasShownIsOnTheDisk(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
 	brokers[0].down()
 	inSync(t, s, brokers[1])
-	p, again := s.Image().Topic("a").Partitions[0], open(t, fs.CrashClone()).Image().Topic("a").Partitions[0]
+	p, again := s.Image().Topic("a").Partitions[0],
+		open(t, fs.CrashClone()).Image().Topic("a").Partitions[0]
 	if again.LeaderEpoch != p.LeaderEpoch || !slices.Equal(again.ISR, p.ISR) {
 		t.Errorf("shown was %+v, found is %+v", p, again)
 	}

@@ -15,42 +15,50 @@ import (
 )
 
 // ErrNotWritten is wrapped when the disk failed; the change did not happen.
-var ErrNotWritten = fmt.Errorf("%w: the file that holds it was not written", metadata.ErrUnavailable)
+var ErrNotWritten = fmt.Errorf("%w: the file that holds it was not written",
+	metadata.ErrUnavailable)
 
 // Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
 // It makes the same decisions (placement, election) as the operator, through internal/placement.
 //
-// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so they never wait for the
-// disk.
+// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so
+// they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
 
-	// Between changes: written == encode(document), or nil after a write that failed, and shown.image is document's image with up's
-	// brokers. A change that fails leaves document and image as they were.
+	// Between changes: written == encode(document), or nil after a write that failed, and
+	// shown.image is document's image with up's brokers. A change that fails leaves document and
+	// image as they were.
 	changing struct {
 		sync.Mutex
 		held     bool // no election yet: brokers of a cluster that starts are awaited
 		document document
-		written  []byte                    // what the file holds, so that an election that changes no epoch costs no sync; nil: not known
-		up       map[int32]metadata.Broker // those whose Run runs; not in the file: after a start nobody is up
+		// what the file holds, so that an election that changes no epoch costs no sync; nil: not
+		// known
+		written []byte
+		// those whose Run runs; not in the file: after a start nobody is up
+		up map[int32]metadata.Broker
 	}
 	shown struct {
 		sync.Mutex
-		image  *metadata.Image
-		served map[int32]map[servedPartition]int32 // by broker: the leader epoch of each partition it serves
-		news   chan struct{}                       // never nil; closed, and made anew, when something above changed
+		image *metadata.Image
+		// by broker: the leader epoch of each partition it serves
+		served map[int32]map[servedPartition]int32
+		// never nil; closed, and made anew, when something above changed
+		news chan struct{}
 	}
 }
 
-// servedPartition names a partition by the topic's id: a later topic of the same name is not served yet.
+// servedPartition names a partition by the topic's id: a later topic of the same name is not served
+// yet.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
-// Open reads the file, or begins a new cluster and writes it. A file that cannot be read or breaks a rule is an error, never
-// a new cluster: that would take the records of the old one for nobody's.
+// Open reads the file, or begins a new cluster and writes it. A file that cannot be read or breaks
+// a rule is an error, never a new cluster: that would take the records of the old one for nobody's.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
@@ -75,16 +83,16 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	return s, nil
 }
 
-// change applies f to the metadata, decides what follows from it, writes the file if its content changed, and shows the new image.
-// When f or the writing fails, nothing has changed.
+// change applies f to the metadata, decides what follows from it, writes the file if its content
+// changed, and shows the new image. When f or the writing fails, nothing has changed.
 func (s *Store) change(f func(*document) error) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(wishes{}, f)
 }
 
-// changeLocked works on a clone and puts it in place as its last step, after the write, so nothing has to be undone on a
-// failure.
+// changeLocked works on a clone and puts it in place as its last step, after the write, so nothing
+// has to be undone on a failure.
 func (s *Store) changeLocked(w wishes, f func(*document) error) error {
 	d := s.changing.document.clone()
 	if err := f(&d); err != nil {
@@ -109,7 +117,8 @@ func (s *Store) changeLocked(w wishes, f func(*document) error) error {
 		s.changing.written = content
 	}
 	s.changing.document = d
-	if !reflect.DeepEqual(image, s.Image()) { // an apply costs each broker a walk over all partitions
+	// an apply costs each broker a walk over all partitions
+	if !reflect.DeepEqual(image, s.Image()) {
 		s.show(func() { s.shown.image = image })
 	}
 	return nil
@@ -124,10 +133,11 @@ func (s *Store) show(f func()) {
 	s.shown.news = make(chan struct{})
 }
 
-// Sync makes the cluster what the manifests say. Topics that came from earlier manifests and are in them no longer are deleted,
-// as their reclaim policy says; those made through Kafka stay. Faults concern single topics and come joined; the other topics
-// are in effect then. Of brokers that are no more wanted the replicas move away; they are needed until then: see Running.
-// ErrBrokersInUse is wrapped when there would be fewer brokers than replicas; nothing has changed then.
+// Sync makes the cluster what the manifests say. Topics that came from earlier manifests and are in
+// them no longer are deleted, as their reclaim policy says; those made through Kafka stay. Faults
+// concern single topics and come joined; the other topics are in effect then. Of brokers that are
+// no more wanted the replicas move away; they are needed until then: see Running. ErrBrokersInUse
+// is wrapped when there would be fewer brokers than replicas; nothing has changed then.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	var faults []error
 	err := s.change(func(d *document) (err error) {
@@ -140,7 +150,8 @@ func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alph
 	return errors.Join(faults...)
 }
 
-// SetRacks says where brokers are: broker i in racks[i % len(racks)]; none: nowhere. New replicas are placed by it.
+// SetRacks says where brokers are: broker i in racks[i % len(racks)]; none: nowhere. New replicas
+// are placed by it.
 func (s *Store) SetRacks(racks []string) error {
 	return s.change(func(d *document) error {
 		d.Racks = racks
@@ -148,7 +159,8 @@ func (s *Store) SetRacks(racks []string) error {
 	})
 }
 
-// Running is how many brokers are to run, ids from 0: those that Sync asked for, and those above them that hold replicas still.
+// Running is how many brokers are to run, ids from 0: those that Sync asked for, and those above
+// them that hold replicas still.
 func (s *Store) Running() int {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -162,8 +174,9 @@ func (s *Store) Image() *metadata.Image {
 	return s.shown.image
 }
 
-// Manifests returns what the last Sync was given and is still in effect: the LogCluster (nil without one), the number of
-// brokers, and the topics that came from manifests, sorted by the name clients use.
+// Manifests returns what the last Sync was given and is still in effect: the LogCluster (nil
+// without one), the number of brokers, and the topics that came from manifests, sorted by the name
+// clients use.
 func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) {
 	s.changing.Lock()
 	d := s.changing.document.clone()

@@ -16,7 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// run starts brokers and returns once each has an image in which it is up; the function it returns stops them.
+// run starts brokers and returns once each has an image in which it is up; the function it returns
+// stops them.
 func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,11 +26,12 @@ func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 		up := make(chan struct{})
 		running.Go(func() {
 			var once sync.Once
-			err := s.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092 + id}, func(image *metadata.Image) {
-				if _, ok := image.Broker(id); ok {
-					once.Do(func() { close(up) })
-				}
-			})
+			err := s.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092 + id},
+				func(image *metadata.Image) {
+					if _, ok := image.Broker(id); ok {
+						once.Do(func() { close(up) })
+					}
+				})
 			if err != nil {
 				t.Errorf("broker %d: %v", id, err)
 				once.Do(func() { close(up) })
@@ -73,13 +75,15 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	if b, _ := s.Image().Broker(0); b.Epoch != 2 {
 		t.Errorf("broker 0 came back with epoch %d, want 2", b.Epoch)
 	}
-	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); err == nil || !strings.Contains(err.Error(), "up already") {
+	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); err == nil ||
+		!strings.Contains(err.Error(), "up already") {
 		t.Errorf("a second broker 0: %v", err)
 	}
 	stop1()
 }
 
-// TestEveryBrokerSeesTheLastImage: images may be left out under load, their order may not change and the last must come.
+// TestEveryBrokerSeesTheLastImage: images may be left out under load, their order may not change
+// and the last must come.
 func TestEveryBrokerSeesTheLastImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
@@ -96,7 +100,8 @@ func TestEveryBrokerSeesTheLastImage(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 20 {
-			_, err := s.CreateTopic(ctx, metadata.NewTopic{Name: string(rune('a' + i)), Partitions: 1, Replicas: 1})
+			_, err := s.CreateTopic(ctx,
+				metadata.NewTopic{Name: string(rune('a' + i)), Partitions: 1, Replicas: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,9 +154,11 @@ func TestAwaitServing(t *testing.T) {
 		none("nothing served")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1})
 		none("one of two served")
-		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1}, metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 0})
+		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
+			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 0})
 		none("one served at an old epoch")
-		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1}, metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 1})
+		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
+			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 1})
 		if err := <-arrived; err != nil {
 			t.Error(err)
 		}
@@ -159,7 +166,8 @@ func TestAwaitServing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := s.AwaitServing(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "partition a-0") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "partition a-0") {
 			t.Errorf("after the broker stopped: %v", err)
 		}
 	})
@@ -168,13 +176,16 @@ func TestAwaitServing(t *testing.T) {
 func TestTopicsThroughKafka(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
-	if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: zstd}}}`), 3, nil); err != nil {
+	if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: zstd}}}`), 3,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	defer run(t, s, 0, 1, 2)()
-	ask := metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1, Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
+	ask := metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1,
+		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
 	checked, err := s.CreateTopic(t.Context(), ask)
-	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 || s.Image().Topic("Orders") != nil {
+	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 ||
+		s.Image().Topic("Orders") != nil {
 		t.Errorf("only checked: %+v, %v", checked, err)
 	}
 	ask.Validate = false
@@ -194,7 +205,8 @@ func TestTopicsThroughKafka(t *testing.T) {
 			t.Errorf("a second time: %v", err)
 		}
 	}
-	if again := open(t, mem.CrashClone()).Image().Topic("Orders"); again == nil || again.ID != made.ID {
+	if again := open(t, mem.CrashClone()).Image().Topic("Orders"); again == nil ||
+		again.ID != made.ID {
 		t.Errorf("after a crash the topic is %+v", again)
 	}
 	if err := s.DeleteTopic(t.Context(), "Orders"); err != nil || s.Image().Topic("Orders") != nil {
@@ -210,7 +222,8 @@ func TestWritingOrder(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)
 	trace.Take()
-	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); err != nil {
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); err != nil {
 		t.Fatal(err)
 	}
 	var ops []string
@@ -219,7 +232,8 @@ func TestWritingOrder(t *testing.T) {
 		ops = append(ops, words[0]+" "+words[1])
 	}
 	want := []string{
-		"create metadata.json.tmp", "write metadata.json.tmp", "sync metadata.json.tmp", "rename metadata.json.tmp", "sync-dir .",
+		"create metadata.json.tmp", "write metadata.json.tmp", "sync metadata.json.tmp",
+		"rename metadata.json.tmp", "sync-dir .",
 	}
 	if diff := cmp.Diff(want, ops); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -234,13 +248,16 @@ func TestAFullDiskChangesNothing(t *testing.T) {
 	s := open(t, fault)
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
 	ask := metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}
-	if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, syscall.ENOSPC) || s.Image().Topic("a") != nil {
+	if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, syscall.ENOSPC) ||
+		s.Image().Topic("a") != nil {
 		t.Errorf("create: %v, topic %v", err, s.Image().Topic("a"))
 	}
-	if err := s.Sync(nil, 1, topics(t, `b {partitions: 1}`)); !errors.Is(err, syscall.ENOSPC) || s.Image().Topic("b") != nil {
+	if err := s.Sync(nil, 1, topics(t, `b {partitions: 1}`)); !errors.Is(err, syscall.ENOSPC) ||
+		s.Image().Topic("b") != nil {
 		t.Errorf("sync: %v, topic %v", err, s.Image().Topic("b"))
 	}
-	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); !errors.Is(err, syscall.ENOSPC) || len(s.Image().Brokers) != 0 {
+	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); !errors.Is(err, syscall.ENOSPC) ||
+		len(s.Image().Brokers) != 0 {
 		t.Errorf("run: %v, brokers %v", err, s.Image().Brokers)
 	}
 	fault.Clear()
@@ -270,29 +287,34 @@ func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
 	defer run(t, s, 0)()
 	topic := s.Image().Topic("a")
 	if err := s.Serving(t.Context(), 0, []metadata.Served{
-		{Topic: topic.ID, Partition: 0, LeaderEpoch: 1}, {Topic: topic.ID, Partition: 1, LeaderEpoch: 7, Ahead: true},
+		{Topic: topic.ID, Partition: 0, LeaderEpoch: 1},
+		{Topic: topic.ID, Partition: 1, LeaderEpoch: 7, Ahead: true},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	partitions := s.Image().Topic("a").Partitions
-	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 || partitions[1].Leader != 0 {
+	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 ||
+		partitions[1].Leader != 0 {
 		t.Errorf("partitions %+v %+v", partitions[0], partitions[1])
 	}
 }
 
-// What a broker's disks gave out is remembered over restarts of the store, and a disk that is new begins above it.
+// What a broker's disks gave out is remembered over restarts of the store, and a disk that is new
+// begins above it.
 func TestProducerIDsAreRememberedOverDisks(t *testing.T) {
 	fsys := memory(t)
 	register := func(directory string, bound, want int64) {
 		t.Helper()
 		s := open(t, fsys)
 		ctx, cancel := context.WithCancel(t.Context())
-		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound}, func(image *metadata.Image) {
-			if b, _ := image.Broker(0); b.ProducerIDs != want {
-				t.Errorf("disk %s is registered with %d, want %d", directory, b.ProducerIDs, want)
-			}
-			cancel()
-		})
+		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound},
+			func(image *metadata.Image) {
+				if b, _ := image.Broker(0); b.ProducerIDs != want {
+					t.Errorf("disk %s is registered with %d, want %d", directory, b.ProducerIDs,
+						want)
+				}
+				cancel()
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,9 @@ import (
 )
 
 // ErrBrokersInUse is wrapped when there would be too few brokers for the replicas that they hold.
-var ErrBrokersInUse = errors.New("brokers cannot be removed while topics have as many replicas as there are brokers")
+var ErrBrokersInUse = errors.New(
+	"brokers cannot be removed while topics have as many replicas as there are brokers",
+)
 
 // manifests is what the user's files say.
 type manifests struct {
@@ -24,8 +26,8 @@ type manifests struct {
 	topics  []*v1alpha1.Topic
 }
 
-// sync makes the document what the manifests say. The faults concern single topics: those stay as they were, or do not come
-// to be. err concerns the whole; nothing may be kept then.
+// sync makes the document what the manifests say. The faults concern single topics: those stay as
+// they were, or do not come to be. err concerns the whole; nothing may be kept then.
 func (d *document) sync(m manifests) (faults []error, err error) {
 	d.Cluster = nil
 	if m.cluster != nil {
@@ -64,8 +66,9 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	return faults, nil
 }
 
-// drain gives the replicas on brokers that are to go another place, and every topic the replicas that its cluster's defaults ask for
-// now. Topics that have more replicas than there would be brokers keep them from going: fewer copies are for somebody to decide.
+// drain gives the replicas on brokers that are to go another place, and every topic the replicas
+// that its cluster's defaults ask for now. Topics that have more replicas than there would be
+// brokers keep them from going: fewer copies are for somebody to decide.
 func (d *document) drain() error {
 	var topics []string
 	needed := 0
@@ -78,14 +81,19 @@ func (d *document) drain() error {
 	if len(topics) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "), needed)
+	return fmt.Errorf("%w: topics %s need %d brokers", ErrBrokersInUse, strings.Join(topics, ", "),
+		needed)
 }
 
-// fit gives the partitions of a topic as many replicas as it asks for, all on brokers that stay. Replicas move when brokers do it;
-// until then the target says where to. It fails when there are too few brokers.
+// fit gives the partitions of a topic as many replicas as it asks for, all on brokers that stay.
+// Replicas move when brokers do it; until then the target says where to. It fails when there are
+// too few brokers.
 func (d *document) fit(t *topic) error {
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
-	settled := func(ids []int32) bool { return len(ids) == replicas && int(slices.Max(ids)) < d.Brokers }
+	settled := func(ids []int32) bool {
+		return len(ids) == replicas &&
+			int(slices.Max(ids)) < d.Brokers
+	}
 	places := make([][]int32, len(t.Partitions))
 	fits := true
 	for i, p := range t.Partitions {
@@ -120,8 +128,9 @@ func (p partition) destination() []int32 {
 	return p.Replicas
 }
 
-// put makes a topic what its resource says: new, or changed. A changed one keeps id and partitions; its origin becomes the
-// one given, so a manifest takes over a topic that was made through Kafka. On an error the document is as before.
+// put makes a topic what its resource says: new, or changed. A changed one keeps id and partitions;
+// its origin becomes the one given, so a manifest takes over a topic that was made through Kafka.
+// On an error the document is as before.
 func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckTopicName(resource.KafkaName()); err != nil {
 		return err
@@ -135,7 +144,8 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if resource.Spec.Partitions == 0 {
 		resource.Spec.Partitions = 1 // the schema's default; manifests have it filled in
 	}
-	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin, Spec: resource.Spec, CleanNow: resource.CleanNow()}
+	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin,
+		Spec: resource.Spec, CleanNow: resource.CleanNow()}
 	at, exists := d.find(resource.KafkaName())
 	if exists {
 		changed.ID, changed.Partitions = d.Topics[at].ID, d.Topics[at].Partitions
@@ -154,19 +164,28 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow places the partitions that a topic lacks, as placement.Assign chooses; those it has stay where they are. It fails
-// with metadata.ErrInvalidPartitions when the topic would shrink, with ErrInvalidReplication when there are too few brokers.
+// grow places the partitions that a topic lacks, as placement.Assign chooses; those it has stay
+// where they are. It fails with metadata.ErrInvalidPartitions when the topic would shrink, with
+// ErrInvalidReplication when there are too few brokers.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
 	if missing < 0 {
 		fault := field.Invalid(field.NewPath("spec", "partitions"), t.Spec.Partitions,
-			fmt.Sprintf("the topic has %d partitions; they cannot shrink, as records would be lost", existing))
+			fmt.Sprintf("the topic has %d partitions; they cannot shrink, as records would be lost",
+				existing))
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
-	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) { // made through Kafka, and now described by a manifest
-		fault := field.Invalid(field.NewPath("spec", "partitions"), t.Spec.Partitions,
-			fmt.Sprintf("the topic has %d partitions; groups are in them by their number, and would lose their offsets", existing))
+	// made through Kafka, and now described by a manifest
+	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) {
+		fault := field.Invalid(
+			field.NewPath("spec", "partitions"),
+			t.Spec.Partitions,
+			fmt.Sprintf(
+				"the topic has %d partitions; groups are in them by their number, and would lose their offsets",
+				existing,
+			),
+		)
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
@@ -176,15 +195,18 @@ func (d *document) grow(t *topic) error {
 	}
 	t.Partitions = slices.Clone(t.Partitions)
 	for _, replicas := range placed {
-		t.Partitions = append(t.Partitions, partition{Replicas: replicas, leader: metadata.NoBroker})
+		t.Partitions = append(t.Partitions,
+			partition{Replicas: replicas, leader: metadata.NoBroker})
 	}
 	d.takeUp(t, existing)
 	return nil
 }
 
-// takeUp puts partitions from index first on where the data of an earlier topic of the name lies, if it was retained and some
-// broker that was in sync is still one of ours. A narrower topic leaves the memory of the rest for when it grows. What lay on brokers
-// that are gone is forgotten: the partition begins empty elsewhere, and two homes for one partition could never be told apart later.
+// takeUp puts partitions from index first on where the data of an earlier topic of the name lies,
+// if it was retained and some broker that was in sync is still one of ours. A narrower topic leaves
+// the memory of the rest for when it grows. What lay on brokers that are gone is forgotten: the
+// partition begins empty elsewhere, and two homes for one partition could never be told apart
+// later.
 func (d *document) takeUp(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {
@@ -197,7 +219,8 @@ func (d *document) takeUp(t *topic, first int) {
 	}
 }
 
-// among is a retained partition as far as it is on brokers 0 to brokers-1; ok is false if nobody of those was in sync.
+// among is a retained partition as far as it is on brokers 0 to brokers-1; ok is false if nobody of
+// those was in sync.
 func (p partition) among(brokers int) (_ partition, ok bool) {
 	gone := func(id int32) bool { return int(id) >= brokers }
 	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), gone)
@@ -208,7 +231,8 @@ func (p partition) among(brokers int) (_ partition, ok bool) {
 	return p, p.check(brokers) == nil
 }
 
-// remove takes a topic away and remembers where its data stays. It tells whether the topic was there.
+// remove takes a topic away and remembers where its data stays. It tells whether the topic was
+// there.
 func (d *document) remove(kafkaName string) bool {
 	at, exists := d.find(kafkaName)
 	if !exists {
@@ -222,13 +246,15 @@ func (d *document) remove(kafkaName string) bool {
 	}
 	places := slices.Clone(t.Partitions)
 	if before := d.Retained[kafkaName]; len(before) > len(places) {
-		places = append(places, before[len(places):]...) // retained from a time when the topic was wider
+		// retained from a time when the topic was wider
+		places = append(places, before[len(places):]...)
 	}
 	d.Retained[kafkaName] = places
 	return true
 }
 
-// placementBrokers are all brokers, up or not: where a topic lies must not hang on who happens to be up.
+// placementBrokers are all brokers, up or not: where a topic lies must not hang on who happens to
+// be up.
 func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
@@ -253,8 +279,8 @@ func (d *document) load() map[int32]int {
 	return load
 }
 
-// TopicFault is what is wrong with one topic, in the words of a manifest's faults: the field's path first. Sync returns them
-// joined; the caller knows which file has the topic.
+// TopicFault is what is wrong with one topic, in the words of a manifest's faults: the field's path
+// first. Sync returns them joined; the caller knows which file has the topic.
 type TopicFault struct {
 	Resource string // metadata.name of the Topic
 	Err      error

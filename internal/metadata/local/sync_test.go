@@ -44,7 +44,8 @@ func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
 	for _, line := range lines {
 		name, spec, _ := strings.Cut(line, " ")
 		topic := &v1alpha1.Topic{}
-		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: "+name+"}, spec: "+spec+"}"), topic); err != nil {
+		if err := yaml.UnmarshalStrict([]byte("{metadata: {name: "+name+"}, spec: "+spec+"}"),
+			topic); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, topic)
@@ -55,7 +56,8 @@ func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
 func logCluster(t *testing.T, spec string) *v1alpha1.LogCluster {
 	t.Helper()
 	cluster := &v1alpha1.LogCluster{}
-	if err := yaml.UnmarshalStrict([]byte("{metadata: {name: demo}, spec: "+spec+"}"), cluster); err != nil {
+	if err := yaml.UnmarshalStrict([]byte("{metadata: {name: demo}, spec: "+spec+"}"),
+		cluster); err != nil {
 		t.Fatal(err)
 	}
 	return cluster
@@ -82,7 +84,8 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 	s := open(t, memory(t))
 	sync := func(manifests ...string) {
 		t.Helper()
-		if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: lz4}}}`), 3, topics(t, manifests...)); err != nil {
+		if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: lz4}}}`), 3,
+			topics(t, manifests...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +97,8 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 		t.Error("b is not known by its topicName")
 	}
 	id := s.Image().Topic("a").ID
-	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: -1}); err != nil {
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "made", Partitions: 1, Replicas: -1}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -118,7 +122,8 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 	}
 }
 
-// TestACleanIsAskedForByManifest: it is kept for a start without manifests, and goes with the annotation.
+// TestACleanIsAskedForByManifest: it is kept for a start without manifests, and goes with the
+// annotation.
 func TestACleanIsAskedForByManifest(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -146,7 +151,8 @@ func TestACleanIsAskedForByManifest(t *testing.T) {
 
 func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
 	s := open(t, memory(t))
-	made, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: -1})
+	made, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "a", Partitions: 2, Replicas: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,41 +170,49 @@ func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
 // TestAManifestDoesNotGrowTheTopicOfGroups that clients made by joining one.
 func TestAManifestDoesNotGrowTheTopicOfGroups(t *testing.T) {
 	s := open(t, memory(t))
-	if _, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "__consumer_offsets", Partitions: 5, Replicas: -1}); err != nil {
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "__consumer_offsets", Partitions: 5, Replicas: -1}); err != nil {
 		t.Fatal(err)
 	}
 	err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 6}`))
-	if !errors.Is(err, metadata.ErrInvalidPartitions) || len(s.Image().Topic("__consumer_offsets").Partitions) != 5 {
+	if !errors.Is(err, metadata.ErrInvalidPartitions) ||
+		len(s.Image().Topic("__consumer_offsets").Partitions) != 5 {
 		t.Errorf("%v, %d partitions", err, len(s.Image().Topic("__consumer_offsets").Partitions))
 	}
-	if err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 5}`)); err != nil {
+	if err := s.Sync(nil, 1, topics(t,
+		`offsets {topicName: __consumer_offsets, partitions: 5}`)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestFaultsOfOneTopicLeaveTheOthers also checks that each fault begins with the field's path and ends with the resource.
+// TestFaultsOfOneTopicLeaveTheOthers also checks that each fault begins with the field's path and
+// ends with the resource.
 func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 4}`, `good {partitions: 1}`))
+	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 4}`,
+		`good {partitions: 1}`))
 	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; they cannot shrink, as records would be lost" +
 		" (invalid number of partitions) (Topic/shrinks)\n" +
 		"invalid replication factor: not enough brokers: 4 replicas asked for, 3 brokers there (Topic/many)"
 	if err == nil || err.Error() != want {
 		t.Errorf("faults:\n%v\nwant:\n%s", err, want)
 	}
-	if !errors.Is(err, metadata.ErrInvalidReplication) || !errors.Is(err, metadata.ErrInvalidPartitions) {
+	if !errors.Is(err, metadata.ErrInvalidReplication) ||
+		!errors.Is(err, metadata.ErrInvalidPartitions) {
 		t.Errorf("faults have lost their kind: %v", err)
 	}
 	image := s.Image()
-	if image.Topic("good") == nil || image.Topic("many") != nil || len(image.Topic("shrinks").Partitions) != 3 {
+	if image.Topic("good") == nil || image.Topic("many") != nil ||
+		len(image.Topic("shrinks").Partitions) != 3 {
 		t.Errorf("topics are %v", image.Topics)
 	}
 }
 
-// TestBrokersThatGoAreDrained: replicas are told where to move, and the broker is needed until they did.
+// TestBrokersThatGoAreDrained: replicas are told where to move, and the broker is needed until they
+// did.
 func TestBrokersThatGoAreDrained(t *testing.T) {
 	s := open(t, memory(t))
 	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
@@ -220,7 +234,8 @@ func TestBrokersThatGoAreDrained(t *testing.T) {
 	}
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
-			if slices.Contains(p.Replicas, 2) || p.Target != nil || p.Leader == 2 || p.Leader == metadata.NoBroker {
+			if slices.Contains(p.Replicas, 2) || p.Target != nil || p.Leader == 2 ||
+				p.Leader == metadata.NoBroker {
 				t.Errorf("%s-%d after its move: %+v", topic.Name, p.Index, p)
 			}
 		}
@@ -233,13 +248,15 @@ func TestBrokersThatGoAreDrained(t *testing.T) {
 // catchUp takes all replicas of a partition into the ISR, as its leader would.
 func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partition) {
 	t.Helper()
-	change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
+	change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch,
+		From: p.ISR}
 	for _, id := range p.Replicas {
 		b, ok := s.Image().Broker(id)
 		if !ok {
 			t.Fatalf("broker %d is not up", id)
 		}
-		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
+		change.To = append(change.To,
+			metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
 	}
 	if err := changeISR(t, s, change); err != nil {
 		t.Fatalf("%s-%d: %v", topic.Name, p.Index, err)
@@ -275,8 +292,10 @@ func TestBadDefaultsAreRefusedWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Sync(logCluster(t, `{topicDefaults: {compaction: {maxLag: 1s}}}`), 1, topics(t, `a {partitions: 1}`))
-	if err == nil || !strings.Contains(err.Error(), `topic "made": spec.compaction.minLag: Invalid value: "1m0s"`) {
+	err = s.Sync(logCluster(t, `{topicDefaults: {compaction: {maxLag: 1s}}}`), 1,
+		topics(t, `a {partitions: 1}`))
+	if err == nil || !strings.Contains(err.Error(),
+		`topic "made": spec.compaction.minLag: Invalid value: "1m0s"`) {
 		t.Errorf("error %v", err)
 	}
 	if s.Image().Topic("a") != nil {
@@ -310,7 +329,8 @@ func TestRetainedDataIsFoundAgain(t *testing.T) {
 		t.Error("another topic has the old one's id")
 	}
 	if b.Partitions[0].LeaderEpoch != 2 || b.Partitions[2].LeaderEpoch != 0 {
-		t.Errorf("epochs %d and %d, want 2 for the retained partition, 0 for the new one", b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
+		t.Errorf("epochs %d and %d, want 2 for the retained partition, 0 for the new one",
+			b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
 	}
 	if s.Image().Topic("gone").Partitions[0].LeaderEpoch != 0 {
 		t.Error("a topic whose data was deleted goes on from its old epoch")

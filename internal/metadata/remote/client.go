@@ -32,7 +32,8 @@ func NewClient(conn net.Conn) *Client {
 	return c
 }
 
-// Run implements metadata.Store. It fails when the connection ends: the store takes this broker for dead then.
+// Run implements metadata.Store. It fails when the connection ends: the store takes this broker for
+// dead then.
 func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	images := make(chan *metadata.Image)
 	broken := make(chan error, 1)
@@ -72,8 +73,8 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	}
 }
 
-// unregister says goodbye, so that the broker is down at once. Images that come meanwhile are for nobody. A store that does not answer, or
-// does not even take the word, sees the connection end.
+// unregister says goodbye, so that the broker is down at once. Images that come meanwhile are for
+// nobody. A store that does not answer, or does not even take the word, sees the connection end.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()
@@ -148,7 +149,8 @@ func (c *Client) write(r request) error {
 	return writeFrame(c.conn, r)
 }
 
-// call asks and waits for the answer. An error that is not the store's own leaves open what became of it.
+// call asks and waits for the answer. An error that is not the store's own leaves open what became
+// of it.
 func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	waits := make(chan reply, 1)
 	c.waiting.Lock()
@@ -187,7 +189,8 @@ func (c *Client) Serving(ctx context.Context, _ int32, served []metadata.Served)
 }
 
 // ChangeISR implements metadata.Store.
-func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange, settled func(change int, err error)) {
+func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
+	settled func(change int, err error)) {
 	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
 	defer cancel()
 	for i, err := range c.parts(ctx, request{Op: opChangeISR, Change: changes}, len(changes)) {

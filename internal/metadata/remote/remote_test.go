@@ -58,11 +58,16 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 	near, far := net.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{
-		Client: NewClient(near), conn: near, images: make(chan *metadata.Image, 1000), stop: cancel, ran: make(chan error, 1), served: make(chan error, 1),
+		Client: NewClient(near), conn: near, images: make(chan *metadata.Image, 1000), stop: cancel,
+		ran: make(chan error, 1), served: make(chan error, 1),
 	}
-	go func() { b.served <- Serve(context.Background(), far, id, local.Session{Store: s, Broker: id}) }()
 	go func() {
-		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092, CleanEpoch: -1}, func(i *metadata.Image) { b.images <- i })
+		b.served <- Serve(context.Background(), far, id,
+			local.Session{Store: s, Broker: id})
+	}()
+	go func() {
+		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092, CleanEpoch: -1},
+			func(i *metadata.Image) { b.images <- i })
 	}()
 	return b
 }
@@ -70,15 +75,19 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 func TestAClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
-		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}} // which says something of all that an image tells
+		// which says something of all that an image tells
+		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
 			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
-		if err := errors.Join(yaml.Unmarshal([]byte(spec), &cluster.Spec), s.Sync(cluster, 1, nil)); err != nil {
+		if err := errors.Join(yaml.Unmarshal([]byte(spec), &cluster.Spec),
+			s.Sync(cluster, 1, nil)); err != nil {
 			t.Fatal(err)
 		}
 		b := start(t, s, 0)
 		<-b.images
-		made, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 2, Replicas: 1, Properties: map[string]string{"cleanup.policy": "compact"}})
+		made, err := b.CreateTopic(t.Context(),
+			metadata.NewTopic{Name: "a", Partitions: 2, Replicas: 1,
+				Properties: map[string]string{"cleanup.policy": "compact"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,21 +99,28 @@ func TestAClientIsAStore(t *testing.T) {
 		for len(b.images) > 0 {
 			last = <-b.images
 		}
-		if last.Groups.OffsetsPartitions != 3 || last.Replication.LagMax != 3*time.Second || !last.Policy.AutoCreate {
-			t.Errorf("of the cluster came %+v, %+v, %+v", last.Groups, last.Replication, last.Policy)
+		if last.Groups.OffsetsPartitions != 3 || last.Replication.LagMax != 3*time.Second ||
+			!last.Policy.AutoCreate {
+			t.Errorf("of the cluster came %+v, %+v, %+v", last.Groups, last.Replication,
+				last.Policy)
 		}
-		if diff := cmp.Diff(s.Image(), last, cmpopts.IgnoreUnexported(metadata.Image{})); diff != "" || last.TopicByID(made.ID) == nil {
+		if diff := cmp.Diff(s.Image(), last,
+			cmpopts.IgnoreUnexported(metadata.Image{})); diff != "" ||
+			last.TopicByID(made.ID) == nil {
 			t.Errorf("image (-want +got):\n%s", diff)
 		}
 		p := made.Partitions[0]
-		if err := b.Serving(t.Context(), 0, []metadata.Served{{Topic: made.ID, LeaderEpoch: p.LeaderEpoch}, {Topic: made.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
+		if err := b.Serving(t.Context(), 0,
+			[]metadata.Served{{Topic: made.ID, LeaderEpoch: p.LeaderEpoch},
+				{Topic: made.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
 			t.Error(err)
 		}
 		if err := s.AwaitServing(t.Context()); err != nil {
 			t.Error(err)
 		}
 		self, _ := s.Image().Broker(0)
-		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR, To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch, Assignment: p.Assignment(0)}}}
+		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR,
+			To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch, Assignment: p.Assignment(0)}}}
 		if err := changeISR(t, b, change); err != nil {
 			t.Error(err)
 		}
@@ -112,7 +128,9 @@ func TestAClientIsAStore(t *testing.T) {
 		if err := changeISR(t, b, change); !errors.Is(err, metadata.ErrISRConflict) {
 			t.Errorf("a conflict comes as %v", err)
 		}
-		if _, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); !errors.Is(err, metadata.ErrTopicExists) {
+		if _, err := b.CreateTopic(t.Context(),
+			metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); !errors.Is(err,
+			metadata.ErrTopicExists) {
 			t.Errorf("a second topic: %v", err)
 		}
 		if err := b.Leave(t.Context()); err != nil {
@@ -153,7 +171,8 @@ func TestAProcessThatEndsIsDownAtOnce(t *testing.T) {
 	})
 }
 
-// TestAProcessThatHangsIsDownInTime: it sends no word, and its connection is cut, so that it ends when it goes on.
+// TestAProcessThatHangsIsDownInTime: it sends no word, and its connection is cut, so that it ends
+// when it goes on.
 func TestAProcessThatHangsIsDownInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -162,7 +181,8 @@ func TestAProcessThatHangsIsDownInTime(t *testing.T) {
 		go func() { served <- Serve(context.Background(), far, 0, local.Session{Store: s}) }()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		time.Sleep(time.Hour) // until a busy machine lets the process begin
-		if err := writeFrame(near, request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 0}}); err != nil {
+		if err := writeFrame(near,
+			request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 0}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -182,15 +202,20 @@ func TestAProcessThatHangsIsDownInTime(t *testing.T) {
 	})
 }
 
-// TestABrokerStopsWithoutItsStore, which hangs and takes nothing any more: not even the word that it goes.
+// TestABrokerStopsWithoutItsStore, which hangs and takes nothing any more: not even the word that
+// it goes.
 func TestABrokerStopsWithoutItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
-		go func() { ran <- NewClient(near).Run(ctx, metadata.Broker{ID: 0}, func(*metadata.Image) {}) }()
+		go func() {
+			ran <- NewClient(near).Run(ctx, metadata.Broker{ID: 0},
+				func(*metadata.Image) {})
+		}()
 		var asked request
-		if err := readFrame(far, 1<<20, &asked); err != nil || writeFrame(far, reply{ID: asked.ID}) != nil {
+		if err := readFrame(far, 1<<20, &asked); err != nil ||
+			writeFrame(far, reply{ID: asked.ID}) != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -213,8 +238,12 @@ func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
 		near, far := net.Pipe()
-		go func() { _ = writeFrame(near, request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 1}}) }()
-		if err := Serve(t.Context(), far, 0, local.Session{Store: s}); err == nil || !strings.Contains(err.Error(), "as another") {
+		go func() {
+			_ = writeFrame(near,
+				request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 1}})
+		}()
+		if err := Serve(t.Context(), far, 0, local.Session{Store: s}); err == nil ||
+			!strings.Contains(err.Error(), "as another") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -222,7 +251,8 @@ func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
 
 func TestFramesHaveLimits(t *testing.T) {
 	var r request
-	if err := readFrame(bytes.NewReader(binary.BigEndian.AppendUint32(nil, 11)), 10, &r); err == nil || !strings.Contains(err.Error(), "at most 10") {
+	if err := readFrame(bytes.NewReader(binary.BigEndian.AppendUint32(nil, 11)), 10,
+		&r); err == nil || !strings.Contains(err.Error(), "at most 10") {
 		t.Errorf("too long: %v", err)
 	}
 	if err := readFrame(strings.NewReader("\x00\x00\x00\x05{"), 10, &r); !errors.Is(err, io.EOF) {
@@ -233,7 +263,8 @@ func TestFramesHaveLimits(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame: whatever the bytes, an error or a message, no panic; what is taken can be written again.
+// FuzzReadFrame: whatever the bytes, an error or a message, no panic; what is taken can be written
+// again.
 func FuzzReadFrame(f *testing.F) {
 	var frame bytes.Buffer
 	_ = writeFrame(&frame, request{ID: 7, Op: opServing, Served: []metadata.Served{{Partition: 1}}})

@@ -20,11 +20,13 @@ type Backend interface {
 	metadata.Leaver
 }
 
-// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for sessionTimeout after a word, or ctx ends. The broker is down
-// for the store when Serve returns. conn is closed by then.
+// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for
+// sessionTimeout after a word, or ctx ends. The broker is down for the store when Serve returns.
+// conn is closed by then.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &session{conn: conn, broker: broker, backend: backend, end: cancel, slots: make(chan struct{}, requestsMax)}
+	s := &session{conn: conn, broker: broker, backend: backend, end: cancel,
+		slots: make(chan struct{}, requestsMax)}
 	stopClosing := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	err := s.read(ctx)
 	cancel()
@@ -52,10 +54,12 @@ type session struct {
 	goodbye bool
 }
 
-// read takes requests. The order of those under way at once is theirs: a broker waits for the answer where order matters to it.
+// read takes requests. The order of those under way at once is theirs: a broker waits for the
+// answer where order matters to it.
 //
-// The first word has no limit: before it the broker is nothing to the store, and a process that has just been made may wait for long until
-// a busy machine lets it begin. If it ends, its socket closes.
+// The first word has no limit: before it the broker is nothing to the store, and a process that has
+// just been made may wait for long until a busy machine lets it begin. If it ends, its socket
+// closes.
 func (s *session) read(ctx context.Context) error {
 	for {
 		var r request
@@ -88,8 +92,9 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-// run registers the broker with the store and sends it images, the newest when several come while one is sent. The store's Run does not
-// return while the broker is up, so its answer is sent with the first image.
+// run registers the broker with the store and sends it images, the newest when several come while
+// one is sent. The store's Run does not return while the broker is up, so its answer is sent with
+// the first image.
 func (s *session) run(ctx context.Context, r request) {
 	ctx, cancel := context.WithCancel(ctx)
 	newest := make(chan *metadata.Image, 1)
@@ -181,7 +186,8 @@ func partsOf(faults []error) []part {
 	return parts
 }
 
-// write sends one frame. A broker that takes nothing is ended by read, which it tells nothing either.
+// write sends one frame. A broker that takes nothing is ended by read, which it tells nothing
+// either.
 func (s *session) write(r reply) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -15,11 +15,13 @@ import (
 const (
 	// imageBytesMax bounds what a broker takes: an image of 100,000 partitions has some 30 MB.
 	imageBytesMax = 128 << 20
-	// requestBytesMax bounds what the store takes: Serving tells of all partitions that one broker leads.
+	// requestBytesMax bounds what the store takes: Serving tells of all partitions that one broker
+	// leads.
 	requestBytesMax = 32 << 20
 	// heartbeatInterval is how often a broker says that it lives.
 	heartbeatInterval = time.Second
-	// sessionTimeout is how long the store waits for such a word, as long as a broker's Lease lasts on Kubernetes.
+	// sessionTimeout is how long the store waits for such a word, as long as a broker's Lease lasts
+	// on Kubernetes.
 	sessionTimeout = 6 * time.Second
 	// requestsMax is how many requests of one broker are under way at once.
 	requestsMax = 64
@@ -43,7 +45,8 @@ const (
 
 // request is a frame of the broker's. Fields that its op has no use for are absent.
 type request struct {
-	ID     uint64                  `json:"id,omitempty"` // the reply has the same; 0: none is wanted
+	// the reply has the same; 0: none is wanted
+	ID     uint64                  `json:"id,omitempty"`
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
 	Served []metadata.Served       `json:"served,omitempty"`
@@ -56,7 +59,8 @@ type request struct {
 	Elect  []metadata.PartitionRef `json:"elect,omitempty"`
 }
 
-// move is a metadata.Move: JSON would make an empty list of one that is nil, and that means another thing.
+// move is a metadata.Move: JSON would make an empty list of one that is nil, and that means another
+// thing.
 type move struct {
 	metadata.PartitionRef
 	Replicas []int32 `json:"replicas"`
@@ -80,9 +84,11 @@ type part struct {
 
 // kinds are the errors that callers branch on; both ends are of one binary, so their places do.
 var kinds = []error{
-	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName, metadata.ErrInvalidPartitions,
+	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName,
+	metadata.ErrInvalidPartitions,
 	metadata.ErrInvalidReplication, metadata.ErrInvalidSettings, metadata.ErrISRConflict,
-	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment, metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
+	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment,
+	metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
 	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable,
 }
 

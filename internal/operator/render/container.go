@@ -13,8 +13,8 @@ import (
 // dataDir is where a broker's volume is mounted: the only place it can write to.
 const dataDir = "/data"
 
-// container is the broker's container. Its image is the LogCluster's own or the operator's, so that by default both halves
-// are of one version. Nothing of its file system but dataDir can be written.
+// container is the broker's container. Its image is the LogCluster's own or the operator's, so that
+// by default both halves are of one version. Nothing of its file system but dataDir can be written.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
 	image := cluster.Spec.Image
 	if image == "" {
@@ -36,8 +36,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			{Name: portNameHTTP, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 		},
 		Resources: resources(cluster.Spec.Resources),
-		// Recovery after a crash may read much of the disk: half an hour (900 times 2 s), and no other
-		// probe asks before.
+		// Recovery after a crash may read much of the disk: half an hour (900 times 2 s), and no
+		// other probe asks before.
 		StartupProbe:   probe("/healthz", 2, 900),
 		LivenessProbe:  probe("/healthz", 10, 3),
 		ReadinessProbe: probe("/readyz", 2, 3),
@@ -50,9 +50,10 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 	}
 }
 
-// arguments are the command line of cmd/heartwood's broker command. The node id is the number at the end of the pod's name.
-// $(NAME) is filled in by the kubelet, from the container's environment. Clients are told the pod's own host name: only the
-// leader of a partition answers for it, so an address that any broker answers would not do. Brokers themselves use the pod's address: a name
+// arguments are the command line of cmd/heartwood's broker command. The node id is the number at
+// the end of the pod's name. $(NAME) is filled in by the kubelet, from the container's environment.
+// Clients are told the pod's own host name: only the leader of a partition answers for it, so an
+// address that any broker answers would not do. Brokers themselves use the pod's address: a name
 // may lead to the pod before for as long as caches of DNS live, and to nowhere while DNS is down.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
@@ -65,7 +66,8 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 		"--pod-ip=$(POD_IP)",
 		"--data-dir=" + dataDir,
 		fmt.Sprintf("--listen=:%d", port),
-		fmt.Sprintf("--advertise=$(POD_NAME).%s.$(POD_NAMESPACE).svc:%d", headlessName(cluster.Name), port),
+		fmt.Sprintf("--advertise=$(POD_NAME).%s.$(POD_NAMESPACE).svc:%d",
+			headlessName(cluster.Name), port),
 		fmt.Sprintf("--http=:%d", portHTTP),
 	}
 }
@@ -73,16 +75,19 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 // fieldVariable is an environment variable that holds a field of the pod.
 func fieldVariable(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{
-		Name:      name,
-		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
+		Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+			FieldPath: path}},
 	}
 }
 
-// probe asks path by HTTP each periodSeconds, 5 s a time, and fails after so many failures in a row.
+// probe asks path by HTTP each periodSeconds, 5 s a time, and fails after so many failures in a
+// row.
 func probe(path string, periodSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(portNameHTTP), Scheme: corev1.URISchemeHTTP},
+			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(portNameHTTP),
+				Scheme: corev1.URISchemeHTTP},
 		},
 		PeriodSeconds:    periodSeconds,
 		TimeoutSeconds:   5,
@@ -94,7 +99,8 @@ func resources(asked *v1alpha1.Resources) corev1.ResourceRequirements {
 	if asked == nil {
 		return corev1.ResourceRequirements{}
 	}
-	return corev1.ResourceRequirements{Requests: resourceList(asked.Requests), Limits: resourceList(asked.Limits)}
+	return corev1.ResourceRequirements{Requests: resourceList(asked.Requests),
+		Limits: resourceList(asked.Limits)}
 }
 
 func resourceList(quantities map[string]resource.Quantity) corev1.ResourceList {

@@ -9,11 +9,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// portHTTP serves metrics, health and the partition report of every broker. It is fixed: the operator asks there
-// (HTTPAddress).
+// portHTTP serves metrics, health and the partition report of every broker. It is fixed: the
+// operator asks there (HTTPAddress).
 const portHTTP = 9644
 
-// portKafkaDefault is the listener's port when the LogCluster names none; the CRD has the same default.
+// portKafkaDefault is the listener's port when the LogCluster names none; the CRD has the same
+// default.
 const portKafkaDefault = 9092
 
 // Names of ports and of the volume.
@@ -23,20 +24,22 @@ const (
 	volumeData    = "data"
 )
 
-// BrokersName is the StatefulSet of the brokers, and their ServiceAccount, Role and RoleBinding. Pods are called after it,
-// with the node id at the end.
+// BrokersName is the StatefulSet of the brokers, and their ServiceAccount, Role and RoleBinding.
+// Pods are called after it, with the node id at the end.
 func BrokersName(cluster string) string { return cluster + "-broker" }
 
-// Bootstrap is the address that clients start from, host:port inside the Kubernetes cluster; it is what
-// LogCluster.status.bootstrap says.
+// Bootstrap is the address that clients start from, host:port inside the Kubernetes cluster; it is
+// what LogCluster.status.bootstrap says.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
-	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace, portKafka(cluster))
+	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
+		portKafka(cluster))
 }
 
-// HTTPAddress is host:port of a broker's HTTP endpoint: the pod's name under the headless Service, which a broker has before
-// it is ready (see brokersService).
+// HTTPAddress is host:port of a broker's HTTP endpoint: the pod's name under the headless Service,
+// which a broker has before it is ready (see brokersService).
 func HTTPAddress(cluster, namespace string, broker int32) string {
-	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster), namespace, portHTTP)
+	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster),
+		namespace, portHTTP)
 }
 
 func headlessName(cluster string) string  { return cluster + "-brokers" }
@@ -49,7 +52,8 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return portKafkaDefault
 }
 
-// selector finds a cluster's broker pods. It can never change: a StatefulSet's selector is immutable.
+// selector finds a cluster's broker pods. It can never change: a StatefulSet's selector is
+// immutable.
 func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "heartwood",
@@ -58,7 +62,8 @@ func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	}
 }
 
-// Labels are on every object of a cluster: those of selector, and more that may change. The map is the caller's own.
+// Labels are on every object of a cluster: those of selector, and more that may change. The map is
+// the caller's own.
 func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	labels := selector(cluster)
 	maps.Copy(labels, map[string]string{
@@ -68,7 +73,8 @@ func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	return labels
 }
 
-// metadata is what all objects of a cluster begin with. It sets no owner: apply does, for all alike.
+// metadata is what all objects of a cluster begin with. It sets no owner: apply does, for all
+// alike.
 func metadata(cluster *v1alpha1.LogCluster, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace, Labels: Labels(cluster)}
 }

@@ -10,9 +10,10 @@ import (
 // userID is the image's user, the one that distroless images call nonroot.
 const userID = 65532
 
-// stopSeconds is what a broker has to stop in order before it is killed: to hand leadership over (a third of it at most), to end
-// requests, to sync and close its logs. Killed, it loses nothing that was synced, its next start takes longer, and its replicas are
-// out of sync until they have caught up.
+// stopSeconds is what a broker has to stop in order before it is killed: to hand leadership over (a
+// third of it at most), to end requests, to sync and close its logs. Killed, it loses nothing that
+// was synced, its next start takes longer, and its replicas are out of sync until they have caught
+// up.
 const stopSeconds = 60
 
 // rackKeyDefault is the CRD's default, for a LogCluster that did not pass the API server.
@@ -34,7 +35,9 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 				FSGroup:      new(int64(userID)),
 				// A large volume would take minutes to change the owner of at every start.
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				SeccompProfile: &corev1.SeccompProfile{
+					Type: corev1.SeccompProfileTypeRuntimeDefault,
+				},
 			},
 			TopologySpreadConstraints: spread(cluster),
 			Containers:                []corev1.Container{container(cluster, settings)},
@@ -42,8 +45,8 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 	}
 }
 
-// spread puts brokers on racks first and on nodes second, as far as there are any. It never holds a broker back: one on a
-// crowded node serves, one that waits does not.
+// spread puts brokers on racks first and on nodes second, as far as there are any. It never holds a
+// broker back: one on a crowded node serves, one that waits does not.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {

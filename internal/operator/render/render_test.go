@@ -24,7 +24,8 @@ var update = flag.Bool("update", false, "write the goldens of testdata anew")
 
 var settings = Settings{Image: "registry.example/heartwood:v1"}
 
-// minimal is a cluster that leaves out what can be left out, and did not pass the API server's defaulting.
+// minimal is a cluster that leaves out what can be left out, and did not pass the API server's
+// defaulting.
 func minimal() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: "logs"},
@@ -40,11 +41,13 @@ func full() *v1alpha1.LogCluster {
 			Brokers: 3,
 			Image:   "registry.example/heartwood:pinned",
 			Storage: v1alpha1.Storage{
-				Size: resource.MustParse("100Gi"), ClassName: new("fast"), ReclaimPolicy: v1alpha1.ReclaimDelete,
+				Size: resource.MustParse("100Gi"), ClassName: new("fast"),
+				ReclaimPolicy: v1alpha1.ReclaimDelete,
 			},
 			Resources: &v1alpha1.Resources{
-				Requests: map[string]resource.Quantity{"memory": resource.MustParse("512Mi"), "cpu": resource.MustParse("500m")},
-				Limits:   map[string]resource.Quantity{"memory": resource.MustParse("1Gi")},
+				Requests: map[string]resource.Quantity{"memory": resource.MustParse("512Mi"),
+					"cpu": resource.MustParse("500m")},
+				Limits: map[string]resource.Quantity{"memory": resource.MustParse("1Gi")},
 			},
 			Listeners: &v1alpha1.Listeners{Port: 19092},
 			RackKey:   "example.com/rack",
@@ -72,7 +75,8 @@ func TestObjectsAreAsTheirGoldensShow(t *testing.T) {
 					t.Fatalf("%v; go test -update writes it", err)
 				}
 				if diff := cmp.Diff(string(want), string(got)); diff != "" {
-					t.Errorf("%s differs (-golden +got); go test -update writes it anew\n%s", golden, diff)
+					t.Errorf("%s differs (-golden +got); go test -update writes it anew\n%s",
+						golden, diff)
 				}
 			})
 		}
@@ -100,10 +104,13 @@ func TestEveryObjectCanBeAppliedAndFound(t *testing.T) {
 	for _, object := range Cluster(cluster, settings) {
 		kind := object.GetObjectKind().GroupVersionKind()
 		if kind.Kind == "" || kind.Version == "" {
-			t.Errorf("%T %s says no apiVersion or kind: server-side apply needs both", object, object.GetName())
+			t.Errorf("%T %s says no apiVersion or kind: server-side apply needs both", object,
+				object.GetName())
 		}
-		if object.GetNamespace() != cluster.Namespace || object.GetLabels()[v1alpha1.LabelCluster] != cluster.Name {
-			t.Errorf("%s %s is not in namespace %s with label %s", kind.Kind, object.GetName(), cluster.Namespace, v1alpha1.LabelCluster)
+		if object.GetNamespace() != cluster.Namespace ||
+			object.GetLabels()[v1alpha1.LabelCluster] != cluster.Name {
+			t.Errorf("%s %s is not in namespace %s with label %s", kind.Kind, object.GetName(),
+				cluster.Namespace, v1alpha1.LabelCluster)
 		}
 	}
 }
@@ -113,7 +120,8 @@ func TestImageIsTheOperatorsUnlessTheClusterNamesOne(t *testing.T) {
 		minimal(): settings.Image,
 		full():    "registry.example/heartwood:pinned",
 	} {
-		if got := statefulSet(cluster, settings).Spec.Template.Spec.Containers[0].Image; got != want {
+		if got := statefulSet(cluster,
+			settings).Spec.Template.Spec.Containers[0].Image; got != want {
 			t.Errorf("%s: image %s, want %s", cluster.Name, got, want)
 		}
 	}
@@ -129,8 +137,10 @@ func TestVolumesStayUnlessDeletingThemIsAskedFor(t *testing.T) {
 		cluster := minimal()
 		cluster.Spec.Storage.ReclaimPolicy = policy
 		got := statefulSet(cluster, settings).Spec.PersistentVolumeClaimRetentionPolicy
-		if got.WhenDeleted != want || got.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
-			t.Errorf("policy %q: %+v, want %s when deleted and Retain when scaled", policy, got, want)
+		if got.WhenDeleted != want ||
+			got.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
+			t.Errorf("policy %q: %+v, want %s when deleted and Retain when scaled", policy, got,
+				want)
 		}
 	}
 }
@@ -148,18 +158,21 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 		if !slices.Contains(rule.Resources, "leases") || !slices.Contains(rule.Verbs, "update") {
 			continue
 		}
-		if diff := cmp.Diff([]string{"main-broker-0", "main-broker-1", "main-broker-2"}, rule.ResourceNames); diff != "" {
+		if diff := cmp.Diff([]string{"main-broker-0", "main-broker-1", "main-broker-2"},
+			rule.ResourceNames); diff != "" {
 			t.Errorf("leases a broker may update: %s", diff)
 		}
 	}
 	for _, rule := range role(full(), Settings{}).Rules {
-		if slices.Contains(rule.Verbs, rbacv1.VerbAll) || slices.Contains(rule.Resources, rbacv1.ResourceAll) {
+		if slices.Contains(rule.Verbs, rbacv1.VerbAll) ||
+			slices.Contains(rule.Resources, rbacv1.ResourceAll) {
 			t.Errorf("a broker may do everything: %+v", rule)
 		}
 	}
 }
 
-// TestReadOnlyAdminIsReadOnlyForRBACToo: a broker that was taken over cannot change what manifests rule. The topic of groups it still makes.
+// TestReadOnlyAdminIsReadOnlyForRBACToo: a broker that was taken over cannot change what manifests
+// rule. The topic of groups it still makes.
 func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
 	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
 		cluster := full()
@@ -178,7 +191,8 @@ func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
 	}{
 		{v1alpha1.AdminReadOnly, "topics", []string{"get", "list", "watch", "create"}},
 		{v1alpha1.AdminReadOnly, "partitions", []string{"get", "list", "watch"}},
-		{v1alpha1.AdminReadWrite, "topics", []string{"get", "list", "watch", "create", "delete", "patch"}},
+		{v1alpha1.AdminReadWrite, "topics",
+			[]string{"get", "list", "watch", "create", "delete", "patch"}},
 		{v1alpha1.AdminReadWrite, "partitions", []string{"get", "list", "watch", "patch"}},
 	} {
 		if diff := cmp.Diff(want.verbs, verbs(want.admin, want.resource)); diff != "" {
@@ -188,13 +202,15 @@ func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
 }
 
 func TestTheLongestClusterNameFitsWhatIsNamedAfterIt(t *testing.T) {
-	// 40 characters: the CRD's limit. A StatefulSet's name becomes a label with an 11-character hash behind it.
+	// 40 characters: the CRD's limit. A StatefulSet's name becomes a label with an 11-character
+	// hash behind it.
 	cluster := minimal()
 	cluster.Name = strings.Repeat("a", 40)
 	if got := len(BrokersName(cluster.Name)) + 11; got > 63 {
 		t.Errorf("label controller-revision-hash has %d characters", got)
 	}
-	for _, name := range []string{v1alpha1.BrokerLeaseName(cluster.Name, 999), headlessName(cluster.Name), bootstrapName(cluster.Name)} {
+	for _, name := range []string{v1alpha1.BrokerLeaseName(cluster.Name, 999),
+		headlessName(cluster.Name), bootstrapName(cluster.Name)} {
 		if len(name) > 63 {
 			t.Errorf("%s has %d characters: too long for a host name", name, len(name))
 		}
@@ -205,7 +221,8 @@ func TestAddresses(t *testing.T) {
 	if got, want := Bootstrap(full()), "main-bootstrap.logs.svc:19092"; got != want {
 		t.Errorf("bootstrap %s, want %s", got, want)
 	}
-	if got, want := HTTPAddress("main", "logs", 2), "main-broker-2.main-brokers.logs.svc:9644"; got != want {
+	if got, want := HTTPAddress("main", "logs", 2),
+		"main-broker-2.main-brokers.logs.svc:9644"; got != want {
 		t.Errorf("http address %s, want %s", got, want)
 	}
 }

@@ -11,9 +11,11 @@ import (
 func roleBinding(cluster *v1alpha1.LogCluster) *rbacv1.RoleBinding {
 	name := BrokersName(cluster.Name)
 	return &rbacv1.RoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1",
+			Kind: "RoleBinding"},
 		ObjectMeta: metadata(cluster, name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: cluster.Namespace}},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name,
+			Namespace: cluster.Namespace}},
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// storageSizeDefault is a volume's size when the LogCluster names none; the CRD has the same default.
+// storageSizeDefault is a volume's size when the LogCluster names none; the CRD has the same
+// default.
 const storageSizeDefault = "10Gi"
 
-// statefulSet runs the brokers: one pod and one volume for each node id. Pods start together, as a broker needs no other to
-// start; they are replaced one by one, when the operator says so.
-// Volumes outlive a smaller number of brokers in any case (WhenScaled): the records on them may have no other copy.
+// statefulSet runs the brokers: one pod and one volume for each node id. Pods start together, as a
+// broker needs no other to start; they are replaced one by one, when the operator says so. Volumes
+// outlive a smaller number of brokers in any case (WhenScaled): the records on them may have no
+// other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -24,8 +26,10 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 			ServiceName:         headlessName(cluster.Name),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(settings.Held)},
+				Type: appsv1.RollingUpdateStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
+					Partition: new(settings.Held),
+				},
 			},
 			Selector:             &metav1.LabelSelector{MatchLabels: selector(cluster)},
 			Template:             podTemplate(cluster, settings),
@@ -38,7 +42,8 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
-// volumeClaim is each broker's volume; without a class it gets the Kubernetes cluster's default one.
+// volumeClaim is each broker's volume; without a class it gets the Kubernetes cluster's default
+// one.
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	size := cluster.Spec.Storage.Size
 	if size.IsZero() {
@@ -51,7 +56,9 @@ func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: cluster.Spec.Storage.ClassName,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
+			},
 		},
 	}
 }

@@ -4,26 +4,31 @@ package rollout
 type Broker struct {
 	Updated bool // it is of the latest template
 	Ready   bool // and not being deleted
-	New     bool // it became ready a moment ago: clients may look for it still where its last pod was
+	// it became ready a moment ago: clients may look for it still where its last pod was
+	New bool
 }
 
 // State is a cluster's pods, and how its partitions are.
 type State struct {
 	Brokers         []Broker // by ordinal
 	UnderReplicated int32    // partitions that have not all their replicas in sync
-	// Partition is the StatefulSet's present one: pods from that ordinal on are brought to the latest template, by its controller.
+	// Partition is the StatefulSet's present one: pods from that ordinal on are brought to the
+	// latest template, by its controller.
 	Partition int32
-	// Settled: the StatefulSet's controller has seen all that was applied. What it says of pods is of an earlier template otherwise.
+	// Settled: the StatefulSet's controller has seen all that was applied. What it says of pods is
+	// of an earlier template otherwise.
 	Settled bool
 }
 
-// Partition returns the partition that the StatefulSet should have. It goes down by one pod at a time, the highest ordinal first, and
-// up to the number of brokers when nothing is to be done: so a new template starts nothing by itself.
+// Partition returns the partition that the StatefulSet should have. It goes down by one pod at a
+// time, the highest ordinal first, and up to the number of brokers when nothing is to be done: so a
+// new template starts nothing by itself.
 //
-// Invariant: the next broker that serves is restarted only while all others are ready, have been for a while, and every replica is in
-// sync; thus somebody leads whom clients find, and no partition
-// has more than one replica fewer than it should because of a rollout. A broker that is not ready serves nothing, and goes at any time:
-// else a template that does not work could not be mended by another. So does one whose pod is being deleted: it is under way.
+// Invariant: the next broker that serves is restarted only while all others are ready, have been
+// for a while, and every replica is in sync; thus somebody leads whom clients find, and no
+// partition has more than one replica fewer than it should because of a rollout. A broker that is
+// not ready serves nothing, and goes at any time: else a template that does not work could not be
+// mended by another. So does one whose pod is being deleted: it is under way.
 func Partition(s State) int32 {
 	count := int32(len(s.Brokers))
 	next := nextOf(s.Brokers)
@@ -32,9 +37,12 @@ func Partition(s State) int32 {
 		return min(s.Partition, count)
 	case next < 0 && allReady(s.Brokers):
 		return count
-	case next < 0: // one that ends before it is ready must come back with the latest template, and not the one before
+	// one that ends before it is ready must come back with the latest template, and not the one
+	// before
+	case next < 0:
 		return min(s.Partition, count)
-	case !s.Brokers[next].Ready, s.UnderReplicated == 0 && allReady(s.Brokers) && !anyNew(s.Brokers):
+	case !s.Brokers[next].Ready,
+		s.UnderReplicated == 0 && allReady(s.Brokers) && !anyNew(s.Brokers):
 		return next
 	}
 	return next + 1
@@ -68,7 +76,8 @@ func anyNew(brokers []Broker) bool {
 	return false
 }
 
-// Waiting tells whether a rollout waits, and the ordinal it goes on with; next is -1 when there is none.
+// Waiting tells whether a rollout waits, and the ordinal it goes on with; next is -1 when there is
+// none.
 func Waiting(s State) (next int32, waits bool) {
 	next = nextOf(s.Brokers)
 	return next, next >= 0 && Partition(s) > next

@@ -7,11 +7,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// read makes brokers of a text, a letter each: o old and ready, O old and not; n new and ready, m for a moment only, N new and not; . not there.
+// read makes brokers of a text, a letter each: o old and ready, O old and not; n new and ready, m
+// for a moment only, N new and not; . not there.
 func read(text string) []Broker {
 	var all []Broker
 	for _, c := range text {
-		all = append(all, Broker{Updated: c == 'n' || c == 'N' || c == 'm', Ready: c == 'o' || c == 'n' || c == 'm', New: c == 'm'})
+		all = append(all, Broker{Updated: c == 'n' || c == 'N' || c == 'm',
+			Ready: c == 'o' || c == 'n' || c == 'm', New: c == 'm'})
 	}
 	return all
 }
@@ -44,7 +46,8 @@ func TestPartition(t *testing.T) {
 		"one broker":                                  {"o", 0, 1, 0},
 		"one broker that is back with nobody in sync": {"n", 1, 0, 1},
 	} {
-		state := State{Brokers: read(c.brokers), UnderReplicated: c.under, Partition: c.present, Settled: true}
+		state := State{Brokers: read(c.brokers), UnderReplicated: c.under, Partition: c.present,
+			Settled: true}
 		if got := Partition(state); got != c.want {
 			t.Errorf("%s: partition %d, want %d", name, got, c.want)
 		}
@@ -55,7 +58,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestARolloutRestartsOneAtATime plays the StatefulSet's controller in random order against the invariant, and to the end.
+// TestARolloutRestartsOneAtATime plays the StatefulSet's controller in random order against the
+// invariant, and to the end.
 func TestARolloutRestartsOneAtATime(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -54,7 +54,8 @@ func (s *server) moving(r *http.Request, _ *account, answer *Stats) error {
 	return nil
 }
 
-// elect asks for the preferred leader of one partition, as Kafka's kafka-leader-election does. One that leads already is no fault.
+// elect asks for the preferred leader of one partition, as Kafka's kafka-leader-election does. One
+// that leads already is no fault.
 func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	topic, partition, err := place(r)
 	if err != nil {
@@ -62,18 +63,21 @@ func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	}
 	set := kadm.TopicsSet{}
 	set.Add(topic, partition)
-	answers, err := kadm.NewClient(s.producing()).ElectLeaders(r.Context(), kadm.ElectPreferredReplica, set)
+	answers, err := kadm.NewClient(s.producing()).ElectLeaders(r.Context(),
+		kadm.ElectPreferredReplica, set)
 	if err != nil {
 		return err
 	}
 	return answers[topic][partition].Err
 }
 
-// nearest reads the whole topic as a consumer in a rack, and says how many batches came from which broker.
+// nearest reads the whole topic as a consumer in a rack, and says how many batches came from which
+// broker.
 func (s *server) nearest(r *http.Request, a *account, answer *Stats) error {
 	from := &sources{batches: map[int32]int{}}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(s.bootstrap...), kgo.ConsumeTopics(r.FormValue("topic")), kgo.Rack(r.FormValue("rack")), kgo.WithHooks(from),
+		kgo.SeedBrokers(s.bootstrap...), kgo.ConsumeTopics(r.FormValue("topic")),
+		kgo.Rack(r.FormValue("rack")), kgo.WithHooks(from),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxPartitionBytes(8<<10),
 	)
 	if err != nil {
@@ -98,7 +102,8 @@ type sources struct {
 }
 
 // OnFetchBatchRead implements kgo.HookFetchBatchRead.
-func (s *sources) OnFetchBatchRead(broker kgo.BrokerMetadata, _ string, _ int32, _ kgo.FetchBatchMetrics) {
+func (s *sources) OnFetchBatchRead(broker kgo.BrokerMetadata, _ string, _ int32,
+	_ kgo.FetchBatchMetrics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.batches[broker.NodeID]++

@@ -7,8 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// gaps measures for how long partitions take no writes: the longest time between two acknowledgements of one partition, since it was
-// last marked. It is a hook of the producer. The lock is a leaf.
+// gaps measures for how long partitions take no writes: the longest time between two
+// acknowledgements of one partition, since it was last marked. It is a hook of the producer. The
+// lock is a leaf.
 type gaps struct {
 	mu     sync.Mutex
 	topics map[string]map[int32]*gap // by topic and partition
@@ -66,8 +67,8 @@ func (g *gaps) mark(topic string) {
 	}
 }
 
-// longest is that of each partition that took a write, counted until now where it stands still, and how long after the last mark it began, all in
-// milliseconds.
+// longest is that of each partition that took a write, counted until now where it stands still, and
+// how long after the last mark it began, all in milliseconds.
 func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +77,8 @@ func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) 
 		if streams {
 			known.lasts(time.Now())
 		}
-		all[partition], began[partition] = known.longest.Milliseconds(), known.began.Sub(g.marked[topic]).Milliseconds()
+		all[partition], began[partition] = known.longest.Milliseconds(),
+			known.began.Sub(g.marked[topic]).Milliseconds()
 	}
 	return all, began
 }

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// group is a member of a consumer group that notes what it had. It commits every second, and when it leaves.
+// group is a member of a consumer group that notes what it had. It commits every second, and when
+// it leaves.
 type group struct {
 	client *kgo.Client
 	ended  chan struct{} // closed when consume has returned
@@ -35,8 +36,10 @@ func (s *server) join(r *http.Request, a *account, _ *Stats) error {
 		ctx = nextProtocol(ctx)
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(s.bootstrap...), kgo.ConsumeTopics(r.FormValue("topic")), kgo.ConsumerGroup(r.FormValue("group")), kgo.WithContext(ctx),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitMarks(), kgo.AutoCommitInterval(autoCommit),
+		kgo.SeedBrokers(s.bootstrap...), kgo.ConsumeTopics(r.FormValue("topic")),
+		kgo.ConsumerGroup(r.FormValue("group")), kgo.WithContext(ctx),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitMarks(),
+		kgo.AutoCommitInterval(autoCommit),
 		kgo.WithLogger(logger("group ")),
 	)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command client produces to topics of a cluster and checks what they hold, from inside Kubernetes, where the brokers' advertised
-// names resolve. The end-to-end test runs it in a pod and drives it over HTTP, by way of the API server:
+// Command client produces to topics of a cluster and checks what they hold, from inside Kubernetes,
+// where the brokers' advertised names resolve. The end-to-end test runs it in a pod and drives it
+// over HTTP, by way of the API server:
 //
 //	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N   writes N rounds and waits for every acknowledgement
 //	POST /stream?topic=T&keys=N&perSecond=N               writes without end, so many records a second at most, until
@@ -19,7 +20,8 @@
 //	POST /elect?topic=T&partition=N                       Kafka's ElectLeaders, of the preferred one
 //	GET  /nearest?topic=T&rack=R                          reads the topic in a rack, and says from which brokers
 //
-// What was acknowledged is remembered for each topic as long as the pod lives, across deleted pods, topics and clusters.
+// What was acknowledged is remembered for each topic as long as the pod lives, across deleted pods,
+// topics and clusters.
 package main
 
 import (
@@ -59,7 +61,8 @@ func run(bootstrap []string, listen string) error {
 		return err
 	}
 	defer handler.close()
-	httpServer := &http.Server{Addr: listen, Handler: handler.routes(), ReadHeaderTimeout: 10 * time.Second}
+	httpServer := &http.Server{Addr: listen, Handler: handler.routes(),
+		ReadHeaderTimeout: 10 * time.Second}
 	closed := context.AfterFunc(ctx, func() { _ = httpServer.Close() })
 	defer closed()
 	if err := httpServer.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
@@ -70,5 +73,6 @@ func run(bootstrap []string, listen string) error {
 
 // logger writes what a client of the log warns of.
 func logger(prefix string) kgo.Logger {
-	return kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, func() string { return time.Now().Format("15:04:05.000 ") + prefix })
+	return kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn,
+		func() string { return time.Now().Format("15:04:05.000 ") + prefix })
 }

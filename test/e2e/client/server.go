@@ -42,17 +42,21 @@ type Stats struct {
 	Acknowledged int `json:"acknowledged"` // records, since the pod began
 	Keys         int `json:"keys"`         // distinct keys among them
 	Held         int `json:"held"`         // records that the topic holds; of /check only
-	// Gap is the longest time that a partition took no writes since the stream began or was marked, in milliseconds; Gaps has it for each, and
-	// Began how long after the mark that was.
+	// Gap is the longest time that a partition took no writes since the stream began or was marked,
+	// in milliseconds; Gaps has it for each, and Began how long after the mark that was.
 	Gap   int64           `json:"gap"`
 	Gaps  map[int32]int64 `json:"gaps"`
 	Began map[int32]int64 `json:"began"`
 
-	Taken    map[int32]int64 `json:"taken"`    // by partition: after how many milliseconds it took a record; of /probe only
-	Moving   int             `json:"moving"`   // partitions whose replicas move; of /moving only
-	Sources  map[int32]int   `json:"sources"`  // by broker: batches that came from it; of /nearest only
-	Consumed int             `json:"consumed"` // distinct records that the group had; of /group calls only
-	Again    int             `json:"again"`    // records that it had more than once; of /group calls only
+	// by partition: after how many milliseconds it took a record; of /probe only
+	Taken  map[int32]int64 `json:"taken"`
+	Moving int             `json:"moving"` // partitions whose replicas move; of /moving only
+	// by broker: batches that came from it; of /nearest only
+	Sources map[int32]int `json:"sources"`
+	// distinct records that the group had; of /group calls only
+	Consumed int `json:"consumed"`
+	// records that it had more than once; of /group calls only
+	Again int `json:"again"`
 }
 
 // call answers a request about one topic: it fills in what the answer has of its own.
@@ -61,10 +65,13 @@ type call func(*http.Request, *account, *Stats) error
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for route, call := range map[string]call{
-		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop, "POST /reopen": s.reopen, "POST /mark": s.mark, "POST /probe": s.probe,
-		"GET /check": s.check, "GET /stats": func(*http.Request, *account, *Stats) error { return nil },
-		"POST /move": s.move, "GET /moving": s.moving, "POST /elect": s.elect, "GET /nearest": s.nearest,
-		"POST /join": s.join, "GET /group": s.consumed, "POST /leave": s.leave,
+		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop,
+		"POST /reopen": s.reopen, "POST /mark": s.mark, "POST /probe": s.probe,
+		"GET /check": s.check,
+		"GET /stats": func(*http.Request, *account, *Stats) error { return nil },
+		"POST /move": s.move, "GET /moving": s.moving, "POST /elect": s.elect,
+		"GET /nearest": s.nearest,
+		"POST /join":   s.join, "GET /group": s.consumed, "POST /leave": s.leave,
 	} {
 		mux.HandleFunc(route, s.serve(call))
 	}
@@ -72,7 +79,8 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// serve answers with the topic's stats, or with what went wrong. The words are logged, too: who proxies may not pass them on.
+// serve answers with the topic's stats, or with what went wrong. The words are logged, too: who
+// proxies may not pass them on.
 func (s *server) serve(call call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		topic := r.FormValue("topic")
@@ -107,7 +115,8 @@ func (s *server) account(topic string) *account {
 // load reads the numbers of a request.
 func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 	load := traffic.Updates{Topic: r.FormValue("topic")}
-	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds, "deleteEvery": &load.DeleteEvery, "perSecond": &load.PerSecond} {
+	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds,
+		"deleteEvery": &load.DeleteEvery, "perSecond": &load.PerSecond} {
 		text := r.FormValue(name)
 		if text == "" {
 			continue
@@ -149,7 +158,10 @@ func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
 	s.gaps.begin(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
 	a.stop, a.stream = cancel, make(chan int64, 1)
-	go func(producer *kgo.Client, done chan<- int64) { done <- traffic.Stream(ctx, producer, a.book, load) }(s.producer, a.stream)
+	go func(producer *kgo.Client,
+		done chan<- int64) {
+		done <- traffic.Stream(ctx, producer, a.book, load)
+	}(s.producer, a.stream)
 	return nil
 }
 
@@ -182,7 +194,8 @@ func (s *server) probe(r *http.Request, a *account, answer *Stats) error {
 	a.loads++
 	load := a.loads
 	s.mu.Unlock()
-	answer.Taken, err = traffic.Probe(r.Context(), s.probing(), a.book, traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
+	answer.Taken, err = traffic.Probe(r.Context(), s.probing(), a.book,
+		traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
 	return err
 }
 
@@ -198,8 +211,10 @@ func (s *server) check(r *http.Request, a *account, answer *Stats) (err error) {
 // open makes the producers.
 func (s *server) open() error {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64 << 10),
-		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.WithLogger(logger("")),
+		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
+		kgo.ProducerBatchMaxBytes(64 << 10),
+		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.UnknownTopicRetries(-1), kgo.WithLogger(logger("")),
 	}
 	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
 	if err != nil {

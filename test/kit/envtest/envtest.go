@@ -1,8 +1,9 @@
-// Package envtest gives tests a real API server: etcd and kube-apiserver as processes of the test, with Heartwood's CRDs.
+// Package envtest gives tests a real API server: etcd and kube-apiserver as processes of the test,
+// with Heartwood's CRDs.
 //
-// Start it once a test package (it takes some 10 s) and give each test its own Namespace: nothing in envtest deletes the
-// objects of a namespace. The processes end with the test, however that ends: in order, on a signal, shortly before
-// `go test -timeout` would panic, or killed (guard.go).
+// Start it once a test package (it takes some 10 s) and give each test its own Namespace: nothing
+// in envtest deletes the objects of a namespace. The processes end with the test, however that
+// ends: in order, on a signal, shortly before `go test -timeout` would panic, or killed (guard.go).
 package envtest
 
 import (
@@ -26,8 +27,8 @@ import (
 // assetsVariable names the folder of etcd and kube-apiserver.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is how long the processes may take to answer. On a busy machine the 20 s that envtest allows are not enough, nor are the five
-// tries that each begin anew.
+// startTimeout is how long the processes may take to answer. On a busy machine the 20 s that
+// envtest allows are not enough, nor are the five tries that each begin anew.
 const startTimeout = 2 * time.Minute
 
 // stopMargin is how long before the deadline of `go test` the processes are ended.
@@ -82,7 +83,8 @@ func Namespace(ctx context.Context, config *rest.Config) (string, error) {
 	return made.Name, nil
 }
 
-// stopEarly stops the processes where no cleanup runs: on a signal, and when the test is about to run out of time.
+// stopEarly stops the processes where no cleanup runs: on a signal, and when the test is about to
+// run out of time.
 func stopEarly(t testing.TB, stop func() error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -101,23 +103,31 @@ func stopEarly(t testing.TB, stop func() error) {
 		case got := <-signals:
 			fmt.Fprintf(os.Stderr, "envtest: %v: stopping the API server\n", got)
 		case <-timeUp:
-			fmt.Fprintln(os.Stderr, "envtest: the test is about to time out: stopping the API server")
+			fmt.Fprintln(os.Stderr,
+				"envtest: the test is about to time out: stopping the API server")
 		}
 		_ = stop() // nothing is left to tell it to
 		os.Exit(1)
 	}()
 }
 
-// checkAssets says how to get the programs when they are not there. A test is never skipped for want of them.
+// checkAssets says how to get the programs when they are not there. A test is never skipped for
+// want of them.
 func checkAssets(folder string) error {
 	if folder == "" {
 		return fmt.Errorf("%s is not set; this test needs etcd and kube-apiserver: "+
-			`run "make test", or: export %s="$(hack/kubetools/assets.sh)"`, assetsVariable, assetsVariable)
+			`run "make test", or: export %s="$(hack/kubetools/assets.sh)"`, assetsVariable,
+			assetsVariable)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return fmt.Errorf(`%s=%s holds no %s: unset it and run "make test", or build it with hack/kubetools/assets.sh: %w`,
-				assetsVariable, folder, name, err)
+			return fmt.Errorf(
+				`%s=%s holds no %s: unset it and run "make test", or build it with hack/kubetools/assets.sh: %w`,
+				assetsVariable,
+				folder,
+				name,
+				err,
+			)
 		}
 	}
 	return nil

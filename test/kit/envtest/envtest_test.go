@@ -13,7 +13,8 @@ import (
 func TestMissingAssetsSayHowToGetThem(t *testing.T) {
 	for _, folder := range []string{"", t.TempDir()} {
 		err := checkAssets(folder)
-		if err == nil || !strings.Contains(err.Error(), "make test") || !strings.Contains(err.Error(), "hack/kubetools/assets.sh") {
+		if err == nil || !strings.Contains(err.Error(), "make test") ||
+			!strings.Contains(err.Error(), "hack/kubetools/assets.sh") {
 			t.Errorf("%q: %v", folder, err)
 		}
 	}
@@ -39,14 +40,16 @@ func TestNothingStaysWhenTheTestIsKilled(t *testing.T) {
 	_ = victim.Wait()
 	waitFor(t, func() (string, bool) {
 		state, err := os.ReadFile("/proc/" + child + "/stat")
-		return "", err != nil || strings.Contains(string(state), ") Z ") // gone, or dead and not yet collected
+		// gone, or dead and not yet collected
+		return "", err != nil || strings.Contains(string(state), ") Z ")
 	})
 }
 
 // victimVariable names the folder where a victim writes whom it started.
 const victimVariable = "HEARTWOOD_ENVTEST_VICTIM"
 
-// TestVictim is what TestNothingStaysWhenTheTestIsKilled kills: a test with a child that would outlive it.
+// TestVictim is what TestNothingStaysWhenTheTestIsKilled kills: a test with a child that would
+// outlive it.
 func TestVictim(t *testing.T) {
 	folder := os.Getenv(victimVariable)
 	if folder == "" {
@@ -64,7 +67,8 @@ func TestVictim(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "child.part"), []byte(number), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(folder, "child.part"), filepath.Join(folder, "child")); err != nil {
+	if err := os.Rename(filepath.Join(folder, "child.part"),
+		filepath.Join(folder, "child")); err != nil {
 		t.Fatal(err)
 	}
 	select {} // until it is killed

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// guard ends the child processes of the test when the test is gone without having stopped them: it was killed, or something
-// called os.Exit, as Ginkgo does under -count=2. A shell waits for the end of a pipe that only the test holds open.
+// guard ends the child processes of the test when the test is gone without having stopped them: it
+// was killed, or something called os.Exit, as Ginkgo does under -count=2. A shell waits for the end
+// of a pipe that only the test holds open.
 //
 // It knows children by /proc, so it guards on Linux only; elsewhere such an end leaves them behind.
 func guard(t testing.TB) error {
@@ -24,7 +25,8 @@ func guard(t testing.TB) error {
 		return fmt.Errorf("make the guard's pipe: %w", err)
 	}
 	defer func() { _ = read.Close() }()
-	shell := exec.Command("/bin/sh", append([]string{"-c", `read -r _; kill -9 "$@"`, "envtest-guard"}, children...)...)
+	shell := exec.Command("/bin/sh",
+		append([]string{"-c", `read -r _; kill -9 "$@"`, "envtest-guard"}, children...)...)
 	shell.Stdin = read
 	// Out of the terminal's reach: Ctrl-C is for the test.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -32,7 +34,8 @@ func guard(t testing.TB) error {
 		return fmt.Errorf("start the guard: %w", err)
 	}
 	t.Cleanup(func() {
-		_ = shell.Process.Kill() // before the pipe ends, or it would kill whoever has the numbers by now
+		// before the pipe ends, or it would kill whoever has the numbers by now
+		_ = shell.Process.Kill()
 		_ = shell.Wait()
 		_ = write.Close()
 	})

@@ -14,8 +14,9 @@ import (
 // faultsMax bounds how many faults Check names: the first few tell the story.
 const faultsMax = 10
 
-// Ledger is the account of one topic. It holds on to the records it is given: their keys and values must not be changed
-// after. An acknowledged record is one that was sent, so what is in acked has its value in sent.
+// Ledger is the account of one topic. It holds on to the records it is given: their keys and values
+// must not be changed after. An acknowledged record is one that was sent, so what is in acked has
+// its value in sent.
 type Ledger struct {
 	mu struct {
 		sync.Mutex
@@ -42,7 +43,8 @@ func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.sent[key] = append(l.mu.sent[key], r.Value)
 }
 
-// Acknowledged notes a record that the log took. Offset order decides which record of a key is its last.
+// Acknowledged notes a record that the log took. Offset order decides which record of a key is its
+// last.
 func (l *Ledger) Acknowledged(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +81,9 @@ func (l *Ledger) Keys() int {
 	return len(l.mu.acked)
 }
 
-// Check compares what a reader got, from the beginning to the end of all partitions, with what was promised. The error joins
-// the first faults in the order of their text, so two runs with the same faults say the same; nil if all is kept.
+// Check compares what a reader got, from the beginning to the end of all partitions, with what was
+// promised. The error joins the first faults in the order of their text, so two runs with the same
+// faults say the same; nil if all is kept.
 func (l *Ledger) Check(read []*kgo.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,14 +101,17 @@ func (l *Ledger) Check(read []*kgo.Record) error {
 	return summary(faults)
 }
 
-// latest finds each key's last record in the order of reading, and the places where that order is broken.
+// latest finds each key's last record in the order of reading, and the places where that order is
+// broken.
 func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	last := map[string]*kgo.Record{}
 	next := map[int32]int64{}
 	var faults []error
 	for _, r := range read {
 		if r.Offset < next[r.Partition] {
-			faults = append(faults, fmt.Errorf("partition %d: offset %d came after offset %d", r.Partition, r.Offset, next[r.Partition]-1))
+			faults = append(faults,
+				fmt.Errorf("partition %d: offset %d came after offset %d", r.Partition, r.Offset,
+					next[r.Partition]-1))
 		}
 		next[r.Partition] = r.Offset + 1
 		last[string(r.Key)] = r
@@ -119,17 +125,27 @@ func check(key string, promised, found *kgo.Record, sent [][]byte) error {
 	case found == nil && promised.Value == nil:
 		return nil // deleted, and the tombstone is gone too
 	case found == nil:
-		return fmt.Errorf("key %q is lost: offset %d of partition %d was acknowledged", key, promised.Offset, promised.Partition)
+		return fmt.Errorf("key %q is lost: offset %d of partition %d was acknowledged", key,
+			promised.Offset, promised.Partition)
 	case found.Partition != promised.Partition:
-		return fmt.Errorf("key %q moved from partition %d to %d", key, promised.Partition, found.Partition)
+		return fmt.Errorf("key %q moved from partition %d to %d", key, promised.Partition,
+			found.Partition)
 	case found.Offset < promised.Offset && promised.Value == nil:
-		return fmt.Errorf("key %q is back: deleted at offset %d, seen at offset %d", key, promised.Offset, found.Offset)
+		return fmt.Errorf("key %q is back: deleted at offset %d, seen at offset %d", key,
+			promised.Offset, found.Offset)
 	case found.Offset < promised.Offset:
-		return fmt.Errorf("key %q lost its latest value: offset %d was acknowledged, seen offset %d", key, promised.Offset, found.Offset)
+		return fmt.Errorf(
+			"key %q lost its latest value: offset %d was acknowledged, seen offset %d",
+			key,
+			promised.Offset,
+			found.Offset,
+		)
 	case found.Offset == promised.Offset && !same(found.Value, promised.Value):
-		return fmt.Errorf("key %q at offset %d holds %q, not %q", key, found.Offset, found.Value, promised.Value)
+		return fmt.Errorf("key %q at offset %d holds %q, not %q", key, found.Offset, found.Value,
+			promised.Value)
 	case !slices.ContainsFunc(sent, func(value []byte) bool { return same(value, found.Value) }):
-		return fmt.Errorf("key %q at offset %d holds %q, which was never sent", key, found.Offset, found.Value)
+		return fmt.Errorf("key %q at offset %d holds %q, which was never sent", key, found.Offset,
+			found.Value)
 	}
 	return nil
 }

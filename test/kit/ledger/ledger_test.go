@@ -15,11 +15,13 @@ func record(partition int32, offset int64, key, value string) *kgo.Record {
 	return r
 }
 
-// account has keys a (two values), b (deleted) and c, which was sent once more than it was acknowledged.
+// account has keys a (two values), b (deleted) and c, which was sent once more than it was
+// acknowledged.
 func account() *Ledger {
 	l := New()
 	for _, r := range []*kgo.Record{
-		record(0, 0, "a", "1"), record(0, 1, "b", "1"), record(0, 3, "b", ""), record(0, 2, "a", "2"), record(1, 0, "c", "1"),
+		record(0, 0, "a", "1"), record(0, 1, "b", "1"), record(0, 3, "b", ""),
+		record(0, 2, "a", "2"), record(1, 0, "c", "1"),
 	} {
 		l.Sent(r)
 		l.Acknowledged(r)
@@ -39,14 +41,20 @@ func TestCheckFindsWhatACompactedLogMayNotDo(t *testing.T) {
 		"tombstone cleaned":            {[]*kgo.Record{a, c}, ""},
 		"unacknowledged write is kept": {[]*kgo.Record{a, c, record(1, 1, "c", "2")}, ""},
 		"key lost":                     {[]*kgo.Record{a}, `key "c" is lost`},
-		"latest value lost":            {[]*kgo.Record{record(0, 0, "a", "1"), c}, `key "a" lost its latest value`},
-		"deleted key is back":          {[]*kgo.Record{record(0, 1, "b", "1"), a, c}, `key "b" is back`},
-		"other value at the offset":    {[]*kgo.Record{record(0, 2, "a", "1"), c}, `holds "1", not "2"`},
-		"tombstone became empty value": {[]*kgo.Record{a, {Partition: 0, Offset: 3, Key: []byte("b"), Value: []byte{}}, c}, `key "b"`},
-		"value of another key":         {[]*kgo.Record{a, c, record(1, 1, "c", "9")}, "never sent"},
-		"key of another topic":         {[]*kgo.Record{a, c, record(1, 1, "x", "1")}, `key "x" was never sent`},
-		"moved to another partition":   {[]*kgo.Record{a, record(0, 9, "c", "1")}, "moved from partition 1 to 0"},
-		"read twice":                   {[]*kgo.Record{a, a, c}, "offset 2 came after offset 2"},
+		"latest value lost": {[]*kgo.Record{record(0, 0, "a", "1"), c},
+			`key "a" lost its latest value`},
+		"deleted key is back": {[]*kgo.Record{record(0, 1, "b", "1"), a, c},
+			`key "b" is back`},
+		"other value at the offset": {[]*kgo.Record{record(0, 2, "a", "1"), c},
+			`holds "1", not "2"`},
+		"tombstone became empty value": {[]*kgo.Record{a,
+			{Partition: 0, Offset: 3, Key: []byte("b"), Value: []byte{}}, c}, `key "b"`},
+		"value of another key": {[]*kgo.Record{a, c, record(1, 1, "c", "9")}, "never sent"},
+		"key of another topic": {[]*kgo.Record{a, c, record(1, 1, "x", "1")},
+			`key "x" was never sent`},
+		"moved to another partition": {[]*kgo.Record{a, record(0, 9, "c", "1")},
+			"moved from partition 1 to 0"},
+		"read twice": {[]*kgo.Record{a, a, c}, "offset 2 came after offset 2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +77,8 @@ func TestCheckNamesTheFirstFaultsOnly(t *testing.T) {
 		l.Acknowledged(r)
 	}
 	err := l.Check(nil)
-	if err == nil || strings.Count(err.Error(), "is lost") != faultsMax || !strings.Contains(err.Error(), "and 5 more") {
+	if err == nil || strings.Count(err.Error(), "is lost") != faultsMax ||
+		!strings.Contains(err.Error(), "and 5 more") {
 		t.Errorf("got %v", err)
 	}
 	if l.Keys() != faultsMax+5 || l.Count() != faultsMax+5 {

@@ -26,8 +26,9 @@ func sum(r *kgo.Record) uint64 {
 	return h.Sum64()
 }
 
-// CheckWhole is Check for a topic that nothing is cleaned from: every acknowledged record is where it was acknowledged, and each key's
-// records come in the order in which they were sent, each once. What was sent and not acknowledged may be there or not.
+// CheckWhole is Check for a topic that nothing is cleaned from: every acknowledged record is where
+// it was acknowledged, and each key's records come in the order in which they were sent, each once.
+// What was sent and not acknowledged may be there or not.
 func (l *Ledger) CheckWhole(read []*kgo.Record) error {
 	if err := l.Check(read); err != nil {
 		return err
@@ -46,16 +47,26 @@ func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	for at, promised := range l.mu.all {
 		switch r := found[at]; {
 		case r == nil:
-			faults = append(faults, fmt.Errorf("offset %d of partition %d was acknowledged, and is lost", at.Offset, at.Partition))
+			faults = append(faults,
+				fmt.Errorf("offset %d of partition %d was acknowledged, and is lost", at.Offset,
+					at.Partition))
 		case sum(r) != promised:
-			faults = append(faults, fmt.Errorf("offset %d of partition %d holds another record than was acknowledged there", at.Offset, at.Partition))
+			faults = append(
+				faults,
+				fmt.Errorf(
+					"offset %d of partition %d holds another record than was acknowledged there",
+					at.Offset,
+					at.Partition,
+				),
+			)
 		}
 	}
 	return faults
 }
 
-// disorderedLocked finds records that come before an earlier one of their key, or twice: it walks along what was sent of each key.
-// Equal values of a key cannot be told from one another, so the earliest that may be meant is.
+// disorderedLocked finds records that come before an earlier one of their key, or twice: it walks
+// along what was sent of each key. Equal values of a key cannot be told from one another, so the
+// earliest that may be meant is.
 func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 	next := map[string]int{}
 	for _, r := range read {
@@ -65,8 +76,15 @@ func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 			at++
 		}
 		if at == len(sent) {
-			faults = append(faults, fmt.Errorf("key %q: the record at offset %d of partition %d comes twice, or after one that was sent later",
-				key, r.Offset, r.Partition))
+			faults = append(
+				faults,
+				fmt.Errorf(
+					"key %q: the record at offset %d of partition %d comes twice, or after one that was sent later",
+					key,
+					r.Offset,
+					r.Partition,
+				),
+			)
 			continue
 		}
 		next[key] = at + 1

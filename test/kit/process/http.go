@@ -15,7 +15,8 @@ import (
 // Get returns status and body of a path of the process's HTTP server.
 func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+path, http.NoBody)
+	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+path,
+		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ type Metrics map[string]*dto.MetricFamily
 // Metrics reads /metrics.
 func (s Setup) Metrics(t *testing.T) Metrics {
 	t.Helper()
-	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+"/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet,
+		"http://"+s.HTTP+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +68,9 @@ func (s Setup) Metrics(t *testing.T) Metrics {
 	return families
 }
 
-// Value returns a gauge or counter of one partition of a topic; more label pairs ("result", "success") narrow it down. name
-// comes without the prefix heartwood_; false if there is no such series. A series is a gauge or a counter, and the other is
-// zero.
+// Value returns a gauge or counter of one partition of a topic; more label pairs ("result",
+// "success") narrow it down. name comes without the prefix heartwood_; false if there is no such
+// series. A series is a gauge or a counter, and the other is zero.
 func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
 	wanted := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}

@@ -18,16 +18,19 @@ import (
 	"time"
 )
 
-// Deadline ends a test that waits for what does not come. It is far above what anything here takes on a machine that has much else to do.
+// Deadline ends a test that waits for what does not come. It is far above what anything here takes
+// on a machine that has much else to do.
 const Deadline = 5 * time.Minute
 
-// dumpMax is how long a process may take to write its stacks: one that is stopped (SIGSTOP) never does.
+// dumpMax is how long a process may take to write its stacks: one that is stopped (SIGSTOP) never
+// does.
 const dumpMax = 10 * time.Second
 
 // binary is the path of heartwood; Main sets it before any test runs.
 var binary string
 
-// Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and returns the exit code.
+// Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and
+// returns the exit code.
 func Main(m *testing.M) int {
 	binary = os.Getenv("HEARTWOOD_BINARY")
 	if binary == "" {
@@ -93,16 +96,18 @@ func (s Setup) Args() []string {
 	}
 }
 
-// Ports that tests may take: below those that the system gives to outgoing connections. From among the latter a client that
-// knocks at the port of a killed process may be given that very port, and the process cannot come back.
+// Ports that tests may take: below those that the system gives to outgoing connections. From among
+// the latter a client that knocks at the port of a killed process may be given that very port, and
+// the process cannot come back.
 const portFirst, portLast = 20000, 32000
 
 // blockPorts is how many ports a test takes at once: the first of them it keeps.
 const blockPorts = 8
 
-// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free when it returns; the command takes fixed
-// ports, so nothing can hold them for it. But no other test is given them, of this package or of another that runs beside it: the port
-// before them is listened at until the test ends, and who cannot have that goes elsewhere.
+// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free
+// when it returns; the command takes fixed ports, so nothing can hold them for it. But no other
+// test is given them, of this package or of another that runs beside it: the port before them is
+// listened at until the test ends, and who cannot have that goes elsewhere.
 func FreePorts(t *testing.T, n int) string {
 	t.Helper()
 	if n >= blockPorts {
@@ -148,10 +153,12 @@ type Process struct {
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
 	p := &Process{
-		cmd: exec.Command(binary, args...), Lines: make(chan string, 1024), Stderr: &safeBuffer{}, exited: make(chan struct{}),
+		cmd: exec.Command(binary, args...), Lines: make(chan string, 1024), Stderr: &safeBuffer{},
+		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr
-	// A pipe of our own: cmd.StdoutPipe is closed by Wait, which may come before the last line is read.
+	// A pipe of our own: cmd.StdoutPipe is closed by Wait, which may come before the last line is
+	// read.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +212,8 @@ func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 		case line, ok := <-p.Lines:
 			if !ok {
 				<-p.exited
-				t.Fatalf("ended with code %d before it was ready; stdout %q, stderr:\n%s", p.Code(), before, p.Stderr.String())
+				t.Fatalf("ended with code %d before it was ready; stdout %q, stderr:\n%s", p.Code(),
+					before, p.Stderr.String())
 			}
 			if !strings.HasPrefix(line, "ready") {
 				before = append(before, line)

@@ -13,13 +13,14 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that chooses: unset, "random", a decimal number below 2^64, or such a number and two dots: of a
-// sequence, the first seed.
+// Variable is the environment variable that chooses: unset, "random", a decimal number below 2^64,
+// or such a number and two dots: of a sequence, the first seed.
 const Variable = "HEARTWOOD_SEED"
 
 const module = "heartwood.dev/heartwood/"
 
-// New returns the seed of a test. One test asks once: a second call gives the same, unless seeds are random.
+// New returns the seed of a test. One test asks once: a second call gives the same, unless seeds
+// are random.
 func New(t testing.TB) uint64 {
 	t.Helper()
 	s, _ := first(t)
@@ -32,8 +33,8 @@ func New(t testing.TB) uint64 {
 	return s
 }
 
-// Sequence returns the seeds of a test that wants n of them: those that once found a fault, and n more. A given seed comes alone. The
-// sequence ends behind the seed with which the test failed.
+// Sequence returns the seeds of a test that wants n of them: those that once found a fault, and n
+// more. A given seed comes alone. The sequence ends behind the seed with which the test failed.
 func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	t.Helper()
 	from, alone := first(t)
@@ -55,7 +56,8 @@ func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	}
 }
 
-// Alone returns the seed that was given by number, for a test that tells more of it; false if none was.
+// Alone returns the seed that was given by number, for a test that tells more of it; false if none
+// was.
 func Alone(t testing.TB) (s uint64, alone bool) {
 	t.Helper()
 	if chosen := os.Getenv(Variable); chosen == "" || chosen == "random" {
@@ -64,7 +66,8 @@ func Alone(t testing.TB) (s uint64, alone bool) {
 	return first(t)
 }
 
-// try lets a test have one seed, and tells whether it wants more. A test that ends within the loop leaves it by the deferred call.
+// try lets a test have one seed, and tells whether it wants more. A test that ends within the loop
+// leaves it by the deferred call.
 func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool) {
 	before := t.Failed()
 	defer func() {
@@ -86,7 +89,8 @@ func first(t testing.TB) (s uint64, alone bool) {
 		return h.Sum64(), false
 	case "random":
 		s = rand.Uint64()
-		t.Logf("seed %d", s) // at once: a test that hangs, or takes the process with it, logs nothing at its end
+		// at once: a test that hangs, or takes the process with it, logs nothing at its end
+		t.Logf("seed %d", s)
 		return s, false
 	default:
 		number, on := strings.CutSuffix(chosen, "..")
@@ -106,10 +110,12 @@ func commandAt(pkg, test string, s uint64) string {
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
-	return fmt.Sprintf("repeat: %s=%d go test %s -count=1 -run '%s'", Variable, s, pkg, strings.Join(parts, "/"))
+	return fmt.Sprintf("repeat: %s=%d go test %s -count=1 -run '%s'", Variable, s, pkg,
+		strings.Join(parts, "/"))
 }
 
-// caller is the package under test, as go test is told of it: the nearest caller outside this package.
+// caller is the package under test, as go test is told of it: the nearest caller outside this
+// package.
 func caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

@@ -16,8 +16,10 @@ func TestASeedIsTheSameEachTimeAndAnotherInEachTest(t *testing.T) {
 	for _, name := range []string{"one", "other"} {
 		t.Run(name, func(t *testing.T) { got = append(got, seed.New(t)) })
 	}
-	// Fixed for good: were it another after an update of Go, a change that has nothing to do with a test could fail it.
-	if want := []uint64{14860385628703300348, 14860385628703300348, 14039135277709425635, 5705061928353552953}; !slices.Equal(got, want) {
+	// Fixed for good: were it another after an update of Go, a change that has nothing to do with a
+	// test could fail it.
+	if want := []uint64{14860385628703300348, 14860385628703300348, 14039135277709425635,
+		5705061928353552953}; !slices.Equal(got, want) {
 		t.Errorf("seeds %d, want %d", got, want)
 	}
 }
@@ -31,7 +33,8 @@ func TestARandomSeedIsAnotherEachTime(t *testing.T) {
 
 func TestAGivenSeedComesAlone(t *testing.T) {
 	t.Setenv(seed.Variable, "18446744073709551615")
-	if got := slices.Collect(seed.Sequence(t, 5, 1, 2)); seed.New(t) != 1<<64-1 || !slices.Equal(got, []uint64{1<<64 - 1}) {
+	if got := slices.Collect(seed.Sequence(t, 5, 1, 2)); seed.New(t) != 1<<64-1 ||
+		!slices.Equal(got, []uint64{1<<64 - 1}) {
 		t.Errorf("seeds %d", got)
 	}
 	if s, alone := seed.Alone(t); s != 1<<64-1 || !alone {
@@ -49,7 +52,8 @@ func TestASequenceMayBeginAnywhere(t *testing.T) {
 func TestASequenceBeginsWithTheKnownOnes(t *testing.T) {
 	t.Setenv(seed.Variable, "")
 	s := seed.New(t)
-	if got, want := slices.Collect(seed.Sequence(t, 3, 7, 8)), []uint64{7, 8, s, s + 1, s + 2}; !slices.Equal(got, want) {
+	if got, want := slices.Collect(seed.Sequence(t, 3, 7, 8)),
+		[]uint64{7, 8, s, s + 1, s + 2}; !slices.Equal(got, want) {
 		t.Errorf("seeds %d, want %d", got, want)
 	}
 	for range seed.Sequence(t, 3) {
@@ -101,7 +105,8 @@ func TestAFailureSaysHowToRepeatIt(t *testing.T) {
 		command := exec.Command(os.Args[0], "-test.run=^TestThatFails$")
 		command.Env = append(os.Environ(), failing+"="+how, seed.Variable+"=")
 		out, err := command.CombinedOutput()
-		if err == nil || strings.Count(string(out), want) != 1 || strings.Count(string(out), "repeat:") != 1 {
+		if err == nil || strings.Count(string(out), want) != 1 ||
+			strings.Count(string(out), "repeat:") != 1 {
 			t.Errorf("%s: %v, want once %q in\n%s", how, err, want, out)
 		}
 	}

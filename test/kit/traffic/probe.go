@@ -18,9 +18,10 @@ type Probes struct {
 	Load       uint64 // a number of this load's own: no two write the same values
 }
 
-// Probe sends probes with a client that lets them choose their partitions (kgo.ManualPartitioner), and waits for all. It returns for each
-// partition after how many milliseconds it took its record.
-func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger, probes Probes) (map[int32]int64, error) {
+// Probe sends probes with a client that lets them choose their partitions (kgo.ManualPartitioner),
+// and waits for all. It returns for each partition after how many milliseconds it took its record.
+func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger,
+	probes Probes) (map[int32]int64, error) {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	var faults []error
@@ -28,7 +29,8 @@ func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger, probes 
 	for partition := range probes.Partitions {
 		r := &kgo.Record{
 			Topic: probes.Topic, Partition: partition,
-			Key: fmt.Appendf(nil, "probe-%06d", partition), Value: fmt.Appendf(nil, "probe %d", probes.Load),
+			Key:   fmt.Appendf(nil, "probe-%06d", partition),
+			Value: fmt.Appendf(nil, "probe %d", probes.Load),
 		}
 		book.Sent(r)
 		wait.Add(1)

@@ -15,11 +15,13 @@ const fenceKey = "traffic-fence"
 
 // ReadAll reads all partitions of a topic, from the beginning to where they end when it is called.
 //
-// The end offset does not tell a reader that it is there: the last records before it may have been cleaned away. So it writes a
-// fence into each partition and reads up to that, and leaves all fences out of what it returns.
+// The end offset does not tell a reader that it is there: the last records before it may have been
+// cleaned away. So it writes a fence into each partition and reads up to that, and leaves all
+// fences out of what it returns.
 func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Record, error) {
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	)
 	if err != nil {
@@ -44,12 +46,15 @@ func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int
 	}
 	var records []*kgo.Record
 	for partition := range topics[topic].Partitions {
-		records = append(records, &kgo.Record{Topic: topic, Partition: partition, Key: []byte(fenceKey), Value: []byte("here")})
+		records = append(records,
+			&kgo.Record{Topic: topic, Partition: partition, Key: []byte(fenceKey),
+				Value: []byte("here")})
 	}
 	fences := map[int32]int64{}
 	for _, result := range client.ProduceSync(ctx, records...) {
 		if result.Err != nil {
-			return nil, fmt.Errorf("write a fence into partition %d of %s: %w", result.Record.Partition, topic, result.Err)
+			return nil, fmt.Errorf("write a fence into partition %d of %s: %w",
+				result.Record.Partition, topic, result.Err)
 		}
 		fences[result.Record.Partition] = result.Record.Offset
 	}
@@ -57,7 +62,8 @@ func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int
 }
 
 // readUntil reads until it has passed every fence.
-func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) ([]*kgo.Record, error) {
+func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) ([]*kgo.Record,
+	error) {
 	var read []*kgo.Record
 	for len(fences) > 0 {
 		fetches := client.PollFetches(ctx)
@@ -76,7 +82,8 @@ func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) 
 	return read, nil
 }
 
-// Kept reads a topic whole and compares it with what was promised. It returns how many records the topic holds.
+// Kept reads a topic whole and compares it with what was promised. It returns how many records the
+// topic holds.
 func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int, error) {
 	read, err := ReadAll(ctx, bootstrap, topic)
 	if err != nil {
@@ -85,8 +92,10 @@ func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Le
 	return len(read), book.Check(read)
 }
 
-// Whole is Kept for a topic that nothing is cleaned from: not one acknowledged record may be missing, nor be out of its key's order.
-func Whole(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int, error) {
+// Whole is Kept for a topic that nothing is cleaned from: not one acknowledged record may be
+// missing, nor be out of its key's order.
+func Whole(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int,
+	error) {
 	read, err := ReadAll(ctx, bootstrap, topic)
 	if err != nil {
 		return 0, err

@@ -16,8 +16,9 @@ import (
 // fillerBytes of noise make a value large enough to fill segments, whatever the codec.
 const fillerBytes = 100
 
-// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in the last round; Stream,
-// which has none, deletes other keys in each round, so that keys are deleted, written again and deleted again.
+// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in
+// the last round; Stream, which has none, deletes other keys in each round, so that keys are
+// deleted, written again and deleted again.
 type Updates struct {
 	Topic       string
 	Keys        int
@@ -45,7 +46,8 @@ func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load 
 }
 
 // send hands a record to the client; refused is told when the log does not take it.
-func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record, refused context.CancelCauseFunc) {
+func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record,
+	refused context.CancelCauseFunc) {
 	book.Sent(r)
 	client.Produce(ctx, r, func(r *kgo.Record, err error) {
 		if err != nil {
@@ -69,8 +71,8 @@ func record(topic string, key, round int, deleted bool, noise *rand.Rand) *kgo.R
 	return r
 }
 
-// Stream sends updates of keys, round after round, until ctx ends, and then waits for nothing: what has no answer by then
-// stays unacknowledged. It returns how many records it handed over.
+// Stream sends updates of keys, round after round, until ctx ends, and then waits for nothing: what
+// has no answer by then stays unacknowledged. It returns how many records it handed over.
 func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
 	noise := rand.New(rand.NewPCG(load.Seed, 1))
 	var handed atomic.Int64
