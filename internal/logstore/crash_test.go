@@ -36,6 +36,10 @@ const (
 	crashesOfOne = 100
 )
 
+// knownCrashSeeds once failed. 10356817682516520659: the producer state was lost to a full disk and
+// a crash, and the next record of the producer in the log was a marker (workload.transact).
+var knownCrashSeeds = []uint64{10356817682516520659}
+
 // Random work on a store of several partitions, with a power cut at random moments of it. After
 // each the store is opened (with more cuts on the way), compared with the model
 // (crash_model_test.go), worked on, and cut again, up to three times in a row.
@@ -45,7 +49,7 @@ const (
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Alone(t)
-	for seed := range seed.Sequence(t, math.MaxInt) {
+	for seed := range seed.Sequence(t, math.MaxInt, knownCrashSeeds...) {
 		wanted := min(*crashPoints-points, crashesOfOne)
 		if alone {
 			wanted = math.MaxInt // the run that failed may have had more left to take

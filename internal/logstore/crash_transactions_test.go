@@ -98,16 +98,30 @@ func (p *promised) mayForget(first, last int64) bool {
 }
 
 // transact appends a batch to a transaction, and begins one if none is open.
+//
+// A log that lost the state of a producer (promised.forgotten) and has since received one of its
+// markers knows the producer by that marker alone. It then rejects every sequence but 0, as Kafka
+// does: it cannot distinguish the next transaction of an old epoch from a gap in a new one. The
+// workload reacts as a client does (KIP-360): it bumps the epoch and starts at sequence 0.
 func (w *workload) transact(p *promised, log *Log) {
 	id := int64(11 + w.random.IntN(3))
+	known := p.transactions()
 	a := w.data(p)
 	a.sent.producer, a.sent.txn, a.sent.sequence, a.nulls = id, true, 0, false
-	a.sent.epoch = p.transactions().epochs[id]
-	if before, ok := p.latest(p.end())[id]; ok {
+	a.sent.epoch = known.epochs[id]
+	before, ok := p.latest(p.end())[id]
+	if ok {
 		a.sent.sequence = before.sent.sequence + int32(len(before.sent.keys))
 	}
 	a.wire = a.sent.bytes(failTB{})
-	w.put(p, log, a)
+	err := w.tryPut(p, log, a)
+	if errors.Is(err, ErrOutOfOrderSequence) && ok && before.base < p.forgotten &&
+		before.base < known.seen[id] {
+		a.sent.epoch, a.sent.sequence = a.sent.epoch+1, 0
+		a.wire = a.sent.bytes(failTB{})
+		err = w.tryPut(p, log, a)
+	}
+	w.done(err, "append to a transaction")
 }
 
 // endTransaction writes a marker: in one case of four for a producer that has no transaction open,

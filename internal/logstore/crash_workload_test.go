@@ -202,19 +202,23 @@ func (w *workload) data(p *promised) appended {
 	return a
 }
 
-// put appends a batch that is to go to the end.
-func (w *workload) put(p *promised, log *Log, a appended) {
+// put appends a batch at the end of the log.
+func (w *workload) put(p *promised, log *Log, a appended) { w.done(w.tryPut(p, log, a), "append") }
+
+// tryPut is put for a batch that the log may reject.
+func (w *workload) tryPut(p *promised, log *Log, a appended) error {
 	p.batches = append(p.batches, a)
 	got, err := log.AppendVerified(append([]byte{}, a.wire...), Verified{Transaction: a.sent.txn},
 		time.Now())
-	if !w.done(err, "append") {
+	if err != nil {
 		p.batches = slices.Clip(p.batches[:len(p.batches)-1])
-		return
+		return err
 	}
 	if got.BaseOffset != a.base || got.LastOffset != a.last() || got.Duplicate {
 		w.failf("append at %d gave %+v", a.base, got)
 	}
 	w.acknowledge(p, log)
+	return nil
 }
 
 // acknowledge waits for the sync that the topic may ask for: what it covers is promised.

@@ -52,9 +52,13 @@ func (l *Log) writeState(s *producerState) error {
 	return nil
 }
 
-// payOwed writes the snapshot for which there was no room when what it was made from was deleted,
-// once there is. Until then a crash takes what was known of producers that have no batch left:
-// their next batch is taken whatever its sequence, as after they expired. Log.maintain is held.
+// payOwed writes the producer snapshot that found no room when the segments it was made from were
+// deleted. Log.maintain is held.
+//
+// Until it is written, a crash loses the state of producers whose batches are all deleted. Their
+// next batch is then accepted whatever its sequence, as after they expired; but a producer whose
+// transaction marker arrives first is known by that marker alone, and must begin at sequence 0, as
+// in Kafka. Clients recover from that rejection by bumping their epoch (KIP-360).
 func (l *Log) payOwed() {
 	l.mu.Lock()
 	owed, handles := l.mu.owed, l.currentLocked()

@@ -227,6 +227,10 @@ func TestTransactionRules(t *testing.T) {
 		},
 		"KIP-890: version 2 begins with sequence 0": {{data(0, 3, true, bump),
 			ErrOutOfOrderSequence}, {data(0, 3, true, verified), nil}},
+		"a producer known by a marker alone begins at sequence 0": {
+			{marker(EndTxn{}), nil}, {data(0, 3, true, verified), ErrOutOfOrderSequence},
+			{data(1, 0, true, verified), nil},
+		},
 		"a marker of nobody": {{func(log *Log) error {
 			_,
 				err := log.AppendControl(EndTxn{ProducerID: -1}, epoch0)
