@@ -55,7 +55,7 @@ type brokerReconciler struct {
 
 // told is what a broker's partitions know of it.
 type told struct {
-	standing placement.Standing
+	standing placement.BrokerState
 	// since when there is news for those that it does not lead; zero: they were told
 	since time.Time
 }
@@ -67,7 +67,7 @@ func (t told) othersIn(now time.Time) (in time.Duration, ok bool) {
 		return 0, false
 	}
 	after := goneAfter
-	if t.standing.Life == placement.Up {
+	if t.standing.Liveness == placement.Up {
 		after = backAfter
 	}
 	return max(t.since.Add(after).Sub(now), 0), true
@@ -95,7 +95,7 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if state.Life == placement.Up && !state.Leaving { // the end of one that leaves is no news
+	if state.Liveness == placement.Up && !state.Leaving { // the end of one that leaves is no news
 		r.connections.watch(req.NamespacedName, state.Epoch, address)
 	} else {
 		r.connections.drop(req.NamespacedName)
@@ -108,7 +108,7 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, err
 	}
-	if state.Life == placement.Gone && !time.Now().Before(until) {
+	if state.Liveness == placement.Down && !time.Now().Before(until) {
 		return ctrl.Result{RequeueAfter: others}, nil
 	}
 	// At least a millisecond: until may be past by now, and zero would mean never.
@@ -126,7 +126,8 @@ func (r *brokerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 // told is set after the partitions were told, not before: if telling fails half-way, the next try
 // tells all of them again, and those that know already write nothing.
 func (r *brokerReconciler) tellNews(
-	ctx context.Context, key types.NamespacedName, cluster, broker string, state placement.Standing,
+	ctx context.Context, key types.NamespacedName, cluster, broker string,
+	state placement.BrokerState,
 ) (time.Duration, error) {
 	state.Unsettled = 0 // it passes by itself, and is no reason to elect anybody
 	known, now := r.told[key], time.Now()

@@ -44,11 +44,11 @@ func newBrokers(cached, live client.Reader) *brokers {
 // is gone; nor does a pod that runs help one whose Lease has run out. It fails only if the cache
 // does. Any goroutine may call it; the lock is not held while the API server is asked, so several
 // may ask at once.
-func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement.Standing,
+func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement.BrokerState,
 	time.Time, error) {
 	lease, err := getLease(ctx, b.cached, key)
 	if err != nil {
-		return placement.Standing{}, time.Time{}, err
+		return placement.BrokerState{}, time.Time{}, err
 	}
 	seen := b.update(key, lease,
 		func(before sighting, now time.Time) sighting { return observe(before, lease, now) })
@@ -66,16 +66,16 @@ func (b *brokers) look(ctx context.Context, key types.NamespacedName) (placement
 			func(before sighting, now time.Time) sighting { return confirm(before, live, now) })
 	}
 	state := seen.state(time.Now())
-	if state.Life == placement.Gone {
+	if state.Liveness == placement.Down {
 		return state, seen.until, nil
 	}
 	word, err := b.askPod(ctx, key, seen)
 	if err != nil {
-		return placement.Standing{}, time.Time{}, err
+		return placement.BrokerState{}, time.Time{}, err
 	}
 	switch word {
 	case podEnded:
-		state.Life = placement.Gone
+		state.Liveness = placement.Down
 	case podLeaving:
 		state.Leaving = true
 	}

@@ -34,12 +34,12 @@ func TestBrokersOutliveAnOutageOfTheAPIServer(t *testing.T) {
 		lease := leaseAt("a", time.Now(), 3)
 		cached, live := &reading{lease: lease}, &reading{lease: lease}
 		brokers := newBrokers(cached, live)
-		look := func(want placement.Life) (until time.Time) {
+		look := func(want placement.Liveness) (until time.Time) {
 			t.Helper()
 			state, until, err := brokers.look(t.Context(),
 				types.NamespacedName{Name: "main-broker-0"})
-			if err != nil || state.Life != want {
-				t.Fatalf("life %d, error %v, want life %d", state.Life, err, want)
+			if err != nil || state.Liveness != want {
+				t.Fatalf("life %d, error %v, want life %d", state.Liveness, err, want)
 			}
 			return until
 		}
@@ -51,7 +51,7 @@ func TestBrokersOutliveAnOutageOfTheAPIServer(t *testing.T) {
 		}
 		live.err = nil // it is back, and nobody has renewed
 		time.Sleep(time.Until(until))
-		look(placement.Gone)
+		look(placement.Down)
 		cached.lease = leaseAt("a", time.Now(), 3)
 		look(placement.Up)
 	})

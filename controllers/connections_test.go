@@ -161,14 +161,14 @@ func TestAConnectionsWordIsNotAgainstARenewal(t *testing.T) {
 				return observe(before, leaseAt("a", noon.Add(at), epoch), noon.Add(at))
 			})
 	}
-	life := func() placement.Life { return b.mu.seen[brokerZero].state(noon.Add(time.Second)).Life }
+	life := func() placement.Liveness { return b.mu.seen[brokerZero].state(noon.Add(time.Second)).Liveness }
 	renewed(0, 3)
 	b.end(brokerZero, 2) // of an earlier incarnation
 	if got := life(); got != placement.Up {
 		t.Errorf("life %d after word of another incarnation", got)
 	}
 	b.end(brokerZero, 3)
-	if got := life(); got != placement.Gone {
+	if got := life(); got != placement.Down {
 		t.Errorf("life %d after its process ended", got)
 	}
 	renewed(time.Second, 3)
@@ -178,7 +178,7 @@ func TestAConnectionsWordIsNotAgainstARenewal(t *testing.T) {
 	}
 	renewed(2*time.Second, 4)
 	b.end(brokerZero, 4)
-	if got := life(); got != placement.Gone {
+	if got := life(); got != placement.Down {
 		t.Errorf("life %d after the next incarnation ended", got)
 	}
 }

@@ -18,7 +18,7 @@ type electorate struct {
 	// from the cache: elect changes a copy of its status only
 	partition *v1alpha1.Partition
 	// of every id that the partition names; an id that is missing is gone
-	brokers map[int32]placement.Standing
+	brokers map[int32]placement.BrokerState
 	// topicPartitions is how many partitions the Topic has, 0 if there is no such Topic in the
 	// partition's cluster.
 	topicPartitions int32
@@ -50,13 +50,14 @@ func (e electorate) elect() elected {
 		e.retire(&status, placed)
 		return elected{status: status}
 	}
-	decision := placement.Decide(placed, e.brokers, placement.Wishes{
-		Assignment: e.assignment, Unclean: e.unclean, Preferred: e.preferred || e.askedHome(),
-		Accepted: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
+	decision := placement.Decide(placed, e.brokers, placement.Options{
+		ReplicaIncarnation: e.assignment, AllowUnclean: e.unclean,
+		PreferLeader:     e.preferred || e.askedHome(),
+		AcceptedDataLoss: e.partition.Annotations[v1alpha1.AnnotationAcceptDataLoss],
 	})
 	metadata.RecordPlaced(&status, decision.Partition)
 	metadata.RecordCondition(&status, e.partition.Generation, e.readiness(status, decision))
-	return elected{status, decision.Unproven}
+	return elected{status, decision.Unclean}
 }
 
 // retire takes the leader from a partition whose Topic is gone. What is known of its replicas stays
@@ -88,7 +89,7 @@ func (e electorate) couldGoHome() bool {
 		return false
 	}
 	standing := e.brokers[home]
-	return standing.Life == placement.Up && !standing.Leaving &&
+	return standing.Liveness == placement.Up && !standing.Leaving &&
 		slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
 			return r.Broker == home && r.BrokerEpoch == standing.Epoch
 		})
@@ -147,7 +148,8 @@ func (e electorate) offline(decision placement.Decision) metav1.Condition {
 		)
 	}
 	for _, id := range decision.Replicas {
-		if standing := e.brokers[id]; standing.Life == placement.Up && standing.Directory != "" &&
+		if standing := e.brokers[id]; standing.Liveness == placement.Up &&
+			standing.Directory != "" &&
 			decision.LeaderEpoch > 0 {
 			return notReady(
 				v1alpha1.ReasonLeaderOffline,
@@ -155,7 +157,7 @@ func (e electorate) offline(decision placement.Decision) metav1.Condition {
 					"%s. Broker %d is up, and may lack some of them; to go on with what it has: %s",
 					message,
 					id,
-					e.consent(placement.Consent(standing.Directory,
+					e.consent(placement.DataLossConsent(standing.Directory,
 						decision.LeaderEpoch)),
 				),
 			)

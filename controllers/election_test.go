@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func living(epoch int64, directory string) placement.Standing {
-	return placement.Standing{Life: placement.Up, Epoch: epoch, Directory: directory,
+func living(epoch int64, directory string) placement.BrokerState {
+	return placement.BrokerState{Liveness: placement.Up, Epoch: epoch, Directory: directory,
 		CleanEpoch: -1}
 }
 
@@ -33,8 +33,8 @@ func newHistory() *history {
 
 // elect elects with broker 0 in a state, as long as the Topic has so many partitions, and returns
 // the reason of condition Ready.
-func (h *history) elect(state placement.Standing, topicPartitions int32) string {
-	e := electorate{partition: &h.partition, brokers: map[int32]placement.Standing{0: state},
+func (h *history) elect(state placement.BrokerState, topicPartitions int32) string {
+	e := electorate{partition: &h.partition, brokers: map[int32]placement.BrokerState{0: state},
 		topicPartitions: topicPartitions}
 	h.partition.Status = e.elect().status
 	return h.partition.Status.Conditions[0].Reason
@@ -77,7 +77,7 @@ func reason(t *testing.T, got, want string) {
 
 func TestLifeOfAPartition(t *testing.T) {
 	h := newHistory()
-	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	if h.partition.Status.LeaderEpoch != 0 {
 		t.Errorf("epoch %d before any election", h.partition.Status.LeaderEpoch)
 	}
@@ -88,9 +88,9 @@ func TestLifeOfAPartition(t *testing.T) {
 	h.expect(t, 0, 1, 1)
 
 	// It goes: who writes on under the old epoch is told so.
-	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
-	reason(t, h.elect(placement.Standing{}, 1), v1alpha1.ReasonLeaderOffline)
+	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 
 	// It is back, as another incarnation with the same disk.
@@ -110,9 +110,9 @@ func TestLifeOfAPartition(t *testing.T) {
 }
 
 func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
-	doubt := func(epoch int64, directory string) placement.Standing {
+	doubt := func(epoch int64, directory string) placement.BrokerState {
 		standing := living(epoch, directory)
-		standing.Life = placement.Doubtful
+		standing.Liveness = placement.Unknown
 		return standing
 	}
 	h := newHistory()
@@ -131,7 +131,7 @@ func TestDoubtTakesNothingAndGivesNothing(t *testing.T) {
 func TestAnEmptyDiskIsNotElected(t *testing.T) {
 	h := newHistory()
 	h.elect(living(1, "old"), 1)
-	h.elect(placement.Standing{}, 1)
+	h.elect(placement.BrokerState{}, 1)
 	reason(t, h.elect(living(2, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.expect(t, -1, 2, 1)
 
@@ -161,14 +161,14 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 		h := newHistory()
 		incarnation, disk := int64(1), "a"
 		for range 50 {
-			state := placement.Standing{}
+			state := placement.BrokerState{}
 			if random.IntN(3) > 0 {
 				if random.IntN(2) == 0 { // another start, perhaps with another disk
 					incarnation, disk = incarnation+1, []string{"a", "b"}[random.IntN(10)/9]
 				}
 				state = living(incarnation, disk)
 				if random.IntN(5) == 0 {
-					state.Life = placement.Doubtful
+					state.Liveness = placement.Unknown
 				}
 			}
 			before := *h.partition.Status.DeepCopy()
@@ -189,7 +189,8 @@ func TestElectionsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state placement.Standing) {
+func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus,
+	state placement.BrokerState) {
 	t.Helper()
 	sameLeader := before.Leader == after.Leader &&
 		equality.Semantic.DeepEqual(before.ISR, after.ISR)
@@ -198,9 +199,9 @@ func checkPromises(t *testing.T, before, after v1alpha1.PartitionStatus, state p
 		t.Fatalf("a new epoch for nothing: %+v to %+v", before, after)
 	case !sameLeader && after.LeaderEpoch != before.LeaderEpoch+1:
 		t.Fatalf("another leader without the next epoch: %+v to %+v", before, after)
-	case after.Leader >= 0 && state.Life == placement.Gone:
+	case after.Leader >= 0 && state.Liveness == placement.Down:
 		t.Fatalf("a dead broker leads: %+v", after)
-	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.Life != placement.Up:
+	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.Liveness != placement.Up:
 		t.Fatalf("a broker whose life is in doubt was elected: %+v to %+v", before, after)
 	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.Epoch || after.LeaderDirectory != state.Directory):
 		t.Fatalf("another incarnation or disk leads than is up: %+v, up %+v", after, state)
@@ -235,7 +236,7 @@ func TestWhoBecomesAReplicaIsAssigned(t *testing.T) {
 	decide := func(replicas ...int32) string {
 		t.Helper()
 		h.partition.Spec.Replicas = replicas
-		brokers := map[int32]placement.Standing{}
+		brokers := map[int32]placement.BrokerState{}
 		for _, id := range named(&h.partition) {
 			brokers[id] = living(1, "disk")
 		}

@@ -28,7 +28,7 @@ type sighting struct {
 	doubtful bool
 	// a broker holds it; false after an orderly stop, and then until does not matter
 	held   bool
-	broker placement.Standing // but for its life
+	broker placement.BrokerState // but for its life
 	// uid of the pod that the incarnation runs in; "" when it does not say
 	pod      string
 	acquired time.Time // when the incarnation began, by its own clock
@@ -63,7 +63,7 @@ func observe(before sighting, lease *coordinationv1.Lease, now time.Time) sighti
 		arrived:   before.arrived,
 		duration:  leaseDurationDefault,
 		held:      lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",
-		broker: placement.Standing{Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
+		broker: placement.BrokerState{Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
 			CleanEpoch: v1alpha1.LeaseCleanEpoch(lease.Annotations)},
 		pod: lease.Annotations[v1alpha1.AnnotationPod],
 	}
@@ -146,18 +146,18 @@ func (s sighting) unsure(now time.Time) bool {
 // state is what is to be thought of the broker at the time now. A Lease that has run out is gone
 // even if doubtful: doubt lasts one duration, in which a living broker would have renewed, and
 // longer only while the API server cannot be asked.
-func (s sighting) state(now time.Time) placement.Standing {
+func (s sighting) state(now time.Time) placement.BrokerState {
 	state := s.broker
 	if !s.arrived.IsZero() {
 		state.Unsettled = max(0, s.arrived.Add(settledAfter).Sub(now))
 	}
 	switch {
 	case !s.held || s.ended || !now.Before(s.until):
-		state.Life = placement.Gone
+		state.Liveness = placement.Down
 	case s.doubtful:
-		state.Life = placement.Doubtful
+		state.Liveness = placement.Unknown
 	default:
-		state.Life = placement.Up
+		state.Liveness = placement.Up
 	}
 	return state
 }

@@ -31,10 +31,10 @@ func TestABrokerLivesForALeaseAfterItWasSeenToRenew(t *testing.T) {
 		at      time.Duration // after noon, our clock
 		holder  string
 		renewed time.Duration // after noon, the broker's clock
-		life    placement.Life
+		life    placement.Liveness
 	}
 	const s = time.Second
-	const up, doubtful, gone = placement.Up, placement.Doubtful, placement.Gone
+	const up, doubtful, gone = placement.Up, placement.Unknown, placement.Down
 	for name, looks := range map[string][]look{
 		"renewed, then silent": {{0, "a", 0, up}, {5 * s, "a", 0, up},
 			{6 * s, "a", 0, gone}},
@@ -61,7 +61,7 @@ func TestABrokerLivesForALeaseAfterItWasSeenToRenew(t *testing.T) {
 			for _, look := range looks {
 				now := noon.Add(look.at)
 				seen = observe(seen, leaseAt(look.holder, noon.Add(look.renewed), 3), now)
-				if got := seen.state(now).Life; got != look.life {
+				if got := seen.state(now).Liveness; got != look.life {
 					t.Errorf("%s after noon: life %d, want %d", look.at, got, look.life)
 				}
 			}
@@ -71,7 +71,7 @@ func TestABrokerLivesForALeaseAfterItWasSeenToRenew(t *testing.T) {
 
 func TestASightingTellsIncarnationAndDisk(t *testing.T) {
 	seen := observe(sighting{}, leaseAt("a", noon, 7), noon)
-	if want := (placement.Standing{Life: placement.Up, Epoch: 7, CleanEpoch: -1,
+	if want := (placement.BrokerState{Liveness: placement.Up, Epoch: 7, CleanEpoch: -1,
 		Directory: "disk-a"}); seen.state(noon) != want {
 		t.Errorf("state %+v, want %+v", seen.state(noon), want)
 	}
@@ -109,7 +109,7 @@ func TestABrokerIsUnsettledInANewPod(t *testing.T) {
 
 func TestALeaseThatSaysNothingIsNoBroker(t *testing.T) {
 	if seen := observe(sighting{}, &coordinationv1.Lease{},
-		noon); seen.state(noon) != (placement.Standing{CleanEpoch: -1}) {
+		noon); seen.state(noon) != (placement.BrokerState{CleanEpoch: -1}) {
 		t.Errorf("state %+v of an empty lease", seen.state(noon))
 	}
 }
@@ -125,29 +125,29 @@ func TestTheWatchAloneProvesNoDeath(t *testing.T) {
 	}
 	t.Run("it knows of no renewal", func(t *testing.T) {
 		seen := confirm(known, leaseAt("a", noon, 3), late)
-		if seen.state(late).Life != placement.Gone || seen.unsure(late) {
+		if seen.state(late).Liveness != placement.Down || seen.unsure(late) {
 			t.Errorf("%+v", seen)
 		}
 		back := observe(seen, leaseAt("a", late, 3), late)
-		if back.state(late).Life != placement.Up || !back.unsure(late.Add(6*time.Second)) {
+		if back.state(late).Liveness != placement.Up || !back.unsure(late.Add(6*time.Second)) {
 			t.Errorf("back: %+v", back)
 		}
 	})
 	t.Run("it cannot be reached", func(t *testing.T) {
 		seen := confirm(known, nil, late)
-		if seen.state(late).Life != placement.Up || !seen.unsure(late.Add(6*time.Second)) {
+		if seen.state(late).Liveness != placement.Up || !seen.unsure(late.Add(6*time.Second)) {
 			t.Errorf("%+v", seen)
 		}
 	})
 	t.Run("it knows of a renewal that the watch did not bring", func(t *testing.T) {
 		renewed := leaseAt("a", noon.Add(4*time.Second), 3)
 		seen := confirm(known, renewed, late)
-		if seen.state(late).Life != placement.Up {
+		if seen.state(late).Liveness != placement.Up {
 			t.Errorf("%+v", seen)
 		}
 		later := late.Add(6 * time.Second)
 		seen = observe(seen, leaseAt("a", noon, 3), later) // the watch is stuck still
-		if seen = confirm(seen, renewed, later); seen.state(later).Life != placement.Gone {
+		if seen = confirm(seen, renewed, later); seen.state(later).Liveness != placement.Down {
 			t.Errorf("the same renewal counted twice: %+v", seen)
 		}
 	})
@@ -155,7 +155,7 @@ func TestTheWatchAloneProvesNoDeath(t *testing.T) {
 		renewed := leaseAt("a", noon.Add(4*time.Second), 3)
 		seen := confirm(confirm(known, renewed, late), renewed, late)
 		later := late.Add(6 * time.Second)
-		if seen.state(late).Life != placement.Up || !seen.unsure(later) {
+		if seen.state(late).Liveness != placement.Up || !seen.unsure(later) {
 			t.Errorf("it would be gone at %v without being asked again: %+v", later, seen)
 		}
 	})

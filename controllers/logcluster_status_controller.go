@@ -140,7 +140,7 @@ func (r *logClusterStatusReconciler) gatherBrokers(ctx context.Context, key type
 		if err != nil {
 			return err
 		}
-		if standing.Life == placement.Gone {
+		if standing.Liveness == placement.Down {
 			scope.silent = append(scope.silent, id)
 		} else {
 			scope.ready++

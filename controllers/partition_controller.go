@@ -132,7 +132,7 @@ func (r *partitionReconciler) gather(ctx context.Context, key types.NamespacedNa
 		return nil, nil
 	}
 	partition = recalled(partition)
-	e := &electorate{partition: partition, brokers: map[int32]placement.Standing{},
+	e := &electorate{partition: partition, brokers: map[int32]placement.BrokerState{},
 		assignment: metadata.NewID().String()}
 	if err := r.gatherTopic(ctx, e); err != nil {
 		return nil, err

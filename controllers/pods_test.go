@@ -156,7 +156,7 @@ func TestAPodThatTheWatchDoesNotKnowIsAskedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		cached, live *corev1.Pod
 		liveErr      error
-		life         placement.Life
+		life         placement.Liveness
 		leaving      bool
 	}{
 		"the watch knows it": {cached: pod("new", false),
@@ -167,9 +167,9 @@ func TestAPodThatTheWatchDoesNotKnowIsAskedFor(t *testing.T) {
 			live: pod("new", false), life: placement.Up},
 		"the watch has none yet": {live: pod("new", false),
 			life: placement.Up},
-		"it is gone": {life: placement.Gone},
+		"it is gone": {life: placement.Down},
 		"another is in its place": {cached: pod("newest", false),
-			live: pod("newest", false), life: placement.Gone},
+			live: pod("newest", false), life: placement.Down},
 		"nobody can be asked": {cached: pod("old", true),
 			liveErr: errAway, life: placement.Up},
 		"the watch has the one before, and it goes itself": {cached: pod("old", false),
@@ -180,7 +180,8 @@ func TestAPodThatTheWatchDoesNotKnowIsAskedFor(t *testing.T) {
 		// the second time what was found out is remembered, or not asked for so soon
 		for again := range 2 {
 			state, _, err := brokers.look(t.Context(), types.NamespacedName{Name: "main-broker-0"})
-			if err != nil || state.Life != c.life || (again == 0 && state.Leaving != c.leaving) {
+			if err != nil || state.Liveness != c.life ||
+				(again == 0 && state.Leaving != c.leaving) {
 				t.Errorf("%s: %+v, %v; want life %d, leaving %v", name, state, err, c.life,
 					c.leaving)
 			}

@@ -35,7 +35,7 @@ func TestAForgottenEpochIsOutgrown(t *testing.T) {
 
 	// It was found, and the broker went before the operator looked.
 	h.partition.Status.FoundEpoch = new(int32(20))
-	h.elect(placement.Standing{}, 1)
+	h.elect(placement.BrokerState{}, 1)
 	h.elect(living(2, "disk"), 1)
 	h.expect(t, 0, 21, 2)
 }
@@ -52,19 +52,19 @@ func TestAPartitionThatIsMadeAgainIsLedByOneInSync(t *testing.T) {
 			{Broker: 2, ID: "c"}},
 	}
 	for name, test := range map[string]struct {
-		brokers map[int32]placement.Standing
+		brokers map[int32]placement.BrokerState
 		leader  int32
 		isr     int
 	}{
-		"all live": {map[int32]placement.Standing{0: living(9, "disk 0"),
+		"all live": {map[int32]placement.BrokerState{0: living(9, "disk 0"),
 			1: living(4, "disk 1"), 2: living(5, "disk 2")}, 1, 2},
-		"only who was behind": {map[int32]placement.Standing{0: living(9, "disk 0")},
+		"only who was behind": {map[int32]placement.BrokerState{0: living(9, "disk 0")},
 			placement.NoLeader, 2},
-		"one in sync": {map[int32]placement.Standing{0: living(9, "disk 0"),
+		"one in sync": {map[int32]placement.BrokerState{0: living(9, "disk 0"),
 			2: living(5, "disk 2")}, 2, 1},
-		"one with another disk": {map[int32]placement.Standing{0: living(9, "disk 0"),
+		"one with another disk": {map[int32]placement.BrokerState{0: living(9, "disk 0"),
 			2: living(6, "disk 3")}, placement.NoLeader, 2},
-		"one that stopped uncleanly": {map[int32]placement.Standing{2: living(6, "disk 2")},
+		"one that stopped uncleanly": {map[int32]placement.BrokerState{2: living(6, "disk 2")},
 			placement.NoLeader, 2},
 	} {
 		h := newHistory()

@@ -11,7 +11,8 @@ import (
 // when it is back; one that comes and goes puts nothing off.
 func TestWhenTheOthersAreTold(t *testing.T) {
 	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	gone, back := placement.Standing{Life: placement.Gone}, placement.Standing{Life: placement.Up}
+	gone, back := placement.BrokerState{Liveness: placement.Down},
+		placement.BrokerState{Liveness: placement.Up}
 	for name, test := range map[string]struct {
 		told  told
 		after time.Duration

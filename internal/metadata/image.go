@@ -142,11 +142,11 @@ func (i *Image) CountsOn(broker int32) bool {
 }
 
 // SetISR fills in who is in sync on record, given the brokers that are up.
-func (p *Partition) SetISR(leader int32, recorded []placement.Member, up map[int32]Broker) {
+func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Ended = nil, nil, nil
 	for _, m := range recorded {
 		b, lives := up[m.Broker]
-		if lives && m.Broker != leader && m.Ended(b.Standing()) {
+		if lives && m.Broker != leader && m.Fenced(b.Standing()) {
 			p.Ended = append(p.Ended, InSync{Broker: m.Broker, Epoch: m.Epoch})
 			continue
 		}
@@ -155,8 +155,8 @@ func (p *Partition) SetISR(leader int32, recorded []placement.Member, up map[int
 }
 
 // Standing is a broker that is up, as decisions look at it.
-func (b Broker) Standing() placement.Standing {
-	return placement.Standing{Life: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
+func (b Broker) Standing() placement.BrokerState {
+	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
 		Directory: b.Directory, Leaving: b.Leaving}
 }
 

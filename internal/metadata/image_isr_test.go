@@ -11,7 +11,7 @@ import (
 // Who has ended is on record and not in sync; one that is away may be back with all it had, and the
 // leader leaves by an election only.
 func TestSetISRLeavesOutWhoHasEnded(t *testing.T) {
-	recorded := []placement.Member{
+	recorded := []placement.InSyncReplica{
 		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},
 		{Broker: 2, Epoch: 3, Directory: "c"},
 		{Broker: 3, Epoch: 3, Directory: "d"},

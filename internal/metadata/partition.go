@@ -31,13 +31,13 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 		placed.FoundEpoch = new(*status.FoundEpoch)
 	}
 	for _, a := range status.Assignments {
-		if placed.Assignments == nil {
-			placed.Assignments = make(map[int32]string, len(status.Assignments))
+		if placed.ReplicaIncarnations == nil {
+			placed.ReplicaIncarnations = make(map[int32]string, len(status.Assignments))
 		}
-		placed.Assignments[a.Broker] = a.ID
+		placed.ReplicaIncarnations[a.Broker] = a.ID
 	}
 	for _, replica := range status.ISR {
-		member := placement.Member{Broker: replica.Broker, Epoch: replica.BrokerEpoch,
+		member := placement.InSyncReplica{Broker: replica.Broker, Epoch: replica.BrokerEpoch,
 			Directory: replica.Directory}
 		// Entries of before they had a directory: the leader's is known, and of one that was alone
 		// in sync, since it led.
@@ -54,7 +54,7 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	status.Replicas, status.Assignments = slices.Clone(placed.Replicas), nil
 	for _, broker := range placed.Replicas {
-		if id := placed.Assignments[broker]; id != "" {
+		if id := placed.ReplicaIncarnations[broker]; id != "" {
 			status.Assignments = append(status.Assignments,
 				v1alpha1.ReplicaAssignment{Broker: broker, ID: id})
 		}
@@ -76,10 +76,10 @@ func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) 
 // Proposal is what a leader proposes, as placement.ChangeISR takes it.
 func (c ISRChange) Proposal() placement.Proposal {
 	proposal := placement.Proposal{LeaderEpoch: c.LeaderEpoch, From: c.From,
-		Assignments: make(map[int32]string, len(c.To))}
+		ReplicaIncarnations: make(map[int32]string, len(c.To))}
 	for _, m := range c.To {
-		proposal.To = append(proposal.To, placement.Member{Broker: m.Broker, Epoch: m.Epoch})
-		proposal.Assignments[m.Broker] = m.Assignment
+		proposal.To = append(proposal.To, placement.InSyncReplica{Broker: m.Broker, Epoch: m.Epoch})
+		proposal.ReplicaIncarnations[m.Broker] = m.Assignment
 	}
 	return proposal
 }

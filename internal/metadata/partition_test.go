@@ -13,7 +13,7 @@ import (
 func TestTheLineNamesTheInSyncReplicas(t *testing.T) {
 	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3,
 		LeaderDirectory: "disk"}
-	for want, isr := range map[string][]placement.Member{
+	for want, isr := range map[string][]placement.InSyncReplica{
 		"":  nil,
 		"2": {{Broker: 2, Epoch: 4, Directory: "disk"}},
 		"0,2,11": {{Broker: 0, Epoch: 1, Directory: "other"},

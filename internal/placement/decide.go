@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// Wishes are what a decision takes into account besides what is.
-type Wishes struct {
-	// Unclean: the topic would rather lose records than wait (Kafka's
+// Options are what a decision takes into account besides what is.
+type Options struct {
+	// AllowUnclean: the topic would rather lose records than wait (Kafka's
 	// unclean.leader.election.enable).
-	Unclean bool
-	// Preferred: move leadership back to the first replica. The caller asks for it from time to
+	AllowUnclean bool
+	// PreferLeader: move leadership back to the first replica. The caller asks for it from time to
 	// time, when brokers have been quiet: each move costs every client a refresh.
-	Preferred bool
-	// Assignment names what this decision assigns: no decision about the partition had the name
+	PreferLeader bool
+	// ReplicaIncarnation names what this decision assigns: no decision about the partition had the name
 	// before. See Partition.Assignments.
-	Assignment string
-	// Accepted is somebody's consent to go on with the records that a certain disk holds: what
+	ReplicaIncarnation string
+	// AcceptedDataLoss is somebody's consent to go on with the records that a certain disk holds: what
 	// Consent returns for it, or, of an in-sync replica whose disk was replaced, the new disk's
 	// directory id alone. "" is none.
-	Accepted string
+	AcceptedDataLoss string
 }
 
-// Consent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts
+// DataLossConsent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts
 // once: the election that it allows makes another leader epoch.
-func Consent(directory string, leaderEpoch int32) string {
+func DataLossConsent(directory string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
 }
 
 // Decision is a partition as it should be, and what there is to say about it.
 type Decision struct {
 	Partition
-	// Unproven: the leader was elected now without proof that it has every acknowledged record: all
+	// Unclean: the leader was elected now without proof that it has every acknowledged record: all
 	// in-sync replicas came back from an unclean stop, or somebody or the topic agreed to lose
 	// some.
-	Unproven bool
+	Unclean bool
 	// Of a partition without a leader: the in-sync replicas it waits for, and those that live with
 	// another disk, whose records are gone.
 	Awaited, Lost []int32
@@ -59,7 +59,7 @@ type Decision struct {
 //
 // The caller writes the result by compare-and-swap against what it was given, or under one lock. A
 // partition whose Topic is gone is not decided about, but retired: see Retire.
-func Decide(p Partition, brokers map[int32]Standing, wishes Wishes) Decision {
+func Decide(p Partition, brokers map[int32]BrokerState, wishes Options) Decision {
 	e := election{Partition: p.clone(), before: p, brokers: brokers, wishes: wishes}
 	e.extend()
 	e.begin()
@@ -86,8 +86,8 @@ func Retire(p Partition) Partition {
 type election struct {
 	Partition           // as it will be
 	before    Partition // as it was
-	brokers   map[int32]Standing
-	wishes    Wishes
+	brokers   map[int32]BrokerState
+	wishes    Options
 	unproven  bool
 }
 
@@ -100,13 +100,13 @@ func (e *election) begin() {
 		return
 	}
 	for _, id := range e.Replicas {
-		if e.Assignments[id] == "" {
+		if e.ReplicaIncarnations[id] == "" {
 			e.assign(id)
 		}
 	}
 	for _, id := range e.Replicas {
-		if b := e.brokers[id]; b.Life == Up && !b.Leaving {
-			e.ISR = append(e.ISR, Member{Broker: id, Epoch: b.Epoch, Directory: b.Directory})
+		if b := e.brokers[id]; b.Liveness == Up && !b.Leaving {
+			e.ISR = append(e.ISR, InSyncReplica{Broker: id, Epoch: b.Epoch, Directory: b.Directory})
 		}
 	}
 }
@@ -132,13 +132,13 @@ func (e *election) extend() {
 
 // assign gives a broker that becomes a replica its assignment.
 func (e *election) assign(id int32) {
-	if e.wishes.Assignment == "" {
+	if e.wishes.ReplicaIncarnation == "" {
 		return // as before there were any
 	}
-	if e.Assignments == nil {
-		e.Assignments = map[int32]string{}
+	if e.ReplicaIncarnations == nil {
+		e.ReplicaIncarnations = map[int32]string{}
 	}
-	e.Assignments[id] = e.wishes.Assignment
+	e.ReplicaIncarnations[id] = e.wishes.ReplicaIncarnation
 }
 
 // standing is how a member is.
@@ -154,14 +154,14 @@ const (
 )
 
 // standing tells how a member is. An unknown directory is no proof of another disk.
-func (e *election) standing(m Member) standing {
+func (e *election) standing(m InSyncReplica) standing {
 	b := e.brokers[m.Broker]
 	switch {
-	case b.Life == Gone:
+	case b.Liveness == Down:
 		return away
-	case b.Epoch == m.Epoch && b.Life == Doubtful:
+	case b.Epoch == m.Epoch && b.Liveness == Unknown:
 		return doubted
-	case b.Life == Doubtful:
+	case b.Liveness == Unknown:
 		return away
 	case b.Epoch == m.Epoch:
 		return intact
@@ -181,12 +181,12 @@ func (e *election) sift() {
 	stays := false
 	for i, m := range e.ISR {
 		if b := e.brokers[m.Broker]; e.standing(m) == intact {
-			e.ISR[i] = Member{Broker: m.Broker, Epoch: b.Epoch,
+			e.ISR[i] = InSyncReplica{Broker: m.Broker, Epoch: b.Epoch,
 				Directory: either(b.Directory, m.Directory)}
 			stays = stays || !b.Leaving
 		}
 	}
-	e.ISR = slices.DeleteFunc(e.ISR, func(m Member) bool {
+	e.ISR = slices.DeleteFunc(e.ISR, func(m InSyncReplica) bool {
 		switch e.standing(m) {
 		case intact:
 			return stays && e.brokers[m.Broker].Leaving
@@ -210,8 +210,8 @@ func (e *election) contract() {
 	}
 	e.Replicas, e.Target = e.Target, nil
 	e.ISR = slices.DeleteFunc(e.ISR,
-		func(m Member) bool { return !slices.Contains(e.Replicas, m.Broker) })
-	maps.DeleteFunc(e.Assignments,
+		func(m InSyncReplica) bool { return !slices.Contains(e.Replicas, m.Broker) })
+	maps.DeleteFunc(e.ReplicaIncarnations,
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
@@ -221,10 +221,10 @@ func (e *election) preference() []int32 {
 }
 
 // member finds a broker's entry.
-func (e *election) member(id int32) (m Member, ok bool) {
-	at := slices.IndexFunc(e.ISR, func(m Member) bool { return m.Broker == id })
+func (e *election) member(id int32) (m InSyncReplica, ok bool) {
+	at := slices.IndexFunc(e.ISR, func(m InSyncReplica) bool { return m.Broker == id })
 	if at < 0 {
-		return Member{}, false
+		return InSyncReplica{}, false
 	}
 	return e.ISR[at], true
 }
@@ -239,7 +239,7 @@ func (e *election) mayLead(id int32) bool {
 // -1: nobody may. A new partition has no clients that could look for it in the wrong place.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
-	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.wishes.Preferred {
+	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.wishes.PreferLeader {
 		return first
 	}
 	best := first
@@ -260,7 +260,7 @@ func (e *election) choose() (leader int32, epoch int64) {
 	switch {
 	case holds && at < 0: // perhaps it leaves, but nobody could follow
 		return e.Leader, present.Epoch
-	case holds && !e.brokers[e.Leader].Leaving && !(e.wishes.Preferred && at == 0 && e.standing(present) == intact):
+	case holds && !e.brokers[e.Leader].Leaving && !(e.wishes.PreferLeader && at == 0 && e.standing(present) == intact):
 		return e.Leader, present.Epoch
 	case at >= 0:
 		id := e.preference()[at]
@@ -281,14 +281,14 @@ func (e *election) lastResort() (leader int32, epoch int64) {
 	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false),
 		e.salvage, e.uncleanly} {
 		at := slices.IndexFunc(e.preference(), func(id int32) bool {
-			return e.brokers[id].Life == Up && !e.brokers[id].Leaving && may(id)
+			return e.brokers[id].Liveness == Up && !e.brokers[id].Leaving && may(id)
 		})
 		if at < 0 {
 			continue
 		}
 		id := e.preference()[at]
 		b := e.brokers[id]
-		e.ISR = []Member{{Broker: id, Epoch: b.Epoch, Directory: b.Directory}}
+		e.ISR = []InSyncReplica{{Broker: id, Epoch: b.Epoch, Directory: b.Directory}}
 		e.unproven = true
 		return id, b.Epoch
 	}
@@ -298,15 +298,17 @@ func (e *election) lastResort() (leader int32, epoch int64) {
 // accepted tells whether somebody agreed to go on with what a living broker's disk holds.
 func (e *election) accepted(id int32) bool {
 	directory := e.brokers[id].Directory
-	if directory == "" || e.wishes.Accepted == "" {
+	if directory == "" || e.wishes.AcceptedDataLoss == "" {
 		return false
 	}
-	if m, ok := e.member(id); ok && e.standing(m) == replaced && e.wishes.Accepted == directory {
+	if m, ok := e.member(id); ok && e.standing(m) == replaced &&
+		e.wishes.AcceptedDataLoss == directory {
 		// The consent names the new disk, so it does not hold for the next one that is lost. It
 		// takes the place of the old disk, and of that alone: other members have the records still.
-		return !slices.ContainsFunc(e.ISR, func(m Member) bool { return e.standing(m) != replaced })
+		return !slices.ContainsFunc(e.ISR,
+			func(m InSyncReplica) bool { return e.standing(m) != replaced })
 	}
-	return e.wishes.Accepted == Consent(directory, e.before.LeaderEpoch)
+	return e.wishes.AcceptedDataLoss == DataLossConsent(directory, e.before.LeaderEpoch)
 }
 
 // returned tells of a member whether it is all that came back of the log: see lastResort.
@@ -336,8 +338,8 @@ func (e *election) salvage(id int32) bool {
 // when there is no other. Members that are only doubted, or leave, are waited for all the same:
 // that is over in a moment.
 func (e *election) uncleanly(id int32) bool {
-	if !e.wishes.Unclean || slices.ContainsFunc(e.ISR,
-		func(m Member) bool { return e.standing(m) >= doubted }) {
+	if !e.wishes.AllowUnclean || slices.ContainsFunc(e.ISR,
+		func(m InSyncReplica) bool { return e.standing(m) >= doubted }) {
 		return false
 	}
 	m, ok := e.member(id)
@@ -347,7 +349,7 @@ func (e *election) uncleanly(id int32) bool {
 	return !slices.ContainsFunc(e.Replicas, func(other int32) bool {
 		m, ok := e.member(other)
 		b := e.brokers[other]
-		return b.Life == Up && !b.Leaving && (!ok || e.standing(m) != replaced)
+		return b.Liveness == Up && !b.Leaving && (!ok || e.standing(m) != replaced)
 	})
 }
 
@@ -355,7 +357,7 @@ func (e *election) uncleanly(id int32) bool {
 // incarnation, or one whose log knows later epochs, as when the metadata were lost and made again.
 // Those are never given out twice.
 func (e *election) install(leader int32, epoch int64) {
-	led, was := Member{}, false
+	led, was := InSyncReplica{}, false
 	for _, m := range e.before.ISR {
 		if m.Broker == e.before.Leader {
 			led, was = m, true
@@ -388,7 +390,7 @@ func (e *election) install(leader int32, epoch int64) {
 
 // decision says what came out, and what an offline partition waits for.
 func (e *election) decision() Decision {
-	d := Decision{Partition: e.Partition, Unproven: e.unproven}
+	d := Decision{Partition: e.Partition, Unclean: e.unproven}
 	if e.Leader != NoLeader {
 		return d
 	}

@@ -46,7 +46,7 @@ type world struct {
 	brokers      [5]*actor
 	partition    Partition
 	before       Partition
-	wishes       Wishes
+	wishes       Options
 	acknowledged map[int]bool
 	writes       int
 	disks        int
@@ -55,7 +55,7 @@ type world struct {
 
 // actor is a broker.
 type actor struct {
-	Standing
+	BrokerState
 	alive  bool
 	heard  Partition // the last image it saw
 	log    []int     // the writes it holds, in order
@@ -65,11 +65,11 @@ type actor struct {
 func newWorld(seed uint64) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 7)), acknowledged: map[int]bool{}}
 	for i := range w.brokers {
-		w.brokers[i] = &actor{Standing: Standing{CleanEpoch: -1}}
+		w.brokers[i] = &actor{BrokerState: BrokerState{CleanEpoch: -1}}
 		w.swap(w.brokers[i])
 	}
 	w.partition = Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}
-	w.wishes.Unclean = seed%8 == 0
+	w.wishes.AllowUnclean = seed%8 == 0
 	return w
 }
 
@@ -89,9 +89,9 @@ func (w *world) step() string {
 		return w.start(id, a)
 	case 3: // it is seen, or not, or not well
 		if a.alive {
-			a.Life = Life(w.random.IntN(3))
+			a.Liveness = Liveness(w.random.IntN(3))
 		}
-		return fmt.Sprintf("broker %d is seen as %d", id, a.Life)
+		return fmt.Sprintf("broker %d is seen as %d", id, a.Liveness)
 	case 4:
 		a.Leaving = a.alive && w.random.IntN(3) == 0
 		return fmt.Sprintf("broker %d leaves: %t", id, a.Leaving)
@@ -107,7 +107,7 @@ func (w *world) step() string {
 		}
 		return "a reassignment"
 	case 7:
-		w.wishes.Preferred = !w.wishes.Preferred
+		w.wishes.PreferLeader = !w.wishes.PreferLeader
 		return "a change of wishes"
 	case 8:
 		a.synced = len(a.log)
@@ -128,7 +128,7 @@ func (w *world) stop(id int32, a *actor) string {
 		return "nothing"
 	}
 	a.alive, a.Leaving = false, false
-	a.Life = Life(w.random.IntN(2)) // gone, or not yet known to be
+	a.Liveness = Liveness(w.random.IntN(2)) // gone, or not yet known to be
 	how := w.random.IntN(8)
 	switch {
 	case how < 3:
@@ -151,7 +151,7 @@ func (w *world) start(id int32, a *actor) string {
 		return "nothing"
 	}
 	a.Epoch++
-	a.alive, a.Life = true, Up
+	a.alive, a.Liveness = true, Up
 	a.heard = w.partition
 	return fmt.Sprintf("broker %d starts in incarnation %d", id, a.Epoch)
 }
@@ -160,7 +160,7 @@ func (w *world) start(id int32, a *actor) string {
 func (w *world) leads(id int32, a *actor) bool {
 	return a.alive && a.heard.Leader == id &&
 		slices.ContainsFunc(a.heard.ISR,
-			func(m Member) bool { return m.Broker == id && m.Epoch == a.Epoch })
+			func(m InSyncReplica) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
 
 // write lets a broker that holds itself for the leader append, and those that agree fetch. It is
@@ -187,7 +187,7 @@ func (w *world) write(id int32, a *actor) string {
 	}
 	// Under a topic that would rather lose records, a leader that nobody sees may go on alone in
 	// sync: those are what it loses.
-	if all && (!w.wishes.Unclean || a.heard.LeaderEpoch == w.partition.LeaderEpoch) {
+	if all && (!w.wishes.AllowUnclean || a.heard.LeaderEpoch == w.partition.LeaderEpoch) {
 		w.acknowledged[w.writes] = true
 	}
 	return fmt.Sprintf("broker %d writes %d, acknowledged %t", id, w.writes, all)
@@ -210,16 +210,17 @@ func (w *world) propose(id int32, a *actor) string {
 	other := a.heard.Replicas[w.random.IntN(len(a.heard.Replicas))]
 	b := w.brokers[other]
 	to := slices.DeleteFunc(slices.Clone(a.heard.ISR),
-		func(m Member) bool { return m.Broker == other })
+		func(m InSyncReplica) bool { return m.Broker == other })
 	if len(to) == len(a.heard.ISR) {
 		if !b.alive || b.heard.LeaderEpoch != a.heard.LeaderEpoch {
 			return "nothing"
 		}
 		w.fetch(b, a)
-		to = append(to, Member{Broker: other, Epoch: b.Epoch})
+		to = append(to, InSyncReplica{Broker: other, Epoch: b.Epoch})
 	}
 	changed, err := ChangeISR(w.partition,
-		Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to, a.heard.Assignments}, w.standings())
+		Proposal{a.heard.LeaderEpoch, ids(a.heard.ISR), to, a.heard.ReplicaIncarnations},
+		w.standings())
 	if err != nil {
 		return fmt.Sprintf("broker %d is refused: %v", id, err)
 	}
@@ -229,10 +230,10 @@ func (w *world) propose(id int32, a *actor) string {
 
 // standings are what is known of brokers. What a dead one's disk proves is not known before it
 // starts.
-func (w *world) standings() map[int32]Standing {
-	known := map[int32]Standing{}
+func (w *world) standings() map[int32]BrokerState {
+	known := map[int32]BrokerState{}
 	for id, a := range w.brokers {
-		known[int32(id)] = a.Standing
+		known[int32(id)] = a.BrokerState
 	}
 	return known
 }
@@ -255,7 +256,7 @@ func (w *world) decide() string {
 			a.heard = w.partition
 		}
 	}
-	if d.Unproven {
+	if d.Unclean {
 		return w.loss(d)
 	}
 	if d.Leader != NoLeader && d.LeaderEpoch != w.before.LeaderEpoch {
@@ -277,15 +278,16 @@ func (w *world) decide() string {
 func (w *world) loss(d Decision) string {
 	w.unproven++
 	disk := w.brokers[d.Leader].Directory
-	if !w.wishes.Unclean && !slices.ContainsFunc(w.before.ISR,
-		func(m Member) bool { return m.Broker == d.Leader && m.Directory == disk }) {
+	if !w.wishes.AllowUnclean && !slices.ContainsFunc(w.before.ISR,
+		func(m InSyncReplica) bool { return m.Broker == d.Leader && m.Directory == disk }) {
 		return fmt.Sprintf("broker %d is elected with a disk that was never in sync", d.Leader)
 	}
 	for _, m := range w.before.ISR {
 		b := w.brokers[m.Broker]
-		held := b.Epoch == m.Epoch && b.Life != Gone || b.Life == Up && b.CleanEpoch == m.Epoch &&
+		held := b.Epoch == m.Epoch && b.Liveness != Down || b.Liveness == Up &&
+			b.CleanEpoch == m.Epoch &&
 			b.Directory == m.Directory
-		if held && !b.Leaving || !w.wishes.Unclean && (held || b.Life == Gone) {
+		if held && !b.Leaving || !w.wishes.AllowUnclean && (held || b.Liveness == Down) {
 			return fmt.Sprintf(
 				"broker %d is elected without proof, and %d is there or may come back",
 				d.Leader,
@@ -303,13 +305,13 @@ func (w *world) loss(d Decision) string {
 
 // shape checks the invariants that need no logs.
 func (w *world) shape(d Decision) string {
-	incarnation := func(p Partition) Member {
+	incarnation := func(p Partition) InSyncReplica {
 		for _, m := range p.ISR {
 			if m.Broker == p.Leader {
-				return Member{Broker: m.Broker, Epoch: m.Epoch}
+				return InSyncReplica{Broker: m.Broker, Epoch: m.Epoch}
 			}
 		}
-		return Member{Broker: NoLeader}
+		return InSyncReplica{Broker: NoLeader}
 	}
 	changed := incarnation(w.before) != incarnation(d.Partition)
 	switch {
@@ -320,7 +322,7 @@ func (w *world) shape(d Decision) string {
 		return "the leader is not in sync"
 	case len(d.ISR) == 0 && d.LeaderEpoch > 0:
 		return "nobody is in sync: where the records are is forgotten"
-	case d.Leader != NoLeader && d.Leader != w.before.Leader && (w.brokers[d.Leader].Life != Up || w.brokers[d.Leader].Leaving):
+	case d.Leader != NoLeader && d.Leader != w.before.Leader && (w.brokers[d.Leader].Liveness != Up || w.brokers[d.Leader].Leaving):
 		return "the leader is new, and not up or about to leave"
 	}
 	for i, id := range d.Replicas {

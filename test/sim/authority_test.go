@@ -68,21 +68,21 @@ func newAuthority(w *world) *authority {
 }
 
 // life is what the operator knows of a broker.
-func (r *registration) life(now time.Time) placement.Life {
+func (r *registration) life(now time.Time) placement.Liveness {
 	switch age := now.Sub(r.seen); {
 	case r.gone || age > leaseExpiry:
-		return placement.Gone
+		return placement.Down
 	case age > leaseDoubtful:
-		return placement.Doubtful
+		return placement.Unknown
 	}
 	return placement.Up
 }
 
-func (a *authority) standingsLocked() map[int32]placement.Standing {
-	all := map[int32]placement.Standing{}
+func (a *authority) standingsLocked() map[int32]placement.BrokerState {
+	all := map[int32]placement.BrokerState{}
 	for id, r := range a.mu.brokers {
-		all[id] = placement.Standing{
-			Life: r.life(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
+		all[id] = placement.BrokerState{
+			Liveness: r.life(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
 			Directory: r.Directory, Leaving: r.Leaving,
 		}
 	}
@@ -105,28 +105,29 @@ func (a *authority) decide() {
 	brokers := a.standingsLocked()
 	living := ""
 	for _, id := range slices.Sorted(maps.Keys(brokers)) {
-		living += fmt.Sprint(id, brokers[id].Life, " ")
+		living += fmt.Sprint(id, brokers[id].Liveness, " ")
 	}
 	if living != a.mu.living {
 		a.mu.living = living
 		a.changedLocked()
 	}
 	for _, t := range a.mu.topics {
-		wishes := placement.Wishes{
-			Preferred: a.mu.preferred, Unclean: t.settings.UncleanElection || a.mu.lossy,
-			Assignment: t.assignment(),
+		wishes := placement.Options{
+			PreferLeader: a.mu.preferred, AllowUnclean: t.settings.UncleanElection || a.mu.lossy,
+			ReplicaIncarnation: t.assignment(),
 		}
 		if a.mu.lossy && t.partition.Leader == placement.NoLeader && t.partition.LeaderEpoch > 0 {
 			for _, r := range a.mu.brokers {
 				if slices.Contains(t.partition.Replicas, r.ID) &&
 					r.life(time.Now()) == placement.Up {
-					wishes.Accepted = placement.Consent(r.Directory, t.partition.LeaderEpoch)
+					wishes.AcceptedDataLoss = placement.DataLossConsent(r.Directory,
+						t.partition.LeaderEpoch)
 				}
 			}
 		}
 		decision := placement.Decide(t.partition, brokers, wishes)
 		if !t.leavesTo(decision.Partition, time.Now()) {
-			a.putLocked(t, decision.Partition, decision.Unproven)
+			a.putLocked(t, decision.Partition, decision.Unclean)
 		}
 	}
 	a.mu.preferred = false
@@ -186,7 +187,7 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 	var brokers []metadata.Broker
 	up := map[int32]metadata.Broker{}
 	for _, r := range a.mu.brokers {
-		if r.life(time.Now()) != placement.Gone {
+		if r.life(time.Now()) != placement.Down {
 			brokers = append(brokers, r.Broker)
 			up[r.ID] = r.Broker
 		}
@@ -200,13 +201,13 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 			UnprovenEpoch: p.UnprovenEpoch,
 		}
 		for _, id := range p.Replicas {
-			made.Assignments = append(made.Assignments, p.Assignments[id])
+			made.Assignments = append(made.Assignments, p.ReplicaIncarnations[id])
 		}
 		made.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {
 			// As both stores do it: who came back in another life is not who was elected.
 			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
-				r.life(time.Now()) != placement.Gone {
+				r.life(time.Now()) != placement.Down {
 				made.Leader = p.Leader
 			}
 		}
@@ -238,7 +239,7 @@ func (a *authority) renew(id int32, epoch int64) {
 	if r := a.mu.brokers[id]; r != nil && r.Epoch == epoch && !r.gone {
 		before := r.life(time.Now())
 		r.seen = time.Now()
-		if before == placement.Gone {
+		if before == placement.Down {
 			a.changedLocked()
 		}
 	}
@@ -275,9 +276,9 @@ func (a *authority) serving(id int32, served []metadata.Served) {
 		asked := t.partition
 		asked.FoundEpoch = &one.LeaderEpoch
 		decision := placement.Decide(asked, a.standingsLocked(),
-			placement.Wishes{Assignment: t.assignment()})
+			placement.Options{ReplicaIncarnation: t.assignment()})
 		decision.FoundEpoch = nil
-		a.putLocked(t, decision.Partition, decision.Unproven)
+		a.putLocked(t, decision.Partition, decision.Unclean)
 	}
 }
 

@@ -206,8 +206,9 @@ func (w *world) bearable(b *broker) bool {
 	}
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		in := slices.ContainsFunc(p.ISR, func(m placement.Member) bool { return m.Broker == b.id })
-		if in && !slices.ContainsFunc(p.ISR, func(m placement.Member) bool {
+		in := slices.ContainsFunc(p.ISR,
+			func(m placement.InSyncReplica) bool { return m.Broker == b.id })
+		if in && !slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
 			l := w.brokers[m.Broker].life.Load()
 			return m.Broker != b.id && l != nil && l.epoch.Load() == m.Epoch && !l.stopping
 		}) {

@@ -75,7 +75,7 @@ func (w *world) well() bool { return w.ill() == "" }
 // ill names a partition that is not well: nobody leads it, a replica is not in sync, or is on
 // record in an incarnation that lives no more.
 func (w *world) ill() string {
-	ended := func(m placement.Member) bool {
+	ended := func(m placement.InSyncReplica) bool {
 		l := w.brokers[m.Broker].life.Load()
 		return l == nil || l.epoch.Load() != m.Epoch
 	}

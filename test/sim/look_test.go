@@ -39,7 +39,10 @@ func (o *oracle) look(whole bool) {
 // inSync tells whether a broker's present incarnation is in sync on record.
 func inSync(recorded placement.Partition, l *life) bool {
 	return slices.ContainsFunc(recorded.ISR,
-		func(m placement.Member) bool { return m.Broker == l.id && m.Epoch == l.epoch.Load() })
+		func(m placement.InSyncReplica) bool {
+			return m.Broker == l.id &&
+				m.Epoch == l.epoch.Load()
+		})
 }
 
 // begunAnew takes in that a follower has given its log up, as it says in its log; that it was not

@@ -168,7 +168,7 @@ func (w *world) elected(t *topic, before, next placement.Partition, unproven boo
 		return
 	}
 	at := slices.IndexFunc(next.ISR,
-		func(m placement.Member) bool { return m.Broker == next.Leader })
+		func(m placement.InSyncReplica) bool { return m.Broker == next.Leader })
 	if at < 0 {
 		w.fail("%s: the leader %d is not in the ISR %v", t.name, next.Leader, next.ISR)
 		return
@@ -191,7 +191,7 @@ func (w *world) elected(t *topic, before, next placement.Partition, unproven boo
 // excused, if the new leader's disk has.
 func (o *oracle) unproven(t *truth, before, next placement.Partition) {
 	elected := o.w.brokers[next.Leader]
-	var own *placement.Member
+	var own *placement.InSyncReplica
 	for _, m := range before.ISR {
 		if m.Broker == next.Leader {
 			own = &m

@@ -104,7 +104,7 @@ func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1
 // proposed is the Partition as a change makes it; the one that it is given stays as it is. Refused,
 // it wraps ErrISRConflict.
 func proposed(p *v1alpha1.Partition, change metadata.ISRChange,
-	brokers map[int32]placement.Standing) (*v1alpha1.Partition, error) {
+	brokers map[int32]placement.BrokerState) (*v1alpha1.Partition, error) {
 	placed, err := placement.ChangeISR(metadata.PlacedPartition(p), change.Proposal(), brokers)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, p.Name),
@@ -123,15 +123,15 @@ func proposed(p *v1alpha1.Partition, change metadata.ISRChange,
 // outOnly tells whether a change only drops members that have ended. That need not be written: they
 // count no more, and whoever writes next leaves them out. When a broker is back a moment after it
 // was killed, that saves a write for each partition that it follows.
-func outOnly(before, after *v1alpha1.Partition, brokers map[int32]placement.Standing) bool {
+func outOnly(before, after *v1alpha1.Partition, brokers map[int32]placement.BrokerState) bool {
 	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)
-	lasting := placed.Lasting(brokers)
+	lasting := placed.UnfencedISR(brokers)
 	return len(lasting) < len(placed.ISR) && slices.Equal(lasting, next.ISR)
 }
 
 // standings are the brokers that are up in the last image, for decisions.
-func (s *Store) standings() map[int32]placement.Standing {
-	all := map[int32]placement.Standing{}
+func (s *Store) standings() map[int32]placement.BrokerState {
+	all := map[int32]placement.BrokerState{}
 	up := s.up.Load()
 	if up == nil {
 		return all

@@ -34,10 +34,10 @@ func replicated() *v1alpha1.Partition {
 // TestAProposalIsCheckedBeforeItIsWritten: all else is as it was, and what is refused is a
 // conflict.
 func TestAProposalIsCheckedBeforeItIsWritten(t *testing.T) {
-	up := map[int32]placement.Standing{
-		0: {Life: placement.Up, Epoch: 1, Directory: "disk-0"},
-		1: {Life: placement.Up, Epoch: 1, Directory: "disk-1"},
-		2: {Life: placement.Up, Epoch: 4, Directory: "disk-2"},
+	up := map[int32]placement.BrokerState{
+		0: {Liveness: placement.Up, Epoch: 1, Directory: "disk-0"},
+		1: {Liveness: placement.Up, Epoch: 1, Directory: "disk-1"},
+		2: {Liveness: placement.Up, Epoch: 4, Directory: "disk-2"},
 	}
 	change := func(epoch int32, from []int32, to ...metadata.InSync) metadata.ISRChange {
 		return metadata.ISRChange{LeaderEpoch: epoch, From: from, To: to}
@@ -61,7 +61,7 @@ func TestAProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		"one that leaves may stay":  {change(7, []int32{0, 1}, self, other), 1, []int32{0, 1}},
 		"one that leaves cannot in": {change(7, []int32{0, 1}, self, third), 2, nil},
 	} {
-		brokers := map[int32]placement.Standing{}
+		brokers := map[int32]placement.BrokerState{}
 		for id, standing := range up {
 			standing.Leaving = id == c.leaving
 			brokers[id] = standing
@@ -97,19 +97,19 @@ func TestAProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 func TestALeaderWhoseLogFailedStepsAside(t *testing.T) {
 	self := metadata.Broker{ID: 0, Epoch: 1}
 	for name, c := range map[string]struct {
-		up   map[int32]placement.Standing
+		up   map[int32]placement.BrokerState
 		want int
 	}{
-		"another is in sync and up": {map[int32]placement.Standing{1: {Life: placement.Up,
+		"another is in sync and up": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 1}}, 1},
-		"it is another incarnation": {map[int32]placement.Standing{1: {Life: placement.Up,
+		"it is another incarnation": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 2}}, 2},
-		"it leaves": {map[int32]placement.Standing{1: {Life: placement.Up,
+		"it leaves": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 1, Leaving: true}}, 2},
-		"who is up is not in sync": {map[int32]placement.Standing{2: {Life: placement.Up,
+		"who is up is not in sync": {map[int32]placement.BrokerState{2: {Liveness: placement.Up,
 			Epoch: 4}}, 2},
 		"nobody else is up": {nil, 2},
-		"only the one itself that is": {map[int32]placement.Standing{0: {Life: placement.Up,
+		"only the one itself that is": {map[int32]placement.BrokerState{0: {Liveness: placement.Up,
 			Epoch: 1}}, 2},
 	} {
 		partition := replicated()

@@ -126,7 +126,7 @@ func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
 // inSyncBeside tells whether another broker than self could lead: in sync, up in that incarnation,
 // and staying.
 func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker,
-	up map[int32]placement.Standing) bool {
+	up map[int32]placement.BrokerState) bool {
 	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
 		other, lives := up[r.Broker]
 		return r.Broker != self.ID && lives && other.Epoch == r.BrokerEpoch && !other.Leaving

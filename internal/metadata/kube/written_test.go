@@ -76,18 +76,20 @@ func TestWhoHasEndedIsNotWrittenOff(t *testing.T) {
 	before := replicated() // broker 0 leads, 1 is in sync, in incarnation 1
 	after := replicated()
 	metadata.RecordISR(&after.Status, after.Status.ISR[:1])
-	crashed := placement.Standing{Life: placement.Up, Epoch: 2, CleanEpoch: -1, Directory: "disk-1"}
-	stopped := placement.Standing{Life: placement.Up, Epoch: 2, CleanEpoch: 1, Directory: "disk-1"}
+	crashed := placement.BrokerState{Liveness: placement.Up, Epoch: 2, CleanEpoch: -1,
+		Directory: "disk-1"}
+	stopped := placement.BrokerState{Liveness: placement.Up, Epoch: 2, CleanEpoch: 1,
+		Directory: "disk-1"}
 	for name, c := range map[string]struct {
-		now  placement.Standing
+		now  placement.BrokerState
 		want bool
 	}{"it has ended": {crashed, true}, "it stopped in order": {stopped, false},
-		"it is away": {placement.Standing{}, false}} {
-		if got := outOnly(before, after, map[int32]placement.Standing{1: c.now}); got != c.want {
+		"it is away": {placement.BrokerState{}, false}} {
+		if got := outOnly(before, after, map[int32]placement.BrokerState{1: c.now}); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if outOnly(before, before, map[int32]placement.Standing{1: crashed}) {
+	if outOnly(before, before, map[int32]placement.BrokerState{1: crashed}) {
 		t.Error("a change that keeps it")
 	}
 }

@@ -24,9 +24,10 @@ func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
 	assignment := metadata.NewID().String()
 	used := 0
 	for _, t := range d.Topics {
-		wanted := placement.Wishes{Unclean: w.lossy || d.unclean(t), Assignment: assignment}
+		wanted := placement.Options{AllowUnclean: w.lossy || d.unclean(t),
+			ReplicaIncarnation: assignment}
 		for i, p := range t.Partitions {
-			wanted.Preferred = w.preferred || len(w.home) > 0 &&
+			wanted.PreferLeader = w.preferred || len(w.home) > 0 &&
 				w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
 			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers,
 				wanted).Partition)
@@ -47,8 +48,8 @@ func (d *document) unclean(t topic) bool {
 
 // standings are brokers as an election sees them. In this store a broker is up or it is not: who
 // cannot be reached is ended.
-func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
-	all := make(map[int32]placement.Standing, len(up))
+func standings(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
+	all := make(map[int32]placement.BrokerState, len(up))
 	for id, b := range up {
 		all[id] = b.Standing()
 	}
@@ -58,12 +59,12 @@ func standings(up map[int32]metadata.Broker) map[int32]placement.Standing {
 // placement is a partition as decisions are about it. They change no list that they are given.
 func (p partition) placement() placement.Partition {
 	to := placement.Partition{
-		Replicas: p.Replicas, Target: p.Target, Assignments: p.Assignments,
+		Replicas: p.Replicas, Target: p.Target, ReplicaIncarnations: p.Assignments,
 		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch,
 		LeaderDirectory: p.LeaderDirectory,
 	}
 	for _, m := range p.ISR {
-		to.ISR = append(to.ISR, placement.Member(m))
+		to.ISR = append(to.ISR, placement.InSyncReplica(m))
 	}
 	return to
 }
@@ -71,7 +72,7 @@ func (p partition) placement() placement.Partition {
 // fromPlacement is the way back.
 func fromPlacement(from placement.Partition) partition {
 	p := partition{
-		Replicas: from.Replicas, Target: from.Target, Assignments: from.Assignments,
+		Replicas: from.Replicas, Target: from.Target, Assignments: from.ReplicaIncarnations,
 		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch,
 		LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
 	}
@@ -104,13 +105,13 @@ func (d *document) outgrow(leader int32, ahead map[servedPartition]int32,
 		asked := p.placement()
 		asked.FoundEpoch = &found
 		*p = fromPlacement(placement.Decide(asked, standings(up),
-			placement.Wishes{Assignment: metadata.NewID().String()}).Partition)
+			placement.Options{ReplicaIncarnation: metadata.NewID().String()}).Partition)
 	}
 }
 
 // changeISR makes a leader's proposal so.
 func (d *document) changeISR(change metadata.ISRChange,
-	brokers map[int32]placement.Standing) error {
+	brokers map[int32]placement.BrokerState) error {
 	p := d.partition(servedPartition{change.Topic, change.Partition})
 	if p == nil {
 		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict,
