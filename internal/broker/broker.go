@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +41,7 @@ type Options struct {
 	PeerHost string
 	Rack     string
 	Metadata Metadata
+	Dialer   wire.Dialer           // connects to other brokers; default: a net.Dialer
 	FS       vfs.FS                // of DataDir; default: the operating system's
 	Registry prometheus.Registerer // may be nil
 	Logger   *slog.Logger          // default: none
@@ -92,6 +92,9 @@ func New(opts Options) (*Broker, error) {
 	if b.opts.FS == nil {
 		b.opts.FS = vfs.OS{}
 	}
+	if b.opts.Dialer == nil {
+		b.opts.Dialer = &net.Dialer{}
+	}
 	b.notReady.Store(&errNoImage)
 	b.shown.Store(&shown{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
 		replaced: make(chan struct{})})
@@ -138,6 +141,7 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.server = wire.NewServer(wire.Options{
+		Name:     metadata.DefaultListener,
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
 			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
@@ -168,17 +172,11 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if advertise == "" {
 		advertise = b.listener.Addr().String()
 	}
-	host, portText, err := net.SplitHostPort(advertise)
+	endpoint, err := metadata.ParseEndpoint(advertise)
 	if err != nil {
-		return metadata.Broker{}, fmt.Errorf("advertised address %q: %w", advertise, err)
+		return metadata.Broker{}, fmt.Errorf("advertised address: %w", err)
 	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || port == 0 || host == "" {
-		return metadata.Broker{},
-			fmt.Errorf("advertised address %q: want host:port with a port from 1 to 65535",
-				advertise)
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(endpoint.Host); ip != nil && ip.IsUnspecified() {
 		return metadata.Broker{},
 			fmt.Errorf(
 				"advertised address %q: clients cannot connect to every address; advertise one of them",
@@ -194,7 +192,10 @@ func (b *Broker) identity() (metadata.Broker, error) {
 		peer = net.JoinHostPort(b.opts.PeerHost, listens)
 	}
 	return metadata.Broker{
-		ID: b.opts.NodeID, Host: host, Port: int32(port), Peer: peer, Rack: b.opts.Rack,
+		ID: b.opts.NodeID, Peer: peer, Rack: b.opts.Rack,
+		Endpoints: metadata.NewEndpoints(map[string]metadata.Endpoint{
+			metadata.DefaultListener: endpoint,
+		}),
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
 		ProducerIDs: b.ids.Bound(),
 	}, nil
@@ -202,8 +203,8 @@ func (b *Broker) identity() (metadata.Broker, error) {
 
 // Addr is the address clients are told.
 func (b *Broker) Addr() string {
-	return net.JoinHostPort(b.self.Host,
-		strconv.Itoa(int(b.self.Port)))
+	endpoint, _ := b.self.Endpoints.On(metadata.DefaultListener)
+	return endpoint.String()
 }
 
 // Ready is nil once the first metadata image was applied and the broker serves.

@@ -122,7 +122,8 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 		return nil
 	}
 	at, _ := image.Broker(broker)
+	endpoint, _ := at.Endpoints.On(metadata.DefaultListener)
 	answer.Elsewhere = append(answer.Elsewhere,
-		report.CleanElsewhere{Broker: broker, Partition: id.Index, Host: at.Host})
+		report.CleanElsewhere{Broker: broker, Partition: id.Index, Host: endpoint.Host})
 	return nil
 }

@@ -1,9 +1,8 @@
 package broker
 
 import (
-	"cmp"
 	"context"
-	"net"
+	"fmt"
 	"strconv"
 
 	"heartwood.dev/heartwood/internal/handler"
@@ -22,8 +21,17 @@ type peer struct {
 
 // dial connects to another broker's listener.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
-	address := cmp.Or(to.Peer, net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
-	connection, err := wire.DialPeer(ctx, address, "broker-"+strconv.Itoa(int(b.opts.NodeID)))
+	address := to.Peer
+	if address == "" {
+		endpoint, ok := to.Endpoints.On(metadata.DefaultListener)
+		if !ok {
+			return nil, fmt.Errorf("broker %d has no endpoint on listener %s", to.ID,
+				metadata.DefaultListener)
+		}
+		address = endpoint.String()
+	}
+	connection, err := wire.DialPeer(ctx, b.opts.Dialer, address,
+		"broker-"+strconv.Itoa(int(b.opts.NodeID)))
 	if err != nil {
 		return nil, err
 	}

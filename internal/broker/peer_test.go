@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -29,15 +30,52 @@ func TestBrokersAreReachedByTheirAddress(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	peer, err := b.dial(t.Context(),
-		metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092,
+		metadata.Broker{ID: 1, Endpoints: "kafka://broker-1.invalid:9092",
 			Peer: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = peer.Close()
 	if _, err := b.dial(t.Context(),
-		metadata.Broker{ID: 1, Host: "broker-1.invalid", Port: 9092}); err == nil ||
+		metadata.Broker{ID: 1, Endpoints: "kafka://broker-1.invalid:9092"}); err == nil ||
 		!strings.Contains(err.Error(), "broker-1.invalid") {
 		t.Errorf("without an address the name is not asked: %v", err)
+	}
+}
+
+// recordingDialer connects to one address, whatever it is asked for.
+type recordingDialer struct {
+	to     string
+	dialed string
+}
+
+func (d *recordingDialer) DialContext(ctx context.Context, network, address string) (net.Conn,
+	error) {
+	d.dialed = address
+	return (&net.Dialer{}).DialContext(ctx, network, d.to)
+}
+
+func TestPeersAreDialedByTheBrokersDialer(t *testing.T) {
+	c := newCluster(t)
+	opts := c.options()
+	dialer := &recordingDialer{}
+	opts.Listen, opts.Dialer = "127.0.0.1:0", dialer
+	b, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	dialer.to = b.listener.Addr().String()
+	peer, err := b.dial(t.Context(), metadata.Broker{ID: 1, Endpoints: "kafka://b1.invalid:9092"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = peer.Close()
+	if dialer.dialed != "b1.invalid:9092" {
+		t.Errorf("dialed %q, want the endpoint of the default listener", dialer.dialed)
+	}
+	if _, err := b.dial(t.Context(),
+		metadata.Broker{ID: 1, Endpoints: "tls://b1.invalid:1"}); err == nil {
+		t.Error("a broker without an endpoint on the default listener was dialed")
 	}
 }

@@ -76,8 +76,8 @@ func (b *broker) lead(epoch int32, replicas ...int32) {
 	topic := b.topic
 	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0],
 		LeaderEpoch: epoch, ISR: replicas}}
-	brokers := []metadata.Broker{{ID: self, Host: "one", Port: 1, Epoch: 1},
-		{ID: 2, Host: "two", Port: 2, Epoch: 1}}
+	brokers := []metadata.Broker{{ID: self, Endpoints: "kafka://one:1", Epoch: 1},
+		{ID: 2, Endpoints: "kafka://two:2", Epoch: 1}}
 	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
 		append([]*metadata.Topic{&topic}, b.topics...))
 	img.Groups = b.groups

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -65,7 +64,9 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	if c.awaitBrokers(ctx) == nil && c.awaitServing(ctx) == nil {
 		var bootstrap []string
 		for _, b := range c.store.Image().Brokers {
-			bootstrap = append(bootstrap, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
+			if endpoint, ok := b.Endpoints.On(metadata.DefaultListener); ok {
+				bootstrap = append(bootstrap, endpoint.String())
+			}
 		}
 		c.announce(bootstrap, httpAddress)
 		c.follow(ctx)

@@ -159,7 +159,9 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	listen := p.listen
 	// the port that clients know, also when the first was any
 	if self := p.registered.Load(); self != nil {
-		listen = net.JoinHostPort(self.Host, strconv.Itoa(int(self.Port)))
+		if endpoint, ok := self.Endpoints.On(metadata.DefaultListener); ok {
+			listen = endpoint.String()
+		}
 	}
 	c := p.cluster
 	// Without a context, which would kill it: wait stops it in order.

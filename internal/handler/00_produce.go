@@ -45,7 +45,8 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	failures, produced := h.appendBatches(img, p)
 	req.Drop() // a wait may be long, and there may be many
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
-	response, result := h.produceResponse(img, p, failures, produced.Wait(ctx, wait))
+	response, result := h.produceResponse(img, req.Listener, p, failures,
+		produced.Wait(ctx, wait))
 	if p.acks == 0 {
 		return wire.Reply{None: true, Error: result.name}, result.err
 	}
@@ -109,7 +110,7 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 // that were not refused: len(results) is the number of nils in failures, and their order is the
 // same.
 func (h *Handler) produceResponse(
-	img *metadata.Image, p *produceRequest, failures []error, results []replica.ProduceResult,
+	img *metadata.Image, listener string, p *produceRequest, failures []error, results []replica.ProduceResult,
 ) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version
@@ -136,9 +137,9 @@ func (h *Handler) produceResponse(
 		}
 		response.Topics = append(response.Topics, topic)
 	}
-	for _, b := range named.in(img) {
+	for _, b := range named.in(img, listener) {
 		response.Brokers = append(response.Brokers,
-			kmsg.ProduceResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: rack(&b)})
+			kmsg.ProduceResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: b.rack()})
 	}
 	return response, result
 }

@@ -59,7 +59,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	if err := decode(fetchShape, from, req); err != nil {
 		return wire.Reply{}, err
 	}
-	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(), request: req}
+	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(),
+		listener: from.Listener, request: req}
 	want := replica.FetchRequest{
 		BytesMin:   int(max(0, req.MinBytes)),
 		BytesMax:   int(min(max(0, req.MaxBytes), fetchBytesMax)),

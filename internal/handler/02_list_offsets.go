@@ -48,7 +48,8 @@ var listOffsetsShape = shape{
 }
 
 // listOffsets answers partition by partition; an error of one does not touch the others.
-func (h *Handler) listOffsets(_ context.Context, req *kmsg.ListOffsetsRequest) wire.Reply {
+func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
+	req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -45,29 +45,29 @@ var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
 	fixed(1).from(8).to(10), fixed(1).from(8)}
 
 // metadata answers from one image, so that brokers and leaders in it fit each other.
-func (h *Handler) metadata(ctx context.Context, req *kmsg.MetadataRequest) wire.Reply {
+func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
+	req *kmsg.MetadataRequest) wire.Reply {
 	h.autoCreate(ctx, req)
 	img := h.opts.Image()
 	response := kmsg.NewPtrMetadataResponse()
 	response.Version = req.Version
 	response.ClusterID = &img.ClusterID
-	response.ControllerID = controller(img)
+	response.ControllerID = controller(img, raw.Listener)
 	response.AuthorizedOperations = operationsOmitted
 	if req.IncludeClusterAuthorizedOperations {
 		response.AuthorizedOperations = clusterOperations
 	}
-	for i := range img.Brokers {
+	for _, b := range nodes(img, raw.Listener) {
 		broker := kmsg.NewMetadataResponseBroker()
-		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host,
-			img.Brokers[i].Port
-		broker.Rack = rack(&img.Brokers[i])
+		broker.NodeID, broker.Host, broker.Port, broker.Rack = b.ID, b.Host, b.Port, b.rack()
 		response.Brokers = append(response.Brokers, broker)
 	}
 	result := outcome{handler: h}
 	for _, topic := range askedTopics(img, req) {
 		topic.answer.ErrorCode = result.code(topic.err)
 		if topic.err == nil {
-			describeTopic(&topic.answer, img, topic.found, &result)
+			describeTopic(&topic.answer, view{img, raw.Listener, req.Version >= 6}, topic.found,
+				&result)
 			if req.IncludeTopicAuthorizedOperations {
 				topic.answer.AuthorizedOperations = topicOperations
 			}
@@ -119,20 +119,13 @@ func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 }
 
 // controller is the broker that admin clients turn to: any can serve them, so it is the first that
-// is up.
-func controller(img *metadata.Image) int32 {
-	if len(img.Brokers) == 0 {
+// is up and reachable on the client's listener.
+func controller(img *metadata.Image, listener string) int32 {
+	all := nodes(img, listener)
+	if len(all) == 0 {
 		return metadata.NoBroker
 	}
-	return img.Brokers[0].ID
-}
-
-// rack is null for a broker without one: an empty string would be a rack of that name to clients.
-func rack(broker *metadata.Broker) *string {
-	if broker.Rack == "" {
-		return nil
-	}
-	return &broker.Rack
+	return all[0].ID
 }
 
 // askedTopic is one topic of an answer: what was found, or why not.
@@ -197,28 +190,27 @@ func findTopic(img *metadata.Image, version int16,
 
 // describeTopic fills in what an image says of a topic. A leader that is not up is none: to name it
 // would send clients to an address that the answer does not have.
-func describeTopic(answer *kmsg.MetadataResponseTopic, img *metadata.Image, topic *metadata.Topic,
+func describeTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
 	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))
 	for _, p := range topic.Partitions {
-		answer.Partitions = append(answer.Partitions, describePartition(img, p, result))
+		answer.Partitions = append(answer.Partitions, describePartition(v, p, result))
 	}
 }
 
-func describePartition(img *metadata.Image, p *metadata.Partition,
+func describePartition(v view, p *metadata.Partition,
 	result *outcome) kmsg.MetadataResponseTopicPartition {
 	part := kmsg.NewMetadataResponseTopicPartition()
 	part.Partition, part.Leader, part.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
 	part.Replicas, part.ISR = p.Replicas, p.ISR
 	for _, id := range p.Replicas {
-		if _, up := img.Broker(id); !up {
+		if _, up := v.image.Broker(id); !up {
 			part.OfflineReplicas = append(part.OfflineReplicas, id)
 		}
 	}
-	if _, up := img.Broker(p.Leader); !up {
-		part.Leader = metadata.NoBroker
-		part.ErrorCode = result.code(errLeaderNotAvailable)
+	if err := v.checkLeader(p); err != nil {
+		part.Leader, part.ErrorCode = metadata.NoBroker, result.code(err)
 	}
 	return part
 }

@@ -25,7 +25,8 @@ var offsetCommitShape = shape{
 }
 
 // offsetCommit commits what is of partitions that there are; the others have errors of their own.
-func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) wire.Reply {
+func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
+	req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.opts.Image()
 	commit := group.Commit{
 		Group: req.Group, Member: req.MemberID, Instance: orEmpty(req.InstanceID),

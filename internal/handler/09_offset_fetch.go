@@ -26,7 +26,8 @@ var offsetFetchShape = shape{
 
 // offsetFetch answers group by group. Versions before 8 ask for one, in other fields; they are put
 // into the newer form and back.
-func (h *Handler) offsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest) wire.Reply {
+func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
+	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

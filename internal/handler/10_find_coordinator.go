@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/wire"
 )
@@ -25,19 +26,19 @@ const (
 	coordinatorTransaction = 1
 )
 
-func (h *Handler) findCoordinator(ctx context.Context,
+func (h *Handler) findCoordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest) wire.Reply {
 	response := kmsg.NewPtrFindCoordinatorResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
 	if req.Version < 4 {
-		broker, err := h.coordinator(ctx, req, req.CoordinatorKey)
+		broker, err := h.coordinator(ctx, raw, req, req.CoordinatorKey)
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 		response.NodeID, response.Host, response.Port = broker.ID, broker.Host, broker.Port
 		return reply(response, result)
 	}
 	for _, key := range req.CoordinatorKeys {
-		broker, err := h.coordinator(ctx, req, key)
+		broker, err := h.coordinator(ctx, raw, req, key)
 		found := kmsg.NewFindCoordinatorResponseCoordinator()
 		found.Key, found.ErrorCode, found.ErrorMessage = key, result.code(err), message(err)
 		found.NodeID, found.Host, found.Port = broker.ID, broker.Host, broker.Port
@@ -47,8 +48,10 @@ func (h *Handler) findCoordinator(ctx context.Context,
 }
 
 // coordinator finds one; with an error the broker is none.
-func (h *Handler) coordinator(ctx context.Context, req *kmsg.FindCoordinatorRequest,
-	key string) (broker metadata.Broker, err error) {
+func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
+	req *kmsg.FindCoordinatorRequest, key string) (node, error) {
+	var broker metadata.Broker
+	var err error
 	switch {
 	case req.Version == 0 || req.CoordinatorType == coordinatorGroup:
 		broker, err = h.opts.Groups.Find(ctx, key)
@@ -57,8 +60,11 @@ func (h *Handler) coordinator(ctx context.Context, req *kmsg.FindCoordinatorRequ
 	default:
 		err = fmt.Errorf("%w: coordinator type %d", errInvalidRequest, req.CoordinatorType)
 	}
-	if err != nil {
-		return metadata.Broker{ID: metadata.NoBroker, Port: -1}, err
+	if err == nil {
+		if found, ok := nodeOn(&broker, raw.Listener); ok {
+			return found, nil
+		}
+		err = coordinator.ErrNotAvailable
 	}
-	return broker, nil
+	return node{ID: metadata.NoBroker, Endpoint: metadata.Endpoint{Port: -1}}, err
 }

@@ -16,7 +16,8 @@ import (
 // heartbeatShape is the request's fields (see shape.go).
 var heartbeatShape = shape{text(), fixed(4), text(), text().from(3)}
 
-func (h *Handler) heartbeat(ctx context.Context, req *kmsg.HeartbeatRequest) wire.Reply {
+func (h *Handler) heartbeat(ctx context.Context, raw *wire.Request,
+	req *kmsg.HeartbeatRequest) wire.Reply {
 	response := kmsg.NewPtrHeartbeatResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

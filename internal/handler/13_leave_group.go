@@ -16,7 +16,8 @@ import (
 // leaveGroupShape is the request's fields (see shape.go).
 var leaveGroupShape = shape{text(), text().to(2), array(text(), text(), text().from(5)).from(3)}
 
-func (h *Handler) leaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) wire.Reply {
+func (h *Handler) leaveGroup(ctx context.Context, raw *wire.Request,
+	req *kmsg.LeaveGroupRequest) wire.Reply {
 	leavers := []group.Leaver{{Member: req.MemberID}}
 	if req.Version >= 3 {
 		leavers = leavers[:0]

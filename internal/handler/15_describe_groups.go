@@ -22,7 +22,8 @@ var describeGroupsShape = shape{plainArray(text()), fixed(1).from(3)}
 // groupOperations is what a client may do with a group, as bits of Kafka's AclOperation.
 const groupOperations = opRead | opDelete | opDescribe
 
-func (h *Handler) describeGroups(ctx context.Context, req *kmsg.DescribeGroupsRequest) wire.Reply {
+func (h *Handler) describeGroups(ctx context.Context, raw *wire.Request,
+	req *kmsg.DescribeGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeGroupsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -26,7 +26,8 @@ func groupType(of group.Listing) string {
 	return "classic"
 }
 
-func (h *Handler) listGroups(ctx context.Context, req *kmsg.ListGroupsRequest) wire.Reply {
+func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
+	req *kmsg.ListGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrListGroupsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

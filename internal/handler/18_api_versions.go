@@ -36,7 +36,8 @@ func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Repl
 	return decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)(h, ctx, req)
 }
 
-func (h *Handler) apiVersionsDecoded(_ context.Context, req *kmsg.ApiVersionsRequest) wire.Reply {
+func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
+	req *kmsg.ApiVersionsRequest) wire.Reply {
 	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) &&
 		softwareName.MatchString(req.ClientSoftwareVersion)) {
 		return h.apiVersionsReply(req.Version,

@@ -37,7 +37,8 @@ var createTopicsShape = shape{
 
 // createTopics makes topic by topic; one that fails does not undo the others. A name that comes
 // twice is refused each time, as nobody can say which of the two is meant.
-func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) wire.Reply {
+func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
+	req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrCreateTopicsResponse()

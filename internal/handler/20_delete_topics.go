@@ -21,7 +21,8 @@ var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16))
 
 // deleteTopics deletes topic by topic, and waits until this broker's image has lost those that it
 // had. It looks for their ids: a topic of the same name may have been made meanwhile.
-func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) wire.Reply {
+func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
+	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	asked := req.Topics

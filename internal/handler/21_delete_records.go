@@ -28,7 +28,8 @@ var deleteRecordsShape = shape{array(text(), array(fixed(4), fixed(8))), fixed(4
 const offsetHighWatermark = -1
 
 // deleteRecords answers partition by partition; an error of one does not touch the others.
-func (h *Handler) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequest) wire.Reply {
+func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
+	req *kmsg.DeleteRecordsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrDeleteRecordsResponse()

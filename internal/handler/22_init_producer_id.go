@@ -24,7 +24,8 @@ import (
 // initProducerIDShape is the request's fields (see shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
 
-func (h *Handler) initProducerID(_ context.Context, req *kmsg.InitProducerIDRequest) wire.Reply {
+func (h *Handler) initProducerID(_ context.Context, raw *wire.Request,
+	req *kmsg.InitProducerIDRequest) wire.Reply {
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -24,7 +24,7 @@ var offsetForEpochShape = shape{
 
 // offsetForEpoch answers partition by partition. An epoch that the log does not know, later than
 // all or none at all, has epoch and offset -1, which is no error.
-func (h *Handler) offsetForEpoch(_ context.Context,
+func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	response.Version = req.Version

@@ -26,7 +26,8 @@ var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fi
 
 // describeConfigs answers resource by resource; null names ask for all settings, an empty list for
 // none.
-func (h *Handler) describeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest) wire.Reply {
+func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
+	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -19,7 +19,8 @@ import (
 var alterConfigsShape = shape{array(fixed(1), text(), array(text(), text())), fixed(1)}
 
 // alterConfigs changes resource by resource, each wholly or not at all.
-func (h *Handler) alterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest) wire.Reply {
+func (h *Handler) alterConfigs(ctx context.Context, raw *wire.Request,
+	req *kmsg.AlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrAlterConfigsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -20,7 +20,8 @@ import (
 var describeLogDirsShape = shape{array(text(), plainArray(fixed(4)))}
 
 // describeLogDirs answers for the logs that are open here. Null topics ask for all.
-func (h *Handler) describeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsRequest) wire.Reply {
+func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
+	req *kmsg.DescribeLogDirsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeLogDirsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -22,7 +22,7 @@ import (
 var createPartitionsShape = shape{array(text(), fixed(4), array(plainArray(fixed(4)))), fixed(5)}
 
 // createPartitions waits until all new partitions have a leader: clients produce to them at once.
-func (h *Handler) createPartitions(ctx context.Context,
+func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreatePartitionsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 // deleteGroupsShape is the request's fields (see shape.go).
 var deleteGroupsShape = shape{plainArray(text())}
 
-func (h *Handler) deleteGroups(ctx context.Context, req *kmsg.DeleteGroupsRequest) wire.Reply {
+func (h *Handler) deleteGroups(ctx context.Context, raw *wire.Request,
+	req *kmsg.DeleteGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDeleteGroupsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -23,7 +23,8 @@ var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4
 
 // electLeaders asks for all elections at once, and waits for them: the answer says what came of
 // each. Null topics ask for all partitions.
-func (h *Handler) electLeaders(ctx context.Context, req *kmsg.ElectLeadersRequest) wire.Reply {
+func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
+	req *kmsg.ElectLeadersRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrElectLeadersResponse()

@@ -24,7 +24,7 @@ var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), f
 	fixed(1)}
 
 // incrementalAlterConfigs changes resource by resource, each wholly or not at all.
-func (h *Handler) incrementalAlterConfigs(ctx context.Context,
+func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	response.Version = req.Version

@@ -22,7 +22,7 @@ var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
 	array(text(), array(fixed(4), plainArray(fixed(4))))}
 
 // alterReassignments records all moves; the brokers make them while the answer is long out.
-func (h *Handler) alterReassignments(ctx context.Context,
+func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()

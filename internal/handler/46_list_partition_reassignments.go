@@ -16,7 +16,7 @@ var listReassignmentsShape = shape{fixed(4), array(text(), plainArray(fixed(4)))
 
 // listReassignments answers from one image. Null topics ask for all; partitions that do not move
 // are left out.
-func (h *Handler) listReassignments(_ context.Context,
+func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()
 	response.Version = req.Version

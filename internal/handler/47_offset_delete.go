@@ -15,7 +15,8 @@ import (
 // offsetDeleteShape is the request's fields (see shape.go).
 var offsetDeleteShape = shape{text(), array(text(), array(fixed(4)))}
 
-func (h *Handler) offsetDelete(ctx context.Context, req *kmsg.OffsetDeleteRequest) wire.Reply {
+func (h *Handler) offsetDelete(ctx context.Context, raw *wire.Request,
+	req *kmsg.OffsetDeleteRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetDeleteResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

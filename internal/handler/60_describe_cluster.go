@@ -22,7 +22,8 @@ const (
 var describeClusterShape = shape{fixed(1), fixed(1).from(1), fixed(1).from(2)}
 
 // describeCluster answers from one image, with the same brokers and controller as Metadata.
-func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRequest) wire.Reply {
+func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
+	req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeClusterResponse()
 	response.Version = req.Version
@@ -35,15 +36,13 @@ func (h *Handler) describeCluster(_ context.Context, req *kmsg.DescribeClusterRe
 		return reply(response, result)
 	}
 	response.EndpointType = endpointBrokers
-	response.ClusterID, response.ControllerID = img.ClusterID, controller(img)
+	response.ClusterID, response.ControllerID = img.ClusterID, controller(img, raw.Listener)
 	if req.IncludeClusterAuthorizedOperations {
 		response.ClusterAuthorizedOperations = clusterOperations
 	}
-	for i := range img.Brokers {
+	for _, b := range nodes(img, raw.Listener) {
 		broker := kmsg.NewDescribeClusterResponseBroker()
-		broker.NodeID, broker.Host, broker.Port = img.Brokers[i].ID, img.Brokers[i].Host,
-			img.Brokers[i].Port
-		broker.Rack = rack(&img.Brokers[i])
+		broker.NodeID, broker.Host, broker.Port, broker.Rack = b.ID, b.Host, b.Port, b.rack()
 		response.Brokers = append(response.Brokers, broker)
 	}
 	return reply(response, result)

@@ -22,7 +22,7 @@ var consumerDescribeShape = shape{plainArray(text()), fixed(1)}
 // memberOfConsumer is a member's kind.
 const memberOfConsumer = 1
 
-func (h *Handler) consumerDescribe(ctx context.Context,
+func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 	req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupDescribeResponse()
 	response.Version = req.Version

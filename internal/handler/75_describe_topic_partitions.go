@@ -26,7 +26,7 @@ const describePartitionsMax = 2000
 var describePartitionsShape = shape{array(text()), fixed(4), optional(text(), fixed(4))}
 
 // describePartitions answers from one image. No topics ask for all.
-func (h *Handler) describePartitions(_ context.Context,
+func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
@@ -54,7 +54,7 @@ func (h *Handler) describePartitions(_ context.Context,
 			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
 			break
 		}
-		topic, next := describePage(img, name, first, left, &result)
+		topic, next := describePage(view{img, raw.Listener, true}, name, first, left, &result)
 		response.Topics = append(response.Topics, topic)
 		if left -= len(topic.Partitions); next >= 0 {
 			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name,
@@ -82,11 +82,11 @@ func namesToDescribe(img *metadata.Image, req *kmsg.DescribeTopicPartitionsReque
 
 // describePage describes at most limit partitions of a topic, from first on. next is the partition
 // after them, -1 if that was all.
-func describePage(img *metadata.Image, name string, first int32, limit int,
+func describePage(v view, name string, first int32, limit int,
 	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()
 	answer.Topic, answer.AuthorizedOperations = &name, topicOperations
-	topic := img.Topic(name)
+	topic := v.image.Topic(name)
 	if topic == nil {
 		err := metadata.CheckTopicName(name)
 		if err == nil {
@@ -100,7 +100,7 @@ func describePage(img *metadata.Image, name string, first int32, limit int,
 		if len(answer.Partitions) == limit {
 			return answer, p.Index
 		}
-		whole := describePartition(img, p, result)
+		whole := describePartition(v, p, result)
 		part := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		part.ErrorCode, part.Partition, part.LeaderID, part.LeaderEpoch = whole.ErrorCode, p.Index,
 			whole.Leader, whole.LeaderEpoch

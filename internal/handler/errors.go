@@ -21,6 +21,7 @@ var (
 	errInvalidAcks         = errors.New("invalid required acks: allowed are -1, 0 and 1")
 	errUnknownTopicID      = errors.New("unknown topic id")
 	errLeaderNotAvailable  = errors.New("leader not available")
+	errListenerNotFound    = errors.New("leader has no endpoint on this listener")
 	errReplicaAssignment   = errors.New("invalid replica assignment")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
 	errNoCoordinator       = errors.New("transactions are not served")
@@ -126,6 +127,7 @@ var kafkaErrors = []struct {
 	{errInternalTopic, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
+	{errListenerNotFound, kafkaError{72, "LISTENER_NOT_FOUND"}},
 	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},
 	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},

@@ -16,11 +16,13 @@ import (
 // fetchAnswer is what a Fetch request is answered with.
 type fetchAnswer struct {
 	outcome
-	image   *metadata.Image
-	request *kmsg.FetchRequest
-	results []replica.FetchResult
-	session int32
-	brief   bool // to a follower: partitions without news are left out
+	image *metadata.Image
+	// listener is where the client is connected: it is told addresses of that one.
+	listener string
+	request  *kmsg.FetchRequest
+	results  []replica.FetchResult
+	session  int32
+	brief    bool // to a follower: partitions without news are left out
 }
 
 // fetchEncoder writes the Fetch response around holes that file ranges fill. kmsg cannot leave
@@ -201,7 +203,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 // endpoints writes where the leaders that were named are, for clients that have not heard of them
 // yet (KIP-951).
 func (e *fetchEncoder) endpoints() {
-	named := e.leaders.in(e.image)
+	named := e.leaders.in(e.image, e.listener)
 	if e.version < 16 || e.pull || len(named) == 0 {
 		e.tags()
 		return
@@ -212,7 +214,7 @@ func (e *fetchEncoder) endpoints() {
 		list = kbin.AppendInt32(list, b.ID)
 		list = kbin.AppendCompactString(list, b.Host)
 		list = kbin.AppendInt32(list, b.Port)
-		list = kbin.AppendCompactNullableString(list, rack(&b))
+		list = kbin.AppendCompactNullableString(list, b.rack())
 		list = append(list, 0)
 	}
 	e.out = append(e.out, 1, 0)

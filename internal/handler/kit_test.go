@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -42,6 +43,7 @@ type broker struct {
 	lazy     bool     // topics made and deleted come into the image later
 	policy   metadata.AdminPolicy
 	bounds   metadata.Groups // of groups
+	listener string          // of requests; "": metadata.DefaultListener
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -80,8 +82,8 @@ func must(t testing.TB, err error) {
 
 // apply makes an image of the topics, and the replicas follow it.
 func (b *broker) apply() error {
-	brokers := []metadata.Broker{{ID: self, Host: "one.example", Port: 9092, Rack: "a"},
-		{ID: 3, Host: "three.example", Port: 9093}}
+	brokers := []metadata.Broker{{ID: self, Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
+		{ID: 3, Endpoints: "kafka://three.example:9093"}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
 	img.Policy, img.Groups = b.policy, b.bounds
 	_, err := b.set.Apply(img)
@@ -260,11 +262,13 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	request.SetVersion(version)
 	b.nameByID(request)
 	body := request.AppendTo(nil)
-	asked := &wire.Request{Key: request.Key(), Version: version, Body: body, Free: func() {
-		for i := range body {
-			body[i] = 0xaa
-		}
-	}}
+	asked := &wire.Request{Key: request.Key(), Version: version, Body: body,
+		Listener: cmp.Or(b.listener, metadata.DefaultListener), Principal: wire.Anonymous,
+		Free: func() {
+			for i := range body {
+				body[i] = 0xaa
+			}
+		}}
 	answer, err := b.Handle(b.t.Context(), asked)
 	must(b.t, err)
 	response := decodeReply[R](b.t, request, answer)

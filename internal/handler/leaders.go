@@ -41,12 +41,14 @@ func (l *leaders) add(id int32) {
 	}
 }
 
-// in returns them with their addresses.
-func (l *leaders) in(img *metadata.Image) (brokers []metadata.Broker) {
+// in returns the endpoints on a listener of those that are up.
+func (l *leaders) in(img *metadata.Image, listener string) (all []node) {
 	for _, id := range *l {
 		if b, up := img.Broker(id); up {
-			brokers = append(brokers, b)
+			if n, ok := nodeOn(&b, listener); ok {
+				all = append(all, n)
+			}
 		}
 	}
-	return brokers
+	return all
 }

@@ -33,11 +33,11 @@ type Broker struct {
 	ID int32
 	// incarnation: higher at each start, so that news of an earlier one can be told from this one's
 	Epoch int64
-	Host  string
-	Port  int32
-	Rack  string
-	// Peer is host:port at which other brokers reach it; "": Host and Port. An address of a pod
-	// needs no DNS, and is never an earlier pod's.
+	// Endpoints are where clients reach it, by listener.
+	Endpoints Endpoints
+	Rack      string
+	// Peer is the host:port at which other brokers reach it; "": the endpoint of DefaultListener.
+	// The address of a pod needs no DNS, and never belongs to an earlier pod.
 	Peer string
 	// Directory identifies the broker's disk: another one means that its logs are gone.
 	Directory string

@@ -5,7 +5,7 @@ import "testing"
 func TestImageFindsWhatItHolds(t *testing.T) {
 	orders, bills := &Topic{Name: "orders", ID: ID{1}}, &Topic{Name: "bills", ID: ID{2}}
 	image := NewImage("cluster", CleanerBudget{},
-		[]Broker{{ID: 7, Host: "b7"}, {ID: 2, Host: "b2"}}, []*Topic{orders, bills})
+		[]Broker{{ID: 7, Endpoints: "kafka://b7:1"}, {ID: 2, Endpoints: "kafka://b2:1"}}, []*Topic{orders, bills})
 	if image.Topics[0] != bills || image.Brokers[0].ID != 2 {
 		t.Errorf("not sorted: topics %v, brokers %v", image.Topics, image.Brokers)
 	}
@@ -15,7 +15,7 @@ func TestImageFindsWhatItHolds(t *testing.T) {
 	if image.Topic("order") != nil || image.TopicByID(ID{3}) != nil {
 		t.Error("a topic is found that is not there")
 	}
-	if b, ok := image.Broker(7); !ok || b.Host != "b7" {
+	if b, ok := image.Broker(7); !ok || b.Endpoints != "kafka://b7:1" {
 		t.Errorf("broker 7 is %+v, %t", b, ok)
 	}
 	for _, id := range []int32{-1, 3, 8} {

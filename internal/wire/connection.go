@@ -16,6 +16,10 @@ type connection struct {
 	socket   net.Conn
 	routines sync.WaitGroup // of serve
 
+	// Of each request: where the connection was accepted, and whose it is.
+	listener  string
+	principal Principal
+
 	head [headBytes]byte // of the frame being read; of who reads
 	// holds one while no request is in hand: who reads takes it for the frame that is to be next
 	turn   chan struct{}
@@ -31,6 +35,7 @@ func newConnection(s *Server, socket net.Conn) *connection {
 		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1),
 		behind:   make(chan struct{}, 1),
 		drainEnd: sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
+		listener: s.opts.Name, principal: Anonymous,
 	}
 	c.turn <- struct{}{}
 	return c
@@ -138,7 +143,8 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	s := c.server
 	req := &Request{
 		Key: f.key, Version: f.version, CorrelationID: f.correlationID,
-		Remote: c.socket.RemoteAddr(), Free: f.release, Behind: c.behind,
+		Listener: c.listener, Principal: c.principal, Remote: c.socket.RemoteAddr(),
+		Free: f.release, Behind: c.behind,
 	}
 	defer req.Drop()
 	var err error

@@ -59,9 +59,14 @@ type Call struct {
 	Append       func([]byte) []byte // appends the body; nil: it is empty
 }
 
-// DialPeer connects to a broker's listener. clientID is how it knows this one in its logs.
-func DialPeer(ctx context.Context, address, clientID string) (*Peer, error) {
-	var dialer net.Dialer
+// Dialer opens connections to other brokers; net.Dialer and tls.Dialer are Dialers.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// DialPeer connects to a broker's listener through dialer. clientID identifies this broker in the
+// logs of the other.
+func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Peer, error) {
 	socket, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

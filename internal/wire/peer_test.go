@@ -14,7 +14,7 @@ import (
 
 func (s *testServer) peer() *Peer {
 	s.t.Helper()
-	p, err := DialPeer(s.t.Context(), s.opts.Listener.Addr().String(), "peer-7")
+	p, err := DialPeer(s.t.Context(), &net.Dialer{}, s.opts.Listener.Addr().String(), "peer-7")
 	if err != nil {
 		s.t.Fatal(err)
 	}

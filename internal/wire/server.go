@@ -22,8 +22,12 @@ type Request struct {
 	CorrelationID int32
 	ClientID      string // empty if the client sent none
 	// valid until Drop, or until the reply was sent: what is kept of it has to be copied
-	Body   []byte
-	Remote net.Addr
+	Body []byte
+	// Listener is the name of the listener on which the connection was accepted: Options.Name.
+	Listener string
+	// Principal is the identity of the client: Anonymous without authentication.
+	Principal Principal
+	Remote    net.Addr
 	// gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to
 	// call
 	Free func()

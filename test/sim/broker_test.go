@@ -114,7 +114,7 @@ func (l *life) ask(ctx context.Context, request func() error) error {
 
 // follow registers, keeps the lease, and applies images as they come, until the life ends.
 func (l *life) follow() {
-	self := metadata.Broker{ID: l.id, Host: "sim", Port: 1,
+	self := metadata.Broker{ID: l.id, Endpoints: "kafka://sim:1",
 		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
 	for {
 		registered := func() error { l.epoch.Store(l.w.meta.register(self)); return nil }

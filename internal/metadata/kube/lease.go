@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -167,8 +166,9 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 	if k.self.CleanEpoch >= 0 {
 		cleanEpoch = strconv.FormatInt(k.self.CleanEpoch, 10)
 	}
+	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
 	for name, value := range map[string]string{
-		v1alpha1.AnnotationEndpoint:  net.JoinHostPort(k.self.Host, strconv.Itoa(int(k.self.Port))),
+		v1alpha1.AnnotationEndpoint:  endpoint.String(),
 		v1alpha1.AnnotationPeer:      k.self.Peer,
 		v1alpha1.AnnotationDirectory: k.self.Directory,
 		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(

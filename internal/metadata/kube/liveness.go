@@ -2,7 +2,6 @@ package kube
 
 import (
 	"maps"
-	"net"
 	"strconv"
 	"time"
 
@@ -122,16 +121,15 @@ func leaseBroker(lease *coordinationv1.Lease) (metadata.Broker, bool) {
 	if !ok || cluster != lease.Labels[v1alpha1.LabelCluster] {
 		return metadata.Broker{}, false
 	}
-	host, portText, err := net.SplitHostPort(lease.Annotations[v1alpha1.AnnotationEndpoint])
+	endpoint, err := metadata.ParseEndpoint(lease.Annotations[v1alpha1.AnnotationEndpoint])
 	if err != nil {
 		return metadata.Broker{}, false
 	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || port == 0 || host == "" {
-		return metadata.Broker{}, false
-	}
 	return metadata.Broker{
-		ID: id, Epoch: leaseEpoch(lease), Host: host, Port: int32(port),
+		ID: id, Epoch: leaseEpoch(lease),
+		Endpoints: metadata.NewEndpoints(map[string]metadata.Endpoint{
+			metadata.DefaultListener: endpoint,
+		}),
 		Peer:       lease.Annotations[v1alpha1.AnnotationPeer],
 		Rack:       lease.Annotations[v1alpha1.AnnotationRack],
 		Directory:  lease.Annotations[v1alpha1.AnnotationDirectory],

@@ -47,7 +47,7 @@ func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(
 // TestABrokerLivesWhileItIsSeenToRenew goes through the life of broker 1 as broker 0 sees it, whose
 // own Lease is renewed all the time.
 func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
-	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Host: "me"}}
+	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
 	behind := -time.Hour // broker 1's clock
 	for _, step := range []struct {
 		now     float64
@@ -185,7 +185,7 @@ func TestNextIsWhenTheAnswerChanges(t *testing.T) {
 
 func TestLeaseBroker(t *testing.T) {
 	got, ok := leaseBroker(leaseOf(7, "a", 9, at(0)))
-	want := metadata.Broker{ID: 7, Epoch: 9, Host: "demo-broker-7.demo", Port: 9092, Rack: "r",
+	want := metadata.Broker{ID: 7, Epoch: 9, Endpoints: "kafka://demo-broker-7.demo:9092", Rack: "r",
 		CleanEpoch: -1}
 	if !ok || got != want {
 		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)

@@ -86,7 +86,7 @@ func testANewDiskIsRegisteredAboveTheOld(w *world) {
 		directory   string
 		says, wants int64
 	}{{"a", 5 + ahead, 5 + ahead}, {"b", 1 + ahead, 5 + 2*ahead}} {
-		b := w.runAs(metadata.Broker{ID: 0, Host: "demo-broker-0", Port: 9092,
+		b := w.runAs(metadata.Broker{ID: 0, Endpoints: "kafka://demo-broker-0:9092",
 			Directory: life.directory, CleanEpoch: -1, ProducerIDs: life.says}, w.config)
 		self, _ := b.until("it is up", up(0)).Broker(0)
 		if self.ProducerIDs != life.wants {

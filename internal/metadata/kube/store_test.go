@@ -163,7 +163,7 @@ type broker struct {
 func (w *world) run(id int32, config *rest.Config) *broker {
 	w.t.Helper()
 	return w.runAs(metadata.Broker{
-		ID: id, Host: fmt.Sprintf("demo-broker-%d", id), Port: 9092,
+		ID: id, Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://demo-broker-%d:9092", id)),
 		Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1,
 		Peer: fmt.Sprintf("10.0.0.%d:9092", id),
 	}, config)
@@ -319,7 +319,7 @@ func testBrokersSeeEachOther(w *world) {
 	b0, b1 := w.run(0, w.config), w.run(1, w.config)
 	b0.until("both are up", up(0, 1))
 	image := b1.until("both are up", up(0, 1))
-	if other, _ := image.Broker(0); other.Host != "demo-broker-0" || other.Port != 9092 ||
+	if other, _ := image.Broker(0); other.Endpoints != "kafka://demo-broker-0:9092" ||
 		other.Directory != "disk-0" || other.Epoch != 1 ||
 		other.Peer != "10.0.0.0:9092" {
 		w.t.Errorf("broker 1 sees broker 0 as %+v", other)

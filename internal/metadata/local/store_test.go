@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,7 +27,8 @@ func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 		up := make(chan struct{})
 		running.Go(func() {
 			var once sync.Once
-			err := s.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092 + id},
+			err := s.Run(ctx, metadata.Broker{ID: id, Endpoints: metadata.Endpoints(
+				fmt.Sprintf("kafka://127.0.0.1:%d", 9092+id))},
 				func(image *metadata.Image) {
 					if _, ok := image.Broker(id); ok {
 						once.Do(func() { close(up) })
@@ -65,7 +67,7 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	expect("broker 0 up", [2]int32{0, 1}, [2]int32{-1, 0})
 	stop1 := run(t, s, 1)
 	expect("both up", [2]int32{0, 1}, [2]int32{1, 1})
-	if b, _ := s.Image().Broker(1); b.Port != 9093 || b.Epoch != 1 {
+	if b, _ := s.Image().Broker(1); b.Endpoints != "kafka://127.0.0.1:9093" || b.Epoch != 1 {
 		t.Errorf("broker 1 is registered as %+v", b)
 	}
 	stop0()

@@ -66,7 +66,7 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 			local.Session{Store: s, Broker: id})
 	}()
 	go func() {
-		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Host: "127.0.0.1", Port: 9092, CleanEpoch: -1},
+		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Endpoints: "kafka://127.0.0.1:9092", CleanEpoch: -1},
 			func(i *metadata.Image) { b.images <- i })
 	}()
 	return b
