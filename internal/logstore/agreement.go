@@ -24,7 +24,7 @@ type agreement struct {
 	told atomic.Int64
 	mu   struct {
 		sync.Mutex // a leaf
-		steps      clean.Agreed
+		steps      clean.CleaningProgress
 		// waitsAt is clean.Stats.WaitsAt of the last pass: -1 if nothing waits, or if that is not
 		// known, as behind a restart.
 		waitsAt int64
@@ -37,9 +37,9 @@ const (
 )
 
 // begin makes what was saved the agreement of a log that was opened, and that ends there.
-func (a *agreement) begin(steps clean.Agreed, end int64) {
+func (a *agreement) begin(steps clean.CleaningProgress, end int64) {
 	a.told.Store(nobody)
-	a.mu.steps, a.mu.waitsAt = steps.Cut(end), -1
+	a.mu.steps, a.mu.waitsAt = steps.Truncate(end), -1
 }
 
 // tell takes in what all replicas are known to agree on by now. Own is how far this one does: all
@@ -56,23 +56,23 @@ func (a *agreement) tell(offset, own int64, now time.Time, retention time.Durati
 }
 
 // withoutAlone is what lasts of the steps when a log gets other replicas.
-func withoutAlone(steps clean.Agreed, own int64) clean.Agreed {
+func withoutAlone(steps clean.CleaningProgress, own int64) clean.CleaningProgress {
 	if n := len(steps); n > 0 && steps[n-1].Below == alone {
-		return steps.Cut(own)
+		return steps.Truncate(own)
 	}
 	return steps
 }
 
 // agreed is what a pass may go by: nothing above what was told last, for a leader of now that has
 // not heard of all replicas bounds it.
-func (a *agreement) agreed() clean.Agreed {
+func (a *agreement) agreed() clean.CleaningProgress {
 	told := a.told.Load()
 	if told == nobody {
-		return clean.Alone()
+		return clean.SingleReplica()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mu.steps.Cut(told)
+	return a.mu.steps.Truncate(told)
 }
 
 // cut forgets what was agreed on from an offset on: other records may come there, and the leader is
@@ -80,14 +80,14 @@ func (a *agreement) agreed() clean.Agreed {
 func (a *agreement) cut(offset int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.steps = a.mu.steps.Cut(offset)
+	a.mu.steps = a.mu.steps.Truncate(offset)
 	if a.told.Load() != nobody {
 		a.told.Store(0)
 	}
 }
 
 // saved is what of it goes into the checkpoint.
-func (a *agreement) saved(own int64) clean.Agreed {
+func (a *agreement) saved(own int64) clean.CleaningProgress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return withoutAlone(a.mu.steps, own)
@@ -162,7 +162,7 @@ func (l *Log) tombstonesDue() int64 {
 // agreed is a partition's part of tombstone-agreement-checkpoint.
 type agreed struct {
 	lonelyTo int64
-	steps    clean.Agreed
+	steps    clean.CleaningProgress
 }
 
 // encodeAgreed writes the file: "<topic> <partition> <lonely to> [<below> <since>]...", sorted, so
@@ -195,7 +195,7 @@ func decodeAgreed(content []byte) (map[PartitionID]agreed, error) {
 	}
 	all := make(map[PartitionID]agreed, len(lines))
 	for _, line := range lines {
-		if len(line) < 3 || len(line)%2 == 0 || len(line) > 3+2*clean.AgreedStepsMax {
+		if len(line) < 3 || len(line)%2 == 0 || len(line) > 3+2*clean.ProgressStepsMax {
 			return nil, fmt.Errorf("%w: %d fields in a line", errCheckpoint, len(line))
 		}
 		index, err := strconv.ParseInt(line[1], 10, 32)
@@ -211,9 +211,9 @@ func decodeAgreed(content []byte) (map[PartitionID]agreed, error) {
 			}
 			numbers = append(numbers, n)
 		}
-		of, last := agreed{lonelyTo: numbers[0]}, clean.Step{Below: 0, SinceMs: -1}
+		of, last := agreed{lonelyTo: numbers[0]}, clean.ProgressStep{Below: 0, SinceMs: -1}
 		for i := 1; i < len(numbers); i += 2 {
-			step := clean.Step{Below: numbers[i], SinceMs: numbers[i+1]}
+			step := clean.ProgressStep{Below: numbers[i], SinceMs: numbers[i+1]}
 			if step.Below <= last.Below || step.SinceMs <= last.SinceMs {
 				return nil, fmt.Errorf("%w: steps that do not ascend", errCheckpoint)
 			}

@@ -17,10 +17,10 @@ import (
 func TestAgreementCheckpointHasALineForEachPartition(t *testing.T) {
 	all := map[PartitionID]saved{
 		{"b", 1}: {lonelyTo: 7},
-		{"a", 10}: {agreed: clean.Agreed{{Below: 5, SinceMs: 0},
+		{"a", 10}: {agreed: clean.CleaningProgress{{Below: 5, SinceMs: 0},
 			{Below: math.MaxInt64, SinceMs: 9}}},
 		{"a", 2}: {lonelyTo: 1 << 40,
-			agreed: clean.Agreed{{Below: 3, SinceMs: 1_000_000_000_000}}},
+			agreed: clean.CleaningProgress{{Below: 3, SinceMs: 1_000_000_000_000}}},
 		{"c", 0}: {firstDirty: 4},
 	}
 	want := "0\n3\na 2 1099511627776 3 1000000000000\na 10 0 5 0 9223372036854775807 9\nb 1 7\n"
@@ -40,7 +40,7 @@ func TestAgreementCheckpointHasALineForEachPartition(t *testing.T) {
 	for _, content := range []string{
 		"0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\n1\na x 1\n", "0\n1\na 0 -1\n", "0\n1\na 0 1 2 x\n",
 		"0\n1\na 0 1 5 3 5 4\n", "0\n1\na 0 1 5 3 6 3\n",
-		"0\n1\na 0 1 0 3\n", "0\n1\na 0 1" + strings.Repeat(" 1 1", clean.AgreedStepsMax+1) + "\n",
+		"0\n1\na 0 1 0 3\n", "0\n1\na 0 1" + strings.Repeat(" 1 1", clean.ProgressStepsMax+1) + "\n",
 	} {
 		if got, err := decodeAgreed([]byte(content)); !errors.Is(err, errCheckpoint) {
 			t.Errorf("%q: %v, %v", content, got, err)
@@ -145,7 +145,7 @@ func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 	fill(t, log, 50)
 	store.tick(epoch0, false)
 	if err := log.setCleanedIn(log.lineage.Load(),
-		clean.Stats{CleanedTo: 40, LonelyTo: 40, WaitsAt: -1}); err != nil {
+		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
 		t.Fatal(err)
 	}
 	log.SetReplicasLonely(38)

@@ -173,7 +173,7 @@ type cleanerState struct {
 	lineage  int64   // of the view it works on; lineageNone: it has none yet
 	fresh    bool    // it waits for its first turn
 	granted  int64   // bytes of memory
-	progress clean.Progress
+	progress clean.PassProgress
 	began    time.Time // when it had its first turn
 }
 

@@ -20,9 +20,9 @@ func (l *Log) keysPath(base int64, extension, suffix string) string {
 }
 
 // keysForPass opens or makes the sidecar of a segment for a pass, which accounts what that costs.
-func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.KeysOptions,
+func (l *Log) keysForPass(ctx context.Context, s *segment.Segment, opts clean.SidecarOptions,
 	maker sidecarMaker) (*keys.Reader, error) {
-	if opts.Anew {
+	if opts.Rebuild {
 		if err := l.dropSidecar(ctx, s); err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func (c *Cleaner) measure(ctx context.Context, log *Log) (estimate, error) {
 	if err != nil || handles == nil {
 		return found, err
 	}
-	sample, err := clean.Measure(ctx, c.measureJob(log, view, handles))
+	sample, err := clean.EstimateGarbage(ctx, c.measureJob(log, view, handles))
 	if err != nil {
 		return found, fmt.Errorf("estimate garbage: %w", err)
 	}
@@ -156,14 +156,14 @@ func (c *Cleaner) measureJob(log *Log, view cleanView,
 	handles map[*segment.Segment]*handle) clean.Job {
 	job := clean.Job{
 		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound,
-		Aborted: view.Aborted, Producers: view.Producers,
+		AbortedAcrossBound: view.Aborted, Producers: view.Producers,
 		Limits: clean.Limits{MemoryBytes: c.options().makerMemoryBytes()},
 		Env: clean.Env{
-			Keys: func(_ context.Context, s *segment.Segment, _ clean.KeysOptions) (*keys.Reader,
+			OpenSidecar: func(_ context.Context, s *segment.Segment, _ clean.SidecarOptions) (*keys.Reader,
 				error) {
 				return log.openSidecar(handles[s], false)
 			},
-			Spend: func(ctx context.Context, n int) error {
+			Throttle: func(ctx context.Context, n int) error {
 				log.sidecars.readBytes.Add(int64(n))
 				return c.spend(ctx, n)
 			},
@@ -171,7 +171,7 @@ func (c *Cleaner) measureJob(log *Log, view cleanView,
 	}
 	for _, s := range view.Segments {
 		job.Sources = append(job.Sources, clean.Source{
-			Segment: s, NoneAborted: handles[s].AbortedCount() == 0,
+			Segment: s, NoAbortedTxns: handles[s].AbortedCount() == 0,
 		})
 	}
 	return job
@@ -186,7 +186,7 @@ func (l *Log) countedGarbage(view cleanView) (bytes int64, ok bool) {
 		if content == nil {
 			continue
 		}
-		d, err := clean.DecodeDead(content)
+		d, err := clean.DecodeDeadFile(content)
 		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() ||
 			d.ComputedThrough > view.Bound ||
 			d.Lineage != l.lineageOf(d.ComputedThrough) {

@@ -163,10 +163,10 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 	}
 	job := clean.Job{
 		LogStart: view.LogStart, FirstDirty: view.FirstDirty, Bound: view.Bound,
-		Aborted: view.Aborted, Lineage: log.lineageOf,
+		AbortedAcrossBound: view.Aborted, Lineage: log.lineageOf,
 		Now: now, Rules: rulesOf(seen.settings),
-		Limits: clean.Limits{MemoryBytes: with.memoryBytes},
-		Agreed: log.agreement.agreed(), Producers: view.Producers, Hasher: salt.Hasher(),
+		Limits:           clean.Limits{MemoryBytes: with.memoryBytes},
+		CleaningProgress: log.agreement.agreed(), Producers: view.Producers, Hasher: salt.Hasher(),
 		Env: c.envOf(log, view.Lineage, state, with.shift),
 	}
 	if with.shift != nil {
@@ -176,7 +176,7 @@ func (c *Cleaner) cleanOnce(ctx context.Context, state *cleanerState, seen look,
 		job.Rules.MaxGarbagePercent = 0
 	}
 	for _, s := range view.Segments {
-		job.Sources = append(job.Sources, clean.Source{Segment: s, Dead: log.loadDead(s)})
+		job.Sources = append(job.Sources, clean.Source{Segment: s, DeadFile: log.loadDead(s)})
 	}
 	run := clean.Run
 	if seen.run != nil {
@@ -192,10 +192,10 @@ func rulesOf(s topicconfig.Settings) clean.Rules {
 		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
 		MaxGarbagePercent: s.MaxGarbagePercent,
 		KeepCodec:         s.KeepCodec, Codec: clean.Codec{Type: s.Codec, Level: s.CodecLevel},
-		SegmentBytes: s.SegmentBytes, SpanMax: spanMax(s),
+		SegmentBytes: s.SegmentBytes, TimestampSpanMax: spanMax(s),
 	}
 	if s.CleanCodec.Set {
-		rules.Denser = &clean.Codec{Type: s.CleanCodec.Codec, Level: s.CleanCodec.Level}
+		rules.DenseCodec = &clean.Codec{Type: s.CleanCodec.Codec, Level: s.CleanCodec.Level}
 	}
 	return rules
 }
@@ -203,19 +203,19 @@ func rulesOf(s topicconfig.Settings) clean.Rules {
 // envOf returns how a pass reaches the log, as long as that is of this lineage.
 func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shift) clean.Env {
 	return clean.Env{
-		Keys: func(ctx context.Context, s *segment.Segment, opts clean.KeysOptions) (*keys.Reader,
+		OpenSidecar: func(ctx context.Context, s *segment.Segment, opts clean.SidecarOptions) (*keys.Reader,
 			error) {
 			return log.keysForPass(ctx, s, opts, c.makerOf(work))
 		},
 		Create: func(base int64) (*segment.Segment, error) {
 			return segment.Create(log.env.fs, log.dir, base, cleanedSuffix, log.env.segments)
 		},
-		Derive: func(base int64) (*keys.Derivation, error) {
+		DeriveSidecar: func(base int64) (*keys.Derivation, error) {
 			return keys.NewDerivation(log.env.fs,
 				log.keysPath(base, keys.SpoolExtension, cleanedSuffix), base,
 				*log.sidecars.salt.Load()), nil
 		},
-		DerivedName: func(base int64) string {
+		SidecarName: func(base int64) string {
 			return log.keysPath(base, keys.Extension,
 				cleanedSuffix)
 		},
@@ -225,14 +225,14 @@ func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shif
 		Producers: log.cleanProducers,
 		SaveDead:  log.saveDead,
 		FreeBytes: func() (uint64, error) { return log.env.fs.Free(log.dir) },
-		Spend: func(ctx context.Context, n int) error {
+		Throttle: func(ctx context.Context, n int) error {
 			if err := c.spend(ctx, n); err != nil {
 				return err
 			}
 			return work.spent(ctx, n)
 		},
 		Compress: log.env.compress(siteClean),
-		Progress: func(p clean.Progress) {
+		Report: func(p clean.PassProgress) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			state.progress = p
@@ -262,7 +262,7 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	c.mu.passes--
 	c.mu.granted -= state.granted
 	state.endPass(now, stats, result, err)
-	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.Progress{},
+	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.PassProgress{},
 		0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {

@@ -77,9 +77,9 @@ func samePass(a, b *config) bool {
 		return true
 	}
 	x, y := rulesOf(a.settings), rulesOf(b.settings)
-	sameDenser := x.Denser == nil && y.Denser == nil || x.Denser != nil && y.Denser != nil &&
-		*x.Denser == *y.Denser
-	x.Denser, y.Denser = nil, nil
+	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil && y.DenseCodec != nil &&
+		*x.DenseCodec == *y.DenseCodec
+	x.DenseCodec, y.DenseCodec = nil, nil
 	return b.settings.Compact && sameDenser && x == y && a.settings.MinLag == b.settings.MinLag
 }
 
@@ -243,7 +243,7 @@ func (c *Cleaner) startLocked(seen look, wanted need) bool {
 		return false
 	}
 	workers := c.mu.opts.Workers
-	granted, enough := c.grantLocked(clean.Wanted(seen.records, seen.segments, workers))
+	granted, enough := c.grantLocked(clean.MemoryTarget(seen.records, seen.segments, workers))
 	if !enough {
 		return false
 	}
@@ -257,7 +257,7 @@ func (c *Cleaner) startLocked(seen look, wanted need) bool {
 	state.cancel, state.trigger, state.config, state.lineage = cancel, wanted.trigger, seen.config,
 		lineageNone
 	state.granted, state.began, state.due = granted, time.Now(), time.Time{}
-	state.progress = clean.Progress{Phase: clean.Indexing}
+	state.progress = clean.PassProgress{Phase: clean.Indexing}
 	asked := state.request
 	if wanted.trigger == triggerRequested {
 		state.serving = asked.ticket

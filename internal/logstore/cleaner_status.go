@@ -116,7 +116,7 @@ func (c *Cleaner) phaseLocked(state *cleanerState, seen look, now time.Time) (ph
 // progressOf returns how much of a pass is done, 0 to 1, and how long the rest takes at the pace so
 // far, in seconds; nil while there is no pace. Time spent on waiting for the I/O budget is part of
 // the pace.
-func progressOf(p clean.Progress, elapsed time.Duration) (ratio float64, eta *float64) {
+func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil
 	}

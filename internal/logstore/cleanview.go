@@ -177,9 +177,9 @@ func (l *Log) setCleanedIn(lineage int64, reached clean.Stats) error {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
 	}
-	l.agreement.passed(reached.WaitsAt)
+	l.agreement.passed(reached.AwaitsReplicasAt)
 	l.horizon.Store(ms)
-	l.lonelyTo.Store(reached.LonelyTo)
+	l.lonelyTo.Store(reached.TombstoneCleanOffset)
 	l.firstDirty.Store(reached.CleanedTo)
 	l.mu.Unlock()
 	return l.env.saveFirstDirty()

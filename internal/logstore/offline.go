@@ -374,8 +374,8 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 		refuseUnkeyed(&job)
 		return clean.Run(ctx, job)
 	}
-	var last clean.Progress // of the moment at which it was known what is rewritten
-	job.Env.Progress = func(p clean.Progress) {
+	var last clean.PassProgress // of the moment at which it was known what is rewritten
+	job.Env.Report = func(p clean.PassProgress) {
 		if p.Phase == clean.Rewriting && p.Measured {
 			last = p
 		}
@@ -411,10 +411,10 @@ func (by ByHand) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 // refuseUnkeyed ends a pass before it writes, with ErrUnkeyed, if it has met records and none with
 // a key. A pass opens all sidecars before it rewrites anything.
 func refuseUnkeyed(job *clean.Job) {
-	open, create := job.Env.Keys, job.Env.Create
+	open, create := job.Env.OpenSidecar, job.Env.Create
 	keyed, unkeyed := false, false
-	job.Env.Keys = func(ctx context.Context, s *segment.Segment,
-		opts clean.KeysOptions) (*keys.Reader, error) {
+	job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
+		opts clean.SidecarOptions) (*keys.Reader, error) {
 		r, err := open(ctx, s, opts)
 		switch {
 		case err != nil:
@@ -442,7 +442,7 @@ func (c *Cleaned) add(s clean.Stats) {
 	if c.Passes == 1 {
 		c.SegmentsTotal = s.SegmentsTotal
 	}
-	c.CleanedTo, c.LonelyTo, c.NextPass, c.WaitsAt = s.CleanedTo, s.LonelyTo, s.NextPass, s.WaitsAt
+	c.CleanedTo, c.TombstoneCleanOffset, c.NextPass, c.AwaitsReplicasAt = s.CleanedTo, s.TombstoneCleanOffset, s.NextPass, s.AwaitsReplicasAt
 	c.GarbageBytes, c.GarbageRecords = s.GarbageBytes, s.GarbageRecords
 	c.SidecarReadBytes += s.SidecarReadBytes
 	c.SidecarWrittenBytes += s.SidecarWrittenBytes

@@ -17,9 +17,9 @@ type saved struct {
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
-	horizon       int64        // horizonUnknown after a Release: then a pass looks again
-	lonelyTo      int64        // of a log that was put aside 0: a pass looks again
-	agreed        clean.Agreed // of a log that was put aside nothing
+	horizon       int64                  // horizonUnknown after a Release: then a pass looks again
+	lonelyTo      int64                  // of a log that was put aside 0: a pass looks again
+	agreed        clean.CleaningProgress // of a log that was put aside nothing
 	// of the segments below the recovery point; nothing of a log that was put aside
 	aborted []abortedCount
 }

@@ -183,7 +183,7 @@ func (c *pendingCut) apply(s saved) saved {
 	s.recoveryPoint = min(s.recoveryPoint, c.offset)
 	s.highWatermark = min(s.highWatermark, c.offset)
 	s.firstDirty = min(s.firstDirty, c.firstDirty)
-	s.lonelyTo, s.agreed = min(s.lonelyTo, c.firstDirty), s.agreed.Cut(c.offset)
+	s.lonelyTo, s.agreed = min(s.lonelyTo, c.firstDirty), s.agreed.Truncate(c.offset)
 	if c.restart {
 		// what was deleted must not come back should nothing be cut
 		s.logStart = max(s.logStart, c.offset)

@@ -22,7 +22,7 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 		random := rand.New(rand.NewPCG(s, 0))
 		retention := time.Duration(random.IntN(100_000)) * time.Millisecond
 		part := max(time.Millisecond, retention/agreedSteps)
-		var a Agreed
+		var a CleaningProgress
 		var all []told
 		now := start
 		for range 200 {
@@ -30,7 +30,7 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 			switch {
 			case random.IntN(20) == 0:
 				cut := random.Int64N(1000)
-				a = a.Cut(cut)
+				a = a.Truncate(cut)
 				for i := range all {
 					all[i].below = min(all[i].below, cut)
 				}
@@ -43,10 +43,10 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 	}
 }
 
-func checkAgreed(t *testing.T, seed uint64, a Agreed, all []told, now time.Time, retention,
+func checkAgreed(t *testing.T, seed uint64, a CleaningProgress, all []told, now time.Time, retention,
 	part time.Duration) {
 	t.Helper()
-	if len(a) > AgreedStepsMax {
+	if len(a) > ProgressStepsMax {
 		t.Fatalf("seed %d: %d steps", seed, len(a))
 	}
 	for i := 1; i < len(a); i++ {
@@ -84,13 +84,13 @@ func checkAgreed(t *testing.T, seed uint64, a Agreed, all []told, now time.Time,
 }
 
 func TestAgreedOfALogThatIsAlone(t *testing.T) {
-	if since, ok := Alone().Since(math.MaxInt64 - 1); !ok || since != 0 {
+	if since, ok := SingleReplica().Since(math.MaxInt64 - 1); !ok || since != 0 {
 		t.Errorf("alone: agreed since %d, %t", since, ok)
 	}
-	if _, ok := (Agreed{}).Since(0); ok {
+	if _, ok := (CleaningProgress{}).Since(0); ok {
 		t.Error("nothing was told, and something is agreed on")
 	}
-	if a := Alone().Cut(0); len(a) != 0 {
+	if a := SingleReplica().Truncate(0); len(a) != 0 {
 		t.Errorf("all is cut: %v", a)
 	}
 }

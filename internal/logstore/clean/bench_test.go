@@ -151,7 +151,7 @@ func BenchmarkSidecarScan(b *testing.B) {
 	l.many(200_000, func(i int) string { return fmt.Sprintf("key%d", i) })
 	l.roll()
 	opts := Job{}.keysOptions()
-	opts.Anew = true
+	opts.Rebuild = true
 	for b.Loop() {
 		r, err := l.sidecar(b.Context(), l.segments[0], opts)
 		l.must(err)

@@ -20,9 +20,9 @@ var (
 	// ErrSidecar is returned when a sidecar contradicted its segment (F6) and was made anew: the
 	// pass is to be begun again. If that fails so too, the log is damaged, or we have a bug.
 	ErrSidecar = errors.New("key sidecar contradicts its segment")
-	// ErrProducers is returned when a batch that the pass has dropped has become one that must stay
-	// (F12).
-	ErrProducers = errors.New("the state of a producer changed during the pass")
+	// ErrProducersChanged is returned when a batch that the pass has dropped has become one that
+	// must stay (F12).
+	ErrProducersChanged = errors.New("the state of a producer changed during the pass")
 )
 
 // Phase is what a pass is doing.
@@ -51,12 +51,12 @@ func (p Phase) String() string {
 // Source is one segment of a Job.
 type Source struct {
 	Segment *segment.Segment
-	// Dead is the content of its .dead file, nil if it has none. It is believed if it is bound to
-	// this very segment, and if it was computed in this lineage (see Job.Lineage).
-	Dead []byte
-	// NoneAborted tells Measure that no transaction was aborted whose marker lies in the segment.
+	// DeadFile is the content of its .dead file, nil if it has none. It is believed if it is bound
+	// to this very segment, and if it was computed in this lineage (see Job.Lineage).
+	DeadFile []byte
+	// NoAbortedTxns tells Measure that no transaction was aborted whose marker lies in the segment.
 	// It spares the reading of all batches' headers; a pass looks for itself.
-	NoneAborted bool
+	NoAbortedTxns bool
 }
 
 // Producer is what is known of an active producer: which of its batches must stay (I25).
@@ -83,16 +83,16 @@ type Rules struct {
 	KeepCodec         bool // rebuilt batches keep their own codec
 	// else they get this one; those that lose nothing stay as they are, whatever their codec
 	Codec Codec
-	// Denser, if set, is what everything is compressed with that a pass writes, also batches that
-	// lose nothing: a clean section is written once and read for long. Segments that are not
+	// DenseCodec, if set, is what everything is compressed with that a pass writes, also batches
+	// that lose nothing: a clean section is written once and read for long. Segments that are not
 	// rewritten stay as they are.
-	Denser       *Codec
+	DenseCodec   *Codec
 	SegmentBytes int64 // output rolls before it passes this; default 1 GiB
-	// SpanMax is how far apart the timestamps in an output segment may lie, if it is made of
-	// several; 0: no matter. A topic that is both compacted and deleted by time needs it: retention
-	// takes a segment when its newest record is old enough, and a segment that is merged with a
-	// younger one in every pass would never be.
-	SpanMax time.Duration
+	// TimestampSpanMax is how far apart the timestamps in an output segment may lie, if it is made
+	// of several; 0: no matter. A topic that is both compacted and deleted by time needs it:
+	// retention takes a segment when its newest record is old enough, and a segment that is merged
+	// with a younger one in every pass would never be.
+	TimestampSpanMax time.Duration
 }
 
 // Limits is what a pass may use.
@@ -118,19 +118,20 @@ type Job struct {
 	LogStart   int64    // records below it were deleted by DeleteRecords
 	FirstDirty int64    // what Stats.CleanedTo is if the pass fails
 	Bound      int64    // the pass keeps its hands off everything from here on (I2)
-	// Aborted are the aborted transactions that begin below Bound and whose marker lies at or above
-	// it, where the pass does not look. What is open at Bound and not among them is committed.
-	Aborted []segment.AbortedTxn
+	// AbortedAcrossBound are the aborted transactions that begin below Bound and whose marker lies
+	// at or above it, where the pass does not look. What is open at Bound and not among them is
+	// committed.
+	AbortedAcrossBound []segment.AbortedTxn
 	// Lineage is that of the leader epochs below an offset (docs/format/dead.md).
 	Lineage func(below int64) uint64
 
 	Now    time.Time // when the pass began: tombstones are held against it
 	Rules  Rules
 	Limits Limits
-	// Agreed is what all replicas have told of themselves (X1): a tombstone or a marker goes only
-	// where they agree, and a retention after they did. The zero value lets none go; Alone is for a
-	// log with one replica.
-	Agreed Agreed
+	// CleaningProgress is what all replicas have told of themselves (X1): a tombstone or a marker
+	// goes only where they agree, and a retention after they did. The zero value lets none go;
+	// Alone is for a log with one replica.
+	CleaningProgress CleaningProgress
 	// Producers are the active ones, by id. Whatever is in the log of them at that time must
 	// survive a crash.
 	Producers map[int64]Producer
@@ -142,19 +143,19 @@ type Job struct {
 // Env is how a pass reaches the log. All of it is called on the goroutine of Run, but for Spend and
 // Progress, which the goroutines of Limits.Parallel call too.
 type Env struct {
-	// Keys opens the sidecar of a segment, or makes it, which may take as long as reading the
-	// segment. A segment that can have none (keys.ErrTooManyRecords) gives nil: its keys are not
-	// known. The pass closes it.
-	Keys func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader, error)
+	// OpenSidecar opens the sidecar of a segment, or makes it, which may take as long as reading
+	// the segment. A segment that can have none (keys.ErrTooManyRecords) gives nil: its keys are
+	// not known. The pass closes it.
+	OpenSidecar func(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader, error)
 	// Create makes an output segment (suffix .cleaned). base is that of the first source, or, where
 	// output rolls, that of the batch that did not fit. Run removes it again if it does not get as
 	// far as Replace.
 	Create func(base int64) (*segment.Segment, error)
-	// Derive begins the sidecar of an output segment; it is finished under the name that
+	// DeriveSidecar begins the sidecar of an output segment; it is finished under the name that
 	// DerivedName gives, before Replace, and always closed. Nil: no sidecar is derived, and the
 	// next pass makes it from the data.
-	Derive      func(base int64) (*keys.Derivation, error)
-	DerivedName func(base int64) string
+	DeriveSidecar func(base int64) (*keys.Derivation, error)
+	SidecarName   func(base int64) string
 	// Replace puts sealed output in the place of sources, as one commit point. It owns cleaned from
 	// then on, also when it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
@@ -166,26 +167,26 @@ type Env struct {
 	SaveDead func(s *segment.Segment, content []byte) error
 	// FreeBytes is the space left on the disk; nil: enough.
 	FreeBytes func() (uint64, error)
-	// Spend is called for each n bytes that are read or written, and waits when the pass goes too
-	// fast. May be nil.
-	Spend func(ctx context.Context, n int) error
+	// Throttle is called for each n bytes that are read or written, and waits when the pass goes
+	// too fast. May be nil.
+	Throttle func(ctx context.Context, n int) error
 	// Compress does what compress.To does, its default, and may measure it.
 	Compress compress.Func
-	// Progress is called now and then. May be nil.
-	Progress func(Progress)
+	// Report is called now and then. May be nil.
+	Report func(PassProgress)
 }
 
-// KeysOptions say how a sidecar is to be had.
-type KeysOptions struct {
-	Anew bool // make it even if it is there
+// SidecarOptions say how a sidecar is to be had.
+type SidecarOptions struct {
+	Rebuild bool // make it even if it is there
 	// LogRead is to be told of each n bytes that are read of the segment, and SidecarWritten of
 	// each n that are read or written for the making of the sidecar. They account, and wait when
 	// the pass goes too fast; an error ends the work.
 	LogRead, SidecarWritten func(n int) error
 }
 
-// Progress is how far a pass is.
-type Progress struct {
+// PassProgress is how far a pass is.
+type PassProgress struct {
 	Phase       Phase
 	DoneBytes   int64 // of the whole pass: sidecars and logs read
 	TotalBytes  int64 // an upper bound until it is known what is rewritten; it never rises
@@ -207,10 +208,10 @@ type Chosen struct {
 // Stats is what a pass did.
 type Stats struct {
 	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
-	// LonelyTo is up to where the pass has left every tombstone alone: of no key whose latest
-	// record is a tombstone below it does the log hold anything older, dead or not. At most
+	// TombstoneCleanOffset is up to where the pass has left every tombstone alone: of no key whose
+	// latest record is a tombstone below it does the log hold anything older, dead or not. At most
 	// Job.Bound; 0 unless the pass succeeded.
-	LonelyTo int64
+	TombstoneCleanOffset int64
 
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
@@ -242,10 +243,10 @@ type Stats struct {
 	// NextPass is when the log wants a pass for its tombstones and markers, the earliest time one
 	// may go; zero if none stays.
 	NextPass time.Time
-	// WaitsAt is the lowest offset of what is lonely and waits for other replicas (Job.Agreed), -1
-	// if nothing does: a retention after they agree on it the log wants a pass, though NextPass be
-	// later.
-	WaitsAt int64
+	// AwaitsReplicasAt is the lowest offset of what is lonely and waits for other replicas
+	// (Job.Agreed), -1 if nothing does: a retention after they agree on it the log wants a pass,
+	// though NextPass be later.
+	AwaitsReplicasAt int64
 }
 
 // withDefaults fills in what a Job may leave out. Compress stays nil: record.Builder knows its own
@@ -276,11 +277,11 @@ func (j Job) withDefaults() Job {
 	if j.Env.Producers == nil {
 		j.Env.Producers = func() map[int64]Producer { return j.Producers }
 	}
-	if j.Env.Spend == nil {
-		j.Env.Spend = func(context.Context, int) error { return nil }
+	if j.Env.Throttle == nil {
+		j.Env.Throttle = func(context.Context, int) error { return nil }
 	}
-	if j.Env.Progress == nil {
-		j.Env.Progress = func(Progress) {}
+	if j.Env.Report == nil {
+		j.Env.Report = func(PassProgress) {}
 	}
 	return j
 }

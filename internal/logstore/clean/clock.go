@@ -19,7 +19,7 @@ type hand struct {
 	done    bool
 }
 
-func newClock(groups []Group) *clock {
+func newClock(groups []RemovableSet) *clock {
 	c := &clock{}
 	for _, g := range groups {
 		h := hand{sinceMs: g.SinceMs, rest: g.ordinals}

@@ -31,11 +31,11 @@ type Binding struct {
 	Records  uint32 // ordinals
 }
 
-// Dead is what a pass found in one segment: the content of its .dead file.
+// DeadFile is what a pass found in one segment: the content of its .dead file.
 //
 // Invariants: every ordinal in Bitmap and Lonely is below Binding.Records; the groups of Lonely
 // ascend by Since and share no ordinal; there are at most 16.
-type Dead struct {
+type DeadFile struct {
 	Binding
 	ComputedThrough int64 // the bound of the pass: nothing from here on was known
 	// of the leader epochs below ComputedThrough: another one voids the file (F4)
@@ -46,20 +46,20 @@ type Dead struct {
 	DeadBytes       int64
 	DeadRecords     uint32
 
-	Bitmap bitmap
-	Lonely []Group
+	Bitmap    bitmap
+	Removable []RemovableSet
 }
 
-// Group is tombstones and markers of a segment that became lonely in one pass.
-type Group struct {
+// RemovableSet is tombstones and markers of a segment that became lonely in one pass.
+type RemovableSet struct {
 	SinceMs  int64
 	Count    uint32
 	ordinals []byte // LEB128 differences: a list of numbers would take four times as much
 }
 
 // newGroup makes a group of ordinals that ascend.
-func newGroup(sinceMs int64, ordinals func(yield func(uint32) bool)) Group {
-	g := Group{SinceMs: sinceMs}
+func newGroup(sinceMs int64, ordinals func(yield func(uint32) bool)) RemovableSet {
+	g := RemovableSet{SinceMs: sinceMs}
 	last := uint32(0)
 	for ordinal := range ordinals {
 		g.ordinals = binary.AppendUvarint(g.ordinals, uint64(ordinal-last))
@@ -70,7 +70,7 @@ func newGroup(sinceMs int64, ordinals func(yield func(uint32) bool)) Group {
 }
 
 // All yields the ordinals, ascending. The bytes were checked when the group was made or decoded.
-func (g Group) All(yield func(uint32) bool) {
+func (g RemovableSet) All(yield func(uint32) bool) {
 	last := uint32(0)
 	for rest := g.ordinals; len(rest) > 0; {
 		difference, size := binary.Uvarint(rest)
@@ -83,7 +83,7 @@ func (g Group) All(yield func(uint32) bool) {
 }
 
 // check holds a decoded group against what newGroup makes.
-func (g Group) check(records uint32) error {
+func (g RemovableSet) check(records uint32) error {
 	last, count := int64(-1), uint32(0)
 	for rest := g.ordinals; len(rest) > 0; count++ {
 		difference, size := binary.Uvarint(rest)
@@ -110,26 +110,26 @@ func DeadFileBytesMax(records uint32) int64 {
 }
 
 // Encode returns the content of the file.
-func (d *Dead) Encode() []byte {
+func (d *DeadFile) Encode() []byte {
 	words := d.Bitmap
 	for len(words) > 0 && words[len(words)-1] == 0 {
 		words = words[:len(words)-1]
 	}
-	out := make([]byte, deadHeaderBytes, deadHeaderBytes+8*len(words)+groupBytes*len(d.Lonely)+4)
+	out := make([]byte, deadHeaderBytes, deadHeaderBytes+8*len(words)+groupBytes*len(d.Removable)+4)
 	copy(out, deadMagic)
 	for i, field := range []uint64{
 		uint64(d.Base), uint64(d.LogBytes), d.Identity, uint64(d.ComputedThrough), d.Lineage,
 		uint64(d.PassedAtMs),
 		uint64(d.BlockingSinceMs), uint64(d.DeadBytes),
 		uint64(d.Records)<<32 | uint64(d.DeadRecords),
-		uint64(len(d.Lonely))<<32 | uint64(len(words)),
+		uint64(len(d.Removable))<<32 | uint64(len(words)),
 	} {
 		binary.BigEndian.PutUint64(out[8+8*i:], field)
 	}
 	for _, word := range words {
 		out = binary.BigEndian.AppendUint64(out, word)
 	}
-	for _, g := range d.Lonely {
+	for _, g := range d.Removable {
 		out = binary.BigEndian.AppendUint64(out, uint64(g.SinceMs))
 		out = binary.BigEndian.AppendUint32(out, g.Count)
 		out = binary.BigEndian.AppendUint32(out, uint32(len(g.ordinals)))
@@ -143,9 +143,9 @@ func appendSum(out []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }
 
-// DecodeDead reads the content of a .dead file. It fails with an error that wraps ErrDeadFile for
-// everything Encode would not have written. The groups of what it returns point into content.
-func DecodeDead(content []byte) (*Dead, error) {
+// DecodeDeadFile reads the content of a .dead file. It fails with an error that wraps ErrDeadFile
+// for everything Encode would not have written. The groups of what it returns point into content.
+func DecodeDeadFile(content []byte) (*DeadFile, error) {
 	size := len(content) - 4
 	if size < deadHeaderBytes || string(content[:8]) != deadMagic {
 		return nil, fmt.Errorf("%w: it begins otherwise", ErrDeadFile)
@@ -155,7 +155,7 @@ func DecodeDead(content []byte) (*Dead, error) {
 	}
 	field := func(at int) uint64 { return binary.BigEndian.Uint64(content[at:]) }
 	half := func(at int) uint32 { return binary.BigEndian.Uint32(content[at:]) }
-	d := &Dead{
+	d := &DeadFile{
 		Binding: Binding{Base: int64(field(8)), LogBytes: int64(field(16)),
 			Identity: field(24), Records: half(72)},
 		ComputedThrough: int64(field(32)), Lineage: field(40), PassedAtMs: int64(field(48)),
@@ -173,7 +173,7 @@ func DecodeDead(content []byte) (*Dead, error) {
 }
 
 // decodeBitmap reads the bitmap and returns what follows it.
-func (d *Dead) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
+func (d *DeadFile) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 	if uint64(words)*8 > uint64(len(rest)) || uint64(words) > (uint64(d.Records)+63)/64 {
 		return nil, fmt.Errorf("%w: %d words of a bitmap of %d records in %d bytes", ErrDeadFile,
 			words, d.Records, len(rest))
@@ -190,7 +190,7 @@ func (d *Dead) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 }
 
 // decodeGroups reads the groups, to the end.
-func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
+func (d *DeadFile) decodeGroups(rest []byte, groups uint32) error {
 	if groups > deadGroupsMax {
 		return fmt.Errorf("%w: %d groups", ErrDeadFile, groups)
 	}
@@ -198,7 +198,7 @@ func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
 		if len(rest) < groupBytes {
 			return fmt.Errorf("%w: cut off in a group", ErrDeadFile)
 		}
-		g := Group{SinceMs: int64(binary.BigEndian.Uint64(rest)),
+		g := RemovableSet{SinceMs: int64(binary.BigEndian.Uint64(rest)),
 			Count: binary.BigEndian.Uint32(rest[8:])}
 		size := uint64(binary.BigEndian.Uint32(rest[12:]))
 		if rest = rest[groupBytes:]; size > uint64(len(rest)) {
@@ -208,10 +208,10 @@ func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
 		if err := g.check(d.Records); err != nil {
 			return err
 		}
-		if n := len(d.Lonely); n > 0 && d.Lonely[n-1].SinceMs >= g.SinceMs {
+		if n := len(d.Removable); n > 0 && d.Removable[n-1].SinceMs >= g.SinceMs {
 			return fmt.Errorf("%w: its groups do not ascend", ErrDeadFile)
 		}
-		d.Lonely = append(d.Lonely, g)
+		d.Removable = append(d.Removable, g)
 	}
 	if len(rest) > 0 {
 		return fmt.Errorf("%w: %d bytes behind its end", ErrDeadFile, len(rest))
@@ -222,7 +222,7 @@ func (d *Dead) decodeGroups(rest []byte, groups uint32) error {
 // stillLonely returns the groups of an earlier pass as of this one, which found lonely to be so. A
 // record that was lonely stays so, unless the log was truncated. It takes those out of lonely: what
 // is left became so since (X3).
-func stillLonely(before []Group, lonely bitmap) (still []Group) {
+func stillLonely(before []RemovableSet, lonely bitmap) (still []RemovableSet) {
 	for _, g := range before {
 		kept := newGroup(g.SinceMs, func(yield func(uint32) bool) {
 			for ordinal := range g.All {
@@ -243,9 +243,9 @@ func stillLonely(before []Group, lonely bitmap) (still []Group) {
 
 // settleGroups merges groups of the same time, and the oldest two as long as there are too many:
 // with the later time, for late is allowed and early is not.
-func settleGroups(groups []Group) []Group {
+func settleGroups(groups []RemovableSet) []RemovableSet {
 	slices.SortStableFunc(groups,
-		func(a, b Group) int { return int(min(1, max(-1, a.SinceMs-b.SinceMs))) })
+		func(a, b RemovableSet) int { return int(min(1, max(-1, a.SinceMs-b.SinceMs))) })
 	for i := 0; i+1 < len(groups); {
 		if groups[i].SinceMs == groups[i+1].SinceMs || i == 0 && len(groups) > deadGroupsMax {
 			groups[i] = mergeGroups(groups[i], groups[i+1])
@@ -258,9 +258,9 @@ func settleGroups(groups []Group) []Group {
 }
 
 // mergeGroups returns the ordinals of both under the later time.
-func mergeGroups(a, b Group) Group {
+func mergeGroups(a, b RemovableSet) RemovableSet {
 	var both bitmap
-	for _, g := range []Group{a, b} {
+	for _, g := range []RemovableSet{a, b} {
 		for ordinal := range g.All {
 			both.extend(ordinal)
 			both.set(ordinal)

@@ -11,9 +11,9 @@ import (
 )
 
 // randomDead returns what a pass could have found.
-func randomDead(random *rand.Rand) *Dead {
+func randomDead(random *rand.Rand) *DeadFile {
 	records := uint32(1 + random.IntN(2000))
-	d := &Dead{
+	d := &DeadFile{
 		Binding: Binding{Base: random.Int64N(1 << 40), LogBytes: random.Int64N(1 << 30),
 			Identity: random.Uint64(), Records: records},
 		ComputedThrough: random.Int64N(1 << 41), Lineage: random.Uint64(),
@@ -34,7 +34,7 @@ func randomDead(random *rand.Rand) *Dead {
 			}
 		}
 		if members.all() > 0 {
-			d.Lonely = append(d.Lonely, newGroup(int64(1000*i)-3000, members.members))
+			d.Removable = append(d.Removable, newGroup(int64(1000*i)-3000, members.members))
 		}
 	}
 	return d
@@ -49,7 +49,7 @@ func TestDeadFileComesBackAsItWas(t *testing.T) {
 			t.Fatalf("%d bytes, and at most %d were announced", len(content),
 				DeadFileBytesMax(want.Records))
 		}
-		got, err := DecodeDead(content)
+		got, err := DecodeDeadFile(content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,12 +71,12 @@ func TestDamagedDeadFileIsNoDeadFile(t *testing.T) {
 	for i := range content {
 		damaged := slices.Clone(content)
 		damaged[i] ^= 1 << random.IntN(8)
-		if _, err := DecodeDead(damaged); !errors.Is(err, ErrDeadFile) {
+		if _, err := DecodeDeadFile(damaged); !errors.Is(err, ErrDeadFile) {
 			t.Fatalf("byte %d of %d: %v", i, len(content), err)
 		}
 	}
 	for size := range content {
-		if _, err := DecodeDead(content[:size]); !errors.Is(err, ErrDeadFile) {
+		if _, err := DecodeDeadFile(content[:size]); !errors.Is(err, ErrDeadFile) {
 			t.Fatalf("cut to %d of %d bytes: %v", size, len(content), err)
 		}
 	}
@@ -91,14 +91,14 @@ func FuzzDecodeDead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// else fuzzing would not come further than the checksum
 		content := appendSum(slices.Clone(body))
-		d, err := DecodeDead(content)
+		d, err := DecodeDeadFile(content)
 		if err != nil {
 			if !errors.Is(err, ErrDeadFile) {
 				t.Fatal(err)
 			}
 			return
 		}
-		for _, g := range d.Lonely {
+		for _, g := range d.Removable {
 			last, n := int64(-1), uint32(0)
 			for ordinal := range g.All {
 				if int64(ordinal) <= last || ordinal >= d.Records {
@@ -110,15 +110,15 @@ func FuzzDecodeDead(f *testing.F) {
 				t.Fatalf("%d ordinals, it says %d", n, g.Count)
 			}
 		}
-		if again, err := DecodeDead(d.Encode()); err != nil ||
-			!reflect.DeepEqual(again.Lonely, d.Lonely) {
+		if again, err := DecodeDeadFile(d.Encode()); err != nil ||
+			!reflect.DeepEqual(again.Removable, d.Removable) {
 			t.Fatalf("%+v, %v, was %+v", again, err, d)
 		}
 	})
 }
 
 func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
-	var groups []Group
+	var groups []RemovableSet
 	for i := range uint32(deadGroupsMax + 3) {
 		groups = append(groups,
 			newGroup(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
@@ -137,12 +137,12 @@ func TestClockYieldsAllGroupsByOrdinal(t *testing.T) {
 	for range 100 {
 		d := randomDead(random)
 		since := map[uint32]int64{}
-		for _, g := range d.Lonely {
+		for _, g := range d.Removable {
 			for ordinal := range g.All {
 				since[ordinal] = g.SinceMs
 			}
 		}
-		c, from, seen := newClock(d.Lonely), uint32(0), 0
+		c, from, seen := newClock(d.Removable), uint32(0), 0
 		for from < d.Records {
 			to := min(d.Records, from+random.Uint32N(100))
 			for range c.within(from, to) {

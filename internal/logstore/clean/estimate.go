@@ -29,16 +29,16 @@ type Estimate struct {
 	Segments []float64
 }
 
-// Measure estimates how much of a log is garbage, from the keys whose hash lies in the first slice
-// of several: it reads little more than that part of each sidecar. It changes nothing. Of the Job
-// it needs what tells which records there are: sources, bound, Aborted, LogStart, limits, and of
-// Env Keys, Spend and Progress.
+// EstimateGarbage estimates how much of a log is garbage, from the keys whose hash lies in the
+// first slice of several: it reads little more than that part of each sidecar. It changes nothing.
+// Of the Job it needs what tells which records there are: sources, bound, Aborted, LogStart,
+// limits, and of Env Keys, Spend and Progress.
 //
 // What is counted is keys, not dead records: garbage is what is left of all records when each key
 // that has one keeps one. Hashes spread keys evenly, however unevenly records are spread over the
 // keys: a key that has half of all records counts as one, in the sample or not (ADR 0111).
 // Tombstones that are due are not counted as garbage.
-func Measure(ctx context.Context, job Job) (Estimate, error) {
+func EstimateGarbage(ctx context.Context, job Job) (Estimate, error) {
 	p := newPass(ctx, job.withDefaults())
 	e, err := p.estimate()
 	if closing := p.close(); err == nil {
@@ -76,9 +76,9 @@ func sampleSlices(entries int64) uint32 {
 // findIgnoredOnly is findTransactions, without its reading of all batches where there is nothing to
 // be found: nothing was aborted, and there are no control records among those without a key.
 func (p *pass) findIgnoredOnly() error {
-	plain := len(p.Aborted) == 0
+	plain := len(p.AbortedAcrossBound) == 0
 	for i, plan := range p.plans {
-		plain = plain && p.Sources[i].NoneAborted && plan.counts.NullKeys == 0
+		plain = plain && p.Sources[i].NoAbortedTxns && plan.counts.NullKeys == 0
 	}
 	if plain {
 		return p.findIgnored()

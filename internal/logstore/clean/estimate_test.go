@@ -35,7 +35,7 @@ func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
 		})
 		l.roll()
 	}
-	estimate, err := Measure(t.Context(), l.whole())
+	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	job := l.whole()
 	job.Rules.MaxGarbagePercent = 100 // a pass that finds out, and leaves what is not forced
@@ -61,9 +61,9 @@ func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
 }
 
 // keysOptions accounts nothing.
-func (Job) keysOptions() KeysOptions {
+func (Job) keysOptions() SidecarOptions {
 	free := func(int) error { return nil }
-	return KeysOptions{LogRead: free, SidecarWritten: free}
+	return SidecarOptions{LogRead: free, SidecarWritten: free}
 }
 
 func TestEstimateKnowsWhatHasNoKeyAndWhatWasAborted(t *testing.T) {
@@ -74,7 +74,7 @@ func TestEstimateKnowsWhatHasNoKeyAndWhatWasAborted(t *testing.T) {
 		l.end(7, false)
 	}
 	l.roll()
-	estimate, err := Measure(t.Context(), l.whole())
+	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	if estimate.GarbageRecords != 200 {
 		t.Errorf("%+v", estimate)

@@ -65,12 +65,12 @@ func (p *pass) joins(plans []*plan, live int64) bool {
 func (p *pass) spans(plans []*plan) bool {
 	last := plans[len(plans)-1]
 	newest, _ := last.segment.MaxTimestamp()
-	if p.Rules.SpanMax <= 0 || last.segment.SizeBytes() == 0 {
+	if p.Rules.TimestampSpanMax <= 0 || last.segment.SizeBytes() == 0 {
 		return true
 	}
 	for _, plan := range plans[:len(plans)-1] {
 		if oldest, ok := plan.segment.FirstTimestamp(); ok {
-			return newest-oldest <= p.Rules.SpanMax.Milliseconds()
+			return newest-oldest <= p.Rules.TimestampSpanMax.Milliseconds()
 		}
 	}
 	return true

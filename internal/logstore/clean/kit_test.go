@@ -44,9 +44,9 @@ func newLog(t testing.TB) *fakeLog {
 	l := &fakeLog{t: t, fsys: vfs.NewMem(), now: start, dead: map[int64][]byte{},
 		salt: keys.Salt{1, 2, 3}, open: map[int64]int64{}, epochMax: -1}
 	l.job = Job{
-		Rules:  Rules{TombstoneRetention: time.Hour, KeepCodec: true},
-		Limits: Limits{MemoryBytes: 64 << 20},
-		Agreed: Alone(),
+		Rules:            Rules{TombstoneRetention: time.Hour, KeepCodec: true},
+		Limits:           Limits{MemoryBytes: 64 << 20},
+		CleaningProgress: SingleReplica(),
 	}
 	l.roll()
 	return l
@@ -129,27 +129,27 @@ func (l *fakeLog) whole() Job {
 	job := l.job
 	bound, segments := l.bound()
 	for _, s := range l.segments[:segments] {
-		job.Sources = append(job.Sources, Source{Segment: s, Dead: l.dead[s.Base()]})
+		job.Sources = append(job.Sources, Source{Segment: s, DeadFile: l.dead[s.Base()]})
 	}
 	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now,
 		l.salt.Hasher()
-	job.Aborted = l.cut(bound)
+	job.AbortedAcrossBound = l.cut(bound)
 	job.Lineage = func(below int64) uint64 { return uint64(l.epochAt(below - 1)) }
 	env := &job.Env
-	if env.Keys == nil {
-		env.Keys = l.sidecar
+	if env.OpenSidecar == nil {
+		env.OpenSidecar = l.sidecar
 	}
 	if env.Create == nil {
 		env.Create = func(base int64) (*segment.Segment, error) {
 			return segment.Create(l.fsys, "/", base, ".cleaned", segment.Config{})
 		}
 	}
-	if env.Derive == nil {
-		env.Derive = func(base int64) (*keys.Derivation, error) {
+	if env.DeriveSidecar == nil {
+		env.DeriveSidecar = func(base int64) (*keys.Derivation, error) {
 			return keys.NewDerivation(l.fsys,
 				"/"+segment.Name(base, keys.SpoolExtension, ".cleaned"), base, l.salt), nil
 		}
-		env.DerivedName = l.derivedName
+		env.SidecarName = l.derivedName
 	}
 	if env.Replace == nil {
 		env.Replace = l.replace
@@ -167,12 +167,12 @@ func (l *fakeLog) whole() Job {
 
 // sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is
 // none.
-func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
 	error) {
 	name := "/" + segment.Name(s.Base(), keys.Extension, "")
 	want := keys.Expect{Identity: keys.Identity{Base: s.Base(), LogBytes: s.SizeBytes()},
 		SaltID: l.salt.ID()}
-	if !opts.Anew {
+	if !opts.Rebuild {
 		r, err := keys.Open(l.fsys, name, want)
 		if err == nil {
 			if err = r.Verify(s.File()); err == nil {

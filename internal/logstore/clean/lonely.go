@@ -27,10 +27,10 @@ func (p *pass) lowestHeld() place {
 // Each is forced out in time (blockingMax), and by then the tombstones above are newer ones: so the
 // offset follows the end of the log, two retentions behind it at the most.
 func (p *pass) findLonely() error {
-	p.stats.LonelyTo = p.Bound
+	p.stats.TombstoneCleanOffset = p.Bound
 	for _, plan := range p.plans {
 		if plan.keys == nil || plan.counts.Opaque > 0 {
-			p.stats.LonelyTo = min(p.stats.LonelyTo, plan.segment.Base())
+			p.stats.TombstoneCleanOffset = min(p.stats.TombstoneCleanOffset, plan.segment.Base())
 		}
 	}
 	lowest := p.lowestHeld()
@@ -42,7 +42,7 @@ func (p *pass) findLonely() error {
 		if lowest.ordinal >= b.FirstOrdinal+uint32(b.Records) {
 			return nil
 		}
-		p.stats.LonelyTo = min(p.stats.LonelyTo, b.BaseOffset)
+		p.stats.TombstoneCleanOffset = min(p.stats.TombstoneCleanOffset, b.BaseOffset)
 		return errFound
 	})
 	if errors.Is(err, errFound) {

@@ -117,9 +117,9 @@ func (p *pass) dropUnkeyed(plan *plan) error {
 // in every replica for the retention (X1, X3). A marker likewise, once no batch of its transaction
 // is left (I20).
 func (p *pass) dropDue(plan *plan) error {
-	var before []Group
+	var before []RemovableSet
 	if plan.before != nil {
-		before = plan.before.Lonely
+		before = plan.before.Removable
 	}
 	if p.blind {
 		plan.lonely = before
@@ -155,11 +155,11 @@ func (p *pass) dropDue(plan *plan) error {
 // noteLonely notes when the log wants a pass for what lies at an offset and has been lonely since
 // then: a retention after it is so in all replicas, or once they have told.
 func (p *pass) noteLonely(offset, sinceMs int64) {
-	agreedMs, ok := p.Agreed.Since(offset)
+	agreedMs, ok := p.CleaningProgress.Since(offset)
 	if !ok {
 		p.waiting = true // for the other replicas: a later pass will know more
-		if p.stats.WaitsAt < 0 || offset < p.stats.WaitsAt {
-			p.stats.WaitsAt = offset
+		if p.stats.AwaitsReplicasAt < 0 || offset < p.stats.AwaitsReplicasAt {
+			p.stats.AwaitsReplicasAt = offset
 		}
 		return
 	}
@@ -171,7 +171,7 @@ func (p *pass) decideLonely(plan *plan, b keys.Batch, ordinal uint32, sinceMs in
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && p.retained(b) {
 		return // nothing to wait for that time alone would bring
 	}
-	agreedMs, ok := p.Agreed.Since(b.LastOffset)
+	agreedMs, ok := p.CleaningProgress.Since(b.LastOffset)
 	dueMs := max(max(sinceMs, agreedMs)+p.Rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
 	switch {
 	case !ok:

@@ -34,9 +34,9 @@ type meter struct {
 	unpaid  atomic.Int64 // read or written, and Env.Spend was not told yet
 }
 
-// Wanted is the memory, in bytes, with which a pass over so many records in so many segments is as
-// fast as it can be. With less it reads the sidecars in smaller parts, or several times.
-func Wanted(records int64, segments, workers int) int64 {
+// MemoryTarget is the memory, in bytes, with which a pass over so many records in so many segments
+// is as fast as it can be. With less it reads the sidecars in smaller parts, or several times.
+func MemoryTarget(records int64, segments, workers int) int64 {
 	table := max(tableBytesCached,
 		int64(segments)*readEntriesMin*slotBytes*loadDenominator/loadNumerator)
 	table = min(table, 2*slotBytes*records+tableSlotsMin*slotBytes)

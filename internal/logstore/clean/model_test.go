@@ -79,7 +79,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	rules.KeepCodec = m.random.IntN(2) == 0
 	rules.Codec = Codec{compress.Codec(m.random.IntN(5)), compress.LevelDefault}
 	if m.random.IntN(4) == 0 {
-		rules.Denser = &Codec{compress.Zstd, 9}
+		rules.DenseCodec = &Codec{compress.Zstd, 9}
 	}
 	if m.random.IntN(3) == 0 {
 		rules.MaxGarbagePercent = 1 + m.random.IntN(60)

@@ -34,7 +34,7 @@ func (m *model) check(bound int64, stats Stats) {
 		m.checkKey(key, history, read, bound)
 	}
 	m.checkBatches(bound)
-	m.checkLonely(bound, stats.LonelyTo, read)
+	m.checkLonely(bound, stats.TombstoneCleanOffset, read)
 }
 
 // checkLonely holds what a pass says of its tombstones against the log: to the batch.

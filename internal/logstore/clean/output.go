@@ -117,7 +117,7 @@ func (o *output) batch(w wanted, b record.Batch) error {
 	case rebuild:
 		return o.rebuild(w, b)
 	}
-	if o.Rules.Denser != nil && b.Codec() != o.Rules.Denser.Type && w.Records > 0 && !b.Control() {
+	if o.Rules.DenseCodec != nil && b.Codec() != o.Rules.DenseCodec.Type && w.Records > 0 && !b.Control() {
 		return o.rebuild(w, b)
 	}
 	return o.append(w, record.Whole(b))
@@ -230,7 +230,7 @@ func (o *output) decode(w wanted, b record.Batch, visit func(*record.Record, uin
 // codec is what a batch is rebuilt in: the denser one of the clean section, the topic's, or its
 // own.
 func (p *pass) codec(b record.Batch) (codec compress.Codec, level int) {
-	if dense := p.Rules.Denser; dense != nil {
+	if dense := p.Rules.DenseCodec; dense != nil {
 		return dense.Type, dense.Level
 	}
 	if p.Rules.KeepCodec && b.Codec() != p.Rules.Codec.Type {
@@ -290,10 +290,10 @@ func (o *output) begin(base int64) error {
 		return fmt.Errorf("create segment %d: %w", base, err)
 	}
 	o.pieces = append(o.pieces, &piece{segment: s})
-	if o.Env.Derive == nil {
+	if o.Env.DeriveSidecar == nil {
 		return nil
 	}
-	if o.last().sidecar, err = o.Env.Derive(base); err != nil {
+	if o.last().sidecar, err = o.Env.DeriveSidecar(base); err != nil {
 		return fmt.Errorf("create key sidecar of segment %d: %w", base, err)
 	}
 	return nil
@@ -340,7 +340,7 @@ func (o *output) derive(piece *piece) error {
 					Removed: part.plan.dead.has})
 		}
 	}
-	name := o.Env.DerivedName(piece.segment.Base())
+	name := o.Env.SidecarName(piece.segment.Base())
 	counts, err := piece.sidecar.Finish(o.ctx, sources, name,
 		keys.Options{Spend: func(_ context.Context, n int) error { return o.sidecarWritten(n) }})
 	if err != nil {

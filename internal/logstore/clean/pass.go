@@ -17,7 +17,7 @@ type pass struct {
 	stats    Stats
 	memory   memory
 	meter    meter
-	progress Progress
+	progress PassProgress
 
 	plans   []*plan // one a segment
 	aborted transactions
@@ -30,7 +30,7 @@ type pass struct {
 // newPass prepares a pass. It reads nothing.
 func newPass(ctx context.Context, job Job) *pass {
 	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.Limits.MemoryBytes}}
-	p.stats.CleanedTo, p.stats.SegmentsTotal, p.stats.WaitsAt = job.FirstDirty, len(job.Sources), -1
+	p.stats.CleanedTo, p.stats.SegmentsTotal, p.stats.AwaitsReplicasAt = job.FirstDirty, len(job.Sources), -1
 	for i, source := range job.Sources {
 		p.plans = append(p.plans,
 			&plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64, holds: nowhere,
@@ -79,7 +79,7 @@ func (p *pass) run() error {
 func (p *pass) index() error {
 	p.enter(Indexing)
 	for i, plan := range p.plans {
-		reader, err := p.Env.Keys(p.ctx, plan.segment, p.keysOptions(false))
+		reader, err := p.Env.OpenSidecar(p.ctx, plan.segment, p.keysOptions(false))
 		if err == nil {
 			err = p.ctx.Err()
 		}
@@ -100,15 +100,15 @@ func (p *pass) index() error {
 		p.blind = p.blind || plan.counts.Opaque > 0
 		p.stats.OpaqueBatches += plan.counts.Opaque
 		p.stats.RecordsRead += int64(plan.counts.Records)
-		plan.before = p.believed(plan, p.Sources[i].Dead)
+		plan.before = p.believed(plan, p.Sources[i].DeadFile)
 	}
 	return nil
 }
 
 // keysOptions accounts what the making of a sidecar costs.
-func (p *pass) keysOptions(anew bool) KeysOptions {
-	return KeysOptions{
-		Anew:           anew,
+func (p *pass) keysOptions(anew bool) SidecarOptions {
+	return SidecarOptions{
+		Rebuild:        anew,
 		LogRead:        p.logRead,
 		SidecarWritten: p.sidecarWritten,
 	}
@@ -116,11 +116,11 @@ func (p *pass) keysOptions(anew bool) KeysOptions {
 
 // believed returns what a .dead file says, nil if it does not count for this segment, in this log,
 // any more.
-func (p *pass) believed(plan *plan, content []byte) *Dead {
+func (p *pass) believed(plan *plan, content []byte) *DeadFile {
 	if content == nil {
 		return nil
 	}
-	d, err := DecodeDead(content)
+	d, err := DecodeDeadFile(content)
 	if err != nil || d.Binding != plan.binding() || d.ComputedThrough > p.Bound ||
 		d.Lineage != p.Lineage(d.ComputedThrough) {
 		return nil
@@ -130,7 +130,7 @@ func (p *pass) believed(plan *plan, content []byte) *Dead {
 
 // remake makes the sidecar of a segment anew.
 func (p *pass) remake(s *segment.Segment) error {
-	reader, err := p.Env.Keys(p.ctx, s, p.keysOptions(true))
+	reader, err := p.Env.OpenSidecar(p.ctx, s, p.keysOptions(true))
 	if err != nil {
 		return fmt.Errorf("make key sidecar of segment %d anew: %w", s.Base(), err)
 	}

@@ -19,7 +19,7 @@ type plan struct {
 	segment *segment.Segment
 	keys    *keys.Reader // nil: its keys are not known
 	counts  keys.Counts
-	before  *Dead // what an earlier pass found, if it still counts
+	before  *DeadFile // what an earlier pass found, if it still counts
 	cache   cacheUse
 
 	// ignored are the records that supersede nothing and are dead whatever their keys: those of
@@ -43,7 +43,7 @@ type plan struct {
 	supersededMs int64
 
 	measure
-	lonely []Group // what is lonely as of this pass, due ones that go excepted
+	lonely []RemovableSet // what is lonely as of this pass, due ones that go excepted
 	// the offset of the first tombstone below which something stands; -1: there is none
 	waitsAt   int64
 	chosen    bool

@@ -40,11 +40,11 @@ func (p *pass) announce(plans []*plan, groups [][]*plan) {
 // enter reports that the pass is in another phase, at once and not only with the next bytes.
 func (p *pass) enter(phase Phase) {
 	p.progress.Phase = phase
-	p.report(p.Env.Progress)
+	p.report(p.Env.Report)
 }
 
 // report tells the Job's owner how far the pass is.
-func (p *pass) report(to func(Progress)) {
+func (p *pass) report(to func(PassProgress)) {
 	now := p.progress
 	now.MemoryBytes = p.memory.used
 	now.DoneBytes = min(p.meter.done.Load(), now.TotalBytes)
@@ -64,8 +64,8 @@ func (p *pass) spend(n int) error {
 	if owed < spendBytes || !p.meter.unpaid.CompareAndSwap(owed, 0) {
 		return p.ctx.Err()
 	}
-	p.report(p.Env.Progress)
-	if err := p.Env.Spend(p.ctx, int(owed)); err != nil {
+	p.report(p.Env.Report)
+	if err := p.Env.Throttle(p.ctx, int(owed)); err != nil {
 		return err
 	}
 	return p.ctx.Err()

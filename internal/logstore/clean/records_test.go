@@ -161,10 +161,10 @@ func (l *fakeLog) clocks() string {
 	if !there {
 		return ""
 	}
-	d, err := DecodeDead(content)
+	d, err := DecodeDeadFile(content)
 	l.must(err)
 	var all []string
-	for _, g := range d.Lonely {
+	for _, g := range d.Removable {
 		for ordinal := range g.All {
 			all = append(all, fmt.Sprintf("%d@%s", ordinal, time.UnixMilli(g.SinceMs).Sub(start)))
 		}

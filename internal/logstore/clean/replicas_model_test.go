@@ -32,7 +32,7 @@ type copied struct {
 	lonelyTo int64   // what it tells
 	heard    []int64 // what it has heard of all, itself too, as a leader
 	told     int64
-	agreed   Agreed
+	agreed   CleaningProgress
 }
 
 // mover is a consumer that reads now from one replica and now from another, in the time for which
@@ -84,9 +84,9 @@ func (r *replicas) step() {
 		if one.active().SizeBytes() > 0 {
 			one.roll()
 		}
-		one.now, one.job.Agreed = r.now, one.agreed.Cut(one.told)
+		one.now, one.job.CleaningProgress = r.now, one.agreed.Truncate(one.told)
 		stats := one.pass()
-		one.lonelyTo, r.removed = stats.LonelyTo, r.removed+stats.TombstonesRemoved
+		one.lonelyTo, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
 	case 5, 6: // it leads for a moment, hears of some, and tells another
 		for j, other := range r.all {
 			if j == i || r.random.IntN(2) == 0 {

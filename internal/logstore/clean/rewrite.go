@@ -128,7 +128,7 @@ func (p *pass) checkProducers(group []*plan) error {
 			continue
 		}
 		if then, known := p.Producers[id]; !known || then.LastOffset != now.LastOffset {
-			return fmt.Errorf("%w: producer %d ends at offset %d", ErrProducers, id, now.LastOffset)
+			return fmt.Errorf("%w: producer %d ends at offset %d", ErrProducersChanged, id, now.LastOffset)
 		}
 	}
 	return nil

@@ -128,7 +128,7 @@ func TestI37CancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
 	l.fill("k", 50)
 	l.roll()
 	ctx, cancel := context.WithCancel(context.Background())
-	l.job.Env.Progress = func(p Progress) {
+	l.job.Env.Report = func(p PassProgress) {
 		if p.Phase == Rewriting {
 			cancel()
 		}
@@ -188,7 +188,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 	l.fill("k", 1500)
 	l.roll()
 	ratio, phase, measured := 0.0, Idle, int64(0)
-	l.job.Env.Progress = func(p Progress) {
+	l.job.Env.Report = func(p PassProgress) {
 		now := float64(p.DoneBytes) / float64(p.TotalBytes)
 		if now < ratio || p.DoneBytes > p.TotalBytes || p.MemoryBytes < 0 {
 			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes,
@@ -200,7 +200,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 		}
 	}
 	spent := 0
-	l.job.Env.Spend = func(_ context.Context, n int) error { spent += n; return nil }
+	l.job.Env.Throttle = func(_ context.Context, n int) error { spent += n; return nil }
 	stats := l.pass()
 	if ratio != 1 || phase != Committing {
 		t.Errorf("it ends at %f, %s", ratio, phase)

@@ -192,7 +192,7 @@ func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) {
 // KIP-71: retention goes by a segment's newest record, so a merge must not make old records young.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.SpanMax = 10 * time.Minute
+	l.job.Rules.TimestampSpanMax = 10 * time.Minute
 	for i := range 8 { // 0, 4, 8 ... 28 minutes
 		l.put(fmt.Sprintf("k%d=1", i), "hot=1")
 		l.roll()
@@ -205,7 +205,7 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
 		oldest, ok := s.FirstTimestamp()
-		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.Rules.SpanMax.Milliseconds() {
+		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.Rules.TimestampSpanMax.Milliseconds() {
 			t.Errorf("segment %d spans %d ms", s.Base(), newest-oldest)
 		}
 	}

@@ -26,14 +26,14 @@ func (p *pass) settle(w window) error {
 		if plan.keys == nil {
 			continue
 		}
-		found := &Dead{
+		found := &DeadFile{
 			Binding: plan.binding(), DeadBytes: plan.deadBytes,
-			DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Lonely: plan.lonely,
+			DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Removable: plan.lonely,
 		}
 		if plan.blocking() {
 			found.BlockingSinceMs = p.blockingSince(plan).UnixMilli()
 		}
-		found.Lonely = settleGroups(p.begin(found.Lonely, plan.waiting(), plan, limit))
+		found.Removable = settleGroups(p.begin(found.Removable, plan.waiting(), plan, limit))
 		if err := p.save(plan.segment, found, plan.before != nil); err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (p *pass) settle(w window) error {
 	for _, c := range p.replaced {
 		lonely := c.lonely
 		for _, waiting := range c.waiting {
-			lonely = p.begin(lonely, waiting.Group, waiting.source, limit)
+			lonely = p.begin(lonely, waiting.RemovableSet, waiting.source, limit)
 		}
-		if err := p.save(c.segment, &Dead{Binding: c.binding, Lonely: settleGroups(lonely)},
+		if err := p.save(c.segment, &DeadFile{Binding: c.binding, Removable: settleGroups(lonely)},
 			false); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (p *pass) noteLeft(plan *plan) {
 }
 
 // waiting are the tombstones below which something stood when the pass began.
-func (p *plan) waiting() Group {
+func (p *plan) waiting() RemovableSet {
 	return newGroup(0, func(yield func(uint32) bool) {
 		for ordinal := range p.final.members {
 			if p.older.has(ordinal) && !yield(ordinal) {
@@ -82,7 +82,7 @@ func (p *plan) waiting() Group {
 
 // begin adds to the groups those of a source that waited, if that lies below limit, so that nothing
 // is left below them: their time begins now (X3).
-func (p *pass) begin(groups []Group, waited Group, source *plan, limit int) []Group {
+func (p *pass) begin(groups []RemovableSet, waited RemovableSet, source *plan, limit int) []RemovableSet {
 	switch {
 	case waited.Count == 0 || p.blind:
 	case source.number >= limit:
@@ -96,11 +96,11 @@ func (p *pass) begin(groups []Group, waited Group, source *plan, limit int) []Gr
 }
 
 // save writes a .dead file; where there is nothing to say, it takes away the one that is there.
-func (p *pass) save(s *segment.Segment, found *Dead, there bool) error {
+func (p *pass) save(s *segment.Segment, found *DeadFile, there bool) error {
 	found.ComputedThrough, found.Lineage, found.PassedAtMs = p.Bound, p.Lineage(p.Bound),
 		p.Now.UnixMilli()
 	var content []byte
-	if found.DeadRecords > 0 || len(found.Lonely) > 0 || found.BlockingSinceMs != 0 {
+	if found.DeadRecords > 0 || len(found.Removable) > 0 || found.BlockingSinceMs != 0 {
 		content = found.Encode()
 	} else if !there {
 		return nil
@@ -120,13 +120,13 @@ func (p *pass) save(s *segment.Segment, found *Dead, there bool) error {
 type carried struct {
 	segment *segment.Segment
 	binding Binding
-	lonely  []Group
+	lonely  []RemovableSet
 	waiting []carriedGroup
 }
 
 // carriedGroup is tombstones that came from one source.
 type carriedGroup struct {
-	Group
+	RemovableSet
 	source *plan
 }
 
@@ -157,7 +157,7 @@ func (o *output) carry() (all []carried) {
 
 // renumber returns a group of the source as it is in the output, where the part begins at ordinal
 // base: without what went, and without what is in other parts.
-func (p part) renumber(g Group, base uint32) Group {
+func (p part) renumber(g RemovableSet, base uint32) RemovableSet {
 	return newGroup(g.SinceMs, func(yield func(uint32) bool) {
 		at, gone := p.first, uint32(0) // gone: of [p.first, at)
 		for ordinal := range g.All {

@@ -84,7 +84,7 @@ func (p *pass) findTransactions(w window) error {
 			}
 		}
 	}
-	for _, a := range p.Aborted { // what is still open at the bound, and ended above it
+	for _, a := range p.AbortedAcrossBound { // what is still open at the bound, and ended above it
 		if first, begun := open[a.ProducerID]; begun {
 			p.aborted[a.ProducerID] = append(p.aborted[a.ProducerID], offsets{first, p.Bound})
 		}

@@ -159,7 +159,7 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 	}
 	job := l.whole()
 	job.Rules.MaxGarbagePercent = 99
-	job.Rules.SpanMax = time.Nanosecond
+	job.Rules.TimestampSpanMax = time.Nanosecond
 	stats, err := Run(t.Context(), job)
 	l.must(err)
 	for _, b := range l.batches() {

@@ -26,9 +26,9 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 	// hashed with another secret, which only a bug of ours could do, for the salt's id is that of
 	// ours.
 	wrong := keys.NewHasher([16]byte{9})
-	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
 		error) {
-		if s.Base() != 0 || opts.Anew {
+		if s.Base() != 0 || opts.Rebuild {
 			return l.sidecar(ctx, s, opts)
 		}
 		name := "/" + segment.Name(0, keys.Extension, "")
@@ -66,7 +66,7 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 		l.commits != 0 || len(l.leftovers()) > 0 {
 		t.Fatalf("%v, %+v, %d commits, left over %v", err, stats, l.commits, l.leftovers())
 	}
-	l.job.Env.Keys = nil
+	l.job.Env.OpenSidecar = nil
 	l.pass()
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 }
@@ -81,9 +81,9 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	r, err := l.sidecar(t.Context(), l.segments[0], Job{}.keysOptions())
 	l.must(err)
 	defer func() { _ = r.Close() }()
-	l.job.Env.Keys = func(ctx context.Context, s *segment.Segment, opts KeysOptions) (*keys.Reader,
+	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
 		error) {
-		if opts.Anew {
+		if opts.Rebuild {
 			return nil, nil
 		}
 		return l.sidecar(ctx, s, opts)
@@ -93,7 +93,7 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	// the checksum in the first batch's header, which Verify has looked at already
 	_, err = file.ReadAt(sum, 17)
 	l.must(err)
-	l.job.Env.Progress = func(p Progress) {
+	l.job.Env.Report = func(p PassProgress) {
 		if p.Phase == Rewriting && l.commits == 0 {
 			_, err := file.WriteAt([]byte{sum[0] ^ 1}, 17)
 			l.must(err)
@@ -110,7 +110,7 @@ func TestF12ProducerThatFellBackStopsThePass(t *testing.T) {
 	l.put("a=2")
 	l.roll()
 	l.job.Env.Producers = func() map[int64]Producer { return producers(map[int64]int64{7: 0}) }
-	l.unchanged(t.Context(), ErrProducers)
+	l.unchanged(t.Context(), ErrProducersChanged)
 }
 
 func TestF16FullDiskIsToldAndWhatFitsIsDone(t *testing.T) {
@@ -149,7 +149,7 @@ func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
 // stays, and so does what it has told of for less than the retention (X3).
 func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	l := newLog(t)
-	l.job.Agreed = Agreed{{Below: 1}}
+	l.job.CleaningProgress = CleaningProgress{{Below: 1}}
 	l.put("a")
 	l.end(7, true)
 	l.put("b")
@@ -163,16 +163,16 @@ func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	if l.markers() != "[1]" {
 		t.Errorf("markers at %s", l.markers())
 	}
-	if stats := l.pass(); stats.WaitsAt != 1 ||
+	if stats := l.pass(); stats.AwaitsReplicasAt != 1 ||
 		stats.NextPass.Before(l.now.Add(l.job.Rules.TombstoneRetention)) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.WaitsAt,
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.AwaitsReplicasAt,
 			stats.NextPass)
 	}
-	l.job.Agreed = l.job.Agreed.Add(4, l.now.Add(-59*time.Minute), time.Hour)
-	due := time.UnixMilli(l.job.Agreed[1].SinceMs).Add(time.Hour)
+	l.job.CleaningProgress = l.job.CleaningProgress.Add(4, l.now.Add(-59*time.Minute), time.Hour)
+	due := time.UnixMilli(l.job.CleaningProgress[1].SinceMs).Add(time.Hour)
 	l.now = due.Add(-time.Millisecond)
-	if stats := l.pass(); stats.WaitsAt != -1 || !stats.NextPass.Equal(due) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.WaitsAt,
+	if stats := l.pass(); stats.AwaitsReplicasAt != -1 || !stats.NextPass.Equal(due) {
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.AwaitsReplicasAt,
 			stats.NextPass, due)
 	}
 	l.wantData(" 2:b= 3:z=1")
@@ -324,7 +324,7 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 		before := derived.Counts()
 		l.must(derived.Close())
 		opts := Job{}.keysOptions()
-		opts.Anew = true
+		opts.Rebuild = true
 		scanned, err := l.sidecar(t.Context(), s, opts)
 		l.must(err)
 		got := scanned.Counts()
@@ -339,7 +339,7 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 
 func TestDenserCodecIsForAllThatIsWritten(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.Denser = &Codec{compress.Zstd, 19}
+	l.job.Rules.DenseCodec = &Codec{compress.Zstd, 19}
 	l.batch(compress.LZ4, record.Identity{ProducerID: -1}, "a=1", "b=1")
 	l.batch(compress.LZ4, record.Identity{ProducerID: -1}, "c=1", "a=2")
 	l.roll()
