@@ -39,7 +39,8 @@ func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, er
 }
 
 // Pull implements replica.Peer.
-func (p *peer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
+func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
+	error) {
 	if req.Session.Epoch == replica.SessionNew {
 		clear(p.topics)
 	}
@@ -48,10 +49,10 @@ func (p *peer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer,
 	}
 	body, err := p.Do(ctx, handler.PullCall(req))
 	if err != nil {
-		return replica.PullAnswer{}, err
+		return replica.FollowerResponse{}, err
 	}
 	return handler.DecodePull(body, p.topics)
 }
 
 // Hurry implements replica.Peer: a request behind the fetch ends its wait.
-func (p *peer) Hurry() { p.Nudge(handler.NudgeCall()) }
+func (p *peer) Interrupt() { p.Nudge(handler.NudgeCall()) }

@@ -56,7 +56,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 // appendBatches appends what passes checkProduce. failures has an error for each that does not, in
 // the order of the request. Nothing refers to the request's bytes afterwards.
 func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failures []error,
-	produced *replica.Produced) {
+	produced *replica.PendingProduce) {
 	failures = make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {

@@ -62,14 +62,14 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(),
 		listener: from.Listener, request: req}
 	want := replica.FetchRequest{
-		BytesMin:   int(max(0, req.MinBytes)),
-		BytesMax:   int(min(max(0, req.MaxBytes), fetchBytesMax)),
-		Wait:       min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, fetchWaitMax),
-		Committed:  req.IsolationLevel == 1,
-		Rack:       req.Rack,
-		AnyReplica: req.Version >= 11,
-		Session:    replica.SessionID{ID: req.SessionID, Epoch: req.SessionEpoch},
-		TopicIDs:   req.Version >= 13,
+		BytesMin:      int(max(0, req.MinBytes)),
+		BytesMax:      int(min(max(0, req.MaxBytes), fetchBytesMax)),
+		Wait:          min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, fetchWaitMax),
+		ReadCommitted: req.IsolationLevel == 1,
+		Rack:          req.Rack,
+		AnyReplica:    req.Version >= 11,
+		Session:       replica.SessionID{ID: req.SessionID, Epoch: req.SessionEpoch},
+		TopicIDs:      req.Version >= 13,
 	}
 	if req.Version < 7 {
 		want.Session = replica.SessionID{Epoch: replica.SessionNone}
@@ -77,7 +77,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
-		want.Hurry = from.Behind
+		want.Interrupt = from.Behind
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req,
 			fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
@@ -130,7 +130,7 @@ func wantedPartition(id replica.PartitionID, topic metadata.ID,
 		ID: id, Topic: topic, Offset: part.FetchOffset,
 		BytesMax:    int(min(max(0, part.PartitionMaxBytes), fetchBytesMax)),
 		LeaderEpoch: part.CurrentLeaderEpoch, LastEpoch: part.LastFetchedEpoch,
-		HighWater: part.HighWatermark, Safe: part.FetchOffset,
+		HighWater: part.HighWatermark, DurableEnd: part.FetchOffset,
 		LogStart: part.LogStartOffset,
 	}
 	readPullTag(&part.UnknownTags, &want)

@@ -88,7 +88,8 @@ func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string,
 	if asked.Timestamp == timestampLatest || asked.Timestamp >= 0 {
 		// A new leader that does not know yet how far its predecessor came would tell an end that
 		// was passed already (KIP-207).
-		if err := h.opts.Replicas.EndKnown(id); errors.Is(err, replica.ErrOffsetNotAvailable) &&
+		if err := h.opts.Replicas.CheckEndOffset(id); errors.Is(err,
+			replica.ErrOffsetNotAvailable) &&
 			req.Version < 5 {
 			return offsetUnknown, errLeaderNotAvailable
 		} else if err != nil {

@@ -94,7 +94,7 @@ var kafkaErrors = []struct {
 	// The partition.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
-	{replica.ErrOtherTopic, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
+	{replica.ErrInconsistentTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{replica.ErrSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
 	{replica.ErrSessionEpoch, kafkaError{71, "INVALID_FETCH_SESSION_EPOCH"}},
 	{replica.ErrSessionNames, kafkaError{106, "FETCH_SESSION_TOPIC_ID_ERROR"}},

@@ -50,7 +50,7 @@ const partitionBytes = 64
 func encodeFetch(answer *fetchAnswer) wire.Reply {
 	if answer.brief {
 		answer.results = slices.DeleteFunc(answer.results,
-			func(r replica.FetchResult) bool { return !r.HasNews() })
+			func(r replica.FetchResult) bool { return !r.MustRespond() })
 	}
 	if answer.session != 0 { // in the order in which there was news
 		slices.SortStableFunc(answer.results,
@@ -169,7 +169,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if isLeaderError(r.Err) {
 		leader, led = hint(e.image, r.ID)
 	}
-	private := e.pull && (r.Err != nil || r.Lonely > 0)
+	private := e.pull && (r.Err != nil || r.ReplicasTombstoneClean > 0)
 	count := byte(0)
 	for _, present := range []bool{r.Diverging != nil, led, private, private} {
 		if present {
@@ -195,7 +195,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 		e.out = append(e.out, pulledTagBytes)
 		e.out = kbin.AppendInt64(e.out, r.LogStart)
 		e.out = kbin.AppendInt64(e.out, r.LogEnd)
-		e.out = kbin.AppendInt64(e.out, r.Lonely)
+		e.out = kbin.AppendInt64(e.out, r.ReplicasTombstoneClean)
 		e.out = append(kbin.AppendUvarint(e.out, lonelyTag), 0)
 	}
 }

@@ -48,21 +48,21 @@ const (
 
 // readPullTag takes in what a follower says of one partition.
 func readPullTag(tags *kmsg.Tags, want *replica.FetchPartition) {
-	want.Assignment = replica.AnyAssignment
+	want.ReplicaIncarnation = replica.AnyReplicaIncarnation
 	lonely := false
 	tags.Each(func(tag uint32, value []byte) {
 		if tag == assignmentTag && len(value) <= assignmentBytesMax {
-			want.Assignment = string(value)
+			want.ReplicaIncarnation = string(value)
 		}
 		if tag == pullTag && len(value) == pullTagBytes {
-			want.Safe = int64(binary.BigEndian.Uint64(value))
-			want.Lonely = int64(binary.BigEndian.Uint64(value[8:]))
-			want.Told = int64(binary.BigEndian.Uint64(value[16:]))
+			want.DurableEnd = int64(binary.BigEndian.Uint64(value))
+			want.TombstoneClean = int64(binary.BigEndian.Uint64(value[8:]))
+			want.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
 		}
 		lonely = lonely || tag == lonelyTag
 	})
 	if !lonely {
-		want.Lonely = 0
+		want.TombstoneClean = 0
 	}
 }
 
@@ -73,7 +73,7 @@ func isBrief(req *kmsg.FetchRequest) (brief bool) {
 }
 
 // PullCall is the request of a follower's fetch.
-func PullCall(pull *replica.Pull) wire.Call {
+func PullCall(pull *replica.FollowerFetch) wire.Call {
 	return wire.Call{Key: keyFetch, Version: pullVersion, Flexible: true,
 		Append: func(out []byte) []byte { return appendPull(out, pull) }}
 }
@@ -84,7 +84,7 @@ func NudgeCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
 
 // appendPull appends the body of a follower's fetch. It is written by hand: the first of a session
 // names all of a leader's partitions, and nothing of them is to be allocated.
-func appendPull(out []byte, pull *replica.Pull) []byte {
+func appendPull(out []byte, pull *replica.FollowerFetch) []byte {
 	out = kbin.AppendInt32(out, int32(pull.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // fewest bytes
 	out = kbin.AppendInt32(out, int32(pull.BytesMax))
@@ -112,14 +112,15 @@ func appendPull(out []byte, pull *replica.Pull) []byte {
 	return append(out, 0)
 }
 
-func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
+func appendPullPartition(out []byte, at *replica.FollowerPartition) []byte {
 	out = kbin.AppendInt32(out, at.ID.Index)
 	out = kbin.AppendInt32(out, at.LeaderEpoch)
 	out = kbin.AppendInt64(out, at.Offset)
 	out = kbin.AppendInt32(out, at.LastEpoch)
 	out = kbin.AppendInt64(out, at.LogStart)
 	out = kbin.AppendInt32(out, int32(at.BytesMax))
-	private := at.Safe != at.Offset || at.Lonely != 0 || at.Told != 0
+	private := at.DurableEnd != at.Offset || at.TombstoneClean != 0 ||
+		at.ReplicasTombstoneClean != 0
 	if private {
 		out = append(out, 4)
 	} else {
@@ -130,13 +131,13 @@ func appendPullPartition(out []byte, at *replica.PullPartition) []byte {
 	if private {
 		out = kbin.AppendUvarint(out, pullTag)
 		out = append(out, pullTagBytes)
-		out = kbin.AppendInt64(out, at.Safe)
-		out = kbin.AppendInt64(out, at.Lonely)
-		out = kbin.AppendInt64(out, at.Told)
+		out = kbin.AppendInt64(out, at.DurableEnd)
+		out = kbin.AppendInt64(out, at.TombstoneClean)
+		out = kbin.AppendInt64(out, at.ReplicasTombstoneClean)
 	}
 	out = kbin.AppendUvarint(out, assignmentTag)
-	out = kbin.AppendUvarint(out, uint32(len(at.Assignment)))
-	out = append(out, at.Assignment...)
+	out = kbin.AppendUvarint(out, uint32(len(at.ReplicaIncarnation)))
+	out = append(out, at.ReplicaIncarnation...)
 	if private {
 		out = append(kbin.AppendUvarint(out, lonelyTag), 0)
 	}
@@ -157,7 +158,7 @@ func appendForgotten(out []byte, forgotten []replica.PartitionKey) []byte {
 }
 
 // run is how many partitions at the front are of one topic; runs, how many such groups there are.
-func run(partitions []replica.PullPartition) int {
+func run(partitions []replica.FollowerPartition) int {
 	n := 1
 	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
 		n++
@@ -165,7 +166,7 @@ func run(partitions []replica.PullPartition) int {
 	return n
 }
 
-func runs(partitions []replica.PullPartition) (n int) {
+func runs(partitions []replica.FollowerPartition) (n int) {
 	for ; len(partitions) > 0; n++ {
 		partitions = partitions[run(partitions):]
 	}
@@ -177,8 +178,8 @@ var errPeer = errors.New("the peer refused")
 
 // DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics
 // that were asked for; a partition of any other is left out.
-func DecodePull(body []byte, topics map[metadata.ID]string) (replica.PullAnswer, error) {
-	var got replica.PullAnswer
+func DecodePull(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse, error) {
+	var got replica.FollowerResponse
 	if err := fetchAnswerShape.check(pullVersion, true, body); err != nil {
 		return got, err
 	}
@@ -202,8 +203,8 @@ func DecodePull(body []byte, topics map[metadata.ID]string) (replica.PullAnswer,
 	return got, nil
 }
 
-func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled {
-	got := replica.Pulled{
+func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.FollowerResult {
+	got := replica.FollowerResult{
 		ID: replica.PartitionID{Topic: topic, Index: part.Partition}, HighWater: part.HighWatermark,
 		LogStart: part.LogStartOffset,
 		LogEnd:   -1, DivergingEpoch: part.DivergingEpoch.Epoch,
@@ -217,12 +218,12 @@ func pulled(topic string, part *kmsg.FetchResponseTopicPartition) replica.Pulled
 		if tag == pullTag && len(value) == pulledTagBytes {
 			got.LogStart = int64(binary.BigEndian.Uint64(value))
 			got.LogEnd = int64(binary.BigEndian.Uint64(value[8:]))
-			got.Lonely = int64(binary.BigEndian.Uint64(value[16:]))
+			got.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
 		}
 		lonely = lonely || tag == lonelyTag
 	})
 	if !lonely {
-		got.Lonely = 0
+		got.ReplicasTombstoneClean = 0
 	}
 	return got
 }
@@ -232,7 +233,7 @@ func peerError(code int16) error {
 	for _, err := range []error{
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
 		replica.ErrUnknownLeaderEpoch,
-		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrOtherTopic,
+		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrInconsistentTopicID,
 		logstore.ErrStorage, replica.ErrSessionNotFound,
 		replica.ErrSessionEpoch,
 	} {

@@ -22,9 +22,9 @@ func replicated(topic *metadata.Topic) {
 }
 
 // pull asks as broker 3 does, by the bytes of a peer, and decodes the answer as it does.
-func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulled {
+func (b *broker) pull(t *testing.T, at ...replica.FollowerPartition) []replica.FollowerResult {
 	t.Helper()
-	got, err := b.pullAs(t, &replica.Pull{
+	got, err := b.pullAs(t, &replica.FollowerFetch{
 		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at,
 		Session: replica.SessionID{Epoch: replica.SessionNone},
 	})
@@ -33,7 +33,8 @@ func (b *broker) pull(t *testing.T, at ...replica.PullPartition) []replica.Pulle
 }
 
 // pullAs sends a follower's fetch.
-func (b *broker) pullAs(t *testing.T, pull *replica.Pull) (replica.PullAnswer, error) {
+func (b *broker) pullAs(t *testing.T, pull *replica.FollowerFetch) (replica.FollowerResponse,
+	error) {
 	t.Helper()
 	call := PullCall(pull)
 	if !b.Flexible(call.Key, call.Version) || !call.Flexible {
@@ -51,10 +52,10 @@ func (b *broker) pullAs(t *testing.T, pull *replica.Pull) (replica.PullAnswer, e
 	return DecodePull(replyBytes(t, answer), topics)
 }
 
-func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
-	return replica.PullPartition{
+func pullOf(topic *metadata.Topic, offset int64) replica.FollowerPartition {
+	return replica.FollowerPartition{
 		ID: replica.PartitionID{Topic: topic.Name}, Topic: topic.ID, LeaderEpoch: 2, Offset: offset,
-		LastEpoch: -1, Safe: offset, BytesMax: 1 << 20,
+		LastEpoch: -1, DurableEnd: offset, BytesMax: 1 << 20,
 	}
 }
 
@@ -62,15 +63,16 @@ func pullOf(topic *metadata.Topic, offset int64) replica.PullPartition {
 func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
 	forgotten := []replica.PartitionKey{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
-	pull := &replica.Pull{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40},
+	pull := &replica.FollowerFetch{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40},
 		Wait: 500 * time.Millisecond, BytesMax: 1000, Session: replica.SessionID{ID: 8, Epoch: 9},
-		Forgotten: forgotten, Partitions: []replica.PullPartition{
+		Forgotten: forgotten, Partitions: []replica.FollowerPartition{
 			{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10,
-				LastEpoch: 2, Safe: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
+				LastEpoch: 2, DurableEnd: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
 			{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20,
-				LastEpoch: -1, Safe: 19, Lonely: 18, Told: 17, BytesMax: 200},
+				LastEpoch: -1, DurableEnd: 19, TombstoneClean: 18, ReplicasTombstoneClean: 17,
+				BytesMax: 200},
 			{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1,
-				Safe: 1 << 50, Lonely: 1, BytesMax: 300},
+				DurableEnd: 1 << 50, TombstoneClean: 1, BytesMax: 300},
 		}}
 	body := appendPull(nil, pull)
 	if err := fetchShape.check(pullVersion, true, body); err != nil {
@@ -102,8 +104,9 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 			if got != (replica.FetchPartition{
 				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax,
 				LeaderEpoch: want.LeaderEpoch,
-				LastEpoch:   want.LastEpoch, HighWater: want.HighWater, Safe: want.Safe,
-				Lonely: want.Lonely, Told: want.Told, LogStart: want.LogStart,
+				LastEpoch:   want.LastEpoch, HighWater: want.HighWater, DurableEnd: want.DurableEnd,
+				TombstoneClean:         want.TombstoneClean,
+				ReplicasTombstoneClean: want.ReplicasTombstoneClean, LogStart: want.LogStart,
 			}) {
 				t.Errorf("partition %d: %+v, want %+v", at, got, want)
 			}
@@ -164,7 +167,7 @@ func TestPullOutlivesItsFrame(t *testing.T) {
 		t.Fatal("produce")
 	}
 	vouching := pullOf(topic, 2)
-	vouching.Safe = 1
+	vouching.DurableEnd = 1
 	if got := b.pull(t, vouching); len(got) != 1 || got[0].HighWater != 1 {
 		t.Errorf("it has two records and vouches for one: %+v", got)
 	}
@@ -217,12 +220,13 @@ func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 			answer.UnknownTags.Set(lonelyTag, nil)
 			lonely = 7
 		}
-		want := replica.FetchPartition{Safe: -1}
+		want := replica.FetchPartition{DurableEnd: -1}
 		readPullTag(&request.UnknownTags, &want)
-		if want.Lonely != lonely || want.Safe != 9 || want.Told != 5 {
+		if want.TombstoneClean != lonely || want.DurableEnd != 9 ||
+			want.ReplicasTombstoneClean != 5 {
 			t.Errorf("a follower that says what it means (%t): %+v", says, want)
 		}
-		if got := pulled("a", &answer); got.Lonely != lonely || got.LogEnd != 9 ||
+		if got := pulled("a", &answer); got.ReplicasTombstoneClean != lonely || got.LogEnd != 9 ||
 			got.LogStart != 1 {
 			t.Errorf("a leader that says what it means (%t): %+v", says, got)
 		}

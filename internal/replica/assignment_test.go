@@ -147,7 +147,7 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	fetch("three", true)
 	fetch("another", false)
 	fetch("", false)
-	fetch(AnyAssignment, true) // a broker of before there were any
+	fetch(AnyReplicaIncarnation, true) // a broker of before there were any
 	i.members[3].lonely = 7
 
 	image("again", 1, 2) // what was in between is not known here

@@ -42,7 +42,8 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 			ISR: []int32{self, 2},
 		})
 		req.Partitions = append(req.Partitions, FetchPartition{
-			ID: id("a", i), Topic: topic.ID, Offset: 1, Safe: 1, BytesMax: pullPartitionBytesMax,
+			ID: id("a", i), Topic: topic.ID, Offset: 1, DurableEnd: 1,
+			BytesMax:    pullPartitionBytesMax,
 			LeaderEpoch: 1, LastEpoch: 1, HighWater: 1,
 		})
 	}
@@ -79,8 +80,8 @@ func TestAFollowerThatHasAllIsToldTheOffsets(t *testing.T) {
 			got.Stable != 1 {
 			t.Errorf("partition %d: %+v", i, got)
 		}
-		if want := i == 1; got.News != want {
-			t.Errorf("partition %d: news %t, want %t", i, got.News, want)
+		if want := i == 1; got.OffsetsChanged != want {
+			t.Errorf("partition %d: news %t, want %t", i, got.OffsetsChanged, want)
 		}
 	}
 }
@@ -89,8 +90,8 @@ func TestAFollowerThatHasAllIsToldTheOffsets(t *testing.T) {
 // same places.
 func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
 	s, req := caughtUp(t, 3)
-	req.Partitions[2].Offset, req.Partitions[2].Safe = 0, 0 // this one lacks its record
-	req.Wait = time.Minute                                  // and so it does not wait
+	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // this one lacks its record
+	req.Wait = time.Minute                                        // and so it does not wait
 	for i, got := range s.Fetch(t.Context(), req) {
 		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil ||
 			got.ID != id("a", int32(i)) || has != (i == 2) {
@@ -124,7 +125,7 @@ func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Append(1, []ProducePartition{{ID: has.ID, Batch: one}})
-				has.Offset, has.Safe = has.Offset+1, has.Offset+1
+				has.Offset, has.DurableEnd = has.Offset+1, has.Offset+1
 				req.Partitions = []FetchPartition{has}
 				next(b, s, &req)
 			}

@@ -361,40 +361,41 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 
 func (l *link) Close() error { return nil }
 
-func (l *link) Hurry() { signal(l.hurries) }
+func (l *link) Interrupt() { signal(l.hurries) }
 
 func (l *link) broken() bool {
 	return l.to.live.Load() != l.of || l.to.cut.Load() ||
 		l.from.cut.Load()
 }
 
-func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
+func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse, error) {
 	l.from.named.Add(int64(len(req.Partitions)))
 	if slow := l.from.slow.Load(); slow != nil {
 		select {
 		case <-*slow:
 		case <-ctx.Done():
-			return PullAnswer{}, ctx.Err()
+			return FollowerResponse{}, ctx.Err()
 		}
 	}
 	if l.broken() {
-		return PullAnswer{}, io.ErrUnexpectedEOF
+		return FollowerResponse{}, io.ErrUnexpectedEOF
 	}
 	request := FetchRequest{
 		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica,
-		Session: req.Session, Forgotten: req.Forgotten, Hurry: l.hurries,
+		Session: req.Session, Forgotten: req.Forgotten, Interrupt: l.hurries,
 	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
 			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax,
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch, HighWater: p.HighWater,
-			Safe: p.Safe, Lonely: p.Lonely,
-			Told: p.Told, LogStart: p.LogStart, Assignment: p.Assignment,
+			DurableEnd: p.DurableEnd, TombstoneClean: p.TombstoneClean,
+			ReplicasTombstoneClean: p.ReplicasTombstoneClean, LogStart: p.LogStart,
+			ReplicaIncarnation: p.ReplicaIncarnation,
 		})
 	}
 	fetched, err := l.of.FetchInSession(ctx, request)
 	if err != nil {
-		return PullAnswer{}, err
+		return FollowerResponse{}, err
 	}
 	results := fetched.Results
 	defer func() {
@@ -405,26 +406,26 @@ func (l *link) Pull(ctx context.Context, req *Pull) (PullAnswer, error) {
 		}
 	}()
 	if l.broken() || ctx.Err() != nil {
-		return PullAnswer{}, io.ErrUnexpectedEOF
+		return FollowerResponse{}, io.ErrUnexpectedEOF
 	}
-	answers := make([]Pulled, 0, len(results))
+	answers := make([]FollowerResult, 0, len(results))
 	for i := range results {
 		r := &results[i]
-		if !r.HasNews() {
+		if !r.MustRespond() {
 			continue // as on the wire
 		}
-		answer := Pulled{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
-			LogEnd: r.LogEnd, Lonely: r.Lonely, DivergingEpoch: -1}
+		answer := FollowerResult{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
+			LogEnd: r.LogEnd, ReplicasTombstoneClean: r.ReplicasTombstoneClean, DivergingEpoch: -1}
 		if r.Diverging != nil {
 			answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End
 		}
 		if r.Data != nil && r.Data.Length > 0 {
 			answer.Records = make([]byte, r.Data.Length)
 			if _, err := r.Data.File.ReadAt(answer.Records, r.Data.Position); err != nil {
-				return PullAnswer{}, err
+				return FollowerResponse{}, err
 			}
 		}
 		answers = append(answers, answer)
 	}
-	return PullAnswer{fetched.Session, answers}, nil
+	return FollowerResponse{fetched.Session, answers}, nil
 }

@@ -61,7 +61,7 @@ func (s *Set) Await(ctx context.Context, id PartitionID, epoch int32, offset int
 		return err
 	}
 	result := ProduceResult{ID: id, Appended: logstore.Appended{LastOffset: offset}}
-	produced := Produced{set: s, results: []ProduceResult{result}}
+	produced := PendingProduce{set: s, results: []ProduceResult{result}}
 	produced.waits = []produceWait{{p, r, &produced.results[0], true}}
 	return produced.Wait(ctx, timeout)[0].Err
 }

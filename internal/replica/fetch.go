@@ -20,26 +20,27 @@ type FetchPartition struct {
 	LastEpoch   int32 // of the record before Offset, as the client has it; -1: unknown
 
 	// Of followers only.
-	HighWater int64 // as the follower knows it
-	Safe      int64 // the follower vouches for what lies below; at most Offset
-	Lonely    int64 // its tombstones below are lonely: logstore.Log.LonelyTo
-	Told      int64 // as far as it knows, those of all replicas are lonely below
-	LogStart  int64 // where its log begins
+	HighWater              int64 // as the follower knows it
+	DurableEnd             int64 // the follower vouches for what lies below; at most Offset
+	TombstoneClean         int64 // its tombstones below are lonely: logstore.Log.LonelyTo
+	ReplicasTombstoneClean int64 // as far as it knows, those of all replicas are lonely below
+	LogStart               int64 // where its log begins
 	// Assignment is the time as a replica for which its log was made; "": from before there were
 	// names.
-	Assignment string
+	ReplicaIncarnation string
 }
 
-// AnyAssignment is the Assignment of a follower of an earlier version, which does not say.
-const AnyAssignment = "*"
+// AnyReplicaIncarnation is the ReplicaIncarnation of a follower of an earlier version, which does
+// not say.
+const AnyReplicaIncarnation = "*"
 
 // FetchRequest is a consumer's fetch, or, with Replica, a follower's.
 type FetchRequest struct {
-	Partitions []FetchPartition
-	BytesMin   int           // of all partitions together: with less there the fetch waits
-	BytesMax   int           // of all partitions together; a first batch may exceed it
-	Wait       time.Duration // at most; <= 0: not at all
-	Committed  bool          // read_committed: up to the last stable offset
+	Partitions    []FetchPartition
+	BytesMin      int           // of all partitions together: with less there the fetch waits
+	BytesMax      int           // of all partitions together; a first batch may exceed it
+	Wait          time.Duration // at most; <= 0: not at all
+	ReadCommitted bool          // read_committed: up to the last stable offset
 
 	Rack       string // where the consumer is; "": it does not say
 	AnyReplica bool   // the consumer takes answers from followers too (KIP-392)
@@ -52,7 +53,7 @@ type FetchRequest struct {
 	TopicIDs  bool
 	// Hurry, where it is not nil, has something to receive when the asker had rather have an answer
 	// now than wait.
-	Hurry <-chan struct{}
+	Interrupt <-chan struct{}
 }
 
 // FetchResult is the answer for one partition. Data is nil on an error, with a diverging epoch, and
@@ -72,9 +73,9 @@ type FetchResult struct {
 	Diverging *EpochEnd
 	// PreferredReplica is where the consumer had better read, as it is in its rack;
 	// metadata.NoBroker: here.
-	PreferredReplica int32
-	Lonely           int64 // the tombstones of all replicas are lonely below; for followers
-	News             bool  // a follower learns something from this
+	PreferredReplica       int32
+	ReplicasTombstoneClean int64 // the tombstones of all replicas are lonely below; for followers
+	OffsetsChanged         bool  // a follower learns something from this
 }
 
 // EpochEnd is a leader epoch, and where it ends in a log.
@@ -108,7 +109,7 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	if req.Replica != nil {
 		purgatory = s.pulls
 	}
-	wait(ctx, purgatory.Wait(op, req.Wait, keys...), req.Hurry, op.done)
+	wait(ctx, purgatory.Wait(op, req.Wait, keys...), req.Interrupt, op.done)
 	s.read(&req, results, positions)
 	return handOver(req, results, positions)
 }
@@ -154,7 +155,7 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 		}
 		positions[i].want = req.Partitions[i] // not cut by what the others took
 		total += positions[i].bytes
-		enough = enough || positions[i].more || results[i].News && positions[i].role.brisk
+		enough = enough || positions[i].more || results[i].OffsetsChanged && positions[i].role.brisk
 	}
 	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
@@ -165,7 +166,7 @@ func (s *Set) readOne(req *FetchRequest, want FetchPartition, asks *lastAsk,
 	switch {
 	case want.ID.Topic == "":
 		result = unread(want.ID)
-		result.Err = fmt.Errorf("%w: nobody knows %s", ErrOtherTopic, want.Topic)
+		result.Err = fmt.Errorf("%w: nobody knows %s", ErrInconsistentTopicID, want.Topic)
 	case req.Replica != nil:
 		result, at = s.readReplica(want, asker{*req.Replica, asks}, wholeFirst)
 	default:
@@ -209,9 +210,9 @@ func (s *Set) readPartition(want FetchPartition, req *FetchRequest, wholeFirst b
 		result.offsetsOf(p.log)
 		return result, position{}
 	}
-	limit := p.limit(req.Committed)
+	limit := p.limit(req.ReadCommitted)
 	read := p.log.Read
-	if req.Committed {
+	if req.ReadCommitted {
 		read = p.log.ReadCommitted
 	}
 	data, err := read(p.readable(want.Offset, limit), limit, want.BytesMax, wholeFirst)

@@ -48,7 +48,7 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 		result.offsetsOf(p.log)
 		return result, position{}
 	}
-	from.Assignment = want.Assignment
+	from.Assignment = want.ReplicaIncarnation
 	if !s.heard(p, r, from, &want) {
 		result.Err = fmt.Errorf("%w: broker %d in incarnation %d by assignment %q", ErrStaleReplica,
 			from.Broker, from.Epoch, from.Assignment)
@@ -80,9 +80,10 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 // tell fills in what a follower is told besides records, and whether that is news to it. A high
 // watermark beyond its end is none: it comes with the records.
 func (f *FetchResult) tell(p *partition, r *role, want *FetchPartition) {
-	f.Lonely = lonelyInAll(p, r)
-	f.News = want.HighWater < min(f.HighWater, want.Offset) || want.LogStart < f.LogStart ||
-		want.Told != f.Lonely
+	f.ReplicasTombstoneClean = lonelyInAll(p, r)
+	f.OffsetsChanged = want.HighWater < min(f.HighWater, want.Offset) ||
+		want.LogStart < f.LogStart ||
+		want.ReplicasTombstoneClean != f.ReplicasTombstoneClean
 }
 
 // heard takes in what a follower's fetch says of it.

@@ -63,5 +63,5 @@ func (a *position) end(req FetchRequest) int64 {
 	if req.Replica != nil {
 		return a.partition.log.LogEnd()
 	}
-	return a.partition.limit(req.Committed)
+	return a.partition.limit(req.ReadCommitted)
 }

@@ -58,10 +58,10 @@ type fetcher struct {
 		peer       Peer               // of the fetch under way; nil: none is
 		interrupt  context.CancelFunc // of the fetch under way
 	}
-	turn    int             // counts the fetches; it also says which partition is first
-	asking  []PullPartition // the last request's, to be used again
-	failing time.Time       // since when the leader has not answered; zero: it did last
-	warned  bool            // the log says so
+	turn    int                 // counts the fetches; it also says which partition is first
+	asking  []FollowerPartition // the last request's, to be used again
+	failing time.Time           // since when the leader has not answered; zero: it did last
+	warned  bool                // the log says so
 
 	connected metadata.Broker // that the connection is to, or was
 	saying    saying
@@ -157,7 +157,7 @@ func (f *fetcher) hurry() {
 	f.mu.Unlock()
 	signal(f.wake)
 	if peer != nil {
-		peer.Hurry()
+		peer.Interrupt()
 	}
 }
 

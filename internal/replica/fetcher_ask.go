@@ -11,7 +11,7 @@ import (
 const sweepEvery = pullWait
 
 // isNew tells whether a fetch names everything.
-func (p *Pull) isNew() bool { return p.Session.Epoch == SessionNew }
+func (p *FollowerFetch) isNew() bool { return p.Session.Epoch == SessionNew }
 
 // request makes the next fetch: of all partitions if it begins a session, else of those of which
 // there is something new to say. A partition that failed a moment ago, or that waits for the disk,
@@ -19,7 +19,7 @@ func (p *Pull) isNew() bool { return p.Session.Epoch == SessionNew }
 //
 // The order of a whole fetch turns: an answer has whole batches of the first partition, however
 // large, and of the others what fits beside them. all are the fetcher's partitions.
-func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pulling,
+func (f *fetcher) request(now time.Time) (request *FollowerFetch, all map[PartitionID]*pulling,
 	leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -31,7 +31,7 @@ func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pu
 		f.saying.id = SessionID{} // whatever was begun, was so elsewhere
 	}
 	f.turn++
-	request = &Pull{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax,
+	request = &FollowerFetch{Replica: f.mu.self, Wait: pullWait, BytesMax: pullBytesMax,
 		Partitions: f.asking[:0]}
 	f.gatherLocked(now)
 	for _, w := range f.takeChanged() {
@@ -57,7 +57,7 @@ func (f *fetcher) request(now time.Time) (request *Pull, all map[PartitionID]*pu
 		if f.saying.say(&at) {
 			request.Partitions = append(request.Partitions, at)
 		}
-		if at.Safe < at.Offset {
+		if at.DurableEnd < at.Offset {
 			f.requeue(w)
 		}
 	}

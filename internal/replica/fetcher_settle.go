@@ -28,7 +28,8 @@ type settling struct {
 // for the next fetch. Until it is carried out the partition is not asked for.
 //
 // Not so under durability Fsync: there the next fetch waits for the disk anyway.
-func (f *fetcher) settleLater(w *pulling, asked *PullPartition, got *Pulled, now time.Time) bool {
+func (f *fetcher) settleLater(w *pulling, asked *FollowerPartition, got *FollowerResult,
+	now time.Time) bool {
 	if f.fsync || !waitsForDisk(w.partition.log, got) {
 		return false
 	}
@@ -59,7 +60,7 @@ func (f *fetcher) settled(w *pulling) {
 }
 
 // waitsForDisk tells whether an answer makes a log sync anything.
-func waitsForDisk(log *logstore.Log, got *Pulled) bool {
+func waitsForDisk(log *logstore.Log, got *FollowerResult) bool {
 	if got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange) {
 		return true
 	}

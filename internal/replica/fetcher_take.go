@@ -11,14 +11,14 @@ import (
 )
 
 // pull makes one fetch and does what its answer says.
-func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull,
+func (f *fetcher) pull(ctx context.Context, peer Peer, request *FollowerFetch,
 	all map[PartitionID]*pulling) error {
 	fetching, cancel := context.WithTimeout(ctx, request.Wait+pullTimeout)
 	defer cancel()
 	if f.beginsToWait(peer, cancel) {
 		request.Wait = 0 // there is news already
 	}
-	answer, err := peer.Pull(fetching, request)
+	answer, err := peer.Fetch(fetching, request)
 	f.mu.Lock()
 	f.mu.peer, f.mu.interrupt = nil, nil
 	f.mu.Unlock()
@@ -39,7 +39,7 @@ func (f *fetcher) pull(ctx context.Context, peer Peer, request *Pull,
 
 // takeAll does what the leader answered, for many partitions at once: most of it is writes to the
 // page cache. What waits for the disk is left to workers.
-func (f *fetcher) takeAll(all map[PartitionID]*pulling, results []Pulled, now time.Time) {
+func (f *fetcher) takeAll(all map[PartitionID]*pulling, results []FollowerResult, now time.Time) {
 	var workers errgroup.Group
 	workers.SetLimit(takeWorkers)
 	for i := range results {
@@ -85,7 +85,8 @@ func (f *fetcher) beginsToWait(peer Peer, cancel context.CancelFunc) (news bool)
 }
 
 // take does what the leader answered for one partition.
-func (f *fetcher) take(w *pulling, as *role, asked *PullPartition, got *Pulled, now time.Time) {
+func (f *fetcher) take(w *pulling, as *role, asked *FollowerPartition, got *FollowerResult,
+	now time.Time) {
 	p := w.partition
 	moved, err := p.follow(as, asked, got, now)
 	if moved {
@@ -116,7 +117,7 @@ func (f *fetcher) fail(w *pulling, err error, now time.Time) {
 
 func transient(err error) bool {
 	for _, known := range []error{ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch,
-		ErrUnknownPartition, ErrOtherTopic, ErrStaleReplica, logstore.ErrClosed} {
+		ErrUnknownPartition, ErrInconsistentTopicID, ErrStaleReplica, logstore.ErrClosed} {
 		if errors.Is(err, known) {
 			return true
 		}

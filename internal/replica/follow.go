@@ -19,15 +19,16 @@ var (
 )
 
 // pulls is where this replica stands, for its leader.
-func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
-	at := PullPartition{
+func (p *partition) pulls(r *role, bytesMax int) (FollowerPartition, error) {
+	at := FollowerPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(),
 		LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		Lonely: p.log.LonelyTo(), Told: p.log.ReplicasLonely(), Assignment: r.held,
-		BytesMax: bytesMax,
+		TombstoneClean: p.log.LonelyTo(), ReplicasTombstoneClean: p.log.ReplicasLonely(),
+		ReplicaIncarnation: r.held,
+		BytesMax:           bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
-	at.Safe = min(p.log.SafeEnd(), at.Offset)
+	at.DurableEnd = min(p.log.SafeEnd(), at.Offset)
 	if at.LastEpoch < 0 && at.Offset > at.LogStart {
 		return at, errNoEpochs
 	}
@@ -36,7 +37,8 @@ func (p *partition) pulls(r *role, bytesMax int) (PullPartition, error) {
 
 // follow does to the log what its leader answered to a fetch made in role r. moved tells whether
 // the high watermark did. An answer of a leader that is none any more does nothing.
-func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.Time) (moved bool,
+func (p *partition) follow(r *role, asked *FollowerPartition, got *FollowerResult,
+	now time.Time) (moved bool,
 	err error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -58,7 +60,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 	if got.HighWater >= 0 {
 		moved = p.log.AdvanceHighWatermark(got.HighWater) // at most the log end
 	}
-	p.log.SetReplicasLonely(got.Lonely)
+	p.log.SetReplicasLonely(got.ReplicasTombstoneClean)
 	// What the leader has given up; never above the high watermark, which may be behind it for a
 	// moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
@@ -72,7 +74,7 @@ func (p *partition) follow(r *role, asked *PullPartition, got *Pulled, now time.
 // A leader's log may begin within a batch (DeleteRecords), and an empty replica that begins there
 // is sent the whole batch: it begins again where the batch does. What lies below the leader's log
 // start goes with the next high watermark.
-func (p *partition) appendPulled(r *role, asked *PullPartition, records []byte,
+func (p *partition) appendPulled(r *role, asked *FollowerPartition, records []byte,
 	now time.Time) error {
 	if len(records) == 0 {
 		return nil
@@ -140,7 +142,7 @@ func hasGap(batches []byte, end int64) bool {
 //
 // Unless it was cleaned away there: what is below the high watermark stays, while nothing says that
 // records were lost.
-func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
+func (p *partition) truncate(r *role, asked *FollowerPartition, got *FollowerResult) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
 		to = min(to, end)
@@ -173,7 +175,7 @@ func (p *partition) truncate(r *role, asked *PullPartition, got *Pulled) error {
 // may have been cleaned away here for the sake of those that go (ADR 0186). It is not in sync: who
 // parts from the leader was not heard by it in this epoch, and who was in sync when it began is a
 // member in every image of it.
-func (p *partition) beginAnew(asked *PullPartition, parts int64) error {
+func (p *partition) beginAnew(asked *FollowerPartition, parts int64) error {
 	p.logger.Warn("begin log anew: records were lost since, and it was cleaned with some of them",
 		"partition", p.id, "parts", parts,
 		"ended", asked.Offset, "lastEpoch", asked.LastEpoch, "leaderEpoch", asked.LeaderEpoch)
@@ -190,7 +192,7 @@ func (p *partition) restart(at int64) error {
 
 // reposition is for a log that does not meet the leader's: what there is lies below all that the
 // leader has, or there is nothing.
-func (p *partition) reposition(asked *PullPartition, got *Pulled) error {
+func (p *partition) reposition(asked *FollowerPartition, got *FollowerResult) error {
 	if got.LogStart < 0 || asked.Offset >= got.LogStart && asked.Offset > asked.LogStart {
 		return fmt.Errorf("%w: the leader's log is [%d, %d), this one ends at %d", got.Err,
 			got.LogStart, got.LogEnd, asked.Offset)

@@ -74,7 +74,8 @@ func TestAGapIsNotedBeforeWhatLiesBehindIt(t *testing.T) {
 	out := *r
 	out.inSync, out.member = false, false
 	for _, offset := range []int64{5, 9} {
-		if err := p.appendPulled(&out, &PullPartition{Offset: p.log.LogEnd()}, placed(t, offset),
+		if err := p.appendPulled(&out, &FollowerPartition{Offset: p.log.LogEnd()},
+			placed(t, offset),
 			time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestAGapThatCannotBeNotedIsNotPassed(t *testing.T) {
 	out := *p.role.Load()
 	disk.Inject(vfs.Rule{Op: vfs.OpRename, Name: "copy.gap.tmp", Times: 1, Err: syscall.ENOSPC})
 	for _, want := range []int64{0, 6} {
-		err := p.appendPulled(&out, &PullPartition{Offset: 0}, placed(t, 5), time.Now())
+		err := p.appendPulled(&out, &FollowerPartition{Offset: 0}, placed(t, 5), time.Now())
 		if end := p.log.LogEnd(); end != want ||
 			errors.Is(err, logstore.ErrStorage) != (want == 0) {
 			t.Errorf("the log ends at %d (%v), want %d", end, err, want)

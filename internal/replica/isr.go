@@ -278,7 +278,7 @@ func (i *isr) processEnded(of metadata.InSync) bool {
 
 // knows tells whether a log was made for the assignment by which the follower is a replica.
 func (f *follower) knows(assignment string) bool {
-	return f.assignment == "" || assignment == f.assignment || assignment == AnyAssignment
+	return f.assignment == "" || assignment == f.assignment || assignment == AnyReplicaIncarnation
 }
 
 // inTime tells whether the follower has been caught up lately. One that has all of the log is,

@@ -97,7 +97,7 @@ func (r *role) lostSince(epoch int32) bool { return r.unproven > epoch }
 // isOf fails if the partition is of another topic than the one that is meant; zero: any.
 func (p *partition) isOf(topic metadata.ID) error {
 	if topic != p.topic && topic != (metadata.ID{}) {
-		return fmt.Errorf("%w: %s", ErrOtherTopic, p.topic)
+		return fmt.Errorf("%w: %s", ErrInconsistentTopicID, p.topic)
 	}
 	return nil
 }

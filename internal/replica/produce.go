@@ -26,9 +26,9 @@ type ProduceResult struct {
 	Err      error
 }
 
-// Produced are the batches of a produce request behind their append. It holds nothing of their
-// bytes.
-type Produced struct {
+// PendingProduce are the batches of a produce request behind their append. It holds nothing of
+// their bytes.
+type PendingProduce struct {
 	set     *Set
 	results []ProduceResult
 	waits   []produceWait // for those that are not acknowledged yet
@@ -36,8 +36,8 @@ type Produced struct {
 
 // Append appends each batch, for acks -1, 1 or 0. What came of it, Wait returns; the batches
 // themselves are not needed any more.
-func (s *Set) Append(acks int16, batches []ProducePartition) *Produced {
-	produced := &Produced{set: s, results: make([]ProduceResult, len(batches))}
+func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
+	produced := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
 		result := &produced.results[i]
 		result.ID = batch.ID
@@ -62,7 +62,7 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *Produced {
 //
 // An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records
 // will stay: a producer sends them again, and its sequence numbers keep them single.
-func (p *Produced) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
+func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
 	if len(p.waits) == 0 {
 		return p.results
 	}
@@ -124,7 +124,7 @@ func closedError(p *partition, then *role) error {
 }
 
 // delayedProduce is a produce request that waits for its high watermarks. Its results are written
-// by whoever ends it, before done is closed; Produced.Wait reads them after that.
+// by whoever ends it, before done is closed; PendingProduce.Wait reads them after that.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}

@@ -109,12 +109,12 @@ func (g *reign) fetched(from asker, want *FetchPartition, now time.Time) (moved,
 	defer g.mu.Unlock()
 	f := g.mu.isr.members[from.Broker]
 	first := f != nil && f.epoch != from.Epoch
-	end, leaderEnd := min(want.Safe, want.Offset), g.log.LogEnd()
+	end, leaderEnd := min(want.DurableEnd, want.Offset), g.log.LogEnd()
 	g.mu.isr.grown(leaderEnd)
 	if g.mu.over || !g.mu.isr.fetched(from.InSync, end, leaderEnd, now) {
 		return false, false, false
 	}
-	f.lonely, f.logStart, f.asks = want.Lonely, want.LogStart, from.asks
+	f.lonely, f.logStart, f.asks = want.TombstoneClean, want.LogStart, from.asks
 	moved = g.advanceLocked(now)
 	member, has := slices.Contains(g.mu.isr.committed, from.Broker), end >= g.log.HighWatermark()
 	return moved, first || member && !has || !member && has && end >= g.start, true

@@ -10,7 +10,7 @@ import "slices"
 // arrived. Whoever cannot know whether it did begins anew.
 type saying struct {
 	id        SessionID // of the next fetch; Epoch 0: it begins a session, and names everything
-	said      map[PartitionKey]PullPartition
+	said      map[PartitionKey]FollowerPartition
 	forgotten []PartitionKey // to be said with the next fetch
 }
 
@@ -25,7 +25,7 @@ func (s *saying) begin() {
 
 // say tells whether a partition has to be in the next fetch: it is new there, or something of it
 // is. If so, it counts as said.
-func (s *saying) say(at *PullPartition) bool {
+func (s *saying) say(at *FollowerPartition) bool {
 	key := KeyOf(at.Topic, at.ID)
 	was, named := s.said[key]
 	if named && was == *at {
@@ -36,7 +36,7 @@ func (s *saying) say(at *PullPartition) bool {
 			func(of PartitionKey) bool { return of == key })
 	}
 	if s.said == nil {
-		s.said = map[PartitionKey]PullPartition{}
+		s.said = map[PartitionKey]FollowerPartition{}
 	}
 	s.said[key] = *at
 	return true

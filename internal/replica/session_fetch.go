@@ -21,8 +21,8 @@ var (
 // event: as often as a follower asks when there is nothing.
 const glanceEvery = pullWait
 
-// Fetched is the answer to a fetch that may be part of a session.
-type Fetched struct {
+// FetchResponse is the answer to a fetch that may be part of a session.
+type FetchResponse struct {
 	Session int32 // 0: of none
 	// Results are of all partitions that were asked for; in a session, but for its first fetch by a
 	// consumer, of those that have news.
@@ -33,7 +33,7 @@ type Fetched struct {
 // that continues a session names only what is new, and what it wants no more. It fails with
 // ErrSessionNotFound, ErrSessionEpoch or ErrSessionNames, and has then done nothing. A follower is
 // told of partitions with news only, whether there is a session or not.
-func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (Fetched, error) {
+func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	now := time.Now()
 	if whole := req.Session.Epoch == SessionNew || req.Session.Epoch == SessionNone; whole &&
 		req.Session.ID != 0 {
@@ -53,20 +53,20 @@ func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (Fetched, er
 		}
 	default:
 		if in = s.sessions.table.find(req.Session.ID); in == nil || !in.isOf(req.Replica) {
-			return Fetched{}, ErrSessionNotFound
+			return FetchResponse{}, ErrSessionNotFound
 		}
 		if in.topicIDs != req.TopicIDs {
-			return Fetched{}, ErrSessionNames
+			return FetchResponse{}, ErrSessionNames
 		}
 	}
 	if in == nil {
-		return Fetched{Results: s.Fetch(ctx, req)}, nil
+		return FetchResponse{Results: s.Fetch(ctx, req)}, nil
 	}
 	if err := in.begin(ctx, req.Session); err != nil {
 		if in.isOver() {
 			s.clear(in)
 		}
-		return Fetched{}, err
+		return FetchResponse{}, err
 	}
 	defer s.pause(in)
 	return s.fetchIn(ctx, in, &req, now)
@@ -126,19 +126,20 @@ func (s *Set) leave(e *sessionEntry) {
 }
 
 // fetchIn is one fetch of a session.
-func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now time.Time) (Fetched,
+func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest,
+	now time.Time) (FetchResponse,
 	error) {
 	in.asks.at.Store(&now)
 	s.update(in, req)
 	if !s.sessions.table.used(in, len(in.entries), now) {
 		s.endSession(in)
 		// a new one of so many there is no room for, and it goes on without
-		return Fetched{}, ErrSessionNotFound
+		return FetchResponse{}, ErrSessionNotFound
 	}
-	if again := in.again.Swap(false); again || in.committed != req.Committed {
+	if again := in.again.Swap(false); again || in.committed != req.ReadCommitted {
 		in.queueAll()
 	}
-	in.committed = req.Committed
+	in.committed = req.ReadCommitted
 	s.glance(in, now)
 	seen := s.look(in, req)
 	if !seen.enough && req.Wait > 0 {
@@ -151,17 +152,17 @@ func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest, now t
 		seen = s.look(in, req)
 	}
 	seen.handOver()
-	return Fetched{in.id, seen.results}, nil
+	return FetchResponse{in.id, seen.results}, nil
 }
 
 // closed answers a fetch whose session was given up while it waited. A follower is told that there
 // is none any more, and asks anew; what it said may be of before another session of its own, and
 // counts no more. A consumer may have to be told of all its partitions, and is refused.
-func (s *session) closed() (Fetched, error) {
+func (s *session) closed() (FetchResponse, error) {
 	if s.follower != nil {
-		return Fetched{}, nil
+		return FetchResponse{}, nil
 	}
-	return Fetched{}, ErrSessionNotFound
+	return FetchResponse{}, ErrSessionNotFound
 }
 
 func release(results []FetchResult) {
@@ -233,7 +234,7 @@ func (s *Set) look(in *session, req *FetchRequest) (all seen) {
 		e.at.want = e.want // not cut by what the others took
 		at := &e.at
 		failed, tells := at.partition == nil, e.tells(&result, req.Session.Epoch == SessionNew)
-		all.enough = all.enough || failed || at.more || result.News && at.role.brisk
+		all.enough = all.enough || failed || at.more || result.OffsetsChanged && at.role.brisk
 		total += at.bytes
 		if failed || tells || at.more || at.held {
 			again = append(again, e)
@@ -251,8 +252,8 @@ func (s *Set) look(in *session, req *FetchRequest) (all seen) {
 
 // tells tells whether a result is to be told.
 func (e *sessionEntry) tells(r *FetchResult, first bool) bool {
-	if r.HasNews() || e.session.follower != nil {
-		return r.HasNews()
+	if r.MustRespond() || e.session.follower != nil {
+		return r.MustRespond()
 	}
 	return first || told{r.HighWater, r.LogStart} != e.told ||
 		r.PreferredReplica != metadata.NoBroker
@@ -275,9 +276,10 @@ func (a *seen) handOver() {
 	}
 }
 
-// HasNews tells whether a follower learns anything from a result.
-func (f *FetchResult) HasNews() bool {
-	return f.News || f.Err != nil || f.Diverging != nil || f.Data != nil && f.Data.Length > 0
+// MustRespond tells whether a follower learns anything from a result.
+func (f *FetchResult) MustRespond() bool {
+	return f.OffsetsChanged || f.Err != nil || f.Diverging != nil || f.Data != nil &&
+		f.Data.Length > 0
 }
 
 // glance queues what has news that came without an event: where the log begins, below what all
@@ -305,7 +307,7 @@ func (e *sessionEntry) hasNews() bool {
 		return e.told != told{now.HighWater, now.LogStart}
 	}
 	now.tell(p, r, &e.want)
-	return now.News || p.log.LogEnd() != e.want.Offset
+	return now.OffsetsChanged || p.log.LogEnd() != e.want.Offset
 }
 
 // await waits until there is enough to tell, or for req.Wait.
@@ -317,7 +319,7 @@ func (s *Set) await(ctx context.Context, in *session, req *FetchRequest) {
 	}
 	waiting := purgatory.Wait(op, req.Wait)
 	in.waits(waiting)
-	wait(ctx, waiting, req.Hurry, op.done)
+	wait(ctx, waiting, req.Interrupt, op.done)
 	in.waited()
 	in.queue(op.looked...)
 	if req.Session.Epoch == SessionNew {

@@ -108,15 +108,15 @@ func (m *sessionModel) step() {
 	case 3, 4, 5: // the follower has copied, or is new
 		p := topic.Partitions[of.Index]
 		m.wants[of] = FetchPartition{
-			ID: of, Topic: topic.ID, Offset: log.LogEnd(), Safe: log.LogEnd(),
+			ID: of, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
 			HighWater: log.HighWatermark(), LogStart: log.LogStart(),
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20,
-			Lonely: int64(m.random.IntN(2)),
+			TombstoneClean: int64(m.random.IntN(2)),
 		}
 	case 6: // it has not, or less
 		if want, ok := m.wants[of]; ok {
 			want.Offset = max(want.LogStart, want.Offset-1)
-			want.Safe = want.Offset
+			want.DurableEnd = want.Offset
 			m.wants[of] = want
 		}
 	case 7:
@@ -181,10 +181,11 @@ func (m *sessionModel) followerFetch() {
 	}
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica}
 	for _, want := range sortedWants(m.wants) {
-		at := PullPartition{
+		at := FollowerPartition{
 			ID: want.ID, Topic: want.Topic, LeaderEpoch: want.LeaderEpoch, Offset: want.Offset,
 			LastEpoch: want.LastEpoch, HighWater: want.HighWater,
-			Safe: want.Safe, LogStart: want.LogStart, Lonely: want.Lonely, BytesMax: want.BytesMax,
+			DurableEnd: want.DurableEnd, LogStart: want.LogStart,
+			TombstoneClean: want.TombstoneClean, BytesMax: want.BytesMax,
 		}
 		if m.saying.say(&at) {
 			req.Partitions = append(req.Partitions, want)
@@ -217,7 +218,7 @@ func (m *sessionModel) followerFetch() {
 	want := m.set.Fetch(m.t.Context(), whole)
 	defer release(want)
 	m.compare("follower", got.Results,
-		slices.DeleteFunc(slices.Clone(want), func(r FetchResult) bool { return !r.HasNews() }))
+		slices.DeleteFunc(slices.Clone(want), func(r FetchResult) bool { return !r.MustRespond() }))
 	m.told += len(got.Results)
 	m.quiet += len(want) - len(got.Results)
 }
@@ -244,7 +245,7 @@ func (m *sessionModel) compare(who string, got, want []FetchResult) {
 				r.LogStart,
 				r.HighWater,
 				r.Diverging,
-				r.Lonely,
+				r.ReplicasTombstoneClean,
 			)
 		}
 		return all
@@ -298,7 +299,7 @@ func (m *sessionModel) consumerFetch() {
 	for _, r := range want {
 		now := told{r.HighWater, r.LogStart}
 		before, known := m.consumerTold[r.ID]
-		if first || r.HasNews() || !known || before != now {
+		if first || r.MustRespond() || !known || before != now {
 			news = append(news, r)
 		}
 		if m.consumerTold[r.ID] = now; r.Err != nil {

@@ -88,7 +88,7 @@ func TestASessionWaits(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		has := FetchPartition{ID: id("a", 2), Topic: s.view.Load().image.Topics[0].ID, Offset: 2,
-			Safe: 2, BytesMax: 1, LeaderEpoch: 1, LastEpoch: 1, HighWater: 2}
+			DurableEnd: 2, BytesMax: 1, LeaderEpoch: 1, LastEpoch: 1, HighWater: 2}
 		req.Partitions = []FetchPartition{has}
 		go fetch()
 		if a := <-answers; a.took != req.Wait || len(a.results) != 0 {
@@ -107,7 +107,7 @@ func TestAFollowerHurriesItsFetch(t *testing.T) {
 			req = inSession(t, s, req)
 			hurry := make(chan struct{}, 1)
 			waiting := req
-			waiting.Wait, waiting.Hurry = time.Minute, hurry
+			waiting.Wait, waiting.Interrupt = time.Minute, hurry
 			waiting.Session = req.Session
 			done := make(chan int32, 1)
 			go func() {

@@ -31,7 +31,7 @@ var (
 	// cannot tell yet (KIP-207, KIP-392).
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
 	// ErrOtherTopic: the topic of the name is another one than the client means.
-	ErrOtherTopic = errors.New("the topic has another id")
+	ErrInconsistentTopicID = errors.New("the topic has another id")
 	// ErrStaleReplica refuses a fetch of a follower in an incarnation that is over, or that the
 	// partition's replicas do not have.
 	ErrStaleReplica = errors.New("not a replica of the partition, or one of the past")
@@ -155,10 +155,10 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
-// EndKnown fails with ErrOffsetNotAvailable while this broker, new as the leader, does not know yet
-// how far the leader before it came: what it would tell of the log's end could lie below what
-// consumers have seen (KIP-207).
-func (s *Set) EndKnown(id PartitionID) error {
+// CheckEndOffset fails with ErrOffsetNotAvailable while this broker, new as the leader, does not
+// know yet how far the leader before it came: what it would tell of the log's end could lie below
+// what consumers have seen (KIP-207).
+func (s *Set) CheckEndOffset(id PartitionID) error {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
 		return err

@@ -135,17 +135,17 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		return one
 	}
 	for name, c := range map[string]struct {
-		got  Pulled
+		got  FollowerResult
 		want bool
 	}{
-		"nothing":            {Pulled{DivergingEpoch: -1}, false},
-		"batch of the epoch": {Pulled{DivergingEpoch: -1, Records: of(1)}, false},
-		"batch of the next":  {Pulled{DivergingEpoch: -1, Records: of(2)}, true},
-		"logs part":          {Pulled{DivergingEpoch: 0}, true},
-		"out of range": {Pulled{DivergingEpoch: -1,
+		"nothing":            {FollowerResult{DivergingEpoch: -1}, false},
+		"batch of the epoch": {FollowerResult{DivergingEpoch: -1, Records: of(1)}, false},
+		"batch of the next":  {FollowerResult{DivergingEpoch: -1, Records: of(2)}, true},
+		"logs part":          {FollowerResult{DivergingEpoch: 0}, true},
+		"out of range": {FollowerResult{DivergingEpoch: -1,
 			Err: fmt.Errorf("%w", logstore.ErrOffsetOutOfRange)}, true},
-		"another error":       {Pulled{DivergingEpoch: -1, Err: ErrNotLeader}, false},
-		"bytes of no meaning": {Pulled{DivergingEpoch: -1, Records: []byte("x")}, false},
+		"another error":       {FollowerResult{DivergingEpoch: -1, Err: ErrNotLeader}, false},
+		"bytes of no meaning": {FollowerResult{DivergingEpoch: -1, Records: []byte("x")}, false},
 	} {
 		if got := waitsForDisk(log, &c.got); got != c.want {
 			t.Errorf("%s: %t", name, got)

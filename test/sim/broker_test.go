@@ -286,7 +286,7 @@ func (k *link) Close() error {
 }
 
 // Hurry implements replica.Peer: it travels behind the fetch, or is lost with the connection.
-func (k *link) Hurry() {
+func (k *link) Interrupt() {
 	k.from.w.spawn(func() {
 		if k.from.w.net.travel(k.ctx, k.from.id, k.to.id) != nil {
 			return
@@ -300,13 +300,14 @@ func (k *link) Hurry() {
 
 // answer is what comes back of a Pull.
 type answer struct {
-	pulled replica.PullAnswer
+	pulled replica.FollowerResponse
 	err    error
 }
 
 // Pull implements replica.Peer. A request that was sent arrives, also after its sender has given
 // up.
-func (k *link) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
+func (k *link) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
+	error) {
 	sent := *req
 	sent.Partitions, sent.Forgotten = slices.Clone(req.Partitions), slices.Clone(req.Forgotten)
 	done := make(chan answer, 1)
@@ -318,11 +319,11 @@ func (k *link) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer,
 	case a := <-done:
 		return a.pulled, a.err
 	case <-ctx.Done():
-		return replica.PullAnswer{}, ctx.Err()
+		return replica.FollowerResponse{}, ctx.Err()
 	}
 }
 
-func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
+func (k *link) serve(req *replica.FollowerFetch) (none replica.FollowerResponse, err error) {
 	w := k.from.w
 	if err := w.net.travel(w.ctx, k.from.id, k.to.id); err != nil {
 		return none, err
@@ -332,14 +333,15 @@ func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 	}
 	request := replica.FetchRequest{
 		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica,
-		Session: req.Session, Forgotten: req.Forgotten, Hurry: k.hurries,
+		Session: req.Session, Forgotten: req.Forgotten, Interrupt: k.hurries,
 	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, replica.FetchPartition{
 			ID: p.ID, Topic: p.Topic, Offset: p.Offset, BytesMax: p.BytesMax,
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: p.LastEpoch,
-			HighWater: p.HighWater, Safe: p.Safe, Lonely: p.Lonely, Told: p.Told,
-			LogStart: p.LogStart, Assignment: p.Assignment,
+			HighWater: p.HighWater, DurableEnd: p.DurableEnd, TombstoneClean: p.TombstoneClean,
+			ReplicasTombstoneClean: p.ReplicasTombstoneClean,
+			LogStart:               p.LogStart, ReplicaIncarnation: p.ReplicaIncarnation,
 		})
 	}
 	switch w.net.luck(k.from.id, k.to.id) % 64 {
@@ -354,7 +356,7 @@ func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 		request.Session.ID++
 	}
 	fetched, refused := k.to.set.FetchInSession(k.ctx, request)
-	answers := make([]replica.Pulled, 0, len(fetched.Results))
+	answers := make([]replica.FollowerResult, 0, len(fetched.Results))
 	for i := range fetched.Results {
 		answers = append(answers, pulled(&fetched.Results[i]))
 	}
@@ -364,14 +366,14 @@ func (k *link) serve(req *replica.Pull) (none replica.PullAnswer, err error) {
 	if err := w.net.travel(w.ctx, k.to.id, k.from.id); err != nil {
 		return none, err
 	}
-	return replica.PullAnswer{Session: fetched.Session, Partitions: answers}, refused
+	return replica.FollowerResponse{Session: fetched.Session, Partitions: answers}, refused
 }
 
 // pulled is a result as the follower gets it, and releases it.
-func pulled(r *replica.FetchResult) replica.Pulled {
-	answer := replica.Pulled{
+func pulled(r *replica.FetchResult) replica.FollowerResult {
+	answer := replica.FollowerResult{
 		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd,
-		Lonely: r.Lonely, DivergingEpoch: -1,
+		ReplicasTombstoneClean: r.ReplicasTombstoneClean, DivergingEpoch: -1,
 	}
 	if r.Diverging != nil {
 		answer.DivergingEpoch, answer.DivergingEnd = r.Diverging.Epoch, r.Diverging.End

@@ -269,7 +269,7 @@ func (c *client) send(l *life, t *topic, batches []*batch) {
 	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
-	var produced []*replica.Produced
+	var produced []*replica.PendingProduce
 	for _, b := range batches {
 		produced = append(produced, l.set.Append(replica.AcksAll, []replica.ProducePartition{
 			{ID: t.partitionID(), Topic: t.id, Batch: slices.Clone(b.bytes)},

@@ -175,7 +175,7 @@ func (o *oracle) lookAtLeader(t *truth, l *life, state replica.State, hw int64) 
 			state.LeaderEpoch, l.epoch.Load(), want)
 	}
 	o.lookAtGone(t, l, state)
-	if l.set.EndKnown(t.partitionID()) != nil {
+	if l.set.CheckEndOffset(t.partitionID()) != nil {
 		return
 	}
 	stable := state.Log.LastStable()

@@ -63,7 +63,7 @@ func (c *client) deleteRecords(t *topic) {
 		return
 	}
 	log, err := l.set.Leader(t.partitionID(), c.known[t.name])
-	if err != nil || l.set.EndKnown(t.partitionID()) != nil {
+	if err != nil || l.set.CheckEndOffset(t.partitionID()) != nil {
 		return
 	}
 	before := log.HighWatermark() - c.random.Int64N(40)

@@ -194,7 +194,7 @@ func (c *client) tailCommitted() {
 func (c *client) pollCommitted(ctx context.Context, l *life, t *topic) error {
 	at := c.tails[t.name]
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
-		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, Committed: true,
+		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, ReadCommitted: true,
 		Partitions: []replica.FetchPartition{{
 			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: -1,
 			LastEpoch: at.epoch,

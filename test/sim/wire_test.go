@@ -154,7 +154,8 @@ func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
 }
 
 // Pull implements replica.Peer.
-func (p *wirePeer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAnswer, error) {
+func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
+	error) {
 	if req.Session.Epoch == replica.SessionNew {
 		clear(p.topics)
 	}
@@ -163,13 +164,13 @@ func (p *wirePeer) Pull(ctx context.Context, req *replica.Pull) (replica.PullAns
 	}
 	body, err := p.Do(ctx, handler.PullCall(req))
 	if err != nil {
-		return replica.PullAnswer{}, err
+		return replica.FollowerResponse{}, err
 	}
 	return handler.DecodePull(body, p.topics)
 }
 
 // Hurry implements replica.Peer.
-func (p *wirePeer) Hurry() { p.Nudge(handler.NudgeCall()) }
+func (p *wirePeer) Interrupt() { p.Nudge(handler.NudgeCall()) }
 
 // fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the
 // answer.
@@ -247,7 +248,7 @@ func fetchRequest(request *replica.FetchRequest) *kmsg.FetchRequest {
 	asked.Version, asked.MaxWaitMillis = 17, int32(request.Wait.Milliseconds())
 	asked.MinBytes, asked.MaxBytes, asked.SessionEpoch = int32(request.BytesMin),
 		int32(request.BytesMax), replica.SessionNone
-	if request.Committed {
+	if request.ReadCommitted {
 		asked.IsolationLevel = 1
 	}
 	part := kmsg.NewFetchRequestTopicPartition()
