@@ -63,7 +63,7 @@ type Broker struct {
 	cleaner  *logstore.Cleaner
 	cleanNow *cleanNow
 	replicas *replica.Set
-	groups   *coordinator.Runtime
+	groups   *coordinator.Groups
 	ids      *ProducerIDs
 	listener net.Listener
 	server   *wire.Server
@@ -135,7 +135,7 @@ func (b *Broker) open() (err error) {
 		Logger: b.logger,
 		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR,
 	})
-	b.groups = coordinator.New(coordinator.Options{
+	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await,
 		Admin:    b.opts.Metadata,
 		Registry: b.opts.Registry, Logger: b.logger,

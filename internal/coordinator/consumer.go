@@ -6,67 +6,68 @@ import (
 
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ConsumerHeartbeat answers a member of a group of the consumer protocol (KIP-848). It never waits
-// for other members.
-func (r *Runtime) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
+// ConsumerHeartbeat handles a heartbeat of a member of the consumer protocol (KIP-848). It never
+// waits for other members.
+func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
 	error) {
-	s, err := r.of(h.Group, true) // an empty id is refused with the rest that makes no sense
+	s, err := g.shard(h.Group, true) // Heartbeat.Check rejects an empty group id
 	if err != nil {
 		return consumer.Answer{}, err
 	}
-	topics := r.topics()
-	return call(ctx, s, func(now time.Time) (consumer.Answer, group.Output, error) {
-		return s.state.ConsumerHeartbeat(now, h, topics)
-	})
+	topics := g.currentTopics()
+	return runtime.Call(ctx, s,
+		func(now time.Time, s *groupShard) (consumer.Answer, group.Output, error) {
+			return s.ConsumerHeartbeat(now, h, topics)
+		})
 }
 
 // DescribeConsumer returns a group of the consumer protocol.
-func (r *Runtime) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description,
+func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description,
 	error) {
-	s, err := r.of(groupID, false)
+	s, err := g.shard(groupID, false)
 	if err != nil {
 		return consumer.Description{}, err
 	}
-	return call(ctx, s, func(time.Time) (consumer.Description, group.Output, error) {
-		d, err := s.state.DescribeConsumer(groupID)
-		return d, group.Output{}, err
+	return query(ctx, s, func(s *groupShard) (consumer.Description, error) {
+		return s.DescribeConsumer(groupID)
 	})
 }
 
-// shownTopics is an image's topics as groups see them. It is made once for each image: a group
-// looks at its topics again when it is another.
-type shownTopics struct {
+// imageTopics holds the topics of an image in the form that groups use. There is one for each
+// image: a group compares addresses to detect that topics may have changed.
+type imageTopics struct {
 	image  *metadata.Image
 	topics *consumer.Topics
 }
 
-func (r *Runtime) topics() *consumer.Topics {
-	image := r.opts.Image()
-	if shown := r.shown.Load(); shown != nil && shown.image == image {
-		return shown.topics
+func (g *Groups) currentTopics() *consumer.Topics {
+	image := g.opts.Image()
+	if cached := g.topics.Load(); cached != nil && cached.image == image {
+		return cached.topics
 	}
 	topics := &consumer.Topics{
 		ByName: func(name string) (consumer.Topic, bool) {
 			if topic := image.Topic(name); topic != nil {
-				return show(topic), true
+				return consumerTopic(topic), true
 			}
 			return consumer.Topic{}, false
 		},
 		All: func(yield func(consumer.Topic) bool) {
 			for _, topic := range image.Topics {
-				if !yield(show(topic)) {
+				if !yield(consumerTopic(topic)) {
 					return
 				}
 			}
 		},
 	}
-	r.shown.Store(&shownTopics{image, topics})
+	g.topics.Store(&imageTopics{image, topics})
 	return topics
 }
 
-func show(topic *metadata.Topic) consumer.Topic {
+func consumerTopic(topic *metadata.Topic) consumer.Topic {
 	return consumer.Topic{ID: topic.ID, Name: topic.Name, Partitions: len(topic.Partitions)}
 }

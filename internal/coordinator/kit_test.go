@@ -18,19 +18,18 @@ import (
 
 const self = 1
 
-// broker is a Runtime over real replicas and logs on a disk in memory.
+// broker is a group coordinator over real replicas and logs.
 type broker struct {
-	*Runtime
+	*Groups
 	t     testing.TB
-	disk  vfs.FS
 	store *logstore.Store
 	set   *replica.Set
 	image atomic.Pointer[metadata.Image]
 	topic metadata.Topic
 
-	// Of the images to come.
-	topics []*metadata.Topic
-	groups metadata.Groups
+	// Content of the images that lead applies.
+	topics  []*metadata.Topic
+	cluster metadata.Groups
 }
 
 func must(t testing.TB, err error) {
@@ -40,29 +39,27 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newBroker starts one that leads the only partition of the topic in epoch 1. Its test stops it.
 func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	t.Helper()
 	return newBrokerAt(t, disk, "/data", id)
 }
 
+// newBrokerAt returns a broker with its logs in a directory. The test stops it.
 func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker {
 	t.Helper()
-	b := &broker{t: t, disk: disk}
+	b := &broker{t: t}
 	must(t, disk.MkdirAll(dir))
 	store, err := logstore.Open(logstore.Options{FS: disk, Dir: dir})
 	must(t, err)
 	b.store = store
 	b.set = replica.NewSet(replica.Options{
 		NodeID: self, Store: store,
-		ChangeISR: metadata.ChangeISREach(1,
-			func(context.Context,
-				metadata.ISRChange) error {
-				return errors.New("nobody is there to change it")
-			}),
+		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error {
+			return errors.New("no ISR changes in this test")
+		}),
 	})
-	b.Runtime = New(Options{NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await,
-		Admin: b, Groups: group.Config{Retention: time.Hour}})
+	b.Groups = NewGroups(Options{NodeID: self, Replicas: b.set, Image: b.image.Load,
+		Await: b.await, Admin: b, Config: group.Config{Retention: time.Hour}})
 	settings := topicconfig.Default()
 	settings.Compact, settings.Delete = true, false
 	b.topic = metadata.Topic{Name: OffsetsTopic, ID: id, Settings: settings, Internal: true,
@@ -70,7 +67,7 @@ func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker 
 	return b
 }
 
-// lead applies an image in which the broker leads the groups' partition.
+// lead applies an image in which the first replica leads the only partition of the offsets topic.
 func (b *broker) lead(epoch int32, replicas ...int32) {
 	b.t.Helper()
 	topic := b.topic
@@ -80,7 +77,7 @@ func (b *broker) lead(epoch int32, replicas ...int32) {
 		{ID: 2, Endpoints: "kafka://two:2", Epoch: 1}}
 	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
 		append([]*metadata.Topic{&topic}, b.topics...))
-	img.Groups = b.groups
+	img.Groups = b.cluster
 	_, err := b.set.Apply(img)
 	must(b.t, err)
 	b.Apply(img)
@@ -95,31 +92,54 @@ func (b *broker) stop() {
 
 func (b *broker) await(context.Context, func(*metadata.Image) bool) {}
 
-// CreateTopic implements metadata.Admin: the topic is there.
+// CreateTopic implements metadata.Admin: the topic exists.
 func (b *broker) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
 	return nil, metadata.ErrTopicExists
 }
 
 func (b *broker) DeleteTopic(context.Context, string) error { return metadata.ErrTopicNotFound }
 
-// loaded waits until the shard is.
-func (b *broker) loaded() {
+// awaitLoaded waits until the shard is loaded and its state is below the high watermark.
+func (b *broker) awaitLoaded() {
+	b.t.Helper()
+	b.poll(func() bool {
+		_, err := b.List(b.t.Context())
+		return err == nil
+	})
+}
+
+// awaitLoadedUnstored waits until the shard is loaded, for partitions whose high watermark does not
+// advance.
+func (b *broker) awaitLoadedUnstored() {
+	b.t.Helper()
+	b.poll(func() bool {
+		err := b.Heartbeat(b.t.Context(), "g", "unknown", "", 0)
+		return errors.Is(err, group.ErrUnknownMember)
+	})
+}
+
+func (b *broker) poll(loaded func() bool) {
 	b.t.Helper()
 	for range 100 {
 		synctest.Wait()
-		if _, err := b.List(b.t.Context()); err == nil {
+		if loaded() {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	b.t.Fatal("the shard is not loaded")
+	b.t.Fatal("the shard was not loaded within 10 s")
 }
 
 func (b *broker) commit(offset int64, member string, generation int32) error {
+	return b.commitFor(metadata.ID{}, offset, member, generation)
+}
+
+// commitFor commits an offset of a topic with the given id.
+func (b *broker) commitFor(topic metadata.ID, offset int64, member string, generation int32) error {
 	errs, err := b.Commit(b.t.Context(), group.Commit{
 		Group: "g", Member: member, Generation: generation,
 		Offsets: []group.CommitOffset{{Topic: "t",
-			Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}},
+			Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1, TopicID: topic}}},
 	})
 	if err == nil {
 		err = errs[0]
@@ -135,13 +155,13 @@ func (b *broker) committed() (int64, error) {
 	return found[0].Offset.Offset, nil
 }
 
-// member joins and syncs alone.
-func (b *broker) member() group.Joined {
+// join makes m the only member of the group, with an assignment.
+func (b *broker) join() group.Joined {
 	b.t.Helper()
 	joined, err := b.Join(b.t.Context(), group.Join{
 		Group: "g", NewMember: "m", Session: 10 * time.Second, Rebalance: 30 * time.Second,
 		ProtocolType: "consumer",
-		Protocols:    []group.Protocol{{Name: "range", Metadata: []byte("what I want")}},
+		Protocols:    []group.Protocol{{Name: "range", Metadata: []byte("subscription")}},
 	})
 	must(b.t, err)
 	synced, err := b.Sync(b.t.Context(), group.Sync{
@@ -150,14 +170,16 @@ func (b *broker) member() group.Joined {
 	})
 	must(b.t, err)
 	if string(synced.Assignment) != "all" {
-		b.t.Fatalf("assigned %q", synced.Assignment)
+		b.t.Fatalf("assignment %q, want \"all\"", synced.Assignment)
 	}
 	return joined
 }
 
-func (b *broker) phase() string {
+func (b *broker) wantPhase(want string) {
 	b.t.Helper()
 	d, err := b.Describe(b.t.Context(), "g")
 	must(b.t, err)
-	return d.Phase
+	if d.Phase != want {
+		b.t.Errorf("the group is %s, want %s", d.Phase, want)
+	}
 }

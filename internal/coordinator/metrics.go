@@ -1,96 +1,82 @@
 package coordinator
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// countInterval is how often groups are counted by their state.
-const countInterval = 5 * time.Second
-
-// metrics are of all shards of a broker.
+// metrics are the counters of all shards of a broker.
 type metrics struct {
 	committed, expired, appends prometheus.Counter
 	load                        prometheus.Histogram
 }
 
-func newMetrics(r *Runtime) metrics {
+func newMetrics() metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "heartwood",
 			Subsystem: "coordinator", Name: name, Help: help})
 	}
-	m := metrics{
-		committed: counter("commits_total", "Offsets of partitions that groups committed."),
+	return metrics{
+		committed: counter("commits_total", "Partition offsets that groups have committed."),
 		expired: counter("expired_offsets_total",
-			"Committed offsets that were forgotten: too old, or of a topic that was deleted."),
+			"Committed offsets that were deleted because they expired or their topic was deleted."),
 		appends: counter("appends_total",
-			"Batches appended for groups; one may hold the commits of many."),
+			"Batches appended by group coordinators; a batch may hold commits of several groups."),
 		load: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "heartwood", Subsystem: "coordinator", Name: "load_seconds",
-			Help:    "Time to read a partition of groups, after a start or a failover, until it is served.",
+			Help: "Time to load a partition of __consumer_offsets after a start or a failover, " +
+				"until its groups are served.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 	}
-	if r.opts.Registry != nil {
-		r.opts.Registry.MustRegister(m.committed, m.expired, m.appends, m.load, (*shards)(r),
-			prometheus.NewGaugeFunc(
-				prometheus.GaugeOpts{Namespace: "heartwood", Name: "coordinator_offsets",
-					Help: "Committed offsets of the groups this broker coordinates."},
-				func() (sum float64) {
-					for _, s := range r.view.Load().shards {
-						sum += float64(s.offsets.Load())
-					}
-					return sum
-				}))
+}
+
+func (m metrics) register(to prometheus.Registerer, g *Groups) {
+	to.MustRegister(m.committed, m.expired, m.appends, m.load, (*groupCollector)(g),
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Namespace: "heartwood", Name: "coordinator_offsets",
+				Help: "Committed offsets of the groups that this broker coordinates."},
+			func() (sum float64) {
+				g.eachLoaded(func(s *groupShard) { sum += float64(s.offsets.Load()) })
+				return sum
+			}))
+}
+
+func (g *Groups) eachLoaded(f func(*groupShard)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for s := range g.loaded {
+		f(s)
 	}
-	return m
 }
 
-// measure tells the metrics what has changed.
-func (s *shard) measure() {
-	s.offsets.Store(int64(s.state.Offsets()))
-	now := s.state.Expired()
-	s.runtime.metrics.expired.Add(float64(now - s.expired))
-	s.expired = now
-}
-
-// countPhases counts groups by their state. It looks at all of them, so it is done now and then,
-// not with each change.
-func (s *shard) countPhases() {
-	counts := map[string]int{}
-	s.state.CountPhases(counts)
-	s.phases.Store(&counts)
-}
-
-// shards is a Runtime as a prometheus.Collector of the groups in each state.
-type shards Runtime
+// groupCollector exports the number of groups in each state. It implements prometheus.Collector.
+type groupCollector Groups
 
 var groupsDesc = prometheus.NewDesc("heartwood_coordinator_groups",
-	"Groups this broker coordinates, by their state, counted every five seconds.",
+	"Groups that this broker coordinates, by state; counted every five seconds.",
 	[]string{"state"}, nil)
 
-// statesShown are there also when no group is in them.
-var statesShown = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning",
+// groupStates are exported even if no group is in them.
+var groupStates = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning",
 	"Reconciling", "Stable"}
 
 // Describe implements prometheus.Collector.
-func (*shards) Describe(to chan<- *prometheus.Desc) { to <- groupsDesc }
+func (*groupCollector) Describe(to chan<- *prometheus.Desc) { to <- groupsDesc }
 
 // Collect implements prometheus.Collector.
-func (r *shards) Collect(to chan<- prometheus.Metric) {
+func (c *groupCollector) Collect(to chan<- prometheus.Metric) {
 	counts := map[string]int{}
-	for _, state := range statesShown {
-		counts[state] = 0
+	for _, name := range groupStates {
+		counts[name] = 0
 	}
-	for _, s := range r.view.Load().shards {
-		if of := s.phases.Load(); of != nil {
-			for state, n := range *of {
-				counts[state] += n
+	(*Groups)(c).eachLoaded(func(s *groupShard) {
+		if phases := s.phases.Load(); phases != nil {
+			for name, n := range *phases {
+				counts[name] += n
 			}
 		}
-	}
-	for state, n := range counts {
-		to <- prometheus.MustNewConstMetric(groupsDesc, prometheus.GaugeValue, float64(n), state)
+	})
+	for name, n := range counts {
+		to <- prometheus.MustNewConstMetric(groupsDesc, prometheus.GaugeValue, float64(n), name)
 	}
 }

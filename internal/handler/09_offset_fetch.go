@@ -87,7 +87,7 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16,
 	if version >= 9 {
 		to = group.Reader{Member: orEmpty(asked.MemberID), Epoch: asked.MemberEpoch}
 	}
-	found, err := h.opts.Groups.CommittedTo(ctx, asked.Group, to, of)
+	found, err := h.opts.Groups.CommittedFor(ctx, asked.Group, to, of)
 	answer.ErrorCode = result.code(err)
 	if asked.Topics == nil {
 		answer.Topics = allOffsets(img, version, found)

@@ -178,7 +178,7 @@ func (h *Handler) brokerConfigs() []config {
 
 // groupConfigs are what the LogCluster says of groups, in Kafka's names and units.
 func (h *Handler) groupConfigs() []config {
-	set, now := h.opts.Image().Groups, h.opts.Groups.Settings()
+	set, now := h.opts.Image().Groups, h.opts.Groups.Config()
 	one := func(name string, value int64, isSet bool, doc string) config {
 		source := kmsg.ConfigSourceDefaultConfig
 		if isSet {

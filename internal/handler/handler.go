@@ -21,7 +21,7 @@ type Options struct {
 	// Await waits until Image satisfies enough, or ctx ends.
 	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas   *replica.Set
-	Groups     *coordinator.Runtime
+	Groups     *coordinator.Groups
 	Admin      metadata.Admin
 	Alterer    metadata.Alterer
 	Mover      metadata.Mover

@@ -35,7 +35,7 @@ type broker struct {
 	disk     *vfs.Fault
 	store    *logstore.Store
 	set      *replica.Set
-	groups   *coordinator.Runtime
+	groups   *coordinator.Groups
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
@@ -55,9 +55,9 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
 	must(t, err)
 	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store})
-	b.groups = coordinator.New(coordinator.Options{
+	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b,
-		Groups: group.Config{InitialDelay: -1},
+		Config: group.Config{InitialDelay: -1},
 	})
 	t.Cleanup(func() {
 		b.groups.Close()

@@ -61,11 +61,14 @@ var layers = map[string][]string{
 		"internal/timer", "internal/record", "internal/topicconfig"},
 	"internal/coordinator/assignor": {},
 	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
-	"internal/coordinator/group":    {"internal/coordinator/consumer"},
-	"internal/coordinator": {
-		"internal/coordinator/group", "internal/coordinator/consumer", "internal/replica",
+	"internal/coordinator/state":    {},
+	"internal/coordinator/group":    {"internal/coordinator/consumer", "internal/coordinator/state"},
+	"internal/coordinator/runtime": {"internal/coordinator/state", "internal/replica",
 		"internal/logstore", "internal/metadata", "internal/timer", "internal/record",
-		"internal/compress",
+		"internal/compress"},
+	"internal/coordinator": {
+		"internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/state",
+		"internal/coordinator/runtime", "internal/replica", "internal/metadata",
 	},
 	"internal/wire": {"internal/outage", "internal/vfs"},
 	"internal/handler": {

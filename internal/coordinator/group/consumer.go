@@ -102,7 +102,7 @@ func (s *State) turnClassic(g *group, j Join) error {
 	case j.Member != "":
 		return ErrUnknownMember
 	}
-	s.out.Soft = true // who joins is let in before the records are stored
+	s.out.VolatileChanged = true // who joins is let in before the records are stored
 	s.storeAll(g.consumer.Bury())
 	return nil
 }

@@ -83,7 +83,7 @@ func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	p.pass(time.Millisecond)
 	_, err = p.beat("a", 0)
 	p.wantErr("a consumer joins a classic group", err, ErrNotFound)
-	p.sync("1", p.tokens[classic].Joined.Generation)
+	p.sync("1", p.tokens[classic].Result.Joined.Generation)
 	_, out := p.state.Leave(p.now, "g", []Leaver{{Member: "1"}})
 	p.keep(out)
 	p.wantErr("an admin's commit", p.commitAs("", -1, false), nil)
@@ -128,7 +128,7 @@ func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	}
 	back := p.enter("range")
 	p.pass(time.Millisecond)
-	if joined := p.tokens[back]; joined.Err != nil || joined.Joined.Generation != 1 {
+	if joined := p.tokens[back]; joined.Err != nil || joined.Result.Joined.Generation != 1 {
 		t.Fatalf("back to classic: %+v", joined)
 	}
 	if d, err := p.state.Describe("g"); err != nil || d.Phase != "CompletingRebalance" {
@@ -237,7 +237,7 @@ func TestChangeOfProtocolIsCutShort(t *testing.T) {
 		To: p.token, Group: "g", NewMember: "m", Session: 10 * time.Second,
 		ProtocolType: "consumer", Protocols: []Protocol{{Name: "range"}},
 	})
-	if !out.Soft || len(out.Records) < 2 {
+	if !out.VolatileChanged || len(out.Records) < 2 {
 		t.Fatalf("a join that changes the protocol: %+v", out)
 	}
 	for n := range len(out.Records) + 1 {

@@ -42,7 +42,7 @@ func (s *State) Join(now time.Time, j Join) Output {
 		if err == ErrMemberIDRequired { //nolint:errorlint // made below
 			id = j.NewMember
 		}
-		s.answer(Answer{To: j.To, Err: err, Joined: Joined{Generation: -1, Member: id}})
+		s.answer(Answer{To: j.To, Err: err, Result: Result{Joined: Joined{Generation: -1, Member: id}}})
 	}
 	return s.take()
 }
@@ -145,12 +145,12 @@ func (s *State) joinAgain(now time.Time, g *group, j Join) error {
 	case g.phase == completing && m.says(j.Protocols),
 		g.phase == stable && m.says(j.Protocols) && g.leader != m.id:
 		// The answer to its join was lost, or it has no news: it is told of this generation again.
-		s.answer(Answer{To: j.To, Joined: g.joined(m)})
+		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
 	// an earlier try
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
-		Joined: Joined{Generation: -1, Member: m.id}})
+		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
 	m.protocols, m.session, m.rebalance, m.joining = j.Protocols, j.Session, j.Rebalance, j.To
 	g.sizeBytes += m.sizeBytes()
@@ -212,15 +212,15 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	} else {
 		joined.SkipAssignment = g.leader == m.id
 	}
-	s.out.Soft = true
+	s.out.VolatileChanged = true
 	s.store(g.record(now, func(m *member) []byte { return m.assignment }))
-	s.answer(Answer{To: to, Joined: joined})
+	s.answer(Answer{To: to, Result: Result{Joined: joined}})
 }
 
 // fence ends what a replaced member waits for.
 func (s *State) fence(m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
-		Joined: Joined{Generation: -1, Member: m.id}})
+		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	s.answer(Answer{To: m.syncing, Err: ErrFencedInstance})
 	m.joining, m.syncing = 0, 0
 }

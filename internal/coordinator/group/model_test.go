@@ -115,15 +115,15 @@ func assignment(life int, generation int32, member string) string {
 func (w *world) answered(c *client, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrMemberIDRequired):
-		c.id = a.Joined.Member
+		c.id = a.Result.Joined.Member
 	case errors.Is(a.Err, ErrUnknownMember), errors.Is(a.Err, ErrFencedInstance):
 		c.id, c.generation, c.assigned = "", 0, ""
 	case a.Err != nil:
 		c.assigned = ""
-	case a.Joined.Member != "":
-		w.joined(c, a.Joined)
+	case a.Result.Joined.Member != "":
+		w.joined(c, a.Result.Joined)
 	default:
-		if c.assigned = string(a.Synced.Assignment); c.assigned == "" {
+		if c.assigned = string(a.Result.Synced.Assignment); c.assigned == "" {
 			w.t.Fatalf("a member of generation %d has no assignment", c.generation)
 		}
 	}

@@ -77,7 +77,7 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	}
 	switch {
 	case len(g.members) == 0:
-		s.out.Soft = true
+		s.out.VolatileChanged = true
 		s.store(g.emptyRecord(now))
 		return
 	case !g.elect():
@@ -90,7 +90,7 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	g.protocol = g.choose()
 	for _, m := range g.members {
 		g.unsynced[m.id] = true
-		s.answer(Answer{To: m.joining, Joined: g.joined(m)})
+		s.answer(Answer{To: m.joining, Result: Result{Joined: g.joined(m)}})
 		m.joining, m.isNew = 0, false
 		s.beginSession(now, g, m, m.session)
 	}
@@ -159,7 +159,7 @@ func (s *State) sessionOver(now time.Time, g *group, id string) {
 
 // expel removes a member and ends what it waits for.
 func (s *State) expel(g *group, m *member) {
-	s.answer(Answer{To: m.joining, Err: ErrUnknownMember, Joined: Joined{Generation: -1}})
+	s.answer(Answer{To: m.joining, Err: ErrUnknownMember, Result: Result{Joined: Joined{Generation: -1}}})
 	s.answer(Answer{To: m.syncing, Err: ErrUnknownMember})
 	m.joining, m.syncing = 0, 0
 	s.timers.Clear(TimerKey{g.id, m.id})

@@ -74,7 +74,7 @@ func TestKIP134EmptyGroupWaitsForMore(t *testing.T) {
 		t.Fatalf("answered already: %+v", p.tokens)
 	}
 	p.pass(3 * time.Second)
-	a, b := p.tokens[first].Joined, p.tokens[second].Joined
+	a, b := p.tokens[first].Result.Joined, p.tokens[second].Result.Joined
 	if a.Generation != 1 || b.Generation != 1 || a.Leader != "1" || b.Leader != "1" ||
 		len(a.Members) != 2 || len(b.Members) != 0 {
 		t.Errorf("joined %+v and %+v", a, b)
@@ -89,7 +89,7 @@ func TestProtocolIsChosenByVotes(t *testing.T) {
 	p.enter("sticky", "range")
 	p.pass(3 * time.Second)
 	p.pass(3 * time.Second)
-	if got := p.tokens[first].Joined.Protocol; got != "sticky" {
+	if got := p.tokens[first].Result.Joined.Protocol; got != "sticky" {
 		t.Errorf("protocol %q", got)
 	}
 	if refused := p.enter("other"); !errors.Is(p.tokens[refused].Err, ErrInconsistentProtocol) {
@@ -233,7 +233,7 @@ func TestAssignmentThatIsTooLarge(t *testing.T) {
 	p := newTable(t, Config{RecordBytesMax: 1000, InitialDelay: -1})
 	first := p.enter("range")
 	p.pass(0)
-	joined := p.tokens[first].Joined
+	joined := p.tokens[first].Result.Joined
 	p.token++
 	p.do(p.state.Sync(p.now, Sync{
 		To: p.token, Group: "g", Member: joined.Member, Generation: joined.Generation,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
 // What a request can get wrong. internal/handler maps each to a Kafka error code.
@@ -23,7 +24,7 @@ var (
 	ErrNotFound             = errors.New("group not found")
 	ErrSubscribed           = errors.New("group is subscribed to the topic")
 	ErrMetadataTooLarge     = errors.New("offset metadata too large")
-	ErrRecordTooLarge       = errors.New("group is too large to be stored")
+	ErrRecordTooLarge       = state.ErrRecordTooLarge
 	ErrOldProtocol          = errors.New(
 		"members of the consumer protocol commit with member epochs",
 	)
@@ -72,44 +73,25 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Token is who asked, as the shell knows them; 0: nobody.
-type Token uint64
+// The types that a State exchanges with its runtime.
+type (
+	Token  = state.Token
+	Record = state.Record
+	Answer = state.Answer[Result]
+	Output = state.Output[Result]
+	Timers = state.Timers[TimerKey]
+)
 
-// Answer is what one who asked is told.
-type Answer struct {
-	To     Token
-	Err    error
-	Joined Joined // of a Join, also with an error: its Member counts then
-	Synced Synced // of a Sync
+// Result is what an answer to a Join or to a Sync holds. With an error of a Join, Joined.Member is
+// set as well.
+type Result struct {
+	Joined Joined
+	Synced Synced
 }
 
-// Record is to be stored; Value is nil for a tombstone.
-type Record struct {
-	Key, Value []byte
-}
-
-// Output is what follows from a call: records to store and then to Replay, in order; and answers,
-// to be given once those are safe.
-type Output struct {
-	Records []Record
-	Answers []Answer
-	// Soft tells that what is not stored has changed with the records in mind: if they cannot be
-	// stored, the State is of no use any more.
-	Soft bool
-}
-
-// TimerKey names a timer: of a member's session, or, with no member, of a group's phase.
+// TimerKey identifies a timer: of a member's session, or, without a member, of a group's phase.
 type TimerKey struct {
 	Group, Member string
-}
-
-// Timers is the clock's other half. The State makes sure by itself that it was not called too early
-// or for nothing.
-type Timers interface {
-	// Set has Fire called with the key once d has passed, in place of any earlier Set.
-	Set(key TimerKey, d time.Duration)
-	// Clear takes that back.
-	Clear(key TimerKey)
 }
 
 // State is all groups of one partition.

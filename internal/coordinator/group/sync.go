@@ -55,7 +55,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 	delete(g.unsynced, m.id)
 	m.syncing = r.To
 	if record.Key != nil {
-		s.out.Soft = true
+		s.out.VolatileChanged = true
 		s.store(record)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	}
 	a := Answer{To: m.syncing, Err: err}
 	if err == nil {
-		a.Synced = Synced{g.protocolType, g.protocol, m.assignment}
+		a.Result.Synced = Synced{g.protocolType, g.protocol, m.assignment}
 	}
 	m.syncing = 0
 	s.answer(a)

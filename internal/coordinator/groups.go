@@ -1,0 +1,125 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// OffsetsTopic is the internal topic that stores groups and their offsets.
+const OffsetsTopic = metadata.OffsetsTopic
+
+// Reasons why this broker cannot serve a group now. Clients retry all of them, ErrNotCoordinator on
+// another broker.
+var (
+	ErrNotCoordinator = runtime.ErrNotCoordinator
+	ErrLoading        = runtime.ErrLoading
+	ErrNotAvailable   = runtime.ErrNotAvailable
+)
+
+// Options configures Groups. All fields but Config, Registry and Logger must be set.
+type Options struct {
+	NodeID   int32
+	Replicas *replica.Set
+	Image    func() *metadata.Image
+	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
+	Admin    metadata.Admin
+	Config   group.Config          // settings of the LogCluster override its fields
+	Registry prometheus.Registerer // may be nil
+	Logger   *slog.Logger          // default: discards
+}
+
+// Groups is the group coordinator of this broker.
+type Groups struct {
+	opts    Options
+	runtime *shards
+	topics  atomic.Pointer[imageTopics]
+	metrics metrics
+
+	mu     sync.Mutex
+	loaded map[*groupShard]struct{}
+}
+
+type (
+	shards = runtime.Runtime[*groupShard, group.TimerKey, group.Result]
+	shard  = runtime.Shard[*groupShard, group.TimerKey, group.Result]
+)
+
+// NewGroups returns a coordinator that leads no partitions yet. Close stops it.
+func NewGroups(opts Options) *Groups {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Groups{opts: opts, metrics: newMetrics(), loaded: map[*groupShard]struct{}{}}
+	g.runtime = runtime.New(runtime.Options[*groupShard, group.TimerKey, group.Result]{
+		NodeID: opts.NodeID,
+		Topic: metadata.NewTopic{
+			Name: OffsetsTopic, Partitions: -1, Replicas: -1, // Admin chooses, as for other internal topics
+			Properties: map[string]string{
+				"cleanup.policy": "compact", "compression.type": "producer",
+				"segment.bytes": "104857600",
+			},
+		},
+		NewMachine: g.newShard,
+		ConfigChanged: func(before, now *metadata.Image) bool {
+			return before.Groups != now.Groups
+		},
+		ExpireInterval: expireInterval,
+		Replicas:       opts.Replicas, Image: opts.Image, Await: opts.Await, Admin: opts.Admin,
+		Appends: g.metrics.appends, LoadSeconds: g.metrics.load, Logger: opts.Logger,
+	})
+	if opts.Registry != nil {
+		g.metrics.register(opts.Registry, g)
+	}
+	return g
+}
+
+// Apply starts and stops shards according to an image, after replica.Set.Apply has applied it to
+// the partitions. It must be called from one goroutine, and does not block.
+func (g *Groups) Apply(img *metadata.Image) { g.runtime.Apply(img) }
+
+// Close stops all shards. Waiting requests return ErrNotCoordinator.
+func (g *Groups) Close() { g.runtime.Close() }
+
+// Find returns the broker that coordinates a group. The first call creates the topic.
+func (g *Groups) Find(ctx context.Context, groupID string) (metadata.Broker, error) {
+	if err := group.CheckID(groupID); err != nil {
+		return metadata.Broker{}, err
+	}
+	return g.runtime.Find(ctx, groupID)
+}
+
+// Config returns the settings that apply to groups now, defaults included.
+func (g *Groups) Config() group.Config { return g.configFor(g.opts.Image().Groups).WithDefaults() }
+
+// configFor returns the configured settings, overridden by those of the LogCluster.
+func (g *Groups) configFor(cluster metadata.Groups) group.Config {
+	c := g.opts.Config
+	c.SessionMin = cmp.Or(cluster.SessionMin, c.SessionMin)
+	c.SessionMax = cmp.Or(cluster.SessionMax, c.SessionMax)
+	c.InitialDelay = cmp.Or(cluster.InitialDelay, c.InitialDelay)
+	c.MembersMax = cmp.Or(cluster.MembersMax, c.MembersMax)
+	c.MetadataBytesMax = cmp.Or(cluster.MetadataBytesMax, c.MetadataBytesMax)
+	c.ConsumerSession = cmp.Or(cluster.ConsumerSession, c.ConsumerSession)
+	c.ConsumerInterval = cmp.Or(cluster.ConsumerInterval, c.ConsumerInterval)
+	c.Retention = cmp.Or(cluster.OffsetsRetention, c.Retention)
+	return c
+}
+
+// expireIntervalDefault is the time between two searches for expired offsets (Kafka's
+// offsets.retention.check.interval.ms).
+const expireIntervalDefault = 10 * time.Minute
+
+func expireInterval(img *metadata.Image) time.Duration {
+	return cmp.Or(img.Groups.OffsetsCheckInterval, expireIntervalDefault)
+}

@@ -1,0 +1,195 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+func TestMemberWithoutHeartbeatsIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.stop()
+		b.lead(1, self)
+		b.awaitLoaded()
+		joined := b.join()
+		for range 5 {
+			time.Sleep(9 * time.Second)
+			must(t, b.Heartbeat(t.Context(), "g", "m", "", joined.Generation))
+		}
+		b.wantPhase("Stable")
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		b.wantPhase("Empty")
+		if err := b.Heartbeat(t.Context(), "g", "m", "", joined.Generation); !errors.Is(err,
+			group.ErrUnknownMember) {
+			t.Errorf("heartbeat of the removed member: %v", err)
+		}
+	})
+}
+
+// After a failover or a restart the coordinator has the same offsets and members, and the members
+// continue without a rebalance.
+func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, id := vfs.NewMem(), metadata.NewID()
+		b := newBroker(t, disk, id)
+		b.lead(1, self)
+		b.awaitLoaded()
+		joined := b.join()
+		must(t, b.commit(7, "m", joined.Generation))
+		check := func(epoch int32) {
+			t.Helper()
+			b.lead(epoch, self)
+			b.awaitLoaded()
+			if got, err := b.committed(); got != 7 || err != nil {
+				t.Errorf("epoch %d: offset %d, %v", epoch, got, err)
+			}
+			must(t, b.Heartbeat(t.Context(), "g", "m", "", joined.Generation))
+			synced, err := b.Sync(t.Context(),
+				group.Sync{Group: "g", Member: "m", Generation: joined.Generation})
+			if must(t, err); string(synced.Assignment) != "all" {
+				t.Errorf("epoch %d: assignment %q", epoch, synced.Assignment)
+			}
+		}
+		check(2)
+		b.stop()
+		b = newBroker(t, disk, id)
+		defer func() { b.stop() }()
+		check(3)
+		time.Sleep(11 * time.Second) // a member that does not return after the failover is removed
+		synctest.Wait()
+		b.wantPhase("Empty")
+	})
+}
+
+func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.stop()
+		b.lead(1, self)
+		b.awaitLoaded()
+		joined := make(chan error, 1)
+		go func() {
+			_, err := b.Join(context.Background(), group.Join{
+				Group: "g", NewMember: "m", Session: 10 * time.Second, ProtocolType: "consumer",
+				Protocols: []group.Protocol{{Name: "range"}},
+			})
+			joined <- err
+		}()
+		synctest.Wait() // the join waits for the initial rebalance delay
+		b.lead(2, 2)
+		if err := <-joined; !errors.Is(err, ErrNotCoordinator) {
+			t.Errorf("the waiting join returned %v", err)
+		}
+		if err := b.commit(1, "", -1); !errors.Is(err, ErrNotCoordinator) {
+			t.Errorf("a later commit returned %v", err)
+		}
+	})
+}
+
+// An offset that is not on all in-sync replicas is neither acknowledged nor returned.
+func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.stop()
+		b.lead(1, self)
+		b.awaitLoaded()
+		must(t, b.commit(7, "", -1))
+		b.lead(2, self, 2) // no follower runs as broker 2
+		b.awaitLoadedUnstored()
+		began := time.Now()
+		if err := b.commit(8, "", -1); !errors.Is(err, ErrNotAvailable) ||
+			time.Since(began) != runtime.StoreTimeout {
+			t.Errorf("commit: %v after %v", err, time.Since(began))
+		}
+		if got, err := b.committed(); !errors.Is(err, ErrNotAvailable) {
+			t.Errorf("fetched %d, %v", got, err)
+		}
+		b.lead(3, self)
+		b.awaitLoaded()
+		if got, err := b.committed(); got != 8 || err != nil {
+			t.Errorf("fetched %d, %v; want 8, which the leader's log has", got, err)
+		}
+	})
+}
+
+// Offsets of a group without members are deleted after the retention, and the group with them.
+func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.stop()
+		b.lead(1, self)
+		b.awaitLoaded()
+		must(t, b.commit(7, "", -1))
+		time.Sleep(time.Hour - time.Minute)
+		if got, err := b.committed(); got != 7 || err != nil {
+			t.Errorf("before the retention ends: %d, %v", got, err)
+		}
+		time.Sleep(2 * expireIntervalDefault)
+		if got, err := b.committed(); got != -1 || err != nil {
+			t.Errorf("after the retention: %d, %v", got, err)
+		}
+		if all, err := b.List(t.Context()); len(all) != 0 || err != nil {
+			t.Errorf("groups %v, %v; want none", all, err)
+		}
+		if n := testutil.ToFloat64(b.metrics.expired); n != 1 {
+			t.Errorf("%v expired offsets are counted, want 1", n)
+		}
+	})
+}
+
+// Each of many concurrent commits gets its own result, and batches respect the topic's limit.
+func TestConcurrentCommitsOfManyGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.stop()
+		b.topic.Settings.MessageBytesMax = 300
+		b.lead(1, self)
+		b.awaitLoaded()
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() {
+				id := fmt.Sprint("group-", i)
+				for offset := range int64(5) {
+					commitAndFetch(t, b, id, offset)
+				}
+			})
+		}
+		all.Wait()
+		if n := testutil.ToFloat64(b.metrics.committed); n != 1000 {
+			t.Errorf("%v commits are counted, want 1000", n)
+		}
+		time.Sleep(runtime.SampleInterval)
+		synctest.Wait()
+		if got := testutil.CollectAndCount((*groupCollector)(b.Groups)); got != len(groupStates) {
+			t.Errorf("%d states are exported, want %d", got, len(groupStates))
+		}
+	})
+}
+
+func commitAndFetch(t *testing.T, b *broker, id string, offset int64) {
+	t.Helper()
+	errs, err := b.Commit(t.Context(), group.Commit{Group: id, Generation: -1,
+		Offsets: []group.CommitOffset{{Topic: "t",
+			Offset: group.Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}}})
+	if err != nil || errs[0] != nil {
+		t.Errorf("%s: %v %v", id, errs, err)
+		return
+	}
+	found, err := b.Committed(t.Context(), id, []group.TopicPartition{{Topic: "t"}})
+	if err != nil || found[0].Offset.Offset != offset {
+		t.Errorf("%s: committed %d, found %+v, %v", id, offset, found, err)
+	}
+}

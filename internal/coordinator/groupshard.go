@@ -1,0 +1,106 @@
+package coordinator
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/coordinator/state"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// groupShard is the state machine of the groups of one partition, as the runtime drives it. It adds
+// to the pure state what depends on the metadata image, and the metrics.
+type groupShard struct {
+	*group.State
+	groups *Groups
+
+	configured metadata.Groups // settings of the LogCluster that State has
+	expired    uint64          // of State.Expired, what the metrics contain already
+
+	// Published for the metrics.
+	offsets atomic.Int64
+	phases  atomic.Pointer[map[string]int] // number of groups in each phase
+}
+
+func (g *Groups) newShard(timers state.Timers[group.TimerKey]) *groupShard {
+	s := &groupShard{State: group.New(g.configFor(metadata.Groups{}), timers), groups: g}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loaded[s] = struct{}{}
+	return s
+}
+
+// Close implements runtime.Machine.
+func (s *groupShard) Close() {
+	s.groups.mu.Lock()
+	defer s.groups.mu.Unlock()
+	delete(s.groups.loaded, s)
+}
+
+// Loaded implements runtime.Machine. It checks the offsets of all topics: topics may have been
+// deleted while no coordinator watched.
+func (s *groupShard) Loaded(now time.Time, d runtime.Delta) group.Output {
+	s.State.Loaded(now)
+	s.configure(d.Image.Groups)
+	return s.deleteStaleOffsets(d)
+}
+
+// ApplyMetadata implements runtime.Machine.
+func (s *groupShard) ApplyMetadata(_ time.Time, d runtime.Delta) group.Output {
+	s.configure(d.Image.Groups)
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(d.Changed)), s.KnowsTopic) {
+		return group.Output{}
+	}
+	return s.deleteStaleOffsets(d)
+}
+
+func (s *groupShard) configure(cluster metadata.Groups) {
+	if s.configured != cluster {
+		s.configured = cluster
+		s.Configure(s.groups.configFor(cluster))
+	}
+}
+
+func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
+	return s.ForgetOffsets(func(topic string, id [16]byte) bool { return stale(d, topic, id) })
+}
+
+// stale reports whether an offset was committed for a topic that was deleted with its records. If
+// the topic was deleted and created again while no coordinator watched, the topic id shows it,
+// unless the new topic's reclaim policy lets it adopt the records of the old one. If no topic of
+// the name exists, the offset stays until it expires.
+func stale(d runtime.Delta, topic string, id [16]byte) bool {
+	current := d.Image.Topic(topic)
+	switch {
+	case current != nil && current.ID == id:
+		return false
+	case d.Deleted[topic]:
+		return true
+	default:
+		return current != nil && id != [16]byte{} && !current.RetainData
+	}
+}
+
+// Measure implements runtime.Machine. Counting groups by phase visits every group, so only samples
+// do it.
+func (s *groupShard) Measure(sample bool) {
+	s.offsets.Store(int64(s.Offsets()))
+	expired := s.Expired()
+	s.groups.metrics.expired.Add(float64(expired - s.expired))
+	s.expired = expired
+	if sample {
+		counts := map[string]int{}
+		s.CountPhases(counts)
+		s.phases.Store(&counts)
+	}
+}
+
+// LogValue implements runtime.Machine.
+func (s *groupShard) LogValue() slog.Value {
+	return slog.GroupValue(slog.Int("groups", s.Groups()), slog.Int("offsets", s.Offsets()))
+}

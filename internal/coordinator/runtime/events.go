@@ -1,0 +1,226 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/state"
+)
+
+// event is a unit of work for a shard's goroutine. Events with run are handled one by one;
+// neighbouring events with prepare and stored share appends. A shard that cannot serve calls fail
+// instead of either.
+type event struct {
+	run     func(now time.Time)
+	prepare func(now time.Time) []state.Record // returns the records to store
+	stored  func(error)                        // receives the result of storing them
+	fail    func(error)
+}
+
+// push queues an event, and reports whether the shard accepts it.
+func (s *Shard[S, K, A]) push(e event) bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	if !s.queue.open {
+		return false
+	}
+	s.queue.events = append(s.queue.events, e)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (s *Shard[S, K, A]) takeEvents() []event {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	events := s.queue.events
+	s.queue.events = nil
+	return events
+}
+
+// handle handles events in order.
+func (s *Shard[S, K, A]) handle(events []event) {
+	for len(events) > 0 {
+		if s.inconsistent || s.ctx.Err() != nil {
+			s.failAll(events)
+			return
+		}
+		n := slices.IndexFunc(events, func(e event) bool { return e.prepare == nil })
+		switch {
+		case n < 0:
+			s.storeAll(time.Now(), events)
+			return
+		case n > 0:
+			s.storeAll(time.Now(), events[:n])
+		default:
+			n = 1
+			events[0].run(time.Now())
+		}
+		events = events[n:]
+	}
+}
+
+// storeAll handles events with prepare, with as few appends as their records fit into: under load a
+// coordinator spends most of its time on appends, and each append wakes the followers.
+func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
+	var all []state.Record
+	ends := make([]int, len(events)) // index in all after an event's last record
+	for i, e := range events {
+		all = append(all, e.prepare(now)...)
+		ends[i] = len(all)
+	}
+	for i, from := 0, 0; i < len(events); {
+		n, err := s.store(now, state.Output[A]{Records: all[from:]})
+		for from += n; i < len(events) && ends[i] <= from; i++ {
+			events[i].stored(nil)
+		}
+		if i == len(events) {
+			return
+		}
+		events[i].stored(err)
+		from, i = ends[i], i+1
+		if errors.Is(err, state.ErrRecordTooLarge) {
+			continue // this event's records never fit; those of the later events may
+		}
+		// No record can be stored now. Trying each event separately would build as many batches
+		// without effect.
+		for ; i < len(events); i++ {
+			if ends[i] > from {
+				events[i].stored(err)
+			} else {
+				events[i].stored(nil)
+			}
+			from = ends[i]
+		}
+	}
+}
+
+func (s *Shard[S, K, A]) failAll(events []event) {
+	for _, e := range events {
+		e.fail(s.reason())
+	}
+}
+
+// result is the outcome of a function that ran in the shard's goroutine.
+type result[T any] struct {
+	value T
+	err   error
+	last  int64
+}
+
+// Call runs f in the shard's goroutine, stores the records of its output, and returns its value
+// once everything that the value is based on is below the high watermark.
+func Call[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
+	done := make(chan result[T], 1)
+	pushed := s.push(event{
+		run: func(now time.Time) {
+			value, out, err := f(now, s.machine)
+			if stored := s.apply(now, out); err == nil {
+				err = stored
+			}
+			done <- result[T]{value, err, s.last}
+		},
+		fail: func(err error) { done <- result[T]{err: err, last: -1} },
+	})
+	return await(ctx, s, pushed, done)
+}
+
+// CallVolatile runs f in the shard's goroutine and returns its error without waiting for the high
+// watermark. f must neither store records nor reveal stored state.
+func CallVolatile[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	f func(now time.Time, machine S) error) error {
+	done := make(chan error, 1)
+	pushed := s.push(event{
+		run:  func(now time.Time) { done <- f(now, s.machine) },
+		fail: func(err error) { done <- err },
+	})
+	if !pushed {
+		return s.refusal()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Store is Call for functions that only store records: their output has no answers and no changes
+// of volatile state. The records of concurrent calls are appended together.
+func Store[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
+	done := make(chan result[T], 1)
+	var got result[T]
+	pushed := s.push(event{
+		prepare: func(now time.Time) []state.Record {
+			var out state.Output[A]
+			got.value, out, got.err = f(now, s.machine)
+			return out.Records
+		},
+		stored: func(err error) { done <- result[T]{got.value, cmp.Or(got.err, err), s.last} },
+		fail:   func(err error) { done <- result[T]{err: err, last: -1} },
+	})
+	return await(ctx, s, pushed, done)
+}
+
+// Wait runs f in the shard's goroutine with a new token, and waits for the answer to that token,
+// which a later event may give. The answer's To is 0 if the machine gave none.
+func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	f func(now time.Time, machine S, to state.Token) state.Output[A]) (state.Answer[A], error) {
+	done := make(chan answered[A], 1)
+	pushed := s.push(event{
+		run: func(now time.Time) {
+			s.token++
+			s.waiting[s.token] = done
+			// an error is answered to the token, or the state is inconsistent and unload answers
+			_ = s.apply(now, f(now, s.machine, s.token))
+		},
+		fail: func(err error) { done <- answered[A]{state.Answer[A]{Err: err}, -1} },
+	})
+	if !pushed {
+		return state.Answer[A]{}, s.refusal()
+	}
+	select {
+	case got := <-done:
+		if got.Err == nil {
+			got.Err = s.awaitStored(ctx, got.last)
+		}
+		return got.Answer, got.Err
+	case <-ctx.Done():
+		return state.Answer[A]{}, ctx.Err()
+	}
+}
+
+// await waits for the result of an event that was pushed, and until it is below the high watermark.
+func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	pushed bool, done <-chan result[T]) (T, error) {
+	var zero T
+	if !pushed {
+		return zero, s.refusal()
+	}
+	select {
+	case got := <-done:
+		if got.err == nil {
+			got.err = s.awaitStored(ctx, got.last)
+		}
+		return got.value, got.err
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+}
+
+// refusal returns the error for a request that the shard did not accept.
+func (s *Shard[S, K, A]) refusal() error {
+	select {
+	case <-s.done:
+		return ErrNotCoordinator
+	default:
+		return s.reason()
+	}
+}

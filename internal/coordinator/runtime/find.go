@@ -1,0 +1,43 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// findTimeout bounds how long Find waits for the topic to be created and to have a leader.
+const findTimeout = 5 * time.Second
+
+// Find returns the broker that coordinates a key. The first call creates the topic.
+func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broker, error) {
+	if r.opts.Image().Topic(r.opts.Topic.Name) == nil {
+		ctx, cancel := context.WithTimeout(ctx, findTimeout)
+		defer cancel()
+		// another broker may have created the topic first
+		if _, err := r.opts.Admin.CreateTopic(ctx, r.opts.Topic); err != nil &&
+			!errors.Is(err, metadata.ErrTopicExists) {
+			return metadata.Broker{}, fmt.Errorf("%w: %w", ErrNotAvailable, err)
+		}
+		r.opts.Await(ctx, func(img *metadata.Image) bool {
+			_, ok := r.leader(img, key)
+			return ok
+		})
+	}
+	if broker, ok := r.leader(r.opts.Image(), key); ok {
+		return broker, nil
+	}
+	return metadata.Broker{}, ErrNotAvailable
+}
+
+// leader returns the live leader of a key's partition.
+func (r *Runtime[S, K, A]) leader(img *metadata.Image, key string) (metadata.Broker, bool) {
+	topic := img.Topic(r.opts.Topic.Name)
+	if topic == nil || len(topic.Partitions) == 0 {
+		return metadata.Broker{}, false
+	}
+	return img.Broker(topic.Partitions[PartitionFor(key, len(topic.Partitions))].Leader)
+}

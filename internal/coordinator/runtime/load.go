@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/state"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/timer"
+)
+
+const (
+	// readBytes is the size of one read of the log.
+	readBytes = 4 << 20
+	// batchRecordsBytesMax bounds the decompressed size of a batch.
+	batchRecordsBytesMax = 128 << 20
+)
+
+// load replays the whole log into a new machine. This includes records above the high watermark:
+// the leader of this epoch keeps them.
+func (s *Shard[S, K, A]) load() error {
+	log, err := s.runtime.opts.Replicas.Leader(s.id, s.epoch)
+	if err != nil {
+		return err
+	}
+	s.waiting = map[state.Token]chan<- answered[A]{}
+	s.timers = map[K]*timer.Entry[dueTimer[S, K, A]]{}
+	s.machine = s.runtime.opts.NewMachine(s)
+	var buffer []byte
+	end := log.LogEnd()
+	for offset := log.LogStart(); offset < end && s.ctx.Err() == nil; {
+		if buffer, err = read(log, offset, end, buffer); err != nil {
+			return err
+		}
+		next, err := s.replay(buffer, offset)
+		if err != nil {
+			return err
+		}
+		if next <= offset {
+			break // the rest of the log has no records
+		}
+		offset = next
+	}
+	s.last = end - 1
+	return s.ctx.Err()
+}
+
+// read reads whole batches from an offset on.
+func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
+	slice, err := log.Read(offset, end, readBytes, true)
+	if err != nil {
+		return nil, err
+	}
+	defer slice.Release()
+	if slice.Length > cap(buffer) {
+		buffer = make([]byte, slice.Length)
+	}
+	buffer = buffer[:slice.Length]
+	if slice.Length == 0 {
+		return buffer, nil
+	}
+	if _, err := io.ReadFull(io.NewSectionReader(slice.File, slice.Position, int64(slice.Length)),
+		buffer); err != nil {
+		return nil, fmt.Errorf("read at offset %d: %w", offset, err)
+	}
+	return buffer, nil
+}
+
+// replay replays batches and returns the offset after them. It skips control batches and
+// transactional batches: coordinators do not store records in transactions yet.
+func (s *Shard[S, K, A]) replay(batches []byte, offset int64) (next int64, err error) {
+	now := time.Now()
+	for next = offset; len(batches) > 0; {
+		batch, rest, err := record.Next(batches)
+		if err == nil {
+			err = batch.CheckCRC()
+		}
+		if err != nil {
+			return next, fmt.Errorf("read batch at or after offset %d: %w", next, err)
+		}
+		batches, next = rest, batch.NextOffset()
+		if batch.Control() || batch.Transactional() {
+			continue
+		}
+		err = batch.Records(batchRecordsBytesMax, func(r *record.Record) error {
+			if _, err := s.machine.Replay(now, r.Key, r.Value); err != nil {
+				return fmt.Errorf("replay record at offset %d: %w", r.Offset, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}

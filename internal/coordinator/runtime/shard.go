@@ -1,0 +1,238 @@
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/state"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/timer"
+)
+
+const (
+	// expireRecords limits the records of one call of Machine.Expire, so that requests are served
+	// in between.
+	expireRecords = 10_000
+	// reloadBackoff is the time between a failure and the next attempt to load.
+	reloadBackoff = time.Second
+	// SampleInterval is the time between two calls of Machine.Measure with sample set.
+	SampleInterval = 5 * time.Second
+)
+
+// Shard is the coordinator of one partition in one leader epoch.
+type Shard[S Machine[K, A], K comparable, A any] struct {
+	runtime *Runtime[S, K, A]
+	id      replica.PartitionID
+	topic   metadata.ID
+	epoch   int32
+	logger  *slog.Logger
+	ctx     context.Context //nolint:containedctx // canceled by stop
+	stop    context.CancelFunc
+	done    chan struct{} // closed once run has returned
+
+	wake  chan struct{} // has a buffer of one; holds a value while the queue is not empty
+	queue struct {
+		sync.Mutex
+		events  []event
+		open    bool // events are accepted: the state is loaded
+		delta   Delta
+		pending bool // an event that takes the delta is queued
+	}
+
+	// The fields below are of the goroutine.
+	machine      S
+	last         int64 // offset of the last record that the state contains
+	waiting      map[state.Token]chan<- answered[A]
+	token        state.Token // given out last
+	timers       map[K]*timer.Entry[dueTimer[S, K, A]]
+	inconsistent bool // the state must be loaded again
+	expiry       *time.Ticker
+	interval     time.Duration // of expiry
+}
+
+// answered is an answer, with the offset that must be below the high watermark before it is sent.
+type answered[A any] struct {
+	state.Answer[A]
+	last int64
+}
+
+// dueTimer is the value of a timer entry.
+type dueTimer[S Machine[K, A], K comparable, A any] struct {
+	shard *Shard[S, K, A]
+	key   K
+}
+
+func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *metadata.Topic,
+	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
+	s := &Shard[S, K, A]{
+		runtime: r, id: replica.PartitionID{Topic: topic.Name, Index: p.Index}, topic: topic.ID,
+		epoch: p.LeaderEpoch, done: make(chan struct{}), wake: make(chan struct{}, 1), last: -1,
+	}
+	s.queue.delta.Image = delta.Image
+	s.queue.delta.merge(delta)
+	s.logger = r.opts.Logger.With("partition", s.id, "leaderEpoch", s.epoch)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// run is the shard's goroutine. It starts when after is closed, that is when the partition's shard
+// of the earlier leader epoch appends no more; nil: there is none.
+func (s *Shard[S, K, A]) run(after <-chan struct{}) {
+	defer close(s.done)
+	if after != nil {
+		<-after
+	}
+	for logged := ""; s.ctx.Err() == nil; {
+		began := time.Now()
+		if err := s.load(); err == nil {
+			took := time.Since(began)
+			s.runtime.opts.LoadSeconds.Observe(took.Seconds())
+			s.logger.Debug("coordinator shard loaded", "state", s.machine, "took", took)
+			logged = ""
+			s.serve()
+		} else if s.ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			s.logger.Error("failed to load coordinator shard", "error", err)
+		}
+		s.unload()
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(reloadBackoff):
+		}
+	}
+}
+
+// serve handles events until the shard stops or its state is inconsistent.
+func (s *Shard[S, K, A]) serve() {
+	s.queue.Lock()
+	s.queue.open = true // before the first timer is set, so that no expiry is dropped
+	s.queue.Unlock()
+	s.interval = s.runtime.opts.ExpireInterval(s.image())
+	s.expiry = time.NewTicker(s.interval)
+	defer s.expiry.Stop()
+	sample := time.NewTicker(SampleInterval)
+	defer sample.Stop()
+	s.handDelta(time.Now(), s.machine.Loaded)
+	s.machine.Measure(true)
+	for !s.inconsistent {
+		s.machine.Measure(false)
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-sample.C:
+			s.machine.Measure(true)
+		case now := <-s.expiry.C:
+			s.expire(now)
+		case <-s.wake:
+			s.handle(s.takeEvents())
+		}
+	}
+}
+
+// unload discards the state and answers all waiting requests.
+func (s *Shard[S, K, A]) unload() {
+	s.queue.Lock()
+	s.queue.open = false
+	s.queue.Unlock()
+	s.failAll(s.takeEvents())
+	for _, to := range s.waiting {
+		to <- answered[A]{state.Answer[A]{Err: s.reason()}, -1}
+	}
+	for _, entry := range s.timers {
+		s.runtime.timer.Remove(entry)
+	}
+	if s.timers != nil { // a machine was created
+		s.machine.Close()
+	}
+	var none S
+	s.waiting, s.timers, s.machine, s.inconsistent = nil, nil, none, false
+}
+
+// reason returns the error for requests that the shard cannot serve.
+func (s *Shard[S, K, A]) reason() error {
+	if s.ctx.Err() != nil {
+		return ErrNotCoordinator
+	}
+	return ErrLoading
+}
+
+// image returns the newest metadata image.
+func (s *Shard[S, K, A]) image() *metadata.Image {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.queue.delta.Image
+}
+
+// applyMetadata records a new image for the machine; relevant reports that the machine must see it
+// now. A shard that is loading passes the delta on afterwards.
+func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
+	s.queue.Lock()
+	q := &s.queue
+	q.delta.Image = delta.Image
+	q.delta.merge(delta)
+	push := relevant && q.open && !q.pending
+	q.pending = q.pending || push
+	s.queue.Unlock()
+	if push {
+		s.push(event{
+			run:  func(now time.Time) { s.handDelta(now, s.machine.ApplyMetadata) },
+			fail: func(error) {},
+		})
+	}
+}
+
+// handDelta passes the pending delta to the machine. If its records cannot be stored, the delta
+// is passed again with the next relevant image.
+func (s *Shard[S, K, A]) handDelta(now time.Time, to func(time.Time, Delta) state.Output[A]) {
+	s.queue.Lock()
+	delta := s.queue.delta
+	s.queue.delta, s.queue.pending = Delta{Image: delta.Image}, false
+	s.queue.Unlock()
+	if interval := s.runtime.opts.ExpireInterval(delta.Image); interval != s.interval {
+		s.interval = interval
+		s.expiry.Reset(interval)
+	}
+	if s.apply(now, to(now, delta)) != nil {
+		s.queue.Lock()
+		s.queue.delta.merge(delta)
+		s.queue.Unlock()
+	}
+}
+
+func (s *Shard[S, K, A]) expire(now time.Time) {
+	out, more := s.machine.Expire(now, expireRecords)
+	if err := s.apply(now, out); err == nil && more {
+		s.push(event{run: s.expire, fail: func(error) {}})
+	}
+}
+
+// fire is called by the timer's goroutine.
+func (s *Shard[S, K, A]) fire(key K) {
+	s.push(event{
+		run:  func(now time.Time) { _ = s.apply(now, s.machine.Fire(now, key)) },
+		fail: func(error) {},
+	})
+}
+
+// Set implements state.Timers.
+func (s *Shard[S, K, A]) Set(key K, d time.Duration) {
+	entry := s.timers[key]
+	if entry == nil {
+		entry = &timer.Entry[dueTimer[S, K, A]]{Value: dueTimer[S, K, A]{s, key}}
+		s.timers[key] = entry
+	}
+	if !s.runtime.timer.Reset(entry, d) {
+		s.runtime.timer.Add(entry, d)
+	}
+}
+
+// Clear implements state.Timers.
+func (s *Shard[S, K, A]) Clear(key K) {
+	if entry := s.timers[key]; entry != nil {
+		s.runtime.timer.Remove(entry)
+		delete(s.timers, key)
+	}
+}

@@ -1,0 +1,135 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/coordinator/state"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+const (
+	// StoreTimeout bounds the wait for the in-sync replicas to copy a record (Kafka's
+	// offsets.commit.timeout.ms).
+	StoreTimeout = 5 * time.Second
+	// batchBytes is the target size of a batch; a single record may be larger, and the topic may
+	// accept less.
+	batchBytes = 512 << 10
+	// recordOverheadBytes is an upper bound of a record's size without its key and value.
+	recordOverheadBytes = 32
+)
+
+// apply carries out the output of the machine: it appends and replays the records, and sends the
+// answers. On an error none or only some of the records are stored; the state agrees with the log,
+// or is marked inconsistent.
+func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
+	_, err := s.store(now, out)
+	return err
+}
+
+// store is apply, and returns how many of the records are stored.
+func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, err error) {
+	answers := out.Answers
+	for records := out.Records; len(records) > 0; {
+		n, err := s.append(now, records)
+		if err != nil {
+			s.inconsistent = s.inconsistent || out.VolatileChanged
+			err = storeError(err)
+			for _, a := range answers {
+				a.Err = err
+				s.answer(a)
+			}
+			return stored, err
+		}
+		stored += n
+		for _, r := range records[:n] {
+			more, err := s.machine.Replay(now, r.Key, r.Value)
+			if err != nil { // a later coordinator could not read the record either
+				s.logger.Error("failed to replay own coordinator record", "error", err)
+				s.inconsistent = true
+			}
+			answers = append(answers, more...)
+		}
+		records = records[n:]
+	}
+	for _, a := range answers {
+		s.answer(a)
+	}
+	return stored, nil
+}
+
+func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
+	if to := s.waiting[a.To]; to != nil {
+		delete(s.waiting, a.To)
+		to <- answered[A]{a, s.last} // buffered: a token is answered once
+	}
+}
+
+// append appends one batch of the first n records, as many as fit.
+func (s *Shard[S, K, A]) append(now time.Time, records []state.Record) (n int, err error) {
+	batch, n, err := s.build(now, records)
+	if err != nil {
+		return 0, err
+	}
+	last, err := s.runtime.opts.Replicas.AppendIn(s.epoch,
+		replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch})
+	s.last = max(s.last, last)
+	if err != nil {
+		return 0, err
+	}
+	s.runtime.opts.Appends.Inc()
+	return n, nil
+}
+
+func (s *Shard[S, K, A]) build(now time.Time, records []state.Record) (batch []byte, n int,
+	err error) {
+	size, limit := record.HeaderBytes, batchBytes
+	if most := s.runtime.view.Load().batchBytesMax; most > 0 {
+		limit = min(limit, most)
+	}
+	for n < len(records) && (n == 0 || size+len(records[n].Key)+len(records[n].Value)+
+		recordOverheadBytes <= limit) {
+		size += len(records[n].Key) + len(records[n].Value) + recordOverheadBytes
+		n++
+	}
+	builder := record.NewBuilder(compress.None, compress.LevelDefault)
+	builder.Reset(record.Identity{
+		LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
+		BaseSequence: -1,
+	})
+	for i, r := range records[:n] {
+		builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: r.Key,
+			Value: r.Value})
+	}
+	batch, err = builder.Build(nil)
+	return batch, n, err
+}
+
+// awaitStored waits until an offset is below the high watermark.
+func (s *Shard[S, K, A]) awaitStored(ctx context.Context, last int64) error {
+	if err := s.runtime.opts.Replicas.Await(ctx, s.id, s.epoch, last, StoreTimeout); err != nil {
+		return storeError(err)
+	}
+	return nil
+}
+
+// storeError maps an error of the partition to one that the coordinator's clients understand.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, replica.ErrNotLeader),
+		errors.Is(err, replica.ErrFencedLeaderEpoch),
+		errors.Is(err, logstore.ErrStorage),
+		errors.Is(err, logstore.ErrClosed),
+		errors.Is(err, replica.ErrUnknownLeaderEpoch):
+		return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
+	case errors.Is(err, record.ErrMessageTooLarge), errors.Is(err, logstore.ErrBatchTooLarge):
+		return fmt.Errorf("%w: %w", state.ErrRecordTooLarge, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrNotAvailable, err)
+	}
+}
