@@ -35,12 +35,16 @@ var layers = map[string][]string{
 		"internal/compress"},
 	"internal/logstore/clean": {"internal/logstore/keys", "internal/logstore/segment",
 		"internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/leaderepoch": {},
+	"internal/logstore/checkpoint": {"internal/logstore/clean", "internal/logstore/leaderepoch",
+		"internal/logstore/segment"},
 	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys",
 		"internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore": {
 		"internal/logstore/inspect", // in tests: what a store wrote is verified
 		"api/report", "internal/logstore/segment", "internal/logstore/keys",
-		"internal/logstore/clean", "internal/topicconfig",
+		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
+		"internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 

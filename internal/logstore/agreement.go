@@ -1,11 +1,7 @@
 package logstore
 
 import (
-	"fmt"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,69 +153,4 @@ func (l *Log) LonelyTo() int64 {
 // horizonUnknown.
 func (l *Log) tombstonesDue() int64 {
 	return l.agreement.due(l.horizon.Load(), l.Settings().TombstoneRetention)
-}
-
-// agreed is a partition's part of tombstone-agreement-checkpoint.
-type agreed struct {
-	lonelyTo int64
-	steps    clean.CleaningProgress
-}
-
-// encodeAgreed writes the file: "<topic> <partition> <lonely to> [<below> <since>]...", sorted, so
-// that equal content is equal bytes.
-func encodeAgreed(all map[PartitionID]saved) []byte {
-	var ids []PartitionID
-	for id, of := range all {
-		if of.lonelyTo > 0 || len(of.agreed) > 0 {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, comparePartitions)
-	lines := make([]string, len(ids))
-	for i, id := range ids {
-		of, line := all[id], &strings.Builder{}
-		fmt.Fprintf(line, "%s %d %d", id.Topic, id.Index, of.lonelyTo)
-		for _, s := range of.agreed {
-			fmt.Fprintf(line, " %d %d", s.Below, s.SinceMs)
-		}
-		lines[i] = line.String()
-	}
-	return encodeCheckpoint(lines)
-}
-
-// decodeAgreed reads the file. One bad line fails all of it.
-func decodeAgreed(content []byte) (map[PartitionID]agreed, error) {
-	lines, err := decodeCheckpoint(content)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[PartitionID]agreed, len(lines))
-	for _, line := range lines {
-		if len(line) < 3 || len(line)%2 == 0 || len(line) > 3+2*clean.ProgressStepsMax {
-			return nil, fmt.Errorf("%w: %d fields in a line", errCheckpoint, len(line))
-		}
-		index, err := strconv.ParseInt(line[1], 10, 32)
-		if err != nil || index < 0 {
-			return nil, fmt.Errorf("%w: partition %q", errCheckpoint, line[1])
-		}
-		var numbers []int64
-		for _, text := range line[2:] {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || n < 0 {
-				return nil, fmt.Errorf("%w: %q where an offset or a time should be", errCheckpoint,
-					text)
-			}
-			numbers = append(numbers, n)
-		}
-		of, last := agreed{lonelyTo: numbers[0]}, clean.ProgressStep{Below: 0, SinceMs: -1}
-		for i := 1; i < len(numbers); i += 2 {
-			step := clean.ProgressStep{Below: numbers[i], SinceMs: numbers[i+1]}
-			if step.Below <= last.Below || step.SinceMs <= last.SinceMs {
-				return nil, fmt.Errorf("%w: steps that do not ascend", errCheckpoint)
-			}
-			of.steps, last = append(of.steps, step), step
-		}
-		all[PartitionID{Topic: line[0], Index: int32(index)}] = of
-	}
-	return all, nil
 }

@@ -2,72 +2,16 @@ package logstore
 
 import (
 	"errors"
-	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
-
-func TestAgreementCheckpointHasALineForEachPartition(t *testing.T) {
-	all := map[PartitionID]saved{
-		{"b", 1}: {lonelyTo: 7},
-		{"a", 10}: {agreed: clean.CleaningProgress{{Below: 5, SinceMs: 0},
-			{Below: math.MaxInt64, SinceMs: 9}}},
-		{"a", 2}: {lonelyTo: 1 << 40,
-			agreed: clean.CleaningProgress{{Below: 3, SinceMs: 1_000_000_000_000}}},
-		{"c", 0}: {firstDirty: 4},
-	}
-	want := "0\n3\na 2 1099511627776 3 1000000000000\na 10 0 5 0 9223372036854775807 9\nb 1 7\n"
-	content := encodeAgreed(all)
-	if string(content) != want {
-		t.Errorf("%q, want %q", content, want)
-	}
-	back, err := decodeAgreed(content)
-	if err != nil || len(back) != 3 {
-		t.Fatalf("%v, %v", back, err)
-	}
-	for id, of := range back {
-		if of.lonelyTo != all[id].lonelyTo || !slices.Equal(of.steps, all[id].agreed) {
-			t.Errorf("%s: %+v", id, of)
-		}
-	}
-	for _, content := range []string{
-		"0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\n1\na x 1\n", "0\n1\na 0 -1\n", "0\n1\na 0 1 2 x\n",
-		"0\n1\na 0 1 5 3 5 4\n", "0\n1\na 0 1 5 3 6 3\n",
-		"0\n1\na 0 1 0 3\n", "0\n1\na 0 1" + strings.Repeat(" 1 1", clean.ProgressStepsMax+1) + "\n",
-	} {
-		if got, err := decodeAgreed([]byte(content)); !errors.Is(err, errCheckpoint) {
-			t.Errorf("%q: %v, %v", content, got, err)
-		}
-	}
-}
-
-func FuzzDecodeAgreed(f *testing.F) {
-	f.Add([]byte("0\n2\na 0 1 2 3\nb 1 2\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		all, err := decodeAgreed(content)
-		if err != nil {
-			return
-		}
-		of := map[PartitionID]saved{}
-		for id, a := range all {
-			of[id] = saved{lonelyTo: a.lonelyTo, agreed: a.steps}
-			if a.lonelyTo == 0 && len(a.steps) == 0 {
-				delete(all, id) // as good as not listed
-			}
-		}
-		if back, err := decodeAgreed(encodeAgreed(of)); err != nil ||
-			!reflect.DeepEqual(back, all) {
-			t.Errorf("%v came back as %v, %v", all, back, err)
-		}
-	})
-}
 
 // has tells whether the log holds a record of a key.
 func (f *cleanerFixture) has(key string) bool {
@@ -122,7 +66,8 @@ func TestX1WhatIsNotKnownOfTombstonesIsFoundOut(t *testing.T) {
 		f.put(keys...)
 		f.until(time.Minute, "the log is clean", func() bool { return f.log.LonelyTo() > 2 })
 		lonely := f.log.LonelyTo()
-		if err := errors.Join(f.store.Close(), f.fsys.Remove(dataDir+"/"+agreedFile)); err != nil {
+		if err := errors.Join(f.store.Close(),
+			f.fsys.Remove(dataDir+"/"+checkpoint.CleaningFile)); err != nil {
 			t.Fatal(err)
 		}
 		f.restart()

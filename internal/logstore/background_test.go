@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -30,7 +31,7 @@ func TestTheBackgroundFlushesEachInterval(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		content, err := mem.ReadFile(filepath.Join(dataDir, recoveryPointFile))
+		content, err := mem.ReadFile(filepath.Join(dataDir, checkpoint.RecoveryPointFile))
 		if err != nil || string(content) != "0\n1\ntickets 0 25\n" {
 			t.Errorf("recovery point %q, %v", content, err)
 		}

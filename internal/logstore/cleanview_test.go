@@ -186,7 +186,8 @@ func TestAViewKeepsItsSegmentsReadable(t *testing.T) {
 
 func TestMetricsOfLogs(t *testing.T) {
 	store, log := compactLog(t, vfs.NewMem(), nil)
-	if _, err := store.Create(PartitionID{"plain", 3}, topicTwo, settings(nil), true); err != nil {
+	if _, err := store.Create(PartitionID{Topic: "plain", Index: 3}, topicTwo, settings(nil),
+		true); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.setFirstDirty(10); err != nil {

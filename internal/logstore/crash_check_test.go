@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
 // failTB is what helpers that want a testing.TB get: they fail by a panic, which runPlan catches.
@@ -136,9 +138,9 @@ func (w *workload) take(p *promised, log *Log) {
 }
 
 // knownEpochs are those that a log which ends at an offset knows of, up to the latest of it.
-func (p *promised) knownEpochs(end int64, latest int32) []epochEntry {
+func (p *promised) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
 	return slices.DeleteFunc(slices.Clone(p.epochs),
-		func(e epochEntry) bool { return e.start > end || e.epoch > latest })
+		func(e leaderepoch.Entry) bool { return e.Start > end || e.Epoch > latest })
 }
 
 // readAll reads a log from its start to its end, as a consumer does.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -74,11 +75,11 @@ func (w *workload) truncate(p *promised, log *Log) {
 
 // forgetEpochs drops the leader epochs that begin at or above an offset, if the log did.
 func (w *workload) forgetEpochs(p *promised, offset int64) {
-	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].start >= offset {
+	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].Start >= offset {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
 	}
 	log := w.store.Log(p.id)
-	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (epochCache{}).latest() {
+	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (leaderepoch.Cache{}).Latest() {
 		// of a log without records the epoch begins at the log start by now, and so at the end
 		p.epochs = nil
 	}
@@ -160,7 +161,7 @@ func (w *workload) replicate(p *promised, log *Log) {
 		}
 		if w.random.IntN(6) == 0 || a.epoch < 0 {
 			a.epoch += 1 + int32(w.random.IntN(2))
-			p.epochs = append(p.epochs, epochEntry{a.epoch, from})
+			p.epochs = append(p.epochs, leaderepoch.Entry{Epoch: a.epoch, Start: from})
 		}
 		b := record.Batch(append([]byte{}, a.wire...))
 		b.SetBaseOffset(a.base)

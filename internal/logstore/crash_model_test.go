@@ -3,6 +3,7 @@ package logstore
 import (
 	"slices"
 
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -39,7 +40,7 @@ type promised struct {
 	// the high watermark and the end of what is clean.
 	start, startMax               int64
 	highWatermark, highWatermarkM int64
-	epochs                        []epochEntry
+	epochs                        []leaderepoch.Entry
 	// epochs are being added or dropped: the last ones may be unknown
 	leading   bool
 	cleanable int64 // below it a pass may have removed what is superseded
@@ -137,8 +138,8 @@ func (p *promised) latest(end int64) map[int64]appended {
 func (p *promised) leaderEpoch(end int64) int32 {
 	latest := int32(-1)
 	for _, e := range p.epochs {
-		if e.start <= end {
-			latest = max(latest, e.epoch)
+		if e.Start <= end {
+			latest = max(latest, e.Epoch)
 		}
 	}
 	return latest

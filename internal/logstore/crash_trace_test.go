@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
 // note adds to the story of a run what the partitions and their files are like, if -crash.trace
@@ -35,8 +37,9 @@ func (w *workload) note(what string) {
 		}
 		w.remember(line)
 	}
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile,
-		firstDirtyFile} {
+	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.LogStartFile,
+		checkpoint.HighWatermarkFile,
+		checkpoint.FirstDirtyFile} {
 		content, _ := w.disk.mem.ReadFile(dataDir + "/" + name)
 		w.remember("  " + name + ": " + strings.ReplaceAll(string(content), "\n", ", "))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -274,9 +275,10 @@ func (w *workload) roll(_ *promised, log *Log) {
 }
 
 func (w *workload) lead(p *promised, log *Log) {
-	e := epochEntry{p.leaderEpoch(p.end()) + 1 + int32(w.random.IntN(2)), p.end()}
+	e := leaderepoch.Entry{
+		Epoch: p.leaderEpoch(p.end()) + 1 + int32(w.random.IntN(2)), Start: p.end()}
 	p.epochs, p.leading = append(p.epochs, e), true
-	if !w.done(log.Lead(e.epoch), "lead") {
+	if !w.done(log.Lead(e.Epoch), "lead") {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
 	}
 	p.leading = false

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -188,23 +189,23 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 		{name: "transaction index, last", suffix: ".txnindex", last: true},
 		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true},
 		{name: "producer snapshot, oldest", suffix: snapshotSuffix},
-		{name: "leader epochs", suffix: epochFile},
-		{name: "recovery points", suffix: recoveryPointFile},
-		{name: "log starts", suffix: logStartFile, except: func(got, want *state) {
+		{name: "leader epochs", suffix: checkpoint.EpochsFile},
+		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
+		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {
 			if got.start == 0 { // of the first segment: nothing else tells
 				got.start, got.keys, got.committed, got.at = want.start,
 					got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
 				got.epochs = want.epochs
 			}
 		}},
-		{name: "high watermarks", suffix: highWatermarkFile,
+		{name: "high watermarks", suffix: checkpoint.HighWatermarkFile,
 			except: func(got, want *state) { got.highWatermark = want.highWatermark }},
-		{name: "first dirty offsets", suffix: firstDirtyFile},
-		{name: "tombstone horizons", suffix: horizonFile},
+		{name: "first dirty offsets", suffix: checkpoint.FirstDirtyFile},
+		{name: "tombstone horizons", suffix: checkpoint.HorizonFile},
 		{name: "what is dead in a segment", suffix: segment.DeadExtension},
-		{name: "aborted transactions", suffix: abortedFile},
-		{name: "what replicas agree on", suffix: agreedFile},
-		{name: "summaries of segments", suffix: segmentsFile},
+		{name: "aborted transactions", suffix: checkpoint.AbortedFile},
+		{name: "what replicas agree on", suffix: checkpoint.CleaningFile},
+		{name: "summaries of segments", suffix: checkpoint.SegmentsFile},
 		{name: "topic id", suffix: partitionFile, refuse: true},
 		{name: "policy", suffix: policyFile, refuse: true},
 		{name: "directory id", suffix: metaFile, refuse: true},

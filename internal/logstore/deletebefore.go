@@ -34,7 +34,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	epochs := l.epochs.Load().truncateFront(l.logStart.Load())
+	epochs := l.epochs.Load().TruncateFront(l.logStart.Load())
 	if l.mu.stopped != nil || len(epochs) == len(*l.epochs.Load()) {
 		// a closed log's directory may not be its own any more; the next start drops them
 		return nil

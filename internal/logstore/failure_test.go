@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -166,7 +167,8 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)
 		if !clean {
-			if err := mem.Remove(dataDir + "/" + recoveryPointFile); err != nil { // scan everything
+			if err := mem.Remove(dataDir + "/" +
+				checkpoint.RecoveryPointFile); err != nil { // scan everything
 				t.Fatal(err)
 			}
 		}
@@ -185,7 +187,7 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 			newConfig(settings(func(c *topicconfig.Settings) { c.RetentionBytes = 4500 }), true),
 		)
 		store.tick(epoch0, true)
-		if point, err := mem.ReadFile(dataDir + "/" + recoveryPointFile); err == nil &&
+		if point, err := mem.ReadFile(dataDir + "/" + checkpoint.RecoveryPointFile); err == nil &&
 			log.saved().recoveryPoint > 20 {
 			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean,
 				log.saved().recoveryPoint, point)

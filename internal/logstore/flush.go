@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -155,6 +156,21 @@ func (l *Log) saved() saved {
 	})
 }
 
+// countAborted lists the segments that lie below an offset as a whole and have a transaction index,
+// ascending by base.
+func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCounts) {
+	for i, h := range handles {
+		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) &&
+			h.NextOffset() > below {
+			break
+		}
+		if n := h.AbortedCount(); n > 0 {
+			counts = append(counts, checkpoint.AbortedCount{Base: h.Base(), Count: n})
+		}
+	}
+	return counts
+}
+
 // close ends the log: what was appended is durable, the indexes and the producer state at the end
 // are written, and the files are closed once the last Slice is released. The error says why the log
 // cannot be opened without a scan.
@@ -189,8 +205,8 @@ func (l *Log) close() error {
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {
-			l.closed = closedLog{segments: summarize(old.handles),
-				epochs: l.epochs.Load().summary()}
+			l.closed = checkpoint.ClosedLog{Segments: summarize(old.handles),
+				Epochs: checkpoint.SummarizeEpochs(*l.epochs.Load())}
 		}
 		for _, h := range old.handles {
 			h.Freeze() // a Release renames the directory next, and another log may get the name

@@ -9,7 +9,8 @@ import (
 
 func TestIDsAreLoggedAsPeopleSearchForThem(t *testing.T) {
 	var out bytes.Buffer
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "partition", PartitionID{"orders", 3},
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "partition",
+		PartitionID{Topic: "orders", Index: 3},
 		"topic", TopicID{1, 2, 3})
 	if line := out.String(); !strings.Contains(line, `"partition":"orders-3"`) ||
 		!strings.Contains(line, `"topic":"AQIDAAAAAAAAAAAAAAAAAA"`) {

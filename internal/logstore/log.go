@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
@@ -75,7 +77,7 @@ type Log struct {
 	syncs syncMeter
 	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a
 	// crash takes back.
-	epochs atomic.Pointer[epochCache]
+	epochs atomic.Pointer[leaderepoch.Cache]
 	// fault is why the log stopped, nil while it is well. It is set once.
 	fault atomic.Pointer[error]
 	// firstDirty is where the cleaner begins to look for what may go: below it the log was cleaned.
@@ -98,7 +100,7 @@ type Log struct {
 
 	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after
 	// close.
-	closed closedLog
+	closed checkpoint.ClosedLog
 
 	// truncating is held over a truncation, before all other locks: one at a time.
 	truncating sync.Mutex
@@ -135,7 +137,7 @@ type Log struct {
 		owed *producerState
 		// aborted is what the checkpoints are to hold of transaction indexes once the log is
 		// closed.
-		aborted []abortedCount
+		aborted checkpoint.AbortedCounts
 		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
 		recoveryPoint int64
 		checkpointed  int64
@@ -284,7 +286,7 @@ func (l *Log) Lead(epoch int32) error {
 	}
 	// The file is written before any batch of the epoch is: a batch without its epoch in the file
 	// would need a scan to mend.
-	next := l.epochs.Load().assign(epoch, l.logEnd.Load())
+	next := l.epochs.Load().Assign(epoch, l.logEnd.Load())
 	if err := l.saveEpochs(next); err != nil {
 		return err
 	}
@@ -311,9 +313,9 @@ func (l *Log) LeaderEpoch() int32 {
 
 // saveEpochs makes a new history durable, then current. Log.mu is held, except by recovery, which
 // has the log to itself.
-func (l *Log) saveEpochs(next epochCache) error {
-	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, epochFile),
-		next.encode()); err != nil {
+func (l *Log) saveEpochs(next leaderepoch.Cache) error {
+	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, checkpoint.EpochsFile),
+		checkpoint.EncodeEpochs(next)); err != nil {
 		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
 	}
 	l.epochs.Store(&next)
@@ -326,7 +328,7 @@ func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
 	}
-	return l.epochs.Load().at(offset)
+	return l.epochs.Load().At(offset)
 }
 
 // LogStart is the first offset that may be read.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -111,12 +112,12 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 		// lost.
 		var err error
 		switch name {
-		case abortedFile:
-			_, err = decodeAborted([]byte(content))
-		case agreedFile:
-			_, err = decodeAgreed([]byte(content))
+		case checkpoint.AbortedFile:
+			_, err = checkpoint.DecodeAborted([]byte(content))
+		case checkpoint.CleaningFile:
+			_, err = checkpoint.DecodeCleaning([]byte(content))
 		default:
-			_, err = decodeOffsets([]byte(content))
+			_, err = checkpoint.DecodeOffsets([]byte(content))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", filepath.Join(s.opts.Dir, name), err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -190,9 +191,9 @@ func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
 
 func TestOfflineHeedsTheCheckpoints(t *testing.T) {
 	disk, _ := abandoned(t, 400, 20)
-	name := filepath.Join(dataDir, highWatermarkFile)
+	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
 	other := PartitionID{Topic: "carts", Index: 7}
-	content := encodeOffsets(map[PartitionID]int64{partition: 0, other: 99})
+	content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 0, other: 99})
 	if err := vfs.WriteFileAtomic(disk, name, content); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func TestOfflineHeedsTheCheckpoints(t *testing.T) {
 	if err != nil || !strings.Contains(string(now), "carts 7 99") {
 		t.Errorf("what is known of the other partition is lost: %q, %v", now, err)
 	}
-	if err := disk.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+	if err := disk.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := disk.Remove(name); err != nil {
@@ -228,15 +229,16 @@ func TestOfflineRefuses(t *testing.T) {
 		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
 			"corrupt"},
 		{"a checkpoint that cannot be read", func(t *testing.T, disk *vfs.Mem) {
-			if err := vfs.WriteFileAtomic(disk, filepath.Join(dataDir, firstDirtyFile),
+			if err := vfs.WriteFileAtomic(disk, filepath.Join(dataDir, checkpoint.FirstDirtyFile),
 				[]byte("nonsense")); err != nil {
 				t.Fatal(err)
 			}
-		}, firstDirtyFile},
+		}, checkpoint.FirstDirtyFile},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk, _ := abandoned(t, 400, 20)
-			if err := disk.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+			if err := disk.Remove(filepath.Join(dataDir,
+				checkpoint.RecoveryPointFile)); err != nil {
 				t.Fatal(err)
 			}
 			c.change(t, disk)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -102,7 +103,7 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	var sealed summaries
+	var sealed map[PartitionID]checkpoint.ClosedLog
 	if clean {
 		sealed = s.loadSummaries()
 	}
@@ -172,7 +173,7 @@ const openWorkers = 16
 type start struct {
 	saved  saved
 	clean  bool // the store was closed in order
-	closed closedLog
+	closed checkpoint.ClosedLog
 	summed bool // closed holds all segments that had no transaction index
 }
 

@@ -56,7 +56,7 @@ func (r *recovery) withoutOrphans(bases []int64) ([]int64, error) {
 // file is looked at.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
-		return r.closed.segments[i].Files[0].SizeBytes, nil
+		return r.closed.Segments[i].Files[0].SizeBytes, nil
 	}
 	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
 		segment.Name(base, segment.LogExtension, "")))

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -164,7 +165,7 @@ func testNewestIsTakenUp(t *testing.T) {
 func TestAnOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, partitionFile, flip(0))
-	if err := mem.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := segment.RemoveFiles(mem, filepath.Join(dataDir, partition.String()), 20,
@@ -318,7 +319,7 @@ func checkReleased(t *testing.T, crashed *vfs.Mem, retain bool, what string) {
 func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
-	bad := PartitionID{"bad", 0}
+	bad := PartitionID{Topic: "bad"}
 	fill(t, createLog(t, store, settings(nil)), 5)
 	if _, err := store.Create(bad, topicOne, settings(nil), true); err != nil {
 		t.Fatal(err)
@@ -347,7 +348,7 @@ func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		content, err := fsys.ReadFile(filepath.Join(dataDir, recoveryPointFile))
+		content, err := fsys.ReadFile(filepath.Join(dataDir, checkpoint.RecoveryPointFile))
 		if err != nil || !strings.Contains(string(content), "bad 0 0\n") {
 			t.Errorf("%q, %v", content, err)
 		}

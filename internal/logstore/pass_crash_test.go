@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
@@ -117,7 +118,8 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 	for _, name := range []string{
 		"write:.*dead", "rename:.*dead", "write:.*keys", "sync:.*keys", "rename:.*cleaned",
 		"sync:.*log.cleaned", "remove:.*deleted", "synced-dir:data/",
-		"rename:.*" + horizonFile, "rename:.*" + firstDirtyFile, "rename:.*" + agreedFile,
+		"rename:.*" + checkpoint.HorizonFile, "rename:.*" + checkpoint.FirstDirtyFile,
+		"rename:.*" + checkpoint.CleaningFile,
 	} {
 		if !regexp.MustCompile(name).MatchString(changed) {
 			t.Errorf("no moment of %s is among them:%s", name, changed)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -24,8 +26,8 @@ type recovery struct {
 	saved  saved // as the checkpoints have it; the log may bear out less
 	clean  bool  // the store was closed in order: nothing has to be scanned
 	now    time.Time
-	closed closedLog // as the clean stop left it; nothing after any other
-	summed bool      // and all of the segments that had no transaction index
+	closed checkpoint.ClosedLog // as the clean stop left it; nothing after any other
+	summed bool                 // and all of the segments that had no transaction index
 
 	files   []segmentFile // of the directory, by base
 	handles []*handle     // what is open so far, ascending; published by install
@@ -35,14 +37,14 @@ type recovery struct {
 	atActive  []byte
 	producers producers
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
-	epochs    epochCache
-	onDisk    epochCache // what the file holds; nil if there is no usable one
+	epochs    leaderepoch.Cache
+	onDisk    leaderepoch.Cache // what the file holds; nil if there is no usable one
 	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1:
 	// there is none yet. An epoch that the batches tell of is taken to begin there: see
 	// Log.AppendReplicated.
 	batchEnd int64
 	// an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
-	mayBe epochEntry
+	mayBe leaderepoch.Entry
 }
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
@@ -215,7 +217,7 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			return err
 		}
 		if r.onDisk == nil {
-			r.epochs = r.epochs.assign(header.LeaderEpoch(), r.batchEnd)
+			r.epochs = r.epochs.Assign(header.LeaderEpoch(), r.batchEnd)
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
@@ -303,7 +305,7 @@ func (r *recovery) scan(bases []int64) error {
 // again it would set its producer back, and the producer's next batch would be refused as out of
 // order.
 func (r *recovery) visit(b record.Batch) error {
-	r.epochs = r.epochs.assign(b.LeaderEpoch(), r.batchEnd)
+	r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
 	r.batchEnd = b.NextOffset()
 	if b.BaseOffset() < r.known {
 		return nil
@@ -411,7 +413,7 @@ func (r *recovery) install() error {
 			"end", end,
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
-	epochs := r.epochs.assign(r.mayBe.epoch, r.mayBe.start).truncateEnd(end).truncateFront(start)
+	epochs := r.epochs.Assign(r.mayBe.Epoch, r.mayBe.Start).TruncateEnd(end).TruncateFront(start)
 	l.epochs.Store(&epochs)
 	// Also when none is left: an epoch that began above the end would come back, and claim what is
 	// appended there now.
@@ -423,7 +425,7 @@ func (r *recovery) install() error {
 	l.logStart.Store(start)
 	l.logEnd.Store(end)
 	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
-	l.mu.leaderEpoch = epochs.latest()
+	l.mu.leaderEpoch = epochs.Latest()
 	r.producers.expire(r.now)
 	l.mu.producers = r.producers
 	l.settleStableLocked(nil)

@@ -7,33 +7,35 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
 // loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the
 // batches. After a clean stop it has to be the one that Close left.
 func (r *recovery) loadEpochs() error {
-	r.mayBe.epoch = epochCache{}.latest()
-	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, epochFile))
+	r.mayBe.Epoch = leaderepoch.Cache{}.Latest()
+	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read leader epochs: %w", err)
 	}
 	if err == nil {
-		if r.epochs, err = decodeEpochs(content); err != nil {
+		if r.epochs, err = checkpoint.DecodeEpochs(content); err != nil {
 			r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches",
 				"partition", r.log.id, "error", err)
 		} else {
-			r.onDisk = append(epochCache{}, r.epochs...)
+			r.onDisk = append(leaderepoch.Cache{}, r.epochs...)
 		}
 	}
-	if left := r.closed.epochs; left.known && left.checksum != r.epochs.summary().checksum {
-		r.remakeEpochs("the file is not the one that the last stop left", left.latest)
+	if left := r.closed.Epochs; left.Known &&
+		left.Checksum != checkpoint.SummarizeEpochs(r.epochs).Checksum {
+		r.remakeEpochs("the file is not the one that the last stop left", left.Latest)
 	}
 	return nil
 }
 
 // remakeEpochs has the leader epochs made from the batches. latest is one that may have none.
-func (r *recovery) remakeEpochs(cause string, latest epochEntry) {
+func (r *recovery) remakeEpochs(cause string, latest leaderepoch.Entry) {
 	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id,
 		"cause", cause)
 	r.epochs, r.onDisk, r.mayBe = nil, nil, latest
@@ -63,8 +65,8 @@ func (r *recovery) distrustEpochs() error {
 			if err != nil {
 				return fmt.Errorf("look at leader epochs in segment %d: %w", h.Base(), err)
 			}
-			if r.epochs.contradicted(header) {
-				latest := epochEntry{epoch: -1}
+			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {
+				latest := leaderepoch.Entry{Epoch: -1}
 				if n := len(r.epochs); n > 0 {
 					latest = r.epochs[n-1]
 				}
@@ -75,13 +77,4 @@ func (r *recovery) distrustEpochs() error {
 		}
 	}
 	return nil
-}
-
-// contradicted tells whether a batch has another epoch than its offset. Of what lies below the
-// first entry nothing is said: it was given up.
-func (c epochCache) contradicted(batch segment.Header) bool {
-	if len(c) == 0 {
-		return batch.LeaderEpoch() > c.latest()
-	}
-	return batch.LastOffset() >= c[0].start && c.at(batch.LastOffset()) != batch.LeaderEpoch()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -129,8 +130,8 @@ func TestRecoveryMendsWhatItFinds(t *testing.T) {
 		{"a time index is made anew", true, "00000000000000000020.timeindex", gone, 60},
 		{"a damaged snapshot is passed over", true, "00000000000000000060.snapshot", flip(-1), 60},
 		{"a missing snapshot is passed over", true, "00000000000000000060.snapshot", gone, 60},
-		{"missing leader epochs are made anew", true, epochFile, gone, 60},
-		{"damaged leader epochs are made anew", false, epochFile, flip(0), 60},
+		{"missing leader epochs are made anew", true, checkpoint.EpochsFile, gone, 60},
+		{"damaged leader epochs are made anew", false, checkpoint.EpochsFile, flip(0), 60},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, test.clean)
@@ -163,7 +164,7 @@ func TestRecoveryMendsWhatItFinds(t *testing.T) {
 // What lies behind a damaged batch cannot stay: its offsets will be given anew.
 func TestSegmentsBehindABadBatchAreDropped(t *testing.T) {
 	mem := stopped(t, false)
-	if err := mem.Remove(filepath.Join(dataDir, recoveryPointFile)); err != nil {
+	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
 	damage(t, mem, "00000000000000000020.log", flip(-1))
@@ -211,9 +212,9 @@ func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
 
 func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
 	mem := stopped(t, false)
-	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
-	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
-		checkpoint); err != nil {
+	content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 100})
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
+		content); err != nil {
 		t.Fatal(err)
 	}
 	log := createLog(t, openStore(t, mem), settings(nil))
@@ -226,10 +227,10 @@ func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
 // A directory that Kafka wrote has no file of ours, and may have gaps between segments.
 func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 	mem := stopped(t, false)
-	for _, name := range []string{partitionFile, policyFile, epochFile} {
+	for _, name := range []string{partitionFile, policyFile, checkpoint.EpochsFile} {
 		damage(t, mem, name, gone)
 	}
-	for _, name := range []string{recoveryPointFile, highWatermarkFile} {
+	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.HighWatermarkFile} {
 		if err := mem.Remove(filepath.Join(dataDir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -280,11 +281,11 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 			last := producerBatch{firstSequence: 9, lastSequence: 9, lastOffset: 59}
 			known := producers{byID: map[int64]*producer{7: {lastSeen: time.Now().UnixMilli(),
 				txnFirst: noTxn, batches: []producerBatch{last}}}}
-			checkpoint := encodeOffsets(map[PartitionID]int64{partition: 60})
+			content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 60})
 			damage(t, mem, "00000000000000000060.snapshot",
 				func([]byte) []byte { return known.encode(60) })
-			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
-				checkpoint); err != nil {
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
+				content); err != nil {
 				t.Fatal(err)
 			}
 			log := createLog(t, openStore(t, mem), settings(nil))
@@ -306,9 +307,9 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 
 func TestAFailureWhileTheLogIsEmptiedLeavesNoFileOpen(t *testing.T) {
 	mem := stopped(t, false)
-	checkpoint := encodeOffsets(map[PartitionID]int64{partition: 100})
-	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, logStartFile),
-		checkpoint); err != nil {
+	content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 100})
+	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
+		content); err != nil {
 		t.Fatal(err)
 	}
 	fault := vfs.NewFault(mem)

@@ -137,11 +137,11 @@ var errTxnIndexLost = errors.New("transaction index lost")
 // The checkpoints may be older than a pass of the cleaner, which takes entries away. Then the index
 // is made anew for nothing.
 func (r *recovery) lostTxnIndex(h *handle) bool {
-	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.abortedIn(h.Base()) {
+	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.aborted.Of(h.Base()) {
 		return true
 	}
 	return r.summed && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
-		!slices.ContainsFunc(r.closed.segments,
+		!slices.ContainsFunc(r.closed.Segments,
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 

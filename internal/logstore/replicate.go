@@ -92,7 +92,7 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 			epoch, b.BaseOffset(), l.mu.leaderEpoch)
 	}
 	if epoch > l.mu.leaderEpoch {
-		if err := l.saveEpochs(l.epochs.Load().assign(epoch, from)); err != nil {
+		if err := l.saveEpochs(l.epochs.Load().Assign(epoch, from)); err != nil {
 			return err
 		}
 		l.mu.leaderEpoch = epoch
@@ -107,23 +107,5 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The end first: an epoch that begins meanwhile begins at or above it.
 	logEnd := l.logEnd.Load()
-	return l.epochs.Load().endOf(epoch, logEnd)
-}
-
-// endOf is Log.EndOffsetFor.
-func (c epochCache) endOf(epoch int32, logEnd int64) (found int32, end int64) {
-	if epoch < 0 || epoch > c.latest() {
-		return -1, -1
-	}
-	if epoch == c.latest() {
-		return epoch, logEnd
-	}
-	next := 0
-	for c[next].epoch <= epoch { // ends: the latest is above
-		next++
-	}
-	if next == 0 {
-		return epoch, c[0].start
-	}
-	return c[next-1].epoch, c[next].start
+	return l.epochs.Load().EndOf(epoch, logEnd)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -175,26 +176,8 @@ func TestAnEpochBehindAGapBeginsBeforeIt(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := mem.Remove(dataDir + "/tickets-0/" + epochFile); err != nil {
+	if err := mem.Remove(dataDir + "/tickets-0/" + checkpoint.EpochsFile); err != nil {
 		t.Fatal(err)
 	}
 	check("made from the batches", openStore(t, mem).Logs()[0])
-}
-
-// KIP-101, KIP-279: the answers of Kafka's LeaderEpochFileCache.
-func TestEndOffsetsOfEpochs(t *testing.T) {
-	c := epochCache{{2, 10}, {4, 30}, {7, 50}}
-	for _, test := range []struct {
-		epoch, found int32
-		end          int64
-	}{{-1, -1, -1}, {0, 0, 10}, {1, 1, 10}, {2, 2, 30}, {3, 2, 30}, {4, 4, 50}, {6, 4, 50},
-		{7, 7, 90}, {8, -1, -1}} {
-		if found, end := c.endOf(test.epoch, 90); found != test.found || end != test.end {
-			t.Errorf("epoch %d: %d until %d, want %d until %d", test.epoch, found, end, test.found,
-				test.end)
-		}
-	}
-	if found, end := (epochCache{}).endOf(0, 90); found != -1 || end != -1 {
-		t.Errorf("without any: %d until %d", found, end)
-	}
 }

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
 // StartAt gives up the whole log and begins anew at an offset, which may lie above or below what
@@ -44,7 +48,7 @@ func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 	}
 	// No snapshot is of the new log, and its epochs are none: without the file a start makes them
 	// of its batches.
-	err = l.env.fs.Remove(filepath.Join(l.dir, epochFile))
+	err = l.env.fs.Remove(filepath.Join(l.dir, checkpoint.EpochsFile))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = l.dropSnapshots(afforded.files, -1)
 	}
@@ -52,8 +56,8 @@ func (l *Log) cutAll(pending pendingCut, handles []*handle) error {
 		return l.stopCut(errors.Join(err, active.Close()))
 	}
 	l.mu.Lock()
-	l.epochs.Store(&epochCache{})
-	l.mu.leaderEpoch = epochCache{}.latest()
+	l.epochs.Store(&leaderepoch.Cache{})
+	l.mu.leaderEpoch = leaderepoch.Cache{}.Latest()
 	l.mu.Unlock()
 	afforded.release() // before any of them is closed
 	l.restartShown(pending.offset, handles, active)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -21,7 +22,7 @@ type saved struct {
 	lonelyTo      int64                  // of a log that was put aside 0: a pass looks again
 	agreed        clean.CleaningProgress // of a log that was put aside nothing
 	// of the segments below the recovery point; nothing of a log that was put aside
-	aborted []abortedCount
+	aborted checkpoint.AbortedCounts
 }
 
 // retained is the file "retained" of a directory that was put aside by Release: whose it was, and

@@ -221,7 +221,7 @@ func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error)
 	// Written only when an epoch went. That the first one begins at the log start now changes no
 	// answer at or above it, and is not worth two syncs under Log.mu; the next start works it out
 	// (install).
-	if epochs := l.epochs.Load().truncateFront(logStart); len(epochs) != len(*l.epochs.Load()) {
+	if epochs := l.epochs.Load().TruncateFront(logStart); len(epochs) != len(*l.epochs.Load()) {
 		err = l.saveEpochs(epochs)
 	}
 	return old, err

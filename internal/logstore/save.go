@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -70,43 +71,56 @@ func (s *Store) forgetSettled(id PartitionID) {
 	delete(s.mu.settled, id)
 }
 
-// writeCheckpoints writes the files whose content differs from what it wrote last: most seconds of
-// most clusters that is none, and each file costs two syncs. When one fails the others of this
-// round wait; those before it are on disk, which does no harm.
+// writeCheckpoints writes the files whose content differs from what was written last: in most
+// rounds of most clusters none, and each file costs two syncs. When one fails, the others of this
+// round are not written; those before it are on disk, which does no harm.
 func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
-	files := map[string]map[PartitionID]int64{
-		recoveryPointFile: {}, logStartFile: {}, highWatermarkFile: {}, horizonFile: {},
-		firstDirtyFile: {},
-	}
+	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
+	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
 	for id, of := range all {
-		put := func(file string, offset, unlessAtMost int64) {
-			if offset > unlessAtMost {
-				files[file][id] = offset
+		aborted[id] = of.aborted
+		progress[id] = checkpoint.CleaningState{TombstoneClean: of.lonelyTo,
+			Progress: of.agreed}
+	}
+	// Before the recovery point: recovery does not scan below it, and so finds no lost transaction
+	// index there.
+	if err := s.writeCheckpoint(checkpoint.AbortedFile,
+		checkpoint.EncodeAborted(aborted)); err != nil {
+		return err
+	}
+	if err := s.writeCheckpoint(checkpoint.CleaningFile,
+		checkpoint.EncodeCleaning(progress)); err != nil {
+		return err
+	}
+	for _, file := range offsetCheckpoints {
+		offsets := make(map[PartitionID]int64, len(all))
+		for id, of := range all {
+			if offset := *file.field(&of); offset > file.omitted {
+				offsets[id] = offset
 			}
 		}
-		put(recoveryPointFile, of.recoveryPoint, unknownOffset)
-		// Of the others, 0 is what a missing line means, and one less to write when a log is made.
-		put(highWatermarkFile, of.highWatermark, 0)
-		put(logStartFile, of.logStart, 0)
-		put(horizonFile, of.horizon, horizonUnknown)
-		put(firstDirtyFile, of.firstDirty, 0)
-	}
-	// Before the recovery point: what lies below that is not scanned.
-	if err := s.writeCheckpoint(abortedFile, encodeAborted(all)); err != nil {
-		return err
-	}
-	if err := s.writeCheckpoint(agreedFile, encodeAgreed(all)); err != nil {
-		return err
-	}
-	// The horizon before the first dirty offset: a clean section with tombstones of which nobody
-	// knows would keep them.
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, horizonFile,
-		firstDirtyFile} {
-		if err := s.writeCheckpoint(name, encodeOffsets(files[name])); err != nil {
+		if err := s.writeCheckpoint(file.name, checkpoint.EncodeOffsets(offsets)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// offsetCheckpoints are the files of one offset per partition, in the order in which they are
+// written. The delete horizon comes before the first dirty offset: the tombstones of a clean
+// section whose horizon is lost would never be removed.
+var offsetCheckpoints = []struct {
+	name  string
+	field func(*saved) *int64
+	// values up to omitted are not written: a missing line means the same
+	omitted int64
+}{
+	{checkpoint.RecoveryPointFile, func(s *saved) *int64 { return &s.recoveryPoint },
+		unknownOffset},
+	{checkpoint.LogStartFile, func(s *saved) *int64 { return &s.logStart }, 0},
+	{checkpoint.HighWatermarkFile, func(s *saved) *int64 { return &s.highWatermark }, 0},
+	{checkpoint.HorizonFile, func(s *saved) *int64 { return &s.horizon }, horizonUnknown},
+	{checkpoint.FirstDirtyFile, func(s *saved) *int64 { return &s.firstDirty }, 0},
 }
 
 // writeCheckpoint writes a file unless it holds the content already. Store.saving is held.
@@ -121,88 +135,49 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 	return nil
 }
 
-// loadAborted is loadCheckpoints of aborted-transactions-checkpoint.
-func (s *Store) loadAborted(all map[PartitionID]saved) error {
-	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, abortedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// loadCheckpoints reads the checkpoint files. A missing or malformed file counts as one that lists
+// no partition: without a recovery point recovery scans the whole log, without the others it
+// repeats a little work.
+func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
+	all := map[PartitionID]saved{}
+	failed := []error{
+		loadCheckpoint(s, all, checkpoint.AbortedFile, checkpoint.DecodeAborted,
+			func(of *saved, counts checkpoint.AbortedCounts) { of.aborted = counts }),
+		loadCheckpoint(s, all, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
+			func(of *saved, progress checkpoint.CleaningState) {
+				of.lonelyTo, of.agreed = progress.TombstoneClean, progress.Progress
+			}),
 	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", abortedFile, err)
+	for _, file := range offsetCheckpoints {
+		failed = append(failed, loadCheckpoint(s, all, file.name, checkpoint.DecodeOffsets,
+			func(of *saved, offset int64) { *file.field(of) = offset }))
 	}
-	s.saving.written[abortedFile] = string(content)
-	counts, err := decodeAborted(content)
-	if err != nil {
-		s.opts.Logger.Warn("checkpoint unreadable", "file", abortedFile, "error", err)
-		return nil
-	}
-	for id, of := range counts {
-		all[id] = saved{recoveryPoint: unknownOffset, aborted: of}
-	}
-	return nil
+	return all, errors.Join(failed...)
 }
 
-// loadAgreed is loadCheckpoints of tombstone-agreement-checkpoint.
-func (s *Store) loadAgreed(all map[PartitionID]saved) error {
-	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, agreedFile))
+// loadCheckpoint reads one file into all. It fails only if the disk does.
+func loadCheckpoint[V any](s *Store, all map[PartitionID]saved, name string,
+	decode func([]byte) (map[PartitionID]V, error), set func(*saved, V)) error {
+	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", agreedFile, err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
-	s.saving.written[agreedFile] = string(content)
-	agreements, err := decodeAgreed(content)
+	s.saving.written[name] = string(content)
+	values, err := decode(content)
 	if err != nil {
-		s.opts.Logger.Warn("checkpoint unreadable", "file", agreedFile, "error", err)
+		s.opts.Logger.Warn("checkpoint unreadable", "file", name, "error", err)
 		return nil
 	}
-	for id, agreed := range agreements {
+	for id, value := range values {
 		of, known := all[id]
 		if !known {
 			of.recoveryPoint = unknownOffset
 		}
-		of.lonelyTo, of.agreed = agreed.lonelyTo, agreed.steps
+		set(&of, value)
 		all[id] = of
 	}
 	return nil
-}
-
-// loadCheckpoints reads the checkpoint files. A missing or malformed one is as if it listed
-// nothing: without a recovery point everything is scanned, without the others a little is repeated.
-func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
-	all := map[PartitionID]saved{}
-	load := func(name string, set func(*saved, int64)) error {
-		content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		s.saving.written[name] = string(content)
-		offsets, err := decodeOffsets(content)
-		if err != nil {
-			s.opts.Logger.Warn("checkpoint unreadable", "file", name, "error", err)
-			return nil
-		}
-		for id, offset := range offsets {
-			of, known := all[id]
-			if !known {
-				of.recoveryPoint = unknownOffset
-			}
-			set(&of, offset)
-			all[id] = of
-		}
-		return nil
-	}
-	return all, errors.Join(
-		s.loadAborted(all),
-		s.loadAgreed(all),
-		load(recoveryPointFile, func(of *saved, offset int64) { of.recoveryPoint = offset }),
-		load(logStartFile, func(of *saved, offset int64) { of.logStart = offset }),
-		load(highWatermarkFile, func(of *saved, offset int64) { of.highWatermark = offset }),
-		load(horizonFile, func(of *saved, ms int64) { of.horizon = ms }),
-		load(firstDirtyFile, func(of *saved, offset int64) { of.firstDirty = offset }),
-	)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -94,26 +94,29 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 			return vfs.WriteFileAtomic(m, dataDir+"/tickets-0/00000000000000000020.timeindex",
 				make([]byte, 5))
 		},
-		"no summary": func(m *vfs.Mem) error { return m.Remove(dataDir + "/" + segmentsFile) },
+		"no summary": func(m *vfs.Mem) error {
+			return m.Remove(dataDir + "/" +
+				checkpoint.SegmentsFile)
+		},
 		"another version": func(m *vfs.Mem) error {
 			return vfs.WriteFileAtomic(m,
-				dataDir+"/"+segmentsFile, []byte("9\n0\n"))
+				dataDir+"/"+checkpoint.SegmentsFile, []byte("9\n0\n"))
 		},
 		"a wrong end": func(m *vfs.Mem) error {
-			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
+			content, err := m.ReadFile(dataDir + "/" + checkpoint.SegmentsFile)
 			changed := strings.Replace(string(content), "tickets 0 10 20", "tickets 0 10 10", 1)
 			return errors.Join(err,
-				vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+				vfs.WriteFileAtomic(m, dataDir+"/"+checkpoint.SegmentsFile, []byte(changed)))
 		},
 		"a bit that fell over": func(m *vfs.Mem) error {
-			content, err := m.ReadFile(dataDir + "/" + segmentsFile)
+			content, err := m.ReadFile(dataDir + "/" + checkpoint.SegmentsFile)
 			// no file tells that it is wrong
 			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1)
 			if changed == string(content) {
 				t.Errorf("no such line in %s", content)
 			}
 			return errors.Join(err,
-				vfs.WriteFileAtomic(m, dataDir+"/"+segmentsFile, []byte(changed)))
+				vfs.WriteFileAtomic(m, dataDir+"/"+checkpoint.SegmentsFile, []byte(changed)))
 		},
 	} {
 		mem := stopped(t, true)
@@ -125,26 +128,6 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 			t.Errorf("%s: read %v", name, got)
 		}
 	}
-}
-
-func FuzzDecodeSummaries(f *testing.F) {
-	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2,
-		MaxTimestampOffset: 4}}
-	f.Add(summaries{{"t", 0}: {segments: segments, epochs: epochCache{{3, 2}}.summary()}}.encode())
-	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
-	f.Add([]byte("0\n1\n" + line + " " + segmentChecksum([]byte(line)) + "\n"))
-	f.Add([]byte("0\n1\n" + line + " 00000000\n"))
-	f.Add([]byte("0\n1\n" + line + "\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		all, err := decodeSummaries(content)
-		if err != nil {
-			return
-		}
-		again, err := decodeSummaries(all.encode())
-		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
-			t.Errorf("%v, %v", again, err)
-		}
-	})
 }
 
 // A sync fails, the kernel drops what it could not write, and the process starts again on the same
@@ -237,18 +220,20 @@ func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
 	var wanted []Wanted
 	for i := range int32(50) {
 		wanted = append(wanted,
-			Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
+			Wanted{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
+				Settings: settings(nil)})
 	}
 	made := store.CreateAll(append(wanted,
-		Wanted{ID: PartitionID{"many", 50}, Topic: topicOne, Settings: settings(nil)}))
+		Wanted{ID: PartitionID{Topic: "many", Index: 50}, Topic: topicOne,
+			Settings: settings(nil)}))
 	for i, m := range made {
-		if m.Err != nil || m.Log.ID() != (PartitionID{"many", int32(i)}) {
+		if m.Err != nil || m.Log.ID() != (PartitionID{Topic: "many", Index: int32(i)}) {
 			t.Errorf("%d: %v", i, m.Err)
 		}
 	}
 	lines := trace.Take()
-	written := strings.Count(lines, "-> "+recoveryPointFile)
-	listed := strings.LastIndex(lines, "-> "+recoveryPointFile)
+	written := strings.Count(lines, "-> "+checkpoint.RecoveryPointFile)
+	listed := strings.LastIndex(lines, "-> "+checkpoint.RecoveryPointFile)
 	if last := strings.LastIndex(lines, partitionFile); written != 1 || listed < last {
 		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written,
 			listed, last)

@@ -48,7 +48,8 @@ func BenchmarkStart(b *testing.B) {
 			var wanted []Wanted
 			for i := range int32(logs) {
 				wanted = append(wanted,
-					Wanted{ID: PartitionID{"many", i}, Topic: topicOne, Settings: settings(nil)})
+					Wanted{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
+						Settings: settings(nil)})
 			}
 			for _, made := range store.CreateAll(wanted) {
 				if made.Err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -20,17 +21,7 @@ import (
 var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
-type PartitionID struct {
-	Topic string
-	Index int32
-}
-
-// String returns the directory's name.
-func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
-
-// LogValue implements slog.LogValuer: JSON logs would show the struct, and nobody searches them for
-// that.
-func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
+type PartitionID = checkpoint.PartitionID
 
 // TopicID is a topic's id, kept in partition.metadata.
 type TopicID [16]byte
@@ -139,7 +130,7 @@ func (s *Store) Logs() []*Log {
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.mu.logs))
 	s.mu.Unlock()
-	slices.SortFunc(logs, func(a, b *Log) int { return comparePartitions(a.id, b.id) })
+	slices.SortFunc(logs, func(a, b *Log) int { return a.id.Compare(b.id) })
 	return logs
 }
 
@@ -201,9 +192,9 @@ func (s *Store) Close() error {
 }
 
 // closeLogs closes all logs, a few at a time: each syncs its last files.
-func (s *Store) closeLogs() (failed []error, sealed summaries) {
+func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.ClosedLog) {
 	var mu sync.Mutex
-	sealed = summaries{}
+	sealed = map[PartitionID]checkpoint.ClosedLog{}
 	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
 		err := log.close()
 		mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -111,12 +112,12 @@ func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
 			fill(t, l, 20)
 			s.tick(epoch0, false)
 		}},
-		{"a checkpoint's sync", vfs.OpSync, recoveryPointFile + vfs.TemporarySuffix,
+		{"a checkpoint's sync", vfs.OpSync, checkpoint.RecoveryPointFile + vfs.TemporarySuffix,
 			func(t *testing.T, s *Store, l *Log) {
 				fill(t, l, 1)
 				s.tick(epoch0, false)
 			}},
-		{"a leader epoch's sync", vfs.OpSync, epochFile + vfs.TemporarySuffix,
+		{"a leader epoch's sync", vfs.OpSync, checkpoint.EpochsFile + vfs.TemporarySuffix,
 			func(t *testing.T, _ *Store, l *Log) {
 				if err := l.Lead(9); err != nil {
 					t.Error(err)

@@ -498,16 +498,13 @@ func (l *Log) truncateEpochs(end int64) error {
 		return l.mu.stopped
 	}
 	epochs := *l.epochs.Load()
-	kept := len(epochs)
-	for kept > 0 && epochs[kept-1].start >= end {
-		kept--
-	}
-	if kept == len(epochs) {
+	kept := epochs.Below(end)
+	if len(kept) == len(epochs) {
 		return nil
 	}
-	if err := l.saveEpochs(epochs[:kept]); err != nil {
+	if err := l.saveEpochs(kept); err != nil {
 		return err
 	}
-	l.mu.leaderEpoch = epochs[:kept].latest()
+	l.mu.leaderEpoch = kept.Latest()
 	return nil
 }

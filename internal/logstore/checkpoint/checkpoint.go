@@ -1,0 +1,97 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrMalformed is wrapped by every error about the content of a checkpoint file.
+var ErrMalformed = errors.New("malformed checkpoint")
+
+// The checkpoint files of a data directory; docs/format/checkpoints.md says what each is for.
+const (
+	RecoveryPointFile = "recovery-point-offset-checkpoint"
+	LogStartFile      = "log-start-offset-checkpoint"
+	HighWatermarkFile = "replication-offset-checkpoint"
+	FirstDirtyFile    = "cleaner-offset-checkpoint"
+	// HorizonFile holds delete horizons; not a file of Kafka's, nor are the next three.
+	HorizonFile  = "tombstone-horizon-checkpoint"
+	AbortedFile  = "aborted-transactions-checkpoint"
+	CleaningFile = "tombstone-agreement-checkpoint"
+	SegmentsFile = "segment-checkpoint"
+	// EpochsFile exists once in the directory of each partition.
+	EpochsFile = "leader-epoch-checkpoint"
+)
+
+// PartitionID names a partition; its directory is <Topic>-<Index>.
+type PartitionID struct {
+	Topic string
+	Index int32
+}
+
+// String returns the name of the partition's directory.
+func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
+
+// LogValue implements slog.LogValuer: a JSON log shows the directory name instead of the struct.
+func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
+
+// Compare orders partitions by topic, then by index.
+func (p PartitionID) Compare(q PartitionID) int {
+	if byTopic := strings.Compare(p.Topic, q.Topic); byTopic != 0 {
+		return byTopic
+	}
+	return cmp.Compare(p.Index, q.Index)
+}
+
+// sortedIDs returns the keys of a map in the order in which their lines are written.
+func sortedIDs[V any](all map[PartitionID]V) []PartitionID {
+	ids := make([]PartitionID, 0, len(all))
+	for id := range all {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, PartitionID.Compare)
+	return ids
+}
+
+// encodeLines frames lines as Kafka does: version 0, the number of lines, the lines.
+func encodeLines(lines []string) []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "0\n%d\n", len(lines))
+	for _, line := range lines {
+		out.WriteString(line)
+		out.WriteByte('\n')
+	}
+	return out.Bytes()
+}
+
+// decodeLines removes the frame and returns the fields of each line. The number of lines serves as
+// a checksum: a truncated file does not match it.
+func decodeLines(content []byte) ([][]string, error) {
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	if lines[0] != "0" {
+		return nil, fmt.Errorf("%w: version %q, want 0", ErrMalformed, lines[0])
+	}
+	if len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
+		return nil, fmt.Errorf("%w: the number of lines does not match", ErrMalformed)
+	}
+	fields := make([][]string, 0, len(lines)-2)
+	for _, line := range lines[2:] {
+		fields = append(fields, strings.Fields(line))
+	}
+	return fields, nil
+}
+
+// parsePartition reads the two fields that name a partition.
+func parsePartition(topic, index string) (PartitionID, error) {
+	n, err := strconv.ParseInt(index, 10, 32)
+	if err != nil || n < 0 {
+		return PartitionID{}, fmt.Errorf("%w: partition %q", ErrMalformed, index)
+	}
+	return PartitionID{Topic: topic, Index: int32(n)}, nil
+}

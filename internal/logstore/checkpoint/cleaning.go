@@ -1,0 +1,79 @@
+package checkpoint
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+)
+
+// CleaningState is the line of one partition in tombstone-agreement-checkpoint. The zero value
+// is not written: a partition that is not listed decodes as nothing known.
+type CleaningState struct {
+	// TombstoneClean is the tombstone-clean offset of this replica.
+	TombstoneClean int64
+	// Progress is what all replicas of the partition have reached.
+	Progress clean.CleaningProgress
+}
+
+// EncodeCleaning encodes tombstone-agreement-checkpoint: "<topic> <partition>
+// <tombstone-clean offset> [<below> <since ms>]...".
+func EncodeCleaning(all map[PartitionID]CleaningState) []byte {
+	var lines []string
+	for _, id := range sortedIDs(all) {
+		of := all[id]
+		if of.TombstoneClean <= 0 && len(of.Progress) == 0 {
+			continue
+		}
+		line := &strings.Builder{}
+		fmt.Fprintf(line, "%s %d %d", id.Topic, id.Index, of.TombstoneClean)
+		for _, s := range of.Progress {
+			fmt.Fprintf(line, " %d %d", s.Below, s.SinceMs)
+		}
+		lines = append(lines, line.String())
+	}
+	return encodeLines(lines)
+}
+
+// DecodeCleaning decodes tombstone-agreement-checkpoint.
+func DecodeCleaning(content []byte) (map[PartitionID]CleaningState, error) {
+	lines, err := decodeLines(content)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[PartitionID]CleaningState, len(lines))
+	for _, line := range lines {
+		if len(line) < 3 || len(line)%2 == 0 || len(line) > 3+2*clean.ProgressStepsMax {
+			return nil, fmt.Errorf("%w: %d fields in a line", ErrMalformed, len(line))
+		}
+		id, err := parsePartition(line[0], line[1])
+		if err != nil {
+			return nil, err
+		}
+		if all[id], err = parseProgress(line[2:]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parseProgress reads the fields behind the partition: an odd number of them.
+func parseProgress(texts []string) (of CleaningState, err error) {
+	numbers := make([]int64, len(texts))
+	for i, text := range texts {
+		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil || numbers[i] < 0 {
+			return of, fmt.Errorf("%w: %q is neither an offset nor a time", ErrMalformed, text)
+		}
+	}
+	of.TombstoneClean = numbers[0]
+	last := clean.ProgressStep{Below: 0, SinceMs: -1}
+	for i := 1; i < len(numbers); i += 2 {
+		step := clean.ProgressStep{Below: numbers[i], SinceMs: numbers[i+1]}
+		if step.Below <= last.Below || step.SinceMs <= last.SinceMs {
+			return of, fmt.Errorf("%w: steps do not ascend", ErrMalformed)
+		}
+		of.Progress, last = append(of.Progress, step), step
+	}
+	return of, nil
+}

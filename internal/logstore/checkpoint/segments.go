@@ -1,0 +1,165 @@
+package checkpoint
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// ClosedLog describes a log as an orderly close left it: the next start can open it without reading
+// its files. The zero value describes nothing.
+type ClosedLog struct {
+	// Segments ascend by base. Segments with a transaction index are omitted: every entry of an
+	// index is checked when the segment is opened.
+	Segments []segment.Summary
+	Epochs   ClosedEpochs
+}
+
+// ClosedEpochs identifies the leader-epoch-checkpoint that an orderly close left: an older copy of
+// the file would decode as well.
+type ClosedEpochs struct {
+	Known    bool              // false if the close recorded nothing
+	Latest   leaderepoch.Entry // Epoch is -1 if there was none
+	Checksum string            // of the file's content
+}
+
+// SummarizeEpochs returns the ClosedEpochs of a log with these leader epochs.
+func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
+	sum := ClosedEpochs{Known: true, Latest: leaderepoch.Entry{Epoch: leaderepoch.None},
+		Checksum: checksum(EncodeEpochs(cache))}
+	if len(cache) > 0 {
+		sum.Latest = cache[len(cache)-1]
+	}
+	return sum
+}
+
+// The number of fields tells the two kinds of lines apart. The last field is the checksum of the
+// fields before it.
+//
+// The other checkpoints are compared with the log and need no checksum. A start takes the end of a
+// log from this one, and would assign offsets twice because of one flipped bit.
+const (
+	segmentFields = 16
+	epochFields   = 6
+)
+
+// EncodeClosedLogs encodes segment-checkpoint.
+func EncodeClosedLogs(all map[PartitionID]ClosedLog) []byte {
+	var lines []string
+	for _, id := range sortedIDs(all) {
+		if epochs := all[id].Epochs; epochs.Known {
+			line := fmt.Appendf(nil, "%s %d %d %d %s", id.Topic, id.Index, epochs.Latest.Epoch,
+				epochs.Latest.Start, epochs.Checksum)
+			lines = append(lines, string(fmt.Appendf(line, " %s", checksum(line))))
+		}
+		for _, sum := range all[id].Segments {
+			line := fmt.Appendf(nil, "%s %d %d %d %d %d %d %d %d", id.Topic, id.Index, sum.Base,
+				sum.Next, sum.FirstTimestamp, sum.MaxTimestamp, sum.MaxTimestampOffset,
+				sum.LastIndexed.Relative, sum.LastIndexed.Position)
+			for _, file := range sum.Files {
+				line = fmt.Appendf(line, " %d %d", file.SizeBytes, file.ModTime.UnixNano())
+			}
+			lines = append(lines, string(fmt.Appendf(line, " %s", checksum(line))))
+		}
+	}
+	return encodeLines(lines)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is CRC-32C in eight hex digits.
+func checksum(content []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
+}
+
+// DecodeClosedLogs decodes segment-checkpoint.
+func DecodeClosedLogs(content []byte) (map[PartitionID]ClosedLog, error) {
+	lines, err := decodeLines(content)
+	if err != nil {
+		return nil, err
+	}
+	all := map[PartitionID]ClosedLog{}
+	for _, line := range lines {
+		if len(line) != segmentFields && len(line) != epochFields {
+			return nil, fmt.Errorf("%w: %d fields in a line, want %d or %d", ErrMalformed,
+				len(line), segmentFields, epochFields)
+		}
+		last := len(line) - 1
+		if want := checksum([]byte(strings.Join(line[:last], " "))); line[last] != want {
+			return nil, fmt.Errorf("%w: checksum %q of a line, want %s", ErrMalformed, line[last],
+				want)
+		}
+		id, err := parsePartition(line[0], line[1])
+		if err != nil {
+			return nil, err
+		}
+		of := all[id]
+		if len(line) == epochFields {
+			of.Epochs, err = parseClosedEpochs(line[2:last])
+		} else {
+			var sum segment.Summary
+			sum, err = parseSummary(line[2:last])
+			of.Segments = append(of.Segments, sum)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[id] = of
+	}
+	return all, nil
+}
+
+// parseClosedEpochs reads the fields between the partition and the checksum of the line.
+func parseClosedEpochs(texts []string) (ClosedEpochs, error) {
+	numbers, err := parseNumbers(texts[:2])
+	if err != nil {
+		return ClosedEpochs{}, err
+	}
+	epoch, start := numbers[0], numbers[1]
+	if epoch < -1 || epoch > math.MaxInt32 || start < 0 {
+		return ClosedEpochs{}, fmt.Errorf("%w: epoch %d at %d", ErrMalformed, epoch, start)
+	}
+	return ClosedEpochs{Known: true, Latest: leaderepoch.Entry{Epoch: int32(epoch), Start: start},
+			Checksum: texts[2]},
+		nil
+}
+
+// parseSummary reads the fields between the partition and the checksum of the line.
+func parseSummary(texts []string) (segment.Summary, error) {
+	numbers, err := parseNumbers(texts)
+	if err != nil {
+		return segment.Summary{}, err
+	}
+	relative, position := numbers[5], numbers[6]
+	if numbers[0] < 0 || relative != int64(int32(relative)) || position != int64(int32(position)) {
+		return segment.Summary{}, fmt.Errorf("%w: segment %d, last indexed %d at %d", ErrMalformed,
+			numbers[0], relative, position)
+	}
+	sum := segment.Summary{
+		Base: numbers[0], Next: numbers[1], FirstTimestamp: numbers[2], MaxTimestamp: numbers[3],
+		MaxTimestampOffset: numbers[4],
+		LastIndexed: segment.OffsetEntry{Relative: int32(relative),
+			Position: int32(position)},
+	}
+	for i := range sum.Files {
+		sum.Files[i] = segment.FileState{SizeBytes: numbers[7+2*i],
+			ModTime: time.Unix(0, numbers[8+2*i])}
+	}
+	return sum, nil
+}
+
+func parseNumbers(texts []string) (numbers []int64, err error) {
+	numbers = make([]int64, len(texts))
+	for i, text := range texts {
+		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, fmt.Errorf("%w: number %q", ErrMalformed, text)
+		}
+	}
+	return numbers, nil
+}
