@@ -42,7 +42,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 		return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 	}
 	img := h.opts.Image()
-	failures, produced := h.appendBatches(img, p)
+	failures, produced := h.appendBatches(img, req, p)
 	req.Drop() // a wait may be long, and there may be many
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
 	response, result := h.produceResponse(img, req.Listener, p, failures,
@@ -55,7 +55,8 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 
 // appendBatches appends what passes checkProduce. failures has an error for each that does not, in
 // the order of the request. Nothing refers to the request's bytes afterwards.
-func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failures []error,
+func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
+	p *produceRequest) (failures []error,
 	produced *replica.PendingProduce) {
 	failures = make([]error, len(p.partitions))
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
@@ -63,6 +64,9 @@ func (h *Handler) appendBatches(img *metadata.Image, p *produceRequest) (failure
 		part := &p.partitions[i]
 		if p.version >= 13 {
 			part.id.Topic, failures[i] = topicName(img, part.topic)
+		}
+		if failures[i] == nil {
+			failures[i] = h.authorize(req, writeTopic, part.id.Topic)
 		}
 		if failures[i] == nil {
 			failures[i] = checkProduce(p, part)
@@ -110,7 +114,8 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 // that were not refused: len(results) is the number of nils in failures, and their order is the
 // same.
 func (h *Handler) produceResponse(
-	img *metadata.Image, listener string, p *produceRequest, failures []error, results []replica.ProduceResult,
+	img *metadata.Image, listener string, p *produceRequest, failures []error,
+	results []replica.ProduceResult,
 ) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version

@@ -76,6 +76,10 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
+		if h.authorize(from, clusterAction, clusterName) != nil {
+			answer.results = failedFetch(req, errTopicAuthorization) // as in Kafka
+			return encodeFetch(&answer), nil
+		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 		want.Interrupt = from.Behind
 	case req.Version < 15 && req.ReplicaID >= 0:
@@ -83,7 +87,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 			fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
 		return encodeFetch(&answer), nil
 	}
-	wantedPartitions(&answer, &want)
+	denied := h.wantedPartitions(from, &answer, &want)
 	answer.brief = want.Replica != nil && isBrief(req)
 	from.Drop()
 	fetched, err := h.opts.Replicas.FetchInSession(ctx, want)
@@ -91,6 +95,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		return fetchFailed(&answer, answer.code(err)), nil
 	}
 	answer.session, answer.results = fetched.Session, fetched.Results
+	h.withholdDenied(from, want.Replica != nil, answer.results)
+	answer.results = append(answer.results, denied...)
 	if req.Version < 10 {
 		withholdZstd(answer.results)
 	}
@@ -100,15 +106,23 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 // wantedPartitions fills in what is to be fetched, and what of a session is not any more. From
 // version 13 on topics are named by id; one that nobody knows has no name, and is refused where it
 // is looked for.
-func wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) {
+func (h *Handler) wantedPartitions(from *wire.Request, answer *fetchAnswer,
+	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
 		asked := &answer.request.Topics[i]
 		name := asked.Topic
 		if want.TopicIDs {
 			name, _ = topicName(answer.image, asked.TopicID)
 		}
+		err := h.authorizeRead(from, want.Replica != nil, name)
 		for j := range asked.Partitions {
 			part := &asked.Partitions[j]
+			if err != nil {
+				result := unfetched(replica.PartitionID{Topic: name, Index: part.Partition}, err)
+				result.Topic = asked.TopicID
+				denied, want.Wait = append(denied, result), 0
+				continue
+			}
 			want.Partitions = append(want.Partitions,
 				wantedPartition(replica.PartitionID{Topic: name, Index: part.Partition},
 					asked.TopicID, part))
@@ -121,6 +135,34 @@ func wantedPartitions(answer *fetchAnswer, want *replica.FetchRequest) {
 				replica.KeyOf(forgotten.TopicID,
 					replica.PartitionID{Topic: forgotten.Topic, Index: index}))
 		}
+	}
+	return denied
+}
+
+// authorizeRead returns nil if the client may read a topic. A follower has been authorized for the
+// cluster, and a topic without a name is refused as unknown later.
+func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
+	if follower || topic == "" {
+		return nil
+	}
+	return h.authorize(from, readTopic, topic)
+}
+
+// withholdDenied replaces results of topics that the client may not read: a fetch session names
+// partitions of earlier requests, and a right may be revoked during a long poll.
+func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
+	for i := range results {
+		r := &results[i]
+		err := h.authorizeRead(from, follower, r.ID.Topic)
+		if err == nil {
+			continue
+		}
+		if r.Data != nil {
+			r.Data.Release()
+		}
+		topic := r.Topic
+		*r = unfetched(r.ID, err)
+		r.Topic = topic
 	}
 }
 

@@ -58,7 +58,7 @@ func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
 		topic.Topic = req.Topics[i].Topic
 		for j := range req.Topics[i].Partitions {
 			asked := &req.Topics[i].Partitions[j]
-			at, err := h.offsetAt(req, topic.Topic, asked)
+			at, err := h.offsetAt(raw, req, topic.Topic, asked)
 			part := kmsg.NewListOffsetsResponseTopicPartition()
 			part.Partition = asked.Partition
 			part.ErrorCode = result.code(err)
@@ -73,8 +73,11 @@ func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
 // offsetAt answers for one partition. The end is the high watermark, or the last stable offset for
 // readers of committed records: an offset above could be told of and then be gone, or could not be
 // fetched. Where no record fits, it is offsetUnknown and nil.
-func (h *Handler) offsetAt(req *kmsg.ListOffsetsRequest, topic string,
+func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topic string,
 	asked *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
+	if err := h.authorize(raw, describeTopic, topic); err != nil {
+		return offsetUnknown, err
+	}
 	if since, known := timestampSince[asked.Timestamp]; asked.Timestamp < 0 &&
 		(!known || req.Version < since) {
 		return offsetUnknown, fmt.Errorf("%w: timestamp %d in version %d", errUnsupportedVersion,

@@ -21,25 +21,6 @@ import (
 // A topic is made by being asked for if the LogCluster says so (autoCreateTopics) and lets admin
 // requests write, and the request allows it; else it is a resource that somebody applies.
 
-// What a client may do here, as bits of Kafka's AclOperation: there are no ACLs, so it is what is
-// built.
-const (
-	opRead            = 1 << 3
-	opWrite           = 1 << 4
-	opCreate          = 1 << 5
-	opDelete          = 1 << 6
-	opDescribe        = 1 << 8
-	opAlter           = 1 << 7
-	opDescribeConfigs = 1 << 10
-	opAlterConfigs    = 1 << 11
-	opIdempotentWrite = 1 << 12
-
-	topicOperations   = opRead | opWrite | opCreate | opDelete | opDescribe | opAlter | opDescribeConfigs | opAlterConfigs
-	clusterOperations = opCreate | opDescribe | opAlter | opDescribeConfigs | opIdempotentWrite
-	// operationsOmitted is what a response says when nobody asked.
-	operationsOmitted = -1 << 31
-)
-
 // metadataShape is the request's fields (see shape.go).
 var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
 	fixed(1).from(8).to(10), fixed(1).from(8)}
@@ -47,7 +28,7 @@ var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
 // metadata answers from one image, so that brokers and leaders in it fit each other.
 func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) wire.Reply {
-	h.autoCreate(ctx, req)
+	h.autoCreate(ctx, raw, req)
 	img := h.opts.Image()
 	response := kmsg.NewPtrMetadataResponse()
 	response.Version = req.Version
@@ -55,7 +36,8 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	response.ControllerID = controller(img, raw.Listener)
 	response.AuthorizedOperations = operationsOmitted
 	if req.IncludeClusterAuthorizedOperations {
-		response.AuthorizedOperations = clusterOperations
+		response.AuthorizedOperations = h.authorizedOperations(raw, ResourceCluster,
+			clusterName)
 	}
 	for _, b := range nodes(img, raw.Listener) {
 		broker := kmsg.NewMetadataResponseBroker()
@@ -63,13 +45,14 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 		response.Brokers = append(response.Brokers, broker)
 	}
 	result := outcome{handler: h}
-	for _, topic := range askedTopics(img, req) {
+	for _, topic := range h.askedTopics(img, raw, req) {
 		topic.answer.ErrorCode = result.code(topic.err)
 		if topic.err == nil {
-			describeTopic(&topic.answer, view{img, raw.Listener, req.Version >= 6}, topic.found,
+			fillTopic(&topic.answer, view{img, raw.Listener, req.Version >= 6}, topic.found,
 				&result)
 			if req.IncludeTopicAuthorizedOperations {
-				topic.answer.AuthorizedOperations = topicOperations
+				topic.answer.AuthorizedOperations = h.authorizedOperations(raw, ResourceTopic,
+					topic.found.Name)
 			}
 		}
 		response.Topics = append(response.Topics, topic.answer)
@@ -80,7 +63,8 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 // autoCreate makes the topics that a request names and allows to be made, with the cluster's
 // defaults, and waits until they can be used. What cannot be made is unknown to the answer, as it
 // was. Versions below 4 cannot say what they allow, which is everything.
-func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
+func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
+	req *kmsg.MetadataRequest) {
 	img := h.opts.Image()
 	if !img.Policy.AutoCreate || img.Policy.ReadOnly || req.Version >= 4 &&
 		!req.AllowAutoTopicCreation {
@@ -89,7 +73,9 @@ func (h *Handler) autoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
 	var missing []string
 	for i := range req.Topics {
 		if name := req.Topics[i].Topic; name != nil && req.Topics[i].TopicID == [16]byte{} &&
-			img.Topic(*name) == nil && !metadata.InternalTopic(*name) {
+			img.Topic(*name) == nil && !metadata.InternalTopic(*name) &&
+			h.authorize(raw, describeTopic, *name) == nil &&
+			h.authorizeCreate(raw, *name) == nil {
 			missing = append(missing, *name)
 		}
 	}
@@ -137,20 +123,27 @@ type askedTopic struct {
 
 // askedTopics finds what the request names, in its order, or all topics, in the order of their
 // names.
-func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
+func (h *Handler) askedTopics(img *metadata.Image, raw *wire.Request,
+	req *kmsg.MetadataRequest) []askedTopic {
 	var all []askedTopic
 	// Null asks for all from version 1 on; version 0 has no null and says it with an empty array.
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
 		for _, topic := range img.Topics {
-			all = append(all, askedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
+			if h.authorize(raw, describeTopic, topic.Name) == nil {
+				all = append(all, askedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
+			}
 		}
 	}
 	for i := range req.Topics {
 		asked := &req.Topics[i]
 		topic := askedTopic{answer: kmsg.NewMetadataResponseTopic()}
 		topic.answer.Topic, topic.answer.TopicID = asked.Topic, asked.TopicID
-		if topic.found, topic.err = findTopic(img, req.Version, asked); errors.Is(topic.err,
-			errUnknownTopicID) {
+		topic.found, topic.err = findTopic(img, req.Version, asked)
+		if err := h.authorizeDescribe(raw, asked, topic.found); err != nil {
+			topic.found, topic.err = nil, err
+		}
+		if errors.Is(topic.err, errUnknownTopicID) || errors.Is(topic.err, errTopicAuthorization) &&
+			asked.TopicID != [16]byte{} {
 			topic.answer.Topic = nil
 		}
 		all = append(all, topic)
@@ -159,6 +152,19 @@ func askedTopics(img *metadata.Image, req *kmsg.MetadataRequest) []askedTopic {
 		all[i].answer.AuthorizedOperations = operationsOmitted
 	}
 	return all
+}
+
+// authorizeDescribe returns nil if the client may describe the topic that it named, by name or by
+// id. A name that does not exist needs the right as well: the answer must not reveal that.
+func (h *Handler) authorizeDescribe(raw *wire.Request, asked *kmsg.MetadataRequestTopic,
+	found *metadata.Topic) error {
+	switch {
+	case found != nil:
+		return h.authorize(raw, describeTopic, found.Name)
+	case asked.Topic != nil && asked.TopicID == [16]byte{}:
+		return h.authorize(raw, describeTopic, *asked.Topic)
+	}
+	return nil
 }
 
 // findTopic finds a topic by name or, from version 12 on, by id, whatever name stands beside that:
@@ -188,9 +194,9 @@ func findTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// describeTopic fills in what an image says of a topic. A leader that is not up is none: to name it
+// fillTopic fills in what an image says of a topic. A leader that is not up is none: to name it
 // would send clients to an address that the answer does not have.
-func describeTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
+func fillTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
 	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(topic.Partitions))

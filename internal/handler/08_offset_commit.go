@@ -39,6 +39,9 @@ func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 	var faults []error // of each partition of the request
 	for i := range req.Topics {
 		topic, err := committedTopic(img, req.Version, &req.Topics[i])
+		if err == nil {
+			err = h.authorize(raw, readTopic, topic.Name)
+		}
 		for _, p := range req.Topics[i].Partitions {
 			fault := err
 			if fault == nil && (p.Partition < 0 || int(p.Partition) >= len(topic.Partitions)) {
@@ -58,7 +61,11 @@ func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 				}})
 		}
 	}
-	errs, err := h.opts.Groups.Commit(ctx, commit)
+	var errs []error
+	err := h.authorize(raw, readGroup, req.Group)
+	if err == nil {
+		errs, err = h.opts.Groups.Commit(ctx, commit)
+	}
 	return h.offsetCommitResponse(req, faults, errs, err)
 }
 

@@ -34,7 +34,7 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	if req.Version >= 8 {
 		for i := range req.Groups {
 			response.Groups = append(response.Groups,
-				h.fetchGroup(ctx, req.Version, &req.Groups[i], &result))
+				h.fetchGroup(ctx, raw, req.Version, &req.Groups[i], &result))
 		}
 		return reply(response, result)
 	}
@@ -48,7 +48,7 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 			kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic,
 				Partitions: req.Topics[i].Partitions})
 	}
-	answer := h.fetchGroup(ctx, req.Version, &asked, &result)
+	answer := h.fetchGroup(ctx, raw, req.Version, &asked, &result)
 	response.ErrorCode = answer.ErrorCode
 	for i := range answer.Topics {
 		topic := kmsg.NewOffsetFetchResponseTopic()
@@ -64,22 +64,22 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// fetchGroup answers for one group. A partition without an offset has -1, which is no error, also
-// where there is no such group.
-func (h *Handler) fetchGroup(ctx context.Context, version int16,
+// fetchGroup answers for one group. A partition without a committed offset has offset -1, which is
+// no error, also where the group does not exist.
+func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int16,
 	asked *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
 	img := h.opts.Image()
 	answer := kmsg.NewOffsetFetchResponseGroup()
 	answer.Group = asked.Group
+	names, faults := h.offsetTopics(img, raw, version, asked)
 	var of []group.TopicPartition
 	if asked.Topics != nil {
 		of = []group.TopicPartition{}
 	}
 	for i := range asked.Topics {
-		name, known := nameOf(img, version, asked.Topics[i].Topic, asked.Topics[i].TopicID)
 		for _, index := range asked.Topics[i].Partitions {
-			if known {
-				of = append(of, group.TopicPartition{Topic: name, Partition: index})
+			if faults[i] == nil {
+				of = append(of, group.TopicPartition{Topic: names[i], Partition: index})
 			}
 		}
 	}
@@ -87,10 +87,14 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16,
 	if version >= 9 {
 		to = group.Reader{Member: orEmpty(asked.MemberID), Epoch: asked.MemberEpoch}
 	}
-	found, err := h.opts.Groups.CommittedFor(ctx, asked.Group, to, of)
+	var found []group.CommitOffset
+	err := h.authorize(raw, describeGroup, asked.Group)
+	if err == nil {
+		found, err = h.opts.Groups.CommittedFor(ctx, asked.Group, to, of)
+	}
 	answer.ErrorCode = result.code(err)
 	if asked.Topics == nil {
-		answer.Topics = allOffsets(img, version, found)
+		answer.Topics = h.allOffsets(img, raw, version, found)
 		return answer
 	}
 	if err != nil && version >= 2 {
@@ -99,15 +103,14 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16,
 	for i := range asked.Topics {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
 		topic.Topic, topic.TopicID = asked.Topics[i].Topic, asked.Topics[i].TopicID
-		_, known := nameOf(img, version, topic.Topic, topic.TopicID)
 		for _, index := range asked.Topics[i].Partitions {
 			part := offsetPart(group.CommitOffset{Partition: index,
 				Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
 			switch {
 			case err != nil:
 				part.ErrorCode = answer.ErrorCode
-			case !known:
-				part.ErrorCode = result.code(errUnknownTopicID)
+			case faults[i] != nil:
+				part.ErrorCode = result.code(faults[i])
 			default:
 				part, found = offsetPart(found[0]), found[1:]
 			}
@@ -118,24 +121,30 @@ func (h *Handler) fetchGroup(ctx context.Context, version int16,
 	return answer
 }
 
-// nameOf is a topic's name; before version 10 it is asked for by that.
-func nameOf(img *metadata.Image, version int16, name string, id metadata.ID) (string, bool) {
-	if version < 10 {
-		return name, true
+// offsetTopics returns the name of each topic of a request, or why its offsets are not returned.
+// Before version 10 topics are requested by name, and need not exist.
+func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
+	asked *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
+	names, faults = make([]string, len(asked.Topics)), make([]error, len(asked.Topics))
+	for i := range asked.Topics {
+		names[i] = asked.Topics[i].Topic
+		if version >= 10 {
+			names[i], faults[i] = topicName(img, asked.Topics[i].TopicID)
+		}
+		if faults[i] == nil {
+			faults[i] = h.authorize(raw, describeTopic, names[i])
+		}
 	}
-	if topic := img.TopicByID(id); topic != nil {
-		return topic.Name, true
-	}
-	return "", false
+	return names, faults
 }
 
-// allOffsets are all of a group's, sorted by topic. Of a topic that is gone version 10 has no name
-// to say.
-func allOffsets(img *metadata.Image, version int16,
+// allOffsets returns all offsets of a group in topics that the client may describe, sorted by topic.
+// From version 10 on it leaves out deleted topics: their ids are unknown.
+func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int16,
 	found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {
 		known := img.Topic(o.Topic)
-		if known == nil && version >= 10 {
+		if known == nil && version >= 10 || h.authorize(raw, describeTopic, o.Topic) != nil {
 			continue
 		}
 		if n := len(topics); n == 0 || topics[n-1].Topic != o.Topic {

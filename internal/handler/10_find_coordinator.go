@@ -54,9 +54,13 @@ func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 	var err error
 	switch {
 	case req.Version == 0 || req.CoordinatorType == coordinatorGroup:
-		broker, err = h.opts.Groups.Find(ctx, key)
+		if err = h.authorize(raw, describeGroup, key); err == nil {
+			broker, err = h.opts.Groups.Find(ctx, key)
+		}
 	case req.CoordinatorType == coordinatorTransaction:
-		err = errNoCoordinator
+		if err = h.authorize(raw, describeTransactionalID, key); err == nil {
+			err = errNoCoordinator
+		}
 	default:
 		err = fmt.Errorf("%w: coordinator type %d", errInvalidRequest, req.CoordinatorType)
 	}

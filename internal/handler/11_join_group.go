@@ -50,7 +50,11 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 			group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
 	from.Drop()
-	joined, err := group.Joined{Generation: -1, Member: req.MemberID}, checkInstance(req.InstanceID)
+	joined, err := group.Joined{Generation: -1, Member: req.MemberID},
+		h.authorize(from, readGroup, req.Group)
+	if err == nil {
+		err = checkInstance(req.InstanceID)
+	}
 	if err == nil {
 		joined, err = h.opts.Groups.Join(ctx, join)
 	}

@@ -21,7 +21,11 @@ func (h *Handler) heartbeat(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrHeartbeatResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	response.ErrorCode = result.code(h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID,
-		orEmpty(req.InstanceID), req.Generation))
+	err := h.authorize(raw, readGroup, req.Group)
+	if err == nil {
+		err = h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID, orEmpty(req.InstanceID),
+			req.Generation)
+	}
+	response.ErrorCode = result.code(err)
 	return reply(response, result)
 }

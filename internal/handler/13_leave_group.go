@@ -30,7 +30,11 @@ func (h *Handler) leaveGroup(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrLeaveGroupResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	errs, err := h.opts.Groups.Leave(ctx, req.Group, leavers)
+	var errs []error
+	err := h.authorize(raw, readGroup, req.Group)
+	if err == nil {
+		errs, err = h.opts.Groups.Leave(ctx, req.Group, leavers)
+	}
 	if err == nil && req.Version < 3 {
 		err = errs[0]
 	}

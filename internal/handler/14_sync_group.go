@@ -40,7 +40,11 @@ func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply
 	response := kmsg.NewPtrSyncGroupResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	synced, err := h.opts.Groups.Sync(ctx, sync)
+	var synced group.Synced
+	err := h.authorize(from, readGroup, req.Group)
+	if err == nil {
+		synced, err = h.opts.Groups.Sync(ctx, sync)
+	}
 	response.ErrorCode = result.code(err)
 	if err == nil {
 		response.ProtocolType, response.Protocol, response.MemberAssignment = &synced.ProtocolType,

@@ -19,16 +19,17 @@ import (
 // describeGroupsShape is the request's fields (see shape.go).
 var describeGroupsShape = shape{plainArray(text()), fixed(1).from(3)}
 
-// groupOperations is what a client may do with a group, as bits of Kafka's AclOperation.
-const groupOperations = opRead | opDelete | opDescribe
-
 func (h *Handler) describeGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.DescribeGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeGroupsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
 	for _, id := range req.Groups {
-		described, err := h.opts.Groups.Describe(ctx, id)
+		var described group.Description
+		err := h.authorize(raw, describeGroup, id)
+		if err == nil {
+			described, err = h.opts.Groups.Describe(ctx, id)
+		}
 		answer := kmsg.NewDescribeGroupsResponseGroup()
 		answer.Group = id
 		answer.AuthorizedOperations = operationsOmitted
@@ -42,7 +43,7 @@ func (h *Handler) describeGroups(ctx context.Context, raw *wire.Request,
 		answer.State, answer.ProtocolType, answer.Protocol = described.Phase,
 			described.ProtocolType, described.Protocol
 		if err == nil && req.IncludeAuthorizedOperations {
-			answer.AuthorizedOperations = groupOperations
+			answer.AuthorizedOperations = h.authorizedOperations(raw, ResourceGroup, id)
 		}
 		for i := range described.Members {
 			m := &described.Members[i]

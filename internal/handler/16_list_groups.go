@@ -33,9 +33,13 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	result := outcome{handler: h}
 	all, err := h.opts.Groups.List(ctx)
 	response.ErrorCode = result.code(err)
+	listsAll := h.authorize(raw, describeCluster, clusterName) == nil
 	for _, one := range all {
 		kind := groupType(one)
 		if !wanted(req.StatesFilter, one.Phase) || !wanted(req.TypesFilter, kind) {
+			continue
+		}
+		if !listsAll && h.authorize(raw, describeGroup, one.ID) != nil {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()

@@ -58,13 +58,17 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 		if named[asked.Topic] > 1 {
 			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest, asked.Topic)
 		} else {
-			if err = h.writable(); err == nil {
+			if err = h.authorizeCreate(raw, asked.Topic); err == nil {
+				err = h.writable()
+			}
+			if err == nil {
 				created, err = h.createTopic(ctx, req, asked)
 			}
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		if err == nil {
-			describeCreated(&topic, created)
+			describeCreated(&topic, created,
+				h.authorize(raw, describeTopicConfigs, created.Name))
 			made = append(made, created.ID)
 		}
 		response.Topics = append(response.Topics, topic)
@@ -137,8 +141,13 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 
 // describeCreated fills in what was made, with the settings that are in effect, defaults included
 // (KIP-525).
-func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic) {
+func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic,
+	configsDenied error) {
 	answer.TopicID = topic.ID
+	if configsDenied != nil {
+		answer.ConfigErrorCode = 29 // TOPIC_AUTHORIZATION_FAILED
+		return
+	}
 	answer.NumPartitions = int32(len(topic.Partitions))
 	if len(topic.Partitions) > 0 {
 		answer.ReplicationFactor = int16(len(topic.Partitions[0].Replicas))

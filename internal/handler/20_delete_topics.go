@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -39,7 +40,12 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 		topic.Topic, topic.TopicID = asked[i].Topic, asked[i].TopicID
 		name, err := nameToDelete(img, &asked[i])
 		if err == nil {
+			err = h.authorizeDelete(raw, asked[i].Topic == nil, name)
+		}
+		if err == nil || !errors.Is(err, errTopicAuthorization) && name != "" {
 			topic.Topic = &name
+		}
+		if err == nil {
 			err = h.writable()
 		}
 		if err == nil {
@@ -58,6 +64,15 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 		})
 	}
 	return reply(response, result)
+}
+
+// authorizeDelete returns nil if the client may delete a topic. One that it named by id and may not
+// describe is unknown to it.
+func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) error {
+	if byID && h.authorize(raw, describeTopic, name) != nil {
+		return errTopicAuthorization
+	}
+	return h.authorize(raw, deleteTopic, name)
 }
 
 // nameToDelete finds the name of a topic given by name or by id. A name is not looked up in the

@@ -41,7 +41,7 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 		for _, asked := range req.Topics[i].Partitions {
 			part := kmsg.NewDeleteRecordsResponseTopicPartition()
 			part.Partition = asked.Partition
-			low, err := h.deleteBefore(ctx,
+			low, err := h.deleteBefore(ctx, raw,
 				replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.Offset)
 			part.LowWatermark, part.ErrorCode = low, result.code(err)
 			topic.Partitions = append(topic.Partitions, part)
@@ -52,8 +52,11 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 }
 
 // deleteBefore returns the lowest log start of the replicas in sync, -1 with an error.
-func (h *Handler) deleteBefore(ctx context.Context, id replica.PartitionID,
+func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replica.PartitionID,
 	offset int64) (low int64, err error) {
+	if err := h.authorize(raw, deleteTopic, id.Topic); err != nil {
+		return -1, err
+	}
 	if err := h.writable(); err != nil {
 		return -1, err
 	}

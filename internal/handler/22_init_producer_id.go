@@ -29,7 +29,7 @@ func (h *Handler) initProducerID(_ context.Context, raw *wire.Request,
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	id, err := h.producerID(req)
+	id, err := h.producerID(raw, req)
 	response.ErrorCode = result.code(err)
 	if err != nil {
 		response.ProducerID, response.ProducerEpoch = -1, -1
@@ -39,7 +39,10 @@ func (h *Handler) initProducerID(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-func (h *Handler) producerID(req *kmsg.InitProducerIDRequest) (int64, error) {
+func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest) (int64, error) {
+	if err := h.authorizeProducer(raw, req.TransactionalID); err != nil {
+		return -1, err
+	}
 	switch {
 	case req.TransactionalID != nil && *req.TransactionalID == "":
 		return -1, fmt.Errorf("%w: an empty transactional id", errInvalidRequest)
@@ -50,4 +53,17 @@ func (h *Handler) producerID(req *kmsg.InitProducerIDRequest) (int64, error) {
 		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
 	}
 	return h.opts.ProducerID()
+}
+
+// authorizeProducer returns nil if the client may use a transactional id, or, without one, if it may
+// write idempotently: with the right of the cluster, or to write to any topic (KIP-679).
+func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) error {
+	if transactionalID != nil {
+		return h.authorize(raw, writeTransactionalID, *transactionalID)
+	}
+	err := h.authorize(raw, idempotentWrite, clusterName)
+	if err != nil && h.authorize(raw, writeTopic, anyName) == nil {
+		return nil
+	}
+	return err
 }

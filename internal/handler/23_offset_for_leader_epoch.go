@@ -5,7 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -36,12 +36,16 @@ func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 			asked := &req.Topics[i].Partitions[j]
 			part := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			part.Partition = asked.Partition
-			log, err := h.opts.Replicas.Leader(replica.PartitionID{Topic: topic.Topic,
-				Index: asked.Partition}, asked.CurrentLeaderEpoch)
-			part.ErrorCode = result.code(err)
+			err := h.authorize(raw, describeTopic, topic.Topic)
 			if err == nil {
-				part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(asked.LeaderEpoch)
+				var log *logstore.Log
+				log, err = h.opts.Replicas.Leader(partitionRef(topic.Topic, asked.Partition),
+					asked.CurrentLeaderEpoch)
+				if err == nil {
+					part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(asked.LeaderEpoch)
+				}
 			}
+			part.ErrorCode = result.code(err)
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)

@@ -36,7 +36,7 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 		asked := &req.Resources[i]
 		resource := kmsg.NewDescribeConfigsResponseResource()
 		resource.ResourceType, resource.ResourceName = asked.ResourceType, asked.ResourceName
-		configs, err := h.resourceConfigs(img, asked)
+		configs, err := h.resourceConfigs(img, raw, asked)
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		for _, config := range configs {
 			if asked.ConfigNames == nil || slices.Contains(asked.ConfigNames, config.Name) {
@@ -64,8 +64,13 @@ type synonym struct {
 }
 
 // resourceConfigs returns the settings of a topic or of this broker.
-func (h *Handler) resourceConfigs(img *metadata.Image,
+func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	asked *kmsg.DescribeConfigsRequestResource) ([]config, error) {
+	err := h.authorizeConfigs(raw, asked.ResourceType, asked.ResourceName, describeTopicConfigs,
+		describeClusterConfigs)
+	if err != nil {
+		return nil, err
+	}
 	switch asked.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
 		topic := img.Topic(asked.ResourceName)
@@ -85,6 +90,19 @@ func (h *Handler) resourceConfigs(img *metadata.Image,
 		return nil, h.checkBroker(asked.ResourceName)
 	}
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, asked.ResourceType)
+}
+
+// authorizeConfigs returns nil if the client has the right to a resource's settings: topic is the
+// right it needs on a topic, cluster that for brokers and their loggers.
+func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
+	topic, cluster Right) error {
+	switch kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return h.authorize(raw, topic, name)
+	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger:
+		return h.authorize(raw, cluster, clusterName)
+	}
+	return nil
 }
 
 // topicConfigs tells a topic's settings, and of each where it comes from: the Topic, the

@@ -45,7 +45,7 @@ func (h *Handler) alterConfigs(ctx context.Context, raw *wire.Request,
 				metadata.PropertyChange{Name: config.Name, Value: *config.Value})
 		}
 		if err == nil {
-			err = h.alterConfigsOf(ctx, asked.ResourceType, change)
+			err = h.alterConfigsOf(ctx, raw, asked.ResourceType, change)
 		}
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		response.Resources = append(response.Resources, resource)

@@ -25,6 +25,10 @@ func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
 	response := kmsg.NewPtrDescribeLogDirsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
+	if err := h.authorize(raw, describeCluster, clusterName); err != nil {
+		response.ErrorCode = result.code(err)
+		return reply(response, result)
+	}
 	dir := kmsg.NewDescribeLogDirsResponseDir()
 	dir.Dir, dir.TotalBytes, dir.UsableBytes = h.opts.DataDir, -1, -1
 	if h.opts.Volume != nil {

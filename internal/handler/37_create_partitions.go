@@ -34,7 +34,10 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	var grown []*kmsg.CreatePartitionsRequestTopic
 	for i := range req.Topics {
 		asked := &req.Topics[i]
-		err := h.writable()
+		err := h.authorize(raw, alterTopic, asked.Topic)
+		if err == nil {
+			err = h.writable()
+		}
 		switch {
 		case err != nil:
 		case twice[asked.Topic]:

@@ -23,7 +23,11 @@ func (h *Handler) deleteGroups(ctx context.Context, raw *wire.Request,
 	result := outcome{handler: h}
 	for _, id := range req.Groups {
 		deleted := kmsg.NewDeleteGroupsResponseGroup()
-		deleted.Group, deleted.ErrorCode = id, result.code(h.opts.Groups.Delete(ctx, id))
+		err := h.authorize(raw, deleteGroup, id)
+		if err == nil {
+			err = h.opts.Groups.Delete(ctx, id)
+		}
+		deleted.Group, deleted.ErrorCode = id, result.code(err)
 		response.Groups = append(response.Groups, deleted)
 	}
 	return reply(response, result)

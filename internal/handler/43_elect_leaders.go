@@ -30,7 +30,11 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrElectLeadersResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	err := h.writable()
+	err := h.authorize(raw, alterCluster, clusterName)
+	response.ErrorCode = result.code(err)
+	if err == nil {
+		err = h.writable()
+	}
 	if err == nil && req.ElectionType != 0 {
 		err = fmt.Errorf(
 			"%w: an unclean election is allowed on the Partition resource or by unclean.leader.election.enable",

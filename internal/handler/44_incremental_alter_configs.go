@@ -49,7 +49,7 @@ func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request
 			change.Properties = append(change.Properties, property)
 		}
 		if err == nil {
-			err = h.alterConfigsOf(ctx, asked.ResourceType, change)
+			err = h.alterConfigsOf(ctx, raw, asked.ResourceType, change)
 		}
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		response.Resources = append(response.Resources, resource)
@@ -71,9 +71,14 @@ func notTwice(twice map[string]bool, kind kmsg.ConfigResourceType, name string) 
 }
 
 // alterConfigsOf changes a topic, or says what can be changed of a broker: nothing.
-func (h *Handler) alterConfigsOf(ctx context.Context, kind kmsg.ConfigResourceType,
+func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
+	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
-	if err := h.writable(); err != nil {
+	err := h.authorizeConfigs(raw, kind, change.Name, alterTopicConfigs, alterClusterConfigs)
+	if err == nil {
+		err = h.writable()
+	}
+	if err != nil {
 		return err
 	}
 	switch kind {

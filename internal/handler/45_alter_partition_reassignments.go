@@ -30,7 +30,11 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	response.Version, response.AllowReplicationFactorChange = req.Version,
 		req.AllowReplicationFactorChange
 	result := outcome{handler: h}
-	if err := h.writable(); err != nil {
+	err := h.authorize(raw, alterCluster, clusterName)
+	if err == nil {
+		err = h.writable()
+	}
+	if err != nil {
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 		return reply(response, result)
 	}

@@ -21,6 +21,10 @@ func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
+	if err := h.authorize(raw, describeCluster, clusterName); err != nil {
+		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+		return reply(response, result)
+	}
 	asked := map[metadata.PartitionRef]bool{}
 	for _, topic := range req.Topics {
 		for _, index := range topic.Partitions {

@@ -20,14 +20,23 @@ func (h *Handler) offsetDelete(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrOffsetDeleteResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
+	denied := map[string]error{}
 	var of []group.TopicPartition
 	for i := range req.Topics {
+		if err := h.authorize(raw, readTopic, req.Topics[i].Topic); err != nil {
+			denied[req.Topics[i].Topic] = err
+			continue
+		}
 		for _, p := range req.Topics[i].Partitions {
 			of = append(of, group.TopicPartition{Topic: req.Topics[i].Topic,
 				Partition: p.Partition})
 		}
 	}
-	errs, err := h.opts.Groups.DeleteOffsets(ctx, req.Group, of)
+	var errs []error
+	err := h.authorize(raw, deleteGroup, req.Group)
+	if err == nil {
+		errs, err = h.opts.Groups.DeleteOffsets(ctx, req.Group, of)
+	}
 	response.ErrorCode = result.code(err)
 	for i := range req.Topics {
 		if err != nil {
@@ -37,8 +46,11 @@ func (h *Handler) offsetDelete(ctx context.Context, raw *wire.Request,
 		topic.Topic = req.Topics[i].Topic
 		for _, p := range req.Topics[i].Partitions {
 			part := kmsg.NewOffsetDeleteResponseTopicPartition()
-			part.Partition, part.ErrorCode = p.Partition, result.code(errs[0])
-			errs = errs[1:]
+			fault := denied[topic.Topic]
+			if fault == nil {
+				fault, errs = errs[0], errs[1:]
+			}
+			part.Partition, part.ErrorCode = p.Partition, result.code(fault)
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)

@@ -38,7 +38,8 @@ func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	response.EndpointType = endpointBrokers
 	response.ClusterID, response.ControllerID = img.ClusterID, controller(img, raw.Listener)
 	if req.IncludeClusterAuthorizedOperations {
-		response.ClusterAuthorizedOperations = clusterOperations
+		response.ClusterAuthorizedOperations = h.authorizedOperations(raw, ResourceCluster,
+			clusterName)
 	}
 	for _, b := range nodes(img, raw.Listener) {
 		broker := kmsg.NewDescribeClusterResponseBroker()

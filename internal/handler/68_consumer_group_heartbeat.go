@@ -52,11 +52,27 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 		}
 	}
 	from.Drop()
-	answer, err := consumer.Answer{}, checkIDs(req)
+	answer, err := consumer.Answer{}, h.authorizeConsumer(from, req)
+	if err == nil {
+		err = checkIDs(req)
+	}
 	if err == nil {
 		answer, err = h.opts.Groups.ConsumerHeartbeat(ctx, &said)
 	}
 	return h.consumerHeartbeatResponse(req, answer, err), nil
+}
+
+// authorizeConsumer returns nil if the client may join the group and describe each topic that it
+// subscribes to by name.
+func (h *Handler) authorizeConsumer(from *wire.Request,
+	req *kmsg.ConsumerGroupHeartbeatRequest) error {
+	err := h.authorize(from, readGroup, req.Group)
+	for _, topic := range req.SubscribedTopicNames {
+		if err == nil {
+			err = h.authorize(from, describeTopic, topic)
+		}
+	}
+	return err
 }
 
 // checkIDs refuses ids that cannot be stored.

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -29,7 +30,14 @@ func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 	result := outcome{handler: h}
 	img := h.opts.Image()
 	for _, id := range req.Groups {
-		described, err := h.opts.Groups.DescribeConsumer(ctx, id)
+		var described consumer.Description
+		err := h.authorize(raw, describeGroup, id)
+		if err == nil {
+			described, err = h.opts.Groups.DescribeConsumer(ctx, id)
+		}
+		if err == nil {
+			err = h.authorizeMembers(img, raw, &described)
+		}
 		answer := kmsg.NewConsumerGroupDescribeResponseGroup()
 		answer.Group = id
 		answer.ErrorCode, answer.ErrorMessage = result.code(err), message(err)
@@ -38,15 +46,39 @@ func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 				described.AssignmentEpoch
 			answer.AssignorName = described.Assignor
 			if req.IncludeAuthorizedOperations {
-				answer.AuthorizedOperations = groupOperations
+				answer.AuthorizedOperations = h.authorizedOperations(raw, ResourceGroup, id)
 			}
 		}
 		for i := range described.Members {
+			if err != nil {
+				break
+			}
 			answer.Members = append(answer.Members, describedMember(img, &described.Members[i]))
 		}
 		response.Groups = append(response.Groups, answer)
 	}
 	return reply(response, result)
+}
+
+// authorizeMembers returns nil if the client may describe every topic of a group: a description
+// without some of them would be wrong.
+func (h *Handler) authorizeMembers(img *metadata.Image, raw *wire.Request,
+	described *consumer.Description) error {
+	for i := range described.Members {
+		m := &described.Members[i]
+		names := slices.Clone(m.Topics)
+		for _, id := range slices.Concat(m.Assigned.Topics(), m.Target.Topics()) {
+			if topic := img.TopicByID(id); topic != nil {
+				names = append(names, topic.Name)
+			}
+		}
+		for _, name := range names {
+			if err := h.authorize(raw, describeTopic, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func describedMember(img *metadata.Image,

@@ -43,7 +43,7 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	if first < 0 {
 		first = 0
 	}
-	for _, name := range namesToDescribe(img, req) {
+	for _, name := range h.namesToDescribe(img, raw, req) {
 		if name < from {
 			continue
 		}
@@ -54,7 +54,8 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
 			break
 		}
-		topic, next := describePage(view{img, raw.Listener, true}, name, first, left, &result)
+		topic, next := h.describePage(raw, view{img, raw.Listener, true}, name, first, left,
+			&result)
 		response.Topics = append(response.Topics, topic)
 		if left -= len(topic.Partitions); next >= 0 {
 			response.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name,
@@ -66,14 +67,17 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 }
 
 // namesToDescribe are the names asked for, sorted and each once.
-func namesToDescribe(img *metadata.Image, req *kmsg.DescribeTopicPartitionsRequest) []string {
+func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
+	req *kmsg.DescribeTopicPartitionsRequest) []string {
 	var names []string
 	for _, topic := range req.Topics {
 		names = append(names, topic.Topic)
 	}
 	if len(req.Topics) == 0 {
 		for _, topic := range img.Topics {
-			names = append(names, topic.Name)
+			if h.authorize(raw, describeTopic, topic.Name) == nil {
+				names = append(names, topic.Name)
+			}
 		}
 	}
 	slices.SortFunc(names, strings.Compare)
@@ -82,10 +86,15 @@ func namesToDescribe(img *metadata.Image, req *kmsg.DescribeTopicPartitionsReque
 
 // describePage describes at most limit partitions of a topic, from first on. next is the partition
 // after them, -1 if that was all.
-func describePage(v view, name string, first int32, limit int,
+func (h *Handler) describePage(raw *wire.Request, v view, name string, first int32, limit int,
 	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()
-	answer.Topic, answer.AuthorizedOperations = &name, topicOperations
+	answer.Topic, answer.AuthorizedOperations = &name, operationsOmitted
+	if err := h.authorize(raw, describeTopic, name); err != nil {
+		answer.ErrorCode = result.code(err)
+		return answer, -1
+	}
+	answer.AuthorizedOperations = h.authorizedOperations(raw, ResourceTopic, name)
 	topic := v.image.Topic(name)
 	if topic == nil {
 		err := metadata.CheckTopicName(name)

@@ -18,7 +18,8 @@ import (
 func decoded[P interface {
 	*T
 	kmsg.Request
-}, T any](s shape, handle func(*Handler, context.Context, *wire.Request, P) wire.Reply) func(*Handler,
+}, T any](s shape, handle func(*Handler, context.Context, *wire.Request,
+	P) wire.Reply) func(*Handler,
 	context.Context, *wire.Request) (wire.Reply, error) {
 	aliased := s.hasBlobs()
 	return func(h *Handler, ctx context.Context, req *wire.Request) (wire.Reply, error) {

@@ -27,6 +27,11 @@ var (
 	errNoCoordinator       = errors.New("transactions are not served")
 	errInternalTopic       = errors.New("topic is written by the brokers only")
 	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
+
+	errTopicAuthorization           = errors.New("not authorized to access the topic")
+	errGroupAuthorization           = errors.New("not authorized to access the group")
+	errClusterAuthorization         = errors.New("not authorized to access the cluster")
+	errTransactionalIDAuthorization = errors.New("not authorized to use the transactional id")
 )
 
 // kafkaError is an error as the protocol has it.
@@ -132,6 +137,10 @@ var kafkaErrors = []struct {
 	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
+	{errTopicAuthorization, kafkaError{29, "TOPIC_AUTHORIZATION_FAILED"}},
+	{errGroupAuthorization, kafkaError{30, "GROUP_AUTHORIZATION_FAILED"}},
+	{errClusterAuthorization, kafkaError{31, "CLUSTER_AUTHORIZATION_FAILED"}},
+	{errTransactionalIDAuthorization, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 }
 
 // kafkaError returns what clients are told of an error. One that is not in the table is our fault:

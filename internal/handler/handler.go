@@ -26,7 +26,9 @@ type Options struct {
 	Alterer    metadata.Alterer
 	Mover      metadata.Mover
 	ProducerID func() (int64, error) // a producer id that nobody has
-	DataDir    string                // as admin clients are told
+	// Authorize reports whether a client may do an action; nil: every client may do everything.
+	Authorize func(Action) bool
+	DataDir   string // as admin clients are told
 	// Volume is the size of the disk and what is left of it, in bytes, -1 where that is not known;
 	// nil: neither is.
 	Volume func() (total, usable int64)
@@ -46,13 +48,13 @@ func New(opts Options) *Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{opts: opts, logger: logger, apis: byKey(table())}
+	return &Handler{opts: opts, logger: logger, apis: byKey(table)}
 }
 
 // FrameMax implements wire.Handler.
 func (h *Handler) FrameMax(key int16) int {
 	if a := h.api(key); a != nil {
-		return a.frameMax
+		return a.frameMax()
 	}
 	return 0
 }

@@ -82,7 +82,8 @@ func must(t testing.TB, err error) {
 
 // apply makes an image of the topics, and the replicas follow it.
 func (b *broker) apply() error {
-	brokers := []metadata.Broker{{ID: self, Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
+	brokers := []metadata.Broker{{ID: self,
+		Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
 		{ID: 3, Endpoints: "kafka://three.example:9093"}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
 	img.Policy, img.Groups = b.policy, b.bounds

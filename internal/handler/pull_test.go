@@ -87,8 +87,9 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
 	}
 	want := replica.FetchRequest{TopicIDs: true}
-	wantedPartitions(&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
-		request: &req}, &want)
+	New(Options{}).wantedPartitions(&wire.Request{},
+		&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
+			request: &req}, &want)
 	if !slices.Equal(want.Forgotten, forgotten) || len(want.Partitions) != 3 {
 		t.Errorf("%+v", want)
 	}

@@ -85,7 +85,7 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
-	for _, row := range table() {
+	for _, row := range table {
 		if row.key == keyProduce {
 			continue
 		}
@@ -117,7 +117,7 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 // A request whose shape has no byte fields gives its frame up once decoded: none of kmsg's fields
 // may be bytes then.
 func TestShapesTellWhoAliasesTheFrame(t *testing.T) {
-	for _, row := range table() {
+	for _, row := range table {
 		if row.key == keyProduce {
 			continue
 		}
@@ -206,7 +206,7 @@ func TestBombsAreRefusedAtLittleCost(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)
-	for _, row := range table() {
+	for _, row := range table {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)

@@ -13,7 +13,7 @@ import (
 
 // everyVersion runs a test at each version that the table advertises.
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
-	row := byKey(table())[key]
+	row := byKey(table)[key]
 	for version := row.min; version <= row.max; version++ {
 		t.Run(row.name+fmt.Sprint(" ", version),
 			func(t *testing.T) { run(t, newBroker(t), version) })
@@ -288,11 +288,11 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 // checkVersions holds an answer against the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
-	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table()) {
+	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {
 		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys),
-			code, len(table()))
+			code, len(table))
 	}
-	for i, row := range table() {
+	for i, row := range table {
 		if got := answer.ApiKeys[i]; got.ApiKey != row.key || got.MinVersion != row.min ||
 			got.MaxVersion != row.max {
 			t.Errorf("%s: answer %+v", row.name, got)

@@ -1,0 +1,378 @@
+package handler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+func bitsOf(kind ResourceType) (bits int32) {
+	for _, op := range operations[kind] {
+		bits |= 1 << op
+	}
+	return bits
+}
+
+// authorizer records what is asked, and denies what deny returns true for.
+type authorizer struct {
+	asked []Action
+	deny  func(Action) bool
+}
+
+func (a *authorizer) authorize(action Action) bool {
+	a.asked = append(a.asked, action)
+	return a.deny == nil || !a.deny(action)
+}
+
+// withAuthorizer returns a broker with topics "orders" (records in it) and "bills", group "group"
+// with an offset of each, and an authorizer that allows everything until deny is set.
+func withAuthorizer(t *testing.T) (*broker, *authorizer) {
+	b := newBroker(t)
+	b.topic("orders", nil)
+	b.topic("bills", nil)
+	b.mustProduce("orders", "secret")
+	coordinated(t, b)
+	for _, topic := range []string{"orders", "bills"} {
+		b.commitOffset(topic)
+	}
+	a := &authorizer{}
+	b.opts.Authorize = a.authorize
+	return b, a
+}
+
+// commitOffset commits offset 0 of partition 0 for group "group".
+func (b *broker) commitOffset(topic string) {
+	b.t.Helper()
+	req := commitRequestFor(topic)
+	answer := ask[*kmsg.OffsetCommitResponse](b, 9, req)
+	if code := answer.Topics[0].Partitions[0].ErrorCode; code != 0 {
+		b.t.Fatalf("commit: error %d", code)
+	}
+}
+
+func commitRequestFor(topic string) *kmsg.OffsetCommitRequest {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = "group", -1
+	asked := kmsg.NewOffsetCommitRequestTopic()
+	asked.Topic = topic
+	asked.Partitions = append(asked.Partitions, kmsg.NewOffsetCommitRequestTopicPartition())
+	req.Topics = append(req.Topics, asked)
+	return req
+}
+
+// sample is a request that uses resources, and the errors of its answer when every right is denied.
+// No error: the answer leaves out what is denied.
+type sample struct {
+	version int16
+	request kmsg.Request
+	denied  string
+}
+
+const (
+	topicDenied   = "TOPIC_AUTHORIZATION_FAILED"
+	groupDenied   = "GROUP_AUTHORIZATION_FAILED"
+	clusterDenied = "CLUSTER_AUTHORIZATION_FAILED"
+	txnDenied     = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+)
+
+// samples are requests of every API that needs a right; together they need every right of the
+// table.
+func samples(t *testing.T, b *broker) []sample {
+	orders := b.image.Load().Topic("orders").ID
+	return slices.Concat(dataSamples(t, orders), groupSamples(), adminSamples(orders),
+		clusterSamples())
+}
+
+func dataSamples(t *testing.T, orders metadata.ID) []sample {
+	follower := fetchRequestFor("orders", 0)
+	follower.ReplicaState.ID, follower.ReplicaState.Epoch = 3, 1
+	offsets := kmsg.NewPtrListOffsetsRequest()
+	offsets.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "orders",
+		Partitions: []kmsg.ListOffsetsRequestTopicPartition{{Timestamp: -1,
+			CurrentLeaderEpoch: -1}}}}
+	epochs := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	epochs.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: "orders",
+		Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{{CurrentLeaderEpoch: -1}}}}
+	byName, byID, created := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataRequest(),
+		kmsg.NewPtrMetadataRequest()
+	name, missing := "orders", "missing"
+	byName.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+	byID.Topics = []kmsg.MetadataRequestTopic{{TopicID: orders}}
+	created.Topics = []kmsg.MetadataRequestTopic{{Topic: &missing}}
+	created.AllowAutoTopicCreation = true
+	pages := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	pages.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "orders"}}
+	producer, transactional := kmsg.NewPtrInitProducerIDRequest(),
+		kmsg.NewPtrInitProducerIDRequest()
+	transactional.TransactionalID = &name
+	return []sample{
+		{9, produceRequestFor("orders", -1, batch(t, compress.None, "x")), topicDenied},
+		{13, produceRequestFor("orders", -1, batch(t, compress.None, "x")), topicDenied},
+		{12, fetchRequestFor("orders", 0), topicDenied},
+		{18, fetchRequestFor("orders", 0), topicDenied},
+		{18, follower, topicDenied},
+		{11, offsets, topicDenied},
+		{4, epochs, topicDenied},
+		{12, byName, topicDenied},
+		{12, byID, topicDenied},
+		{12, created, topicDenied},
+		{12, kmsg.NewPtrMetadataRequest(), ""},
+		{0, pages, topicDenied},
+		{0, kmsg.NewPtrDescribeTopicPartitionsRequest(), ""},
+		{5, producer, clusterDenied},
+		{5, transactional, txnDenied},
+	}
+}
+
+func groupSamples() []sample {
+	fetchAll, fetchOne := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewPtrOffsetFetchRequest()
+	fetchAll.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1}}
+	fetchOne.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1,
+		Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "orders", Partitions: []int32{0}}}}}
+	find, findTxn := kmsg.NewPtrFindCoordinatorRequest(), kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKeys, findTxn.CoordinatorKeys = []string{"group"}, []string{"txn"}
+	findTxn.CoordinatorType = coordinatorTransaction
+	join, sync := kmsg.NewPtrJoinGroupRequest(), kmsg.NewPtrSyncGroupRequest()
+	join.Group, sync.Group = "group", "group"
+	beat, leave := kmsg.NewPtrHeartbeatRequest(), kmsg.NewPtrLeaveGroupRequest()
+	beat.Group, leave.Group = "group", "group"
+	describe, remove := kmsg.NewPtrDescribeGroupsRequest(), kmsg.NewPtrDeleteGroupsRequest()
+	describe.Groups, remove.Groups = []string{"group"}, []string{"other"}
+	offsets := kmsg.NewPtrOffsetDeleteRequest()
+	offsets.Group = "group"
+	offsets.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "orders",
+		Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{}}}}
+	consumer, described := kmsg.NewPtrConsumerGroupHeartbeatRequest(),
+		kmsg.NewPtrConsumerGroupDescribeRequest()
+	consumer.Group, consumer.MemberID, consumer.RebalanceTimeoutMillis = "consumers", "m", 1000
+	consumer.SubscribedTopicNames = []string{"orders"}
+	consumer.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	described.Groups = []string{"consumers"}
+	return []sample{
+		{9, commitRequestFor("orders"), topicDenied},
+		{9, fetchAll, groupDenied},
+		{9, fetchOne, groupDenied},
+		{6, find, groupDenied},
+		{6, findTxn, txnDenied},
+		{9, join, groupDenied},
+		{5, sync, groupDenied},
+		{4, beat, groupDenied},
+		{5, leave, groupDenied},
+		{6, describe, groupDenied},
+		{5, kmsg.NewPtrListGroupsRequest(), ""},
+		{2, remove, groupDenied},
+		{0, offsets, groupDenied},
+		{1, consumer, groupDenied},
+		{1, described, groupDenied},
+	}
+}
+
+func adminSamples(orders metadata.ID) []sample {
+	name := "orders"
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "new", NumPartitions: 1,
+		ReplicationFactor: 1}}
+	records := kmsg.NewPtrDeleteRecordsRequest()
+	records.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name,
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0}}}}
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 2}}
+	topicType, brokerType := kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker
+	all := []sample{{7, create, topicDenied}, {2, records, topicDenied}, {3, grow, topicDenied}}
+	for kind, denied := range map[kmsg.ConfigResourceType]string{
+		topicType: topicDenied, brokerType: clusterDenied,
+	} {
+		resource := map[kmsg.ConfigResourceType]string{topicType: name, brokerType: "1"}[kind]
+		describe, alter, replace := kmsg.NewPtrDescribeConfigsRequest(),
+			kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewPtrAlterConfigsRequest()
+		describe.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kind,
+			ResourceName: resource}}
+		alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kind,
+			ResourceName: resource}}
+		replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kind,
+			ResourceName: resource}}
+		all = append(all, sample{4, describe, denied}, sample{1, alter, denied},
+			sample{2, replace, denied})
+	}
+	// The last: the samples above need the topic.
+	for _, topic := range []kmsg.DeleteTopicsRequestTopic{{TopicID: orders}, {Topic: &name}} {
+		remove := kmsg.NewPtrDeleteTopicsRequest()
+		remove.Topics = append(remove.Topics, topic)
+		all = append(all, sample{6, remove, topicDenied})
+	}
+	return all
+}
+
+func clusterSamples() []sample {
+	elect := kmsg.NewPtrElectLeadersRequest()
+	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "bills", Partitions: []int32{0}}}
+	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: "bills",
+		Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{3}}}}}
+	return []sample{
+		{5, kmsg.NewPtrDescribeLogDirsRequest(), clusterDenied},
+		{2, elect, clusterDenied},
+		{1, move, clusterDenied},
+		{0, kmsg.NewPtrListPartitionReassignmentsRequest(), clusterDenied},
+	}
+}
+
+// answerTo handles a request and returns the answer's bytes, decoded, and its first error.
+func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
+	b.t.Helper()
+	s.request.SetVersion(s.version)
+	b.nameByID(s.request)
+	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: s.request.Key(), Version: s.version,
+		Body: s.request.AppendTo(nil), Listener: metadata.DefaultListener,
+		Principal: wire.Principal{Type: "User", Name: "alice"}})
+	if err != nil {
+		b.t.Fatalf("%s: %v", APIName(s.request.Key()), err)
+	}
+	return decodeReply[kmsg.Response](b.t, s.request, answer), answer.Error
+}
+
+func TestOnlyOpenAPIsNeedNoRight(t *testing.T) {
+	var open []string
+	for _, row := range table {
+		if len(row.needs) == 0 {
+			open = append(open, row.name)
+		}
+	}
+	if want := []string{"ApiVersions", "DescribeCluster"}; !slices.Equal(open, want) {
+		t.Errorf("%v need no right, want %v", open, want)
+	}
+}
+
+// TestHandlersAskForTheRightsOfTheirRows denies one right after the other: a right that is held
+// instead of another is asked for then (to create in the cluster, or one topic).
+func TestHandlersAskForTheRightsOfTheirRows(t *testing.T) {
+	asked := map[int16]map[Right]bool{}
+	for _, denied := range append([]Right{{}}, allRights()...) {
+		b, a := withAuthorizer(t)
+		b.policy.AutoCreate = true
+		must(t, b.apply())
+		a.deny = func(action Action) bool { return action.Right == denied }
+		for _, s := range samples(t, b) {
+			a.asked = nil
+			b.answerTo(s)
+			key := s.request.Key()
+			for _, action := range a.asked {
+				if asked[key] == nil {
+					asked[key] = map[Right]bool{}
+				}
+				asked[key][action.Right] = true
+				if action.Principal.Name != "alice" || action.Listener != metadata.DefaultListener {
+					t.Fatalf("%s asks for %+v", APIName(key), action)
+				}
+			}
+		}
+	}
+	for _, row := range table {
+		for _, right := range row.needs {
+			if !asked[row.key][right] {
+				t.Errorf("%s does not ask for %+v, which its row names", row.name, right)
+			}
+		}
+	}
+}
+
+// allRights are the rights of the table, each once.
+func allRights() (all []Right) {
+	for _, row := range table {
+		for _, right := range row.needs {
+			if !slices.Contains(all, right) {
+				all = append(all, right)
+			}
+		}
+	}
+	return all
+}
+
+func TestDeniedRequestsHaveNoEffect(t *testing.T) {
+	b, a := withAuthorizer(t)
+	b.policy.AutoCreate = true
+	must(t, b.apply())
+	a.deny = func(Action) bool { return true }
+	for i, s := range samples(t, b) {
+		response, name := b.answerTo(s)
+		if name != s.denied {
+			t.Errorf("sample %d, %s: error %q, want %q: %+v", i, APIName(s.request.Key()), name,
+				s.denied, response)
+		}
+		text := fmt.Sprintf("%q", response.AppendTo(nil))
+		if strings.Contains(text, "secret") || s.denied == "" &&
+			(strings.Contains(text, "orders") || strings.Contains(text, "group")) {
+			t.Errorf("sample %d, %s: the answer reveals what is denied: %s", i,
+				APIName(s.request.Key()), text)
+		}
+	}
+	image := b.image.Load()
+	if image.Topic("new") != nil || image.Topic("missing") != nil || image.Topic("orders") == nil ||
+		len(image.Topic("orders").Partitions) != 1 ||
+		image.Topic("bills").Partitions[0].Target != nil {
+		t.Error("a denied request changed the topics")
+	}
+	if b.producer != 0 {
+		t.Error("a denied request took a producer id")
+	}
+}
+
+// TestTopicIDsAreNotResolvedForOthers checks that a client that may not describe a topic does not
+// learn its name from its id.
+func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
+	b, a := withAuthorizer(t)
+	a.deny = func(action Action) bool { return action.Right == describeTopic }
+	orders := b.image.Load().Topic("orders").ID
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{{TopicID: orders}}
+	topic := ask[*kmsg.MetadataResponse](b, 12, request).Topics[0]
+	if topic.ErrorCode != 29 || topic.Topic != nil || topic.TopicID != orders {
+		t.Errorf("Metadata answered %+v", topic)
+	}
+	remove := kmsg.NewPtrDeleteTopicsRequest()
+	remove.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: orders}}
+	deleted := ask[*kmsg.DeleteTopicsResponse](b, 6, remove).Topics[0]
+	if deleted.ErrorCode != 29 || deleted.Topic != nil {
+		t.Errorf("DeleteTopics answered %+v", deleted)
+	}
+}
+
+// TestFetchSessionObeysRevokedRights checks partitions that only an earlier request of the session
+// named.
+func TestFetchSessionObeysRevokedRights(t *testing.T) {
+	b, a := withAuthorizer(t)
+	first := fetchRequestFor("orders", 0)
+	first.SessionEpoch = 0
+	opened := ask[*kmsg.FetchResponse](b, 18, first)
+	if part := opened.Topics[0].Partitions[0]; part.ErrorCode != 0 || len(part.RecordBatches) == 0 {
+		t.Fatalf("first fetch: %+v", part)
+	}
+	a.deny = func(action Action) bool { return action.Right == readTopic }
+	next := fetchRequestFor("orders", 0)
+	next.SessionID, next.SessionEpoch, next.Topics = opened.SessionID, 1, nil
+	answer := ask[*kmsg.FetchResponse](b, 18, next)
+	if len(answer.Topics) != 1 || answer.Topics[0].Partitions[0].ErrorCode != 29 ||
+		len(answer.Topics[0].Partitions[0].RecordBatches) > 0 {
+		t.Errorf("fetch after the right was revoked: %+v", answer.Topics)
+	}
+}
+
+func TestAuthorizedOperationsAreThoseAllowed(t *testing.T) {
+	b, a := withAuthorizer(t)
+	a.deny = func(action Action) bool { return action.Operation != OpDescribe }
+	request := allTopics(8)
+	request.IncludeTopicAuthorizedOperations = true
+	answer := ask[*kmsg.MetadataResponse](b, 8, request)
+	for _, topic := range answer.Topics {
+		if topic.AuthorizedOperations != 1<<OpDescribe {
+			t.Errorf("operations %b, want describe alone", topic.AuthorizedOperations)
+		}
+	}
+}
