@@ -36,6 +36,7 @@ var layers = map[string][]string{
 	"internal/logstore/clean": {"internal/logstore/keys", "internal/logstore/segment",
 		"internal/record", "internal/compress", "internal/vfs"},
 	"internal/logstore/leaderepoch": {},
+	"internal/logstore/producer":    {"internal/logstore/segment", "internal/record"},
 	"internal/logstore/checkpoint": {"internal/logstore/clean", "internal/logstore/leaderepoch",
 		"internal/logstore/segment"},
 	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys",
@@ -44,7 +45,7 @@ var layers = map[string][]string{
 		"internal/logstore/inspect", // in tests: what a store wrote is verified
 		"api/report", "internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
-		"internal/topicconfig",
+		"internal/logstore/producer", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 

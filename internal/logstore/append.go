@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -58,12 +59,12 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 			b.SizeBytes(), config.settings.SegmentBytes)
 	}
 
-	var duplicate *producerBatch
+	var duplicate *producer.Batch
 	err = l.appending(now, func() error {
 		var err error
-		if duplicate, err = l.mu.producers.check(b.Batch, verified); err != nil ||
+		if duplicate, err = l.mu.producers.Check(b.Batch, verified); err != nil ||
 			duplicate != nil {
-			return err // what a producerBatch says never changes, so it may be read behind the lock
+			return err // a producer.Batch never changes, so it may be read without the lock
 		}
 		if err := l.writeLocked(b, config, now); err != nil {
 			return err
@@ -78,8 +79,8 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		return Appended{}, err
 	case duplicate != nil:
 		l.appended(config)
-		return l.answer(duplicate.lastOffset-int64(duplicate.offsetDelta), duplicate.lastOffset,
-			duplicate.timestamp, true), nil
+		return l.answer(duplicate.BaseOffset(), duplicate.LastOffset,
+			duplicate.Timestamp, true), nil
 	}
 	l.unsynced.Add(int64(b.SizeBytes()))
 	l.appended(config)
@@ -153,8 +154,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)
 	}
-	ended, err := l.mu.producers.update(b.Batch, now)
-	if err == nil && ended != nil && ended.aborted {
+	ended, err := l.mu.producers.Update(b.Batch, now)
+	if err == nil && ended != nil && ended.Aborted {
 		err = active.AddAborted(ended.AbortedTxn)
 	}
 	if err != nil {

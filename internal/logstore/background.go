@@ -117,7 +117,7 @@ func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins
 func (l *Log) expireProducers(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.producers.expire(now)
+	l.mu.producers.Expire(now)
 }
 
 // reportFailures calls Options.Failed, without a lock: it may ask the store or the log. Each

@@ -76,7 +76,7 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 			time.Sleep(time.Until(began.Add(step.at)))
 			synctest.Wait()
 			log.mu.Lock()
-			known := log.mu.producers.count()
+			known := log.mu.producers.Len()
 			log.mu.Unlock()
 			if !slices.Equal(bases(log), step.segments) || known != step.producers ||
 				log.LogStart() != step.logStart {

@@ -108,5 +108,10 @@ func (l *Log) saveDead(s *segment.Segment, content []byte) error {
 func (l *Log) cleanProducers() map[int64]clean.Producer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.producers.lastOffsets()
+	last := l.mu.producers.LastBatches()
+	all := make(map[int64]clean.Producer, len(last))
+	for id, of := range last {
+		all[id] = clean.Producer(of)
+	}
+	return all
 }

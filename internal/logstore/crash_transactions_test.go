@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -134,7 +135,7 @@ func (w *workload) endTransaction(p *promised, log *Log) {
 	}
 	end := EndTxn{ProducerID: id, ProducerEpoch: known.epochs[id], Commit: w.random.IntN(2) == 0}
 	if w.random.IntN(2) == 0 { // transaction version 2
-		end.ProducerEpoch, end.Version = end.ProducerEpoch+1, bumpingVersion
+		end.ProducerEpoch, end.Version = end.ProducerEpoch+1, producer.EpochBumpVersion
 	}
 	p.batches = append(p.batches,
 		appended{base: p.end(), epoch: p.leaderEpoch(p.end()), marker: &end})

@@ -19,6 +19,9 @@ const (
 	deletedSuffix = ".deleted"
 )
 
+// snapshotSuffix is the extension of a producer snapshot, <offset>.snapshot.
+const snapshotSuffix = ".snapshot"
+
 // indexKinds belong to a .log file and can be made from the log; they are renamed and removed with
 // it.
 var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,

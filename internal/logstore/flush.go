@@ -184,7 +184,7 @@ func (l *Log) close() error {
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
 	// In the same section that ends appends: it is the state at logEnd, for good.
-	state := l.mu.producers.encode(l.logEnd.Load())
+	state := l.mu.producers.Encode(l.logEnd.Load())
 	l.mu.Unlock()
 
 	err := failed

@@ -37,10 +37,10 @@ func (l *Log) stateMissingAt(handles []*handle, base int64) (*producerState, err
 	if err != nil {
 		return nil, fmt.Errorf("%w: producer state at %d: %w", ErrStorage, base, err)
 	}
-	if state.count() == 0 {
+	if state.Len() == 0 {
 		return nil, nil
 	}
-	return &producerState{base, state.encode(base)}, nil
+	return &producerState{base, state.Encode(base)}, nil
 }
 
 // writeState makes a snapshot durable.

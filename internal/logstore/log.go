@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
@@ -27,11 +28,13 @@ var (
 	// Append: a batch never spans two segments
 	ErrBatchTooLarge = errors.New("batch larger than a segment")
 	// Append: the producer has a later epoch (KIP-98)
-	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")
+	ErrInvalidProducerEpoch = producer.ErrInvalidEpoch
 	// Append: a batch before it is missing (KIP-98)
-	ErrOutOfOrderSequence = errors.New("out of order sequence number")
-	// Append: a transaction nobody vouches for, or a write outside of one
-	ErrInvalidTxnState = errors.New("invalid transaction state")
+	ErrOutOfOrderSequence = producer.ErrOutOfOrderSequence
+	// Append: a transaction that is not verified, or a write outside of the open one
+	ErrInvalidTxnState = producer.ErrInvalidTxnState
+	// AppendControl: a later coordinator has written a marker for the producer
+	ErrCoordinatorFenced = producer.ErrCoordinatorFenced
 	// Lead: a later leader was here
 	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
 	// the disk failed; wrapped with what failed
@@ -123,7 +126,7 @@ type Log struct {
 		// follows refuses what is not replicated: since Follow, until Lead.
 		follows bool
 		// producers is the state behind the last batch, as of logEnd.
-		producers  producers
+		producers  producer.State
 		appends    outage.State // of appends that fail and leave the log well: a full disk
 		background outage.State // of flush, roll and retention
 		// firstAppend is when the active segment got its first batch, as well as we know; zero

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -35,7 +36,7 @@ type recovery struct {
 	known int64
 	// the snapshot as of the base of the last segment that was scanned; nil if none was
 	atActive  []byte
-	producers producers
+	producers producer.State
 	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs    leaderepoch.Cache
 	onDisk    leaderepoch.Cache // what the file holds; nil if there is no usable one
@@ -223,7 +224,7 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 		if header.BaseOffset() >= from {
 			// The file's time is not before the batch was written. Rather remember a producer too
 			// long than too short.
-			if err := r.producers.replay(h, header, h.ModTime()); err != nil {
+			if _, err := replayHeader(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
 			}
 		}
@@ -247,8 +248,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 			if err != nil {
 				return 0, fmt.Errorf("read producer snapshot: %w", err)
 			}
-			if ps, err := decodeProducers(content, f.base); err == nil {
-				r.producers = *ps
+			if state, err := producer.Decode(content, f.base); err == nil {
+				r.producers = state
 				return f.base, nil
 			}
 			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file",
@@ -279,7 +280,7 @@ func (r *recovery) scan(bases []int64) error {
 					end))
 		}
 		r.aborted = nil
-		r.atActive = r.producers.encode(base)
+		r.atActive = r.producers.Encode(base)
 		if r.batchEnd = base; len(r.handles) > 0 {
 			r.batchEnd = min(base, r.end())
 		}
@@ -310,8 +311,8 @@ func (r *recovery) visit(b record.Batch) error {
 	if b.BaseOffset() < r.known {
 		return nil
 	}
-	ended, err := r.producers.update(b, r.now)
-	if ended != nil && ended.aborted {
+	ended, err := r.producers.Update(b, r.now)
+	if ended != nil && ended.Aborted {
 		r.aborted = append(r.aborted, ended.AbortedTxn)
 	}
 	return err
@@ -356,7 +357,7 @@ func (r *recovery) sealMended() error {
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
-	if r.atActive == nil || r.known >= active || len(r.producers.byID) == 0 || last > 0 &&
+	if r.atActive == nil || r.known >= active || r.producers.Len() == 0 || last > 0 &&
 		r.handles[last-1].Unfinished() {
 		return nil
 	}
@@ -392,9 +393,9 @@ func (r *recovery) settleEnd() error {
 	r.handles = []*handle{active}
 	// No transaction goes on: nothing of one is left, and its marker may never come, as where the
 	// log was to begin anew.
-	r.producers.forgetOpen()
+	r.producers.ForgetOpen()
 	// also in the place of a snapshot that has them open
-	r.atActive, r.known = r.producers.encode(r.saved.logStart), -1
+	r.atActive, r.known = r.producers.Encode(r.saved.logStart), -1
 	// Its name is durable before any append. Were the name of the first segment lost in a crash and
 	// that of the second kept, nothing would tell that the log once began below: recovery finds
 	// gaps between segments only (ADR 0015, 0070).
@@ -426,7 +427,7 @@ func (r *recovery) install() error {
 	l.logEnd.Store(end)
 	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
 	l.mu.leaderEpoch = epochs.Latest()
-	r.producers.expire(r.now)
+	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
 	l.settleStableLocked(nil)
 	if err := r.settleDecided(); err != nil {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -278,12 +280,15 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			last := producerBatch{firstSequence: 9, lastSequence: 9, lastOffset: 59}
-			known := producers{byID: map[int64]*producer{7: {lastSeen: time.Now().UnixMilli(),
-				txnFirst: noTxn, batches: []producerBatch{last}}}}
+			last := record.Batch(sent{producer: 7, sequence: 9, keys: []string{"k59"}}.bytes(t))
+			last.SetBaseOffset(59)
+			var known producer.State
+			if _, err := known.Update(last, time.Now()); err != nil {
+				t.Fatal(err)
+			}
 			content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 60})
 			damage(t, mem, "00000000000000000060.snapshot",
-				func([]byte) []byte { return known.encode(60) })
+				func([]byte) []byte { return known.Encode(60) })
 			if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
 				content); err != nil {
 				t.Fatal(err)

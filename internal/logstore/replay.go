@@ -8,19 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// replay takes in a batch of which only the header was read. Of a control batch it reads the rest:
-// what it ended stands in its record.
-func (ps *producers) replay(h *handle, header segment.Header, seen time.Time) error {
-	_, err := ps.replayed(h, header, seen)
-	return err
-}
-
-func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) (ended *endedTxn,
-	err error) {
+// replayHeader applies a batch of which only the header was read to the producer state. It reads a
+// control batch whole: its record says how it ends the transaction.
+func replayHeader(state *producer.State, h *handle, header segment.Header,
+	seen time.Time) (ended *producer.EndedTxn, err error) {
 	batch := header.Batch
 	if batch.Control() && batch.ProducerID() >= 0 {
 		if header.SizeBytes > controlBytesMax {
@@ -31,7 +27,7 @@ func (ps *producers) replayed(h *handle, header segment.Header, seen time.Time) 
 			return nil, err
 		}
 	}
-	return ps.update(batch, seen)
+	return state.Update(batch, seen)
 }
 
 // controlBytesMax is how large a control batch may be that is read into memory; they have some
@@ -70,7 +66,7 @@ func (h *handle) eachHeader(position int64,
 // the newest usable snapshot that is not above it, and the batches behind that. ended are the
 // transactions that were ended on the way, with a marker at or above since. It reads what lies
 // below the offset only.
-func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, ended []endedTxn,
+func stateAt(l *Log, handles []*handle, offset, since int64) (state producer.State, ended []producer.EndedTxn,
 	err error) {
 	from, state, err := newestSnapshot(l, handles[0].Base(), min(offset, since))
 	if err != nil {
@@ -91,7 +87,7 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, e
 			if header.BaseOffset() < from {
 				return true, nil // the snapshot holds it
 			}
-			one, err := state.replayed(h, header, h.ModTime())
+			one, err := replayHeader(&state, h, header, h.ModTime())
 			if one != nil && one.LastOffset >= since {
 				ended = append(ended, *one)
 			}
@@ -107,10 +103,10 @@ func stateAt(l *Log, handles []*handle, offset, since int64) (state producers, e
 // newestSnapshot loads the newest usable producer snapshot at or below limit, and not below first,
 // where the log's data begin (see recovery.loadSnapshot); from is its offset, 0 if there is none.
 // No file is changed.
-func newestSnapshot(l *Log, first, limit int64) (from int64, state producers, err error) {
+func newestSnapshot(l *Log, first, limit int64) (from int64, state producer.State, err error) {
 	files, err := listSegmentFiles(l.env.fs, l.dir)
 	if err != nil {
-		return 0, producers{}, err
+		return 0, producer.State{}, err
 	}
 	for _, f := range slices.Backward(files) {
 		if f.kind != snapshotSuffix || f.suffix != "" || f.base < first || f.base > limit {
@@ -118,13 +114,13 @@ func newestSnapshot(l *Log, first, limit int64) (from int64, state producers, er
 		}
 		content, err := l.env.fs.ReadFile(filepath.Join(l.dir, f.name))
 		if err != nil {
-			return 0, producers{}, fmt.Errorf("read producer snapshot: %w", err)
+			return 0, producer.State{}, fmt.Errorf("read producer snapshot: %w", err)
 		}
-		if ps, err := decodeProducers(content, f.base); err == nil {
-			return f.base, *ps, nil
+		if state, err := producer.Decode(content, f.base); err == nil {
+			return f.base, state, nil
 		}
 	}
-	return 0, producers{}, nil
+	return 0, producer.State{}, nil
 }
 
 // errTxnIndexLost is of a transaction index that was there, or longer, and is not any more.
@@ -205,9 +201,9 @@ func (r *recovery) settleDecided() error {
 }
 
 // abortedOf are those of the ended transactions that were aborted.
-func abortedOf(ended []endedTxn) (aborted []segment.AbortedTxn) {
+func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
-		if e.aborted {
+		if e.Aborted {
 			aborted = append(aborted, e.AbortedTxn)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+
+	"heartwood.dev/heartwood/internal/logstore/producer"
 )
 
 // StartAt gives up the whole log and begins anew at an offset, which may lie above or below what
@@ -104,7 +106,7 @@ func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
 	l.mu.Lock()
 	l.cutLocked(offset)
 	l.lineage.Add(1)
-	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producers{}, nil, time.Time{}
+	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producer.State{}, nil, time.Time{}
 	l.discardSpoolsLocked()
 	l.mu.recoveryPoint = offset
 	l.synced.Store(offset)

@@ -59,7 +59,7 @@ func (l *Log) rollLocked() error {
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
 	l.mu.unsealed = append(l.mu.unsealed,
-		unsealed{segment: old, end: end, state: l.mu.producers.encode(end)})
+		unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	// Before the list with the rolled segment is published: see cleanFacts.
 	l.settleDurableLocked()
 	l.mu.firstAppend = time.Time{}

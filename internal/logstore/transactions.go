@@ -2,40 +2,20 @@ package logstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ErrCoordinatorFenced is what AppendControl fails with when a later coordinator has written a
-// marker for the producer.
-var ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
-
-// Verified is what the caller of AppendVerified vouches for. The zero value vouches for nothing:
-// then a transactional batch is taken only while its transaction is open in this log already.
-type Verified struct {
-	// the coordinator says that the transaction is ongoing, and this partition part of it (KIP-890)
-	Transaction bool
-	EpochBump   bool // the producer gets a new epoch with each transaction (transaction version 2)
-}
-
-// bumpingVersion is the first transaction version whose markers carry a new producer epoch
-// (KIP-890).
-const bumpingVersion = 2
-
-// EndTxn is what a transaction coordinator wants written into a partition's log: the end of a
-// transaction.
-type EndTxn struct {
-	ProducerID       int64
-	ProducerEpoch    int16
-	Commit           bool
-	CoordinatorEpoch int32
-	Version          int16 // of the transaction: 2 and above fence markers of the same epoch, too
-}
+// What callers of AppendVerified and AppendControl pass in; see package producer.
+type (
+	Verified = producer.Verified
+	EndTxn   = producer.EndTxn
+)
 
 // AppendControl appends the marker that ends a producer's transaction, whether one is open here or
 // not: the coordinator cannot know whether any data got here before the transaction ended, and
@@ -61,7 +41,7 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	}
 	b := record.Batch(content)
 	err = l.appending(now, func() error {
-		if err := l.mu.producers.checkMarker(end); err != nil {
+		if err := l.mu.producers.CheckMarker(end); err != nil {
 			return err
 		}
 		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
@@ -132,10 +112,10 @@ func (s *stability) below(highWatermark int64) int64 {
 // settleStableLocked follows a change of the producer state. ended is the transaction that the
 // change ended, nil if it ended none. Log.mu is held, and logEnd is stored afterwards: so the high
 // watermark cannot pass a transaction's first batch before undecided tells of it.
-func (l *Log) settleStableLocked(ended *endedTxn) {
+func (l *Log) settleStableLocked(ended *producer.EndedTxn) {
 	l.stable.Lock()
 	defer l.stable.Unlock()
-	l.stable.undecided = l.mu.producers.undecided()
+	l.stable.undecided = l.mu.producers.Undecided()
 	if ended != nil {
 		l.stable.end(ended.FirstOffset, ended.LastOffset, l.highWatermark.Load())
 	}
@@ -158,6 +138,5 @@ func (l *Log) LastStable() int64 {
 func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.mu.producers.get(producerID)
-	return known != nil && known.txnFirst != noTxn && known.epoch == producerEpoch
+	return l.mu.producers.HasOpen(producerID, producerEpoch)
 }

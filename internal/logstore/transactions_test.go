@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -257,36 +258,14 @@ func TestTransactionRules(t *testing.T) {
 func TestAProducerWithAnOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
-	log.expireProducers(epoch0.Add(100 * producerExpiry))
+	log.expireProducers(epoch0.Add(100 * producer.Expiry))
 	if !log.HasOpenTransaction(7, 0) || log.LastStable() != 0 {
 		t.Fatal("the transaction is forgotten")
 	}
 	endTxn(t, log, 7, true)
-	log.expireProducers(epoch0.Add(100 * producerExpiry))
-	if log.mu.producers.count() != 0 {
+	log.expireProducers(epoch0.Add(100 * producer.Expiry))
+	if log.mu.producers.Len() != 0 {
 		t.Error("the producer stays for ever")
-	}
-}
-
-func TestSnapshotsKeepOpenTransactions(t *testing.T) {
-	var known producers
-	for id := range int64(5) {
-		b := sent{producer: id + 1, keys: []string{"k"}, txn: true}.bytes(t)
-		record.Batch(b).SetBaseOffset(90 - id)
-		known.put(id+1, &producer{coordinatorEpoch: int32(id), txnFirst: 90 - id,
-			lastSeen: epoch0.UnixMilli()})
-	}
-	back, err := decodeProducers(known.encode(1<<20), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range int64(5) {
-		if p := back.get(id + 1); p.txnFirst != 90-id || int64(p.coordinatorEpoch) != id {
-			t.Errorf("producer %d: %+v", id+1, p)
-		}
-	}
-	if first, ok := back.firstOpen(); !ok || first != 86 || len(back.open) != 5 {
-		t.Errorf("open %v", back.open)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -361,7 +362,7 @@ func (l *Log) dropSnapshots(files []segmentFile, end int64) error {
 // showCut makes memory the log that ends at end, with the producer state of there and the segments
 // that stay. Offsets fall before the list is shown: a reader that finds the new list reads below
 // the new end (readFrom).
-func (l *Log) showCut(end int64, state producers, before, after []*handle) {
+func (l *Log) showCut(end int64, state producer.State, before, after []*handle) {
 	l.mu.Lock()
 	l.cutLocked(end)
 	l.lineage.Add(1)
@@ -406,9 +407,9 @@ func (l *Log) lowerOffsets(start, end int64) {
 
 // cut forgets what was decided above end: those transactions are open again, or gone. stability is
 // locked.
-func (s *stability) cut(state *producers, end int64) {
+func (s *stability) cut(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
-	s.undecided = state.undecided()
+	s.undecided = state.Undecided()
 }
 
 // cutSegment cuts the new active segment, and makes it durable: else records that are appended now

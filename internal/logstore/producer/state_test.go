@@ -1,4 +1,4 @@
-package logstore
+package producer
 
 import (
 	"encoding/binary"
@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
+
+var epoch0 = time.UnixMilli(1_700_000_000_000)
 
 // step is a batch that a producer sends, and what is to come of it.
 type step struct {
@@ -29,12 +30,18 @@ var errDuplicate = errors.New("duplicate")
 // batchAt is a batch of producer 9 at an offset, as it lies in the log.
 func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 	t.Helper()
-	count := max(s.count, 1)
+	return dataBatch(t, record.Identity{BaseOffset: offset, LastOffsetDelta: max(s.count, 1) - 1,
+		ProducerID: 9, ProducerEpoch: s.epoch, BaseSequence: s.sequence})
+}
+
+// dataBatch returns a batch with a record at each of its offsets.
+func dataBatch(t testing.TB, id record.Identity) record.Batch {
+	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{BaseOffset: offset, LastOffsetDelta: count - 1, ProducerID: 9,
-		ProducerEpoch: s.epoch, BaseSequence: s.sequence})
-	for i := range int64(count) {
-		b.Add(&record.Record{Offset: offset + i, Timestamp: epoch0.UnixMilli(), Key: []byte("k")})
+	b.Reset(id)
+	for i := range int64(id.LastOffsetDelta) + 1 {
+		b.Add(&record.Record{Offset: id.BaseOffset + i, Timestamp: epoch0.UnixMilli(),
+			Key: []byte("k")})
 	}
 	batch, err := b.Build(nil)
 	if err != nil {
@@ -44,9 +51,9 @@ func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 }
 
 // updateWith takes a batch of data into the state.
-func updateWith(t testing.TB, known *producers, b record.Batch) {
+func updateWith(t testing.TB, known *State, b record.Batch) {
 	t.Helper()
-	if ended, err := known.update(b, epoch0); ended != nil || err != nil {
+	if ended, err := known.Update(b, epoch0); ended != nil || err != nil {
 		t.Fatalf("data ended %+v, %v", ended, err)
 	}
 }
@@ -64,7 +71,7 @@ func TestProducerRules(t *testing.T) {
 		{"KIP-98: an older sequence that is no repeat is refused",
 			[]step{{0, 0, 3, nil}, {0, 1, 1, ErrOutOfOrderSequence}}},
 		{"KIP-98: an older epoch is fenced",
-			[]step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidProducerEpoch}}},
+			[]step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidEpoch}}},
 		{"KIP-98: a new epoch begins at 0",
 			[]step{{0, 7, 1, nil}, {1, 8, 1, ErrOutOfOrderSequence}, {1, 0, 1, nil},
 				{1, 1, 1, nil}}},
@@ -83,18 +90,18 @@ func TestProducerRules(t *testing.T) {
 		{"KAFKA-5494: a repeat of another length is no repeat",
 			[]step{{0, 0, 3, nil}, {0, 0, 2, ErrOutOfOrderSequence}}},
 		{"KAFKA-5793: batches of an older epoch are not known again",
-			[]step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidProducerEpoch}}},
+			[]step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidEpoch}}},
 		{"KIP-98: sequences wrap to 0",
 			[]step{{0, last - 1, 2, nil}, {0, 0, 1, nil}, {0, last - 1, 2, errDuplicate}}},
 		{"KIP-98: a batch may span the wrap",
 			[]step{{0, last - 1, 4, nil}, {0, 2, 1, nil}, {0, last - 1, 4, errDuplicate}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			known := producers{}
+			known := State{}
 			offset := int64(100)
 			for i, s := range test.steps {
 				b := s.batchAt(t, offset)
-				duplicate, err := known.check(b, Verified{})
+				duplicate, err := known.Check(b, Verified{})
 				if duplicate != nil {
 					err = errDuplicate
 				}
@@ -111,44 +118,44 @@ func TestProducerRules(t *testing.T) {
 }
 
 func TestBatchesWithoutProducerAreNotChecked(t *testing.T) {
-	known := producers{}
-	b := record.Batch(keyed(t, "k"))
+	known := State{}
+	b := dataBatch(t, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
 	updateWith(t, &known, b)
-	if duplicate, err := known.check(b, Verified{}); duplicate != nil || err != nil ||
-		known.count() != 0 {
+	if duplicate, err := known.Check(b, Verified{}); duplicate != nil || err != nil ||
+		known.Len() != 0 {
 		t.Errorf("%v, %v, %v", duplicate, err, known)
 	}
 }
 
 func TestADuplicateTellsItsOldOffsets(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{0, 0, 3, nil}.batchAt(t, 40))
-	duplicate, err := known.check(step{0, 0, 3, nil}.batchAt(t, 0), Verified{})
-	if err != nil || duplicate == nil || duplicate.lastOffset != 42 || duplicate.offsetDelta != 2 {
+	duplicate, err := known.Check(step{0, 0, 3, nil}.batchAt(t, 0), Verified{})
+	if err != nil || duplicate == nil || duplicate.LastOffset != 42 || duplicate.offsetDelta != 2 {
 		t.Errorf("%+v, %v", duplicate, err)
 	}
 }
 
 func TestProducersExpireAfterADay(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{0, 0, 1, nil}.batchAt(t, 0))
-	known.expire(epoch0.Add(producerExpiry - time.Millisecond))
-	if known.count() != 1 {
+	known.Expire(epoch0.Add(Expiry - time.Millisecond))
+	if known.Len() != 1 {
 		t.Fatal("expired a millisecond too early")
 	}
-	known.expire(epoch0.Add(producerExpiry))
-	if known.count() != 0 {
+	known.Expire(epoch0.Add(Expiry))
+	if known.Len() != 0 {
 		t.Fatal("not expired")
 	}
 }
 
 // KAFKA-8335, reference I27: what stays for a producer is told by offset, for sequences come twice.
 func TestLastOffsetsAreOffsets(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
-	if got := known.lastOffsets(); !reflect.DeepEqual(got,
-		map[int64]clean.Producer{9: {LastOffset: 20, Epoch: 1}}) {
+	if got := known.LastBatches(); !reflect.DeepEqual(got,
+		map[int64]Last{9: {LastOffset: 20, Epoch: 1}}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -158,7 +165,7 @@ func TestLastOffsetsAreOffsets(t *testing.T) {
 func TestProducersFollowTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const start = math.MaxInt32 - 40 // soon to wrap
-	var known producers
+	var known State
 	next, offset := int64(start), int64(0)
 	var history []step
 	for i := range 2000 {
@@ -169,7 +176,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 			s = history[len(history)-1-random.IntN(min(5, len(history)))]
 		}
 		b := s.batchAt(t, offset)
-		duplicate, err := known.check(b, Verified{})
+		duplicate, err := known.Check(b, Verified{})
 		fits := len(history) == 0 || int64(s.sequence) == next&math.MaxInt32
 		switch {
 		case duplicate != nil:
@@ -193,7 +200,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 }
 
 func recent(history []step, s step) bool {
-	for _, h := range history[max(0, len(history)-producerBatchesMax):] {
+	for _, h := range history[max(0, len(history)-batchesMax):] {
 		if h == s {
 			return true
 		}
@@ -202,39 +209,39 @@ func recent(history []step, s step) bool {
 }
 
 func TestProducerSnapshotComesBack(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70))
-	content := known.encode(75)
+	content := known.Encode(75)
 	if len(content) != snapshotHeaderBytes+snapshotEntryBytes+snapshotTrailerBytes {
 		t.Errorf("%d bytes", len(content))
 	}
-	back, err := decodeProducers(content, 75)
+	back, err := Decode(content, 75)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &producer{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: noTxn,
-		batches: []producerBatch{{
-			firstSequence: math.MaxInt32 - 1, lastSequence: 2, lastOffset: 74, offsetDelta: 4,
-			timestamp: epoch0.UnixMilli(),
+	want := &entry{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: NoTransaction,
+		batches: []Batch{{
+			firstSequence: math.MaxInt32 - 1, lastSequence: 2, LastOffset: 74, offsetDelta: 4,
+			Timestamp: epoch0.UnixMilli(),
 		}}}
-	if !reflect.DeepEqual(back.get(9), want) {
-		t.Errorf("%+v, want %+v", back.get(9), want)
+	if !reflect.DeepEqual(back.byID[9], want) {
+		t.Errorf("%+v, want %+v", back.byID[9], want)
 	}
 }
 
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
-	good := known.encode(9)
+	good := known.Encode(9)
 	for i := range good {
 		bad := append([]byte{}, good...)
 		bad[i] ^= 0x10
-		if _, err := decodeProducers(bad, 9); !errors.Is(err, errSnapshot) {
+		if _, err := Decode(bad, 9); !errors.Is(err, ErrSnapshot) {
 			t.Errorf("a flipped bit in byte %d: %v", i, err)
 		}
 	}
 	for _, bad := range [][]byte{nil, good[:9], good[:20], append(good[:len(good):len(good)], 0)} {
-		if _, err := decodeProducers(bad, 9); !errors.Is(err, errSnapshot) {
+		if _, err := Decode(bad, 9); !errors.Is(err, ErrSnapshot) {
 			t.Errorf("%d bytes of %d: %v", len(bad), len(good), err)
 		}
 	}
@@ -242,28 +249,28 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 
 // A client that has five batches in flight when the broker restarts repeats all of them.
 func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
-	known := producers{}
+	known := State{}
 	for i := range int64(7) {
 		updateWith(t, &known, step{4, int32(2 * i), 2, nil}.batchAt(t, 10*i))
 	}
-	back, err := decodeProducers(known.encode(75), 75)
+	back, err := Decode(known.Encode(75), 75)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := back.get(9); len(got.batches) != producerBatchesMax ||
-		!reflect.DeepEqual(got.batches, known.get(9).batches) {
-		t.Errorf("%+v, want %+v", got.batches, known.get(9).batches)
+	if got := back.byID[9]; len(got.batches) != batchesMax ||
+		!reflect.DeepEqual(got.batches, known.byID[9].batches) {
+		t.Errorf("%+v, want %+v", got.batches, known.byID[9].batches)
 	}
 }
 
 // A snapshot is as of the offset that its name says, or it is none: it tells of batches that come
 // later, or misses some.
 func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
-	known := producers{}
+	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
-	ours := known.encode(9)
+	ours := known.Encode(9)
 	for _, offset := range []int64{0, 8, 10} {
-		if _, err := decodeProducers(ours, offset); !errors.Is(err, errSnapshot) {
+		if _, err := Decode(ours, offset); !errors.Is(err, ErrSnapshot) {
 			t.Errorf("as of 9, read for %d: %v", offset, err)
 		}
 	}
@@ -271,27 +278,47 @@ func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
 	kafkas := ours[:len(ours)-snapshotTrailerBytes]
 	binary.BigEndian.PutUint32(kafkas[2:], crc32.Checksum(kafkas[6:], castagnoli))
 	for offset, good := range map[int64]bool{0: false, 9: true, 10: true} {
-		if _, err := decodeProducers(kafkas, offset); (err == nil) != good {
+		if _, err := Decode(kafkas, offset); (err == nil) != good {
 			t.Errorf("Kafka's, read for %d: %v", offset, err)
 		}
 	}
 }
 
-func FuzzDecodeProducers(f *testing.F) {
-	known := producers{}
-	f.Add(known.encode(9))
+func FuzzDecode(f *testing.F) {
+	known := State{}
+	f.Add(known.Encode(9))
 	for i := range int16(3) {
 		updateWith(f, &known, step{epoch: i}.batchAt(f, int64(i)))
-		f.Add(known.encode(9))
+		f.Add(known.Encode(9))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		ps, err := decodeProducers(content, 9)
+		ps, err := Decode(content, 9)
 		if err != nil {
 			return
 		}
-		again, err := decodeProducers(ps.encode(9), 9)
-		if err != nil || again.count() != ps.count() {
+		again, err := Decode(ps.Encode(9), 9)
+		if err != nil || again.Len() != ps.Len() {
 			t.Errorf("does not come back: %v", err)
 		}
 	})
+}
+
+func TestSnapshotsKeepOpenTransactions(t *testing.T) {
+	var known State
+	for id := range int64(5) {
+		known.put(id+1, &entry{coordinatorEpoch: int32(id), txnFirst: 90 - id,
+			lastSeen: epoch0.UnixMilli()})
+	}
+	back, err := Decode(known.Encode(1<<20), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range int64(5) {
+		if p := back.byID[id+1]; p.txnFirst != 90-id || int64(p.coordinatorEpoch) != id {
+			t.Errorf("producer %d: %+v", id+1, p)
+		}
+	}
+	if first := back.Undecided(); first != 86 || len(back.open) != 5 {
+		t.Errorf("open %v", back.open)
+	}
 }
