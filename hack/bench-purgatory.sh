@@ -5,7 +5,7 @@
 #   {"case":"low","kind":"kafka","requests":1000000,"target_rate":105000,"achieved_rate":105000.0,"cpu_seconds":4.0}
 # for each run of its TestPurgatoryPerformance with the same requests, timeout, sizes and percentiles.
 #
-# REPS=3 REQUESTS=1000000 RATES="25000 40000 105000 400000 1000000 0" KINDS="baseline purgatory afterfunc heap purge"
+# REPS=3 REQUESTS=1000000 RATES="25000 40000 105000 400000 1000000 0" KINDS="baseline purgatory"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 results=${RESULTS:-$(mktemp)}
@@ -13,7 +13,7 @@ results=${RESULTS:-$(mktemp)}
 CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood
 for _ in $(seq "${REPS:-3}"); do # the kinds take turns, so that a slow minute of the machine hits all of them
   for rate in ${RATES:-25000 40000 105000 400000 1000000 0}; do
-    for kind in ${KINDS:-baseline purgatory afterfunc heap purge}; do
+    for kind in ${KINDS:-baseline purgatory}; do
       for case in low:20ms:60ms high:200ms:400ms; do
         IFS=: read -r name pct50 pct75 <<< "$case"
         line=$(GOGC=$([[ $kind == *@* ]] && echo "${kind#*@}" || echo 100) bin/heartwood bench purgatory --kind "${kind%@*}" --requests "${REQUESTS:-1000000}" --rate "$rate" --timeout 200ms \

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// draws is how many times and sets of keys are drawn; requests beyond that take them in turn again.
-// Enough that no pattern is seen, few enough that they stay in the processor's cache.
+// draws is the number of times and sets of keys that are drawn; further requests reuse them in
+// order. It is large enough to show no pattern, and small enough for the CPU cache.
 const draws = 1 << 15
 
-// quartileScore is the standard normal distribution's 75th percentile: Φ(0.67449) = 0.75.
+// quartileScore is the 75th percentile of the standard normal distribution: Φ(0.67449) = 0.75.
 const quartileScore = 0.6744897501960817
 
-// key is what a request watches: of the form that the broker's partitions have.
+// key is a key that requests watch; it has the form of a partition.
 type key struct {
 	topic string
 	index int32
 }
 
-// load is what the requests do, drawn before the clock starts.
+// load holds the random times and keys, drawn before the measurement starts.
 type load struct {
-	gaps      []time.Duration // from one arrival to the next
+	gaps      []time.Duration // between arrivals
 	latencies []time.Duration // from the arrival to the completion
-	keys      [][]key         // watched, all different within a request
+	keys      [][]key         // watched; distinct within a request
 }
 
-// draw makes a load. The same options give the same load.
+// draw returns a load, which is a function of the options.
 func draw(opts Options) load {
 	random := rand.New(rand.NewPCG(opts.Seed, 0))
 	l := load{
@@ -49,8 +49,8 @@ func draw(opts Options) load {
 	return l
 }
 
-// exponential fills gaps with exponentially distributed durations, scaled so that their mean is
-// exact: a sample's mean would be off by half a percent, and the rate with it.
+// exponential fills gaps with exponentially distributed durations, scaled to the exact mean: the
+// mean of the sample itself deviates by half a percent, which would change the rate.
 func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	values, sum := make([]float64, len(gaps)), 0.0
 	for i := range values {
@@ -60,32 +60,32 @@ func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	scale := meanNs * float64(len(gaps)) / sum
 	exact, last := 0.0, time.Duration(0)
 	for i, value := range values {
-		// rounded as a sum: a mean of a few nanoseconds would not survive rounding each
+		// round the sum: rounding each value would distort a mean of a few nanoseconds
 		exact += value * scale
 		gaps[i] = time.Duration(exact) - last
 		last += gaps[i]
 	}
 }
 
-// logNormal is a distribution whose logarithm, of nanoseconds, is normal.
+// logNormal is the distribution of durations whose logarithm, in nanoseconds, is normal.
 type logNormal struct{ mean, deviation float64 }
 
-// fit finds the log-normal distribution with the given 50th and 75th percentiles, 0 < median <
+// fit returns the log-normal distribution with the given 50th and 75th percentiles; 0 < median <
 // quartile.
 func fit(median, quartile time.Duration) logNormal {
 	mean := math.Log(float64(median))
 	return logNormal{mean: mean, deviation: (math.Log(float64(quartile)) - mean) / quartileScore}
 }
 
-// at is the distribution's value at a score: its percentile Φ(score).
+// at returns the value at a standard score, that is the percentile Φ(score).
 func (l logNormal) at(score float64) float64 { return math.Exp(l.mean + l.deviation*score) }
 
-// draw takes a value, at most a day: a wide distribution's tail would not fit a Duration.
+// draw returns a random value of at most a day; larger ones might overflow a Duration.
 func (l logNormal) draw(random *rand.Rand) time.Duration {
 	return time.Duration(min(l.at(random.NormFloat64()), float64(24*time.Hour)))
 }
 
-// choose picks count different keys of all, 0 < count <= len(all), and leaves all in another order.
+// choose returns count distinct keys of all, 0 < count <= len(all). It reorders all.
 func choose(random *rand.Rand, all []key, count int) []key {
 	for i := range count {
 		j := i + random.IntN(len(all)-i)

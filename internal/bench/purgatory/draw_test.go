@@ -8,9 +8,7 @@ import (
 	"time"
 )
 
-// TestFitHasItsPercentiles: the distribution's own 50th and 75th percentiles are those it was
-// fitted to.
-func TestFitHasItsPercentiles(t *testing.T) {
+func TestFittedDistributionHasTheRequestedPercentiles(t *testing.T) {
 	for _, want := range [][2]time.Duration{
 		{20 * time.Millisecond, 60 * time.Millisecond},
 		{200 * time.Millisecond, 400 * time.Millisecond}, {time.Microsecond, time.Hour},
@@ -22,15 +20,15 @@ func TestFitHasItsPercentiles(t *testing.T) {
 			}
 		}
 	}
-	// The score itself, by the normal distribution's own definition.
+	// The score itself, by the definition of the normal distribution.
 	if got := 0.5 * math.Erfc(-quartileScore/math.Sqrt2); math.Abs(got-0.75) > 1e-12 {
 		t.Errorf("Φ(quartileScore) = %v", got)
 	}
 }
 
-// TestDrawnLatenciesHaveThePercentiles, and the share of them beyond the timeout that the cases of
-// the comparison are named after.
-func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
+// Drawn latencies have the requested percentiles, and the share above the timeout that follows from
+// them.
+func TestDrawnLatenciesHaveTheRequestedPercentiles(t *testing.T) {
 	for _, c := range []struct {
 		median, quartile time.Duration
 		expiring         float64 // 1 - Φ(ln(200/median) / deviation)
@@ -38,15 +36,15 @@ func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
 		{20 * time.Millisecond, 60 * time.Millisecond, 0.0787},
 		{200 * time.Millisecond, 400 * time.Millisecond, 0.5},
 	} {
-		opts := usual()
+		opts := smallLoad()
 		opts.Median, opts.Quartile = c.median, c.quartile
 		latencies := slices.Sorted(slices.Values(draw(opts).latencies))
 		for _, want := range []struct {
 			part  float64
 			value time.Duration
 		}{{0.5, c.median}, {0.75, c.quartile}} {
-			// Where the wanted value stands among the sorted ones; half a percent is three standard
-			// errors and more.
+			// The rank of the value among the sorted latencies. One percent is more than three
+			// standard errors.
 			index, _ := slices.BinarySearch(latencies, want.value)
 			if part := float64(index) / draws; math.Abs(part-want.part) > 0.01 {
 				t.Errorf("%v is percentile %.1f, want %.1f", want.value, 100*part, 100*want.part)
@@ -59,11 +57,11 @@ func TestDrawnLatenciesHaveThePercentiles(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreExponential: the mean is exact, also where gaps are shorter than the clock tells,
-// and the median is ln 2 of it.
-func TestArrivalsAreExponential(t *testing.T) {
+// The gaps have the exact mean, also below the clock's resolution, and a median of ln 2 times the
+// mean.
+func TestArrivalGapsAreExponential(t *testing.T) {
 	for _, rate := range []int{1, 25_000, 1_000_000, 50_000_000} {
-		opts := usual()
+		opts := smallLoad()
 		opts.Rate = rate
 		gaps := draw(opts).gaps
 		sum := time.Duration(0)
@@ -85,20 +83,19 @@ func TestArrivalsAreExponential(t *testing.T) {
 }
 
 func TestRateZeroHasNoGaps(t *testing.T) {
-	opts := usual()
+	opts := smallLoad()
 	opts.Rate = 0
 	if slices.ContainsFunc(draw(opts).gaps, func(gap time.Duration) bool { return gap != 0 }) {
-		t.Error("there is a gap")
+		t.Error("rate 0 drew a gap above 0")
 	}
 }
 
-// TestKeysOfARequestDiffer, and all keys are used about equally.
-func TestKeysOfARequestDiffer(t *testing.T) {
-	opts := usual()
+func TestKeysAreDistinctPerRequestAndUsedEqually(t *testing.T) {
+	opts := smallLoad()
 	uses := map[key]int{}
 	for _, keys := range draw(opts).keys {
 		if len(keys) != opts.Keys {
-			t.Fatalf("%d keys", len(keys))
+			t.Fatalf("a request watches %d keys, want %d", len(keys), opts.Keys)
 		}
 		for i, k := range keys {
 			uses[k]++
@@ -109,33 +106,33 @@ func TestKeysOfARequestDiffer(t *testing.T) {
 	}
 	for k, count := range uses {
 		if want := draws * opts.Keys / opts.OfKeys; count < want*3/4 || count > want*5/4 {
-			t.Errorf("%v is watched by %d, want about %d", k, count, want)
+			t.Errorf("%v is watched by %d requests, want about %d", k, count, want)
 		}
 	}
 	if len(uses) != opts.OfKeys {
-		t.Errorf("%d keys are used of %d", len(uses), opts.OfKeys)
+		t.Errorf("%d of %d keys are used", len(uses), opts.OfKeys)
 	}
 }
 
-func TestTheSameSeedDrawsTheSame(t *testing.T) {
-	one, two := draw(usual()), draw(usual())
+func TestSeedDeterminesTheDraw(t *testing.T) {
+	one, two := draw(smallLoad()), draw(smallLoad())
 	if !slices.Equal(one.gaps, two.gaps) || !slices.Equal(one.latencies, two.latencies) {
-		t.Error("two draws differ")
+		t.Error("two draws with the same seed differ")
 	}
-	opts := usual()
+	opts := smallLoad()
 	opts.Seed++
 	if slices.Equal(one.latencies, draw(opts).latencies) {
-		t.Error("another seed draws the same")
+		t.Error("draws with different seeds are equal")
 	}
 }
 
-// TestDrawsStayInBounds: a tail beyond what a Duration holds is cut, not wrapped.
-func TestDrawsStayInBounds(t *testing.T) {
+// Values beyond the range of a Duration are limited, and do not overflow.
+func TestDrawnValuesAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	wide := fit(time.Nanosecond, time.Hour)
 	for range draws {
 		if d := wide.draw(random); d < 0 || d > 24*time.Hour {
-			t.Fatalf("drew %v", d)
+			t.Fatalf("drew %v, want 0 to 24h", d)
 		}
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Options of one run.
+// Options configures a run.
 type Options struct {
-	Kind     string        // what is measured, one of Kinds
-	Requests int           // how many
-	Rate     int           // requests a second on average; 0: as fast as possible
+	Kind     string        // subject of the measurement, one of Kinds
+	Requests int           // number of requests
+	Rate     int           // requests per second on average; 0: as fast as possible
 	Timeout  time.Duration // of each request
-	Median   time.Duration // half of the requests would take longer
-	Quartile time.Duration // a quarter of them would take longer
+	Median   time.Duration // 50th percentile of the times to completion
+	Quartile time.Duration // 75th percentile of the times to completion
 	Size     int           // bytes that each request carries
-	Keys     int           // that each request watches
-	OfKeys   int           // that there are
-	Seed     uint64        // of all that is drawn
+	Keys     int           // keys that each request watches
+	OfKeys   int           // keys in total
+	Seed     uint64        // of the random times and keys
 }
 
-// Limits of the options: what fits in memory, and in the calendar.
+// Limits of the options, set by the memory and the schedule.
 const (
 	requestsMax = 1_000_000_000
 	rateMax     = 100_000_000
@@ -31,7 +31,7 @@ const (
 	ofKeysMax   = 1_000_000
 )
 
-// Validate tells all that is wrong with the options at once, in the words of the command line.
+// Validate returns all faults of the options at once, in terms of the command line flags.
 func (o Options) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -39,8 +39,14 @@ func (o Options) Validate() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	check(slices.Contains(Kinds(), o.Kind), "invalid argument %q for --kind: give one of %s",
-		o.Kind, strings.Join(Kinds(), ", "))
+	if slices.Contains(removedKinds, o.Kind) {
+		check(false, "invalid argument %q for --kind: this kind was removed, and "+
+			"docs/bench/purgatory.md keeps its figures; give one of %s",
+			o.Kind, strings.Join(Kinds(), ", "))
+	} else {
+		check(slices.Contains(Kinds(), o.Kind), "invalid argument %q for --kind: give one of %s",
+			o.Kind, strings.Join(Kinds(), ", "))
+	}
 	check(o.Requests >= 1 && o.Requests <= requestsMax,
 		"invalid argument %d for --requests: give 1 to %d", o.Requests, requestsMax)
 	check(o.Rate >= 0 && o.Rate <= rateMax,

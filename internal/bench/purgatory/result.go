@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// Result is what a run measured. The JSON names are the command's interface.
+// Result is the outcome of a run. Scripts depend on the JSON names.
 type Result struct {
 	Kind       string `json:"kind"`
 	Requests   int    `json:"requests"`
-	TargetRate int    `json:"target_rate"` // requests a second; 0: as fast as possible
-	// requests a second, from the first arrival to the last
+	TargetRate int    `json:"target_rate"` // requests per second; 0: as fast as possible
+	// AchievedRate is in requests per second, from the first arrival to the last.
 	AchievedRate float64 `json:"achieved_rate"`
 	Completed    int64   `json:"completed"` // by the completer
 	Expired      int64   `json:"expired"`   // by their timeout
-	// user and system, of the process, from the first arrival to the last end
+	// CPUSeconds is the user and system time of the process from the first arrival to the last end.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ElapsedSeconds lasts from the first arrival to the last end.
+	// ElapsedSeconds is the time from the first arrival to the last end.
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
-	// PeakMemoryBytes is the process's highest resident set since it was started, the binary's own
-	// pages included.
+	// PeakMemoryBytes is the largest resident set of the process since its start, including the
+	// pages of the binary.
 	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
-	// sum of the times at which the collector stopped everything
+	// GCPausesMs is the sum of the stop-the-world pauses.
 	GCPausesMs float64 `json:"gc_pauses_ms"`
-	// Lateness of an expired request: from its deadline, which is the timeout after its arrival, to
-	// its Expire; 0 if none expired.
+	// The lateness of an expired request is the time from its deadline to the call of its Expire; 0
+	// if none expired.
 	LatenessP50Ms float64 `json:"lateness_p50_ms"`
 	LatenessP99Ms float64 `json:"lateness_p99_ms"`
 	LatenessMaxMs float64 `json:"lateness_max_ms"`
-	// requests that expired before their deadline: more than 0 is a fault
+	// Early counts requests that expired before their deadline; any is a fault of the subject.
 	Early int64 `json:"early"`
 }
 
-// Print writes the result for people, a value a line, or as one JSON object.
+// Print writes the result as text with one value per line, or as one JSON object.
 func (r Result) Print(out io.Writer, asJSON bool) error {
 	encoded, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("encode the result: %w", err)
+		return fmt.Errorf("encode result: %w", err)
 	}
 	if asJSON {
 		_, err = fmt.Fprintf(out, "%s\n", encoded)
@@ -74,19 +74,20 @@ func (r Result) Print(out io.Writer, asJSON bool) error {
 }
 
 const (
-	// stepBits of a value's leading bits choose its counter: a counter is at most 1/32 wide.
+	// stepBits is the number of leading bits after the first that select a counter, so that the
+	// width of a counter is at most 1/32 of its values.
 	stepBits = 5
 	counters = (64 - stepBits) << stepBits
 )
 
-// histogram counts durations, from many goroutines. A quantile is told by its counter's upper
-// bound, at most 1/32 too high.
+// histogram counts durations; goroutines may add concurrently. Quantiles are upper bounds of a
+// counter, at most 1/32 too high.
 type histogram struct {
 	counts  [counters]atomic.Int64
 	highest atomic.Int64
 }
 
-// add counts one, d >= 0.
+// add counts a duration d >= 0.
 func (h *histogram) add(d time.Duration) {
 	h.counts[counter(d)].Add(1)
 	for {
@@ -97,26 +98,27 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// counter is the counter of a duration; upper, the longest duration of a counter.
+// counter returns the index of the counter of a duration.
 func counter(d time.Duration) int {
 	shift := max(bits.Len64(uint64(d))-stepBits-1, 0)
 	return shift<<stepBits + int(d>>shift)
 }
 
+// upper returns the longest duration of a counter.
 func upper(counter int) time.Duration {
 	shift := max(counter>>stepBits-1, 0)
 	return time.Duration(counter-shift<<stepBits+1)<<shift - 1
 }
 
-// quantile is the duration that a part of all, 0 to 1, does not exceed; 0 if nothing was counted.
-func (h *histogram) quantile(part float64) time.Duration {
+// quantile returns the q-quantile, 0 <= q <= 1; 0 if nothing was counted.
+func (h *histogram) quantile(q float64) time.Duration {
 	total := int64(0)
 	for i := range h.counts {
 		total += h.counts[i].Load()
 	}
-	wanted, seen := max(int64(part*float64(total)+0.5), 1), int64(0)
+	rank, seen := max(int64(q*float64(total)+0.5), 1), int64(0)
 	for i := range h.counts {
-		if seen += h.counts[i].Load(); seen >= wanted {
+		if seen += h.counts[i].Load(); seen >= rank {
 			return min(upper(i), time.Duration(h.highest.Load()))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestHistogramAgainstSorting: each quantile is the value that sorting finds, or at most 1/32 more.
-func TestHistogramAgainstSorting(t *testing.T) {
+// Each quantile is at most 1/32 above the exact one, which sorting finds.
+func TestHistogramQuantiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	for _, count := range []int{1, 2, 99, 1000, 20_000} {
 		var h histogram
@@ -30,28 +30,27 @@ func TestHistogramAgainstSorting(t *testing.T) {
 			}
 		}
 		if h.quantile(1) != all[count-1] {
-			t.Errorf("the longest is %v, want %v", h.quantile(1), all[count-1])
+			t.Errorf("the maximum is %v, want %v", h.quantile(1), all[count-1])
 		}
 	}
 	if got := new(histogram).quantile(0.5); got != 0 {
-		t.Errorf("quantile of nothing is %v", got)
+		t.Errorf("the quantile of an empty histogram is %v, want 0", got)
 	}
 }
 
-// TestCountersJoin: every duration belongs to the counter whose bounds hold it, without a gap or an
-// overlap.
-func TestCountersJoin(t *testing.T) {
+// The ranges of the counters are adjacent, without gaps or overlaps.
+func TestHistogramCountersAreAdjacent(t *testing.T) {
 	for i := range counters - 1 {
 		if last := upper(i); last >= 0 &&
 			(counter(last) != i || last < 1<<62 && counter(last+1) != i+1) {
-			t.Fatalf("counter %d ends at %d, which belongs to %d; the next to %d", i, last,
+			t.Fatalf("counter %d ends at %d, which maps to counter %d; the next duration maps to %d", i, last,
 				counter(last), counter(last+1))
 		}
 	}
 }
 
-// TestJSONHasTheNamesOfTheInterface that scripts read.
-func TestJSONHasTheNamesOfTheInterface(t *testing.T) {
+// Scripts read these names.
+func TestJSONFieldNames(t *testing.T) {
 	var out strings.Builder
 	if err := (Result{Kind: "purgatory"}).Print(&out, true); err != nil {
 		t.Fatal(err)
@@ -66,14 +65,14 @@ func TestJSONHasTheNamesOfTheInterface(t *testing.T) {
 		"gc_pauses_ms", "lateness_p50_ms", "lateness_p99_ms", "lateness_max_ms", "early", "kind",
 	}
 	for _, name := range names {
-		if _, there := fields[name]; !there {
-			t.Errorf("no field %q", name)
+		if _, has := fields[name]; !has {
+			t.Errorf("the JSON has no field %q", name)
 		}
 	}
 	if len(fields) != len(names) {
-		t.Errorf("fields %v", fields)
+		t.Errorf("the JSON has the fields %v, want %v", fields, names)
 	}
-	// People see the same names and values.
+	// The text has the same names and values.
 	var text strings.Builder
 	if err := (Result{Expired: 4711}).Print(&text, false); err != nil {
 		t.Fatal(err)
@@ -84,6 +83,6 @@ func TestJSONHasTheNamesOfTheInterface(t *testing.T) {
 		}
 	}
 	if !strings.Contains(text.String(), "4711") {
-		t.Errorf("the text lacks a value:\n%s", text.String())
+		t.Errorf("the text does not contain the value 4711:\n%s", text.String())
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// run is a measurement under way. Its times are counted from start.
+// run is the state of one measurement. Its times are counted from start.
 type run struct {
 	opts     Options
 	load     load
 	subject  subject
-	calendar *calendar
+	schedule *schedule
 	start    time.Time
 
-	// The completer and the timer count at the same time, while the load generator reads what is
-	// above: a cache line each.
+	// The completer and the timer write these while the load generator reads the fields above, so
+	// each has its own cache line.
 	_         [64]byte
 	completed atomic.Int64
 	_         [56]byte
@@ -30,16 +30,15 @@ type run struct {
 	ended     chan struct{} // closed when all requests have ended
 }
 
-// request is what waits. It has one end: by the completer or by its timeout.
+// request is an operation of the purgatory. It ends once: by the completer or by its timeout.
 type request struct {
 	run         *run
 	data        []byte
-	latency     time.Duration      // it completes so long after its arrival
-	completesAt time.Duration      // from the start
-	deadline    time.Duration      // from the start
-	ready       atomic.Bool        // the completer says so
-	waiting     timer.Waiting[key] // in the purgatory
-	rival       *waiter            // in a rival
+	latency     time.Duration // from the arrival to the completion
+	completesAt time.Duration // from the start
+	deadline    time.Duration // from the start
+	ready       atomic.Bool   // set by the completer
+	waiting     timer.Waiting[key]
 }
 
 // TryComplete implements timer.Operation.
@@ -62,8 +61,8 @@ func (r *request) Expire() {
 	r.end(&r.run.expired)
 }
 
-// end counts the request's end, and tells when it was the last. Of two that end last at once, one
-// counter each, the one that adds later sees both, and the other may.
+// end counts the end of the request, and closes ended after the last. If the last two requests end
+// concurrently in different counters, the later addition sees both; the earlier may, too.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
 	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {
@@ -71,7 +70,7 @@ func (r *request) end(counter *atomic.Int64) {
 	}
 }
 
-// Run measures once. ctx ends it early, with ctx's error.
+// Run performs one measurement. If ctx ends first, Run returns its error.
 func Run(ctx context.Context, opts Options) (Result, error) {
 	if err := opts.Validate(); err != nil {
 		return Result{}, err
@@ -79,7 +78,7 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	r := &run{
 		opts:     opts,
 		load:     draw(opts),
-		calendar: newCalendar(opts.Timeout),
+		schedule: newSchedule(opts.Timeout),
 		ended:    make(chan struct{}),
 	}
 	before, err := usageNow()
@@ -87,8 +86,8 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 		return Result{}, err
 	}
 	r.start = time.Now()
-	r.subject = makers[opts.Kind]()
-	arrived, err := r.all(ctx)
+	r.subject = constructors[opts.Kind]()
+	arrived, err := r.sendAndWait(ctx)
 	elapsed := r.now()
 	r.subject.close()
 	if err != nil {
@@ -98,9 +97,8 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	return r.result(arrived, elapsed, after.since(before)), err
 }
 
-// all sends every request and waits for its end, and returns when the last arrived. The completer
-// ends with it.
-func (r *run) all(ctx context.Context) (arrived time.Duration, err error) {
+// sendAndWait sends all requests, waits until all have ended, and returns when the last arrived.
+func (r *run) sendAndWait(ctx context.Context) (arrived time.Duration, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var completer sync.WaitGroup
 	completer.Go(func() { r.completeAll(ctx) })
@@ -118,11 +116,11 @@ func (r *run) all(ctx context.Context) (arrived time.Duration, err error) {
 	}
 }
 
-// sendAll is the load generator. It sends all requests whose time has come, then sleeps until the
-// next day of the calendar that has one: a batch a millisecond, as at a million a second there is
-// no time to sleep in between. Behind its plan it does not sleep at all.
+// sendAll is the load generator. It sends all requests that are due, then sleeps until the next
+// millisecond in which one is due: at a million requests a second there is no time to sleep between
+// single requests. While it lags behind the planned arrivals it does not sleep.
 func (r *run) sendAll(ctx context.Context) error {
-	next := time.Duration(0) // arrival of the next request, as planned
+	next := time.Duration(0) // planned arrival of the next request
 	for i := 0; i < r.opts.Requests; {
 		now := r.now()
 		for ; i < r.opts.Requests && next <= now; i++ {
@@ -133,7 +131,7 @@ func (r *run) sendAll(ctx context.Context) error {
 			}
 		}
 		if i < r.opts.Requests {
-			r.sleepUntil(max(next, now.Truncate(dayLength)+dayLength))
+			r.sleepUntil(max(next, now.Truncate(resolution)+resolution))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -142,8 +140,8 @@ func (r *run) sendAll(ctx context.Context) error {
 	return nil
 }
 
-// send makes request i arrive now. Its deadline counts from before the purgatory is told, so that
-// no lateness is hidden.
+// send sends request i. Its deadline counts from before the call of the purgatory, so that lateness
+// includes the time of that call.
 func (r *run) send(i int) {
 	now := r.now()
 	latency := r.load.latencies[i%draws]
@@ -156,18 +154,18 @@ func (r *run) send(i int) {
 	}
 	r.subject.wait(q, r.opts.Timeout, r.load.keys[i%draws])
 	if latency < r.opts.Timeout {
-		r.calendar.add(q)
+		r.schedule.add(q)
 	}
 }
 
-// completeAll completes the requests of each day when it is over.
+// completeAll completes the requests of each bucket of the schedule once its time has passed.
 func (r *run) completeAll(ctx context.Context) {
 	var due []*request
-	for number := 0; ctx.Err() == nil; number++ {
-		if end := time.Duration(number+1) * dayLength; r.now() < end {
+	for n := 0; ctx.Err() == nil; n++ {
+		if end := time.Duration(n+1) * resolution; r.now() < end {
 			r.sleepUntil(end)
 		}
-		due = r.calendar.take(number, due[:0])
+		due = r.schedule.take(n, due[:0])
 		for _, q := range due {
 			r.subject.complete(q)
 		}
@@ -175,13 +173,13 @@ func (r *run) completeAll(ctx context.Context) {
 	}
 }
 
-// now is the time since the start.
+// now returns the time since the start.
 func (r *run) now() time.Duration { return time.Since(r.start) }
 
 func (r *run) sleepUntil(at time.Duration) { time.Sleep(at - r.now()) }
 
-// result puts together what was measured. arrived is when the last request came, elapsed when the
-// last ended.
+// result returns the measurement. arrived is the time of the last arrival, elapsed that of the last
+// end.
 func (r *run) result(arrived, elapsed time.Duration, used usage) Result {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return Result{

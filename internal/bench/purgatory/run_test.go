@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// usual are the options of the low timeout case, small.
-func usual() Options {
+// smallLoad returns the options of the low timeout case, with few requests.
+func smallLoad() Options {
 	return Options{
 		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
 		Median: 20 * time.Millisecond, Quartile: 60 * time.Millisecond, Size: 100, Keys: 3,
@@ -19,13 +19,13 @@ func usual() Options {
 	}
 }
 
-// TestEveryKindEndsEveryRequest in a bubble: its clock stands still while anything runs, so rate,
-// ends and lateness are exact.
-func TestEveryKindEndsEveryRequest(t *testing.T) {
+// In a synctest bubble time advances only while all goroutines are blocked, so the rate, the ends and
+// the lateness are exact.
+func TestAllRequestsEnd(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				opts := usual()
+				opts := smallLoad()
 				opts.Kind = kind
 				result, err := Run(t.Context(), opts)
 				if err != nil {
@@ -37,11 +37,11 @@ func TestEveryKindEndsEveryRequest(t *testing.T) {
 						expiring++
 					}
 				}
-				// What would complete in the last milliseconds before its timeout may lose against
-				// it.
+				// Requests that would complete in the last milliseconds before their timeout may
+				// expire.
 				if result.Completed+result.Expired != int64(opts.Requests) ||
 					result.Expired < expiring || result.Expired > expiring+expiring/20 {
-					t.Errorf("%d completed, %d expired; %d have latencies beyond the timeout",
+					t.Errorf("%d completed, %d expired; %d have latencies above the timeout",
 						result.Completed, result.Expired, expiring)
 				}
 				if math.Abs(result.AchievedRate/float64(opts.Rate)-1) > 0.05 {
@@ -58,10 +58,10 @@ func TestEveryKindEndsEveryRequest(t *testing.T) {
 	}
 }
 
-// TestAsFastAsPossible runs on the real clock: nothing is asked of the time it takes.
-func TestAsFastAsPossible(t *testing.T) {
+// This test runs on the real clock, and makes no assumption about durations.
+func TestRateZeroSendsAsFastAsPossible(t *testing.T) {
 	for _, kind := range Kinds() {
-		opts := usual()
+		opts := smallLoad()
 		opts.Kind, opts.Rate, opts.Requests, opts.Timeout = kind, 0, 20_000, 50*time.Millisecond
 		result, err := Run(t.Context(), opts)
 		if err != nil {
@@ -71,17 +71,17 @@ func TestAsFastAsPossible(t *testing.T) {
 			t.Errorf("%s: %+v", kind, result)
 		}
 		if result.CPUSeconds <= 0 || result.ElapsedSeconds <= 0 {
-			t.Errorf("%s: nothing was measured: %+v", kind, result)
+			t.Errorf("%s: no CPU or elapsed time was measured: %+v", kind, result)
 		}
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 	for _, kind := range Kinds() {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			opts := usual()
+			opts := smallLoad()
 			opts.Kind = kind
 			if _, err := Run(ctx, opts); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", kind, err)
@@ -90,26 +90,25 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestCalendarKeepsWhatIsForALaterRound: a completer that lags must not complete early what falls
-// on the same day of the ring.
-func TestCalendarKeepsWhatIsForALaterRound(t *testing.T) {
-	c := newCalendar(10 * time.Millisecond)
-	round := time.Duration(len(c.days)) * dayLength
-	now, later := &request{completesAt: 3*dayLength + 1}, &request{completesAt: 3*dayLength + round}
-	c.add(later)
-	c.add(now)
-	if due := c.take(2, nil); len(due) != 0 {
-		t.Errorf("day 2 yields %d", len(due))
+// A completer that lags must not complete a request early that shares the bucket of an earlier one.
+func TestScheduleKeepsRequestsOfLaterRounds(t *testing.T) {
+	s := newSchedule(10 * time.Millisecond)
+	round := time.Duration(len(s.buckets)) * resolution
+	now, later := &request{completesAt: 3*resolution + 1}, &request{completesAt: 3*resolution + round}
+	s.add(later)
+	s.add(now)
+	if due := s.take(2, nil); len(due) != 0 {
+		t.Errorf("bucket 2 has %d due requests, want none", len(due))
 	}
-	if due := c.take(3, nil); len(due) != 1 || due[0] != now {
-		t.Errorf("day 3 yields %d", len(due))
+	if due := s.take(3, nil); len(due) != 1 || due[0] != now {
+		t.Errorf("bucket 3 has %d due requests, want the earlier one", len(due))
 	}
-	if due := c.take(3+len(c.days), nil); len(due) != 1 || due[0] != later {
-		t.Errorf("the next round yields %d", len(due))
+	if due := s.take(3+len(s.buckets), nil); len(due) != 1 || due[0] != later {
+		t.Errorf("the next round has %d due requests, want the later one", len(due))
 	}
 }
 
-func TestValidateTellsEachFault(t *testing.T) {
+func TestValidateNamesTheFlagOfEachFault(t *testing.T) {
 	for flag, change := range map[string]func(*Options){
 		"--kind":     func(o *Options) { o.Kind = "sundial" },
 		"--requests": func(o *Options) { o.Requests = 0 },
@@ -121,19 +120,27 @@ func TestValidateTellsEachFault(t *testing.T) {
 		"--keys":     func(o *Options) { o.Keys = o.OfKeys + 1 },
 		"--of-keys":  func(o *Options) { o.Keys, o.OfKeys = 1, 0 },
 	} {
-		opts := usual()
+		opts := smallLoad()
 		if err := opts.Validate(); err != nil {
-			t.Fatalf("usual options: %v", err)
+			t.Fatalf("valid options: %v", err)
 		}
 		change(&opts)
 		if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), "for "+flag+":") {
 			t.Errorf("%s: %v", flag, err)
 		}
 		if _, err := Run(t.Context(), opts); err == nil {
-			t.Errorf("%s: run all the same", flag)
+			t.Errorf("%s: Run accepted invalid options", flag)
 		}
 	}
 	if err := (Options{}).Validate(); strings.Count(err.Error(), "\n") < 6 {
-		t.Errorf("not all faults at once: %v", err)
+		t.Errorf("not all faults were reported at once: %v", err)
+	}
+}
+
+func TestValidateExplainsRemovedKinds(t *testing.T) {
+	opts := smallLoad()
+	opts.Kind = "heap"
+	if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), "was removed") {
+		t.Errorf("--kind heap: %v", err)
 	}
 }

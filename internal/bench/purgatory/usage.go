@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// usage is what the process has used so far.
+// usage is the resource usage of the process.
 type usage struct {
 	cpu      time.Duration // user and system
-	gcPauses time.Duration // everything stood still
+	gcPauses time.Duration // stop-the-world pauses
 }
 
 func usageNow() (usage, error) {
@@ -27,14 +27,14 @@ func usageNow() (usage, error) {
 		nil
 }
 
-// since is what was used after before.
+// since returns the usage since an earlier measurement.
 func (u usage) since(before usage) usage {
 	return usage{cpu: u.cpu - before.cpu, gcPauses: u.gcPauses - before.gcPauses}
 }
 
-// peakMemory is the highest resident set of the process so far, in bytes. It is not asked of
-// getrusage, whose answer may be that of the process which started this one. Where /proc does not
-// tell, it is the memory that the Go runtime has taken, which is a little more.
+// peakMemory returns the largest resident set of the process so far, in bytes. It does not use
+// getrusage, whose value may be that of the parent process. Without /proc it returns the memory that
+// the Go runtime has mapped, which is slightly more.
 func peakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {
