@@ -74,7 +74,6 @@ the end of the pod's name.`,
 		if err != nil {
 			return misused(cmd, err)
 		}
-		defer settle()()
 		return runBroker(cmd.Context(), nodeID, f, level.forPods(cmd.ErrOrStderr()))
 	}
 	return cmd

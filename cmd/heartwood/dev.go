@@ -61,7 +61,6 @@ Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in 
 		}
 		opts.Out, opts.LogLevel = cmd.OutOrStdout(), level.String()
 		opts.Logger = level.forPeople(cmd.ErrOrStderr())
-		defer settle()()
 		err := dev.Run(cmd.Context(), opts)
 		if errors.Is(err, dev.ErrUsage) {
 			return usageError{err}

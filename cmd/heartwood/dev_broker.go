@@ -24,7 +24,6 @@ func devBrokerCommand() *cobra.Command {
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		opts.Logger = level.forPeople(cmd.ErrOrStderr())
-		defer settle()()
 		return dev.RunChild(cmd.Context(), opts)
 	}
 	return cmd

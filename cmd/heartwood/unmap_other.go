@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// unmapExecutable does nothing here.
-func unmapExecutable() error { return nil }
