@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: every check that runs nothing of ours: format, vet, golangci-lint, generated files, the chart.
-# It goes on after a finding, so that one run shows all of them.
+# lint.sh runs the static checks: format, vet, golangci-lint, workflows, generated files, the chart.
+# It continues after a finding, so that one run shows all of them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ check() { # NAME COMMAND...
   echo "== $name"
   "$@" || failed+=("$name")
 }
-# formatted fails when a tracked file is not as gofmt writes it; gofmt itself only lists.
+# formatted fails when a file is not formatted; gofmt itself only lists such files.
 formatted() {
   local files
   files=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -r gofmt -l)
@@ -24,6 +24,8 @@ check vet go vet ./...
 check "vet e2e" go vet -tags e2e ./test/e2e/...
 check "vet compat" go vet -tags compat ./test/compat
 check golangci-lint go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint run
+# Without shellcheck and pyflakes, which only some machines have: the result is the same everywhere.
+check actionlint go tool -modfile=hack/tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
 check generated hack/verify.sh
 check chart hack/chart-lint.sh
 

@@ -16,16 +16,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is who the binary runs as: a number, so that Kubernetes can see that it is not root
-// (runAsNonRoot).
+// user is the user and group of the process. They are numeric so that Kubernetes can verify
+// runAsNonRoot.
 const user = "65532:65532"
 
-// epoch stands for every time in the image: two builds of one commit give one digest.
+// epoch is the timestamp of everything in the image, so that two builds of one commit have the same
+// digest.
 var epoch = time.Unix(0, 0).UTC()
 
-// Spec is what goes into an image.
+// Spec describes the contents of an image.
 type Spec struct {
-	// path of a static Linux binary; it lands at the root of the image and is the entrypoint
+	// path of a static Linux binary, which becomes a file in the root directory and the entrypoint
 	Binary       string
 	Version      string
 	Revision     string
@@ -39,7 +40,7 @@ func Build(spec Spec) (v1.Image, error) {
 	}
 	binary, err := os.ReadFile(spec.Binary)
 	if err != nil {
-		return nil, fmt.Errorf("read the binary: %w", err)
+		return nil, fmt.Errorf("read binary: %w", err)
 	}
 	entrypoint := "/" + filepath.Base(spec.Binary)
 	files, err := archive(entrypoint, binary)
@@ -50,19 +51,19 @@ func Build(spec Spec) (v1.Image, error) {
 		return io.NopCloser(bytes.NewReader(files)), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the layer: %w", err)
+		return nil, fmt.Errorf("create layer: %w", err)
 	}
 	built, err := mutate.Append(empty.Image, mutate.Addendum{
 		Layer:   layer,
 		History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "hack/image"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("append the layer: %w", err)
+		return nil, fmt.Errorf("append layer: %w", err)
 	}
 	return mutate.ConfigFile(built, configFile(built, spec, entrypoint))
 }
 
-// configFile keeps what the layers say of themselves and adds how the image runs.
+// configFile returns the image's configuration, with the root filesystem and history of its layers.
 func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 	config := &v1.ConfigFile{
 		OS:           "linux",
@@ -74,7 +75,8 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 			Entrypoint: []string{entrypoint},
 			Labels: map[string]string{
 				"org.opencontainers.image.title":       filepath.Base(spec.Binary),
-				"org.opencontainers.image.description": "Heartwood: a compacting log for Kubernetes that speaks the Kafka protocol",
+				"org.opencontainers.image.description": "Compacting log for Kubernetes with the Kafka protocol",
+				"org.opencontainers.image.licenses":    "Apache-2.0",
 				"org.opencontainers.image.version":     spec.Version,
 				"org.opencontainers.image.revision":    spec.Revision,
 			},
@@ -86,7 +88,7 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 	return config
 }
 
-// archive is the one layer: /tmp, /etc and the binary.
+// archive returns the only layer as a tar archive: /tmp, /etc and the binary.
 func archive(entrypoint string, binary []byte) ([]byte, error) {
 	var out bytes.Buffer
 	files := tar.NewWriter(&out)
@@ -98,24 +100,24 @@ func archive(entrypoint string, binary []byte) ([]byte, error) {
 	}
 	for i := range headers {
 		if err := files.WriteHeader(&headers[i]); err != nil {
-			return nil, fmt.Errorf("write the layer: %w", err)
+			return nil, fmt.Errorf("write layer: %w", err)
 		}
 	}
 	if _, err := files.Write(binary); err != nil {
-		return nil, fmt.Errorf("write the layer: %w", err)
+		return nil, fmt.Errorf("write layer: %w", err)
 	}
 	if err := files.Close(); err != nil {
-		return nil, fmt.Errorf("write the layer: %w", err)
+		return nil, fmt.Errorf("write layer: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// checkStatic refuses a binary that needs a loader: the image has none, and the fault would show
-// only in a cluster, as "no such file or directory".
+// checkStatic rejects a binary that needs a dynamic loader. The image has none, and such a binary
+// would fail only in a cluster, with "no such file or directory".
 func checkStatic(path string) error {
 	binary, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("open the binary %s: %w", path, err)
+		return fmt.Errorf("open binary %s: %w", path, err)
 	}
 	defer binary.Close()
 	for _, segment := range binary.Progs {

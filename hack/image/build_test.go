@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// compile builds a small program; static says how it is linked.
+// compile builds a small program, statically linked or not, and returns its path.
 func compile(t *testing.T, static bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func compile(t *testing.T, static bool) string {
 	return binary
 }
 
-func TestAnImageHoldsTheBinaryAndRunsAsNobody(t *testing.T) {
+func TestImageContainsBinaryAndRunsAsNonRoot(t *testing.T) {
 	spec := Spec{Binary: compile(t, true), Version: "v1.2.3", Revision: "abc",
 		Architecture: "amd64"}
 	out := filepath.Join(t.TempDir(), "image.tar")
@@ -58,10 +58,12 @@ func TestAnImageHoldsTheBinaryAndRunsAsNobody(t *testing.T) {
 	}
 	if config.Config.User != "65532:65532" ||
 		!slices.Equal(config.Config.Entrypoint, []string{"/program"}) {
-		t.Errorf("runs %v as %s", config.Config.Entrypoint, config.Config.User)
+		t.Errorf("entrypoint is %v and user is %s", config.Config.Entrypoint, config.Config.User)
 	}
-	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
-		t.Errorf("label version is %q", got)
+	for label, want := range map[string]string{"version": "v1.2.3", "licenses": "Apache-2.0"} {
+		if got := config.Config.Labels["org.opencontainers.image."+label]; got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
 	}
 
 	var names []string
@@ -79,7 +81,7 @@ func TestAnImageHoldsTheBinaryAndRunsAsNobody(t *testing.T) {
 	}
 	slices.Sort(names)
 	if want := []string{"etc", "program", "tmp"}; !slices.Equal(trimmed(names), want) {
-		t.Errorf("image holds %v, want %v", names, want)
+		t.Errorf("image contains %v, want %v", names, want)
 	}
 }
 
@@ -91,7 +93,7 @@ func trimmed(names []string) []string {
 	return out
 }
 
-func TestTheSameBinaryGivesTheSameArchive(t *testing.T) {
+func TestArchiveIsReproducible(t *testing.T) {
 	spec := Spec{Binary: compile(t, true), Architecture: "amd64"}
 	var archives [2][]byte
 	for i := range archives {
@@ -106,11 +108,11 @@ func TestTheSameBinaryGivesTheSameArchive(t *testing.T) {
 		archives[i] = content
 	}
 	if !slices.Equal(archives[0], archives[1]) {
-		t.Error("two archives of one binary differ")
+		t.Error("two archives of the same binary differ")
 	}
 }
 
-func TestABadInputIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "image.tar")
 	static := compile(t, true)
 	for name, test := range map[string]struct{ image, binary string }{
@@ -120,10 +122,10 @@ func TestABadInputIsRefused(t *testing.T) {
 		"needs a loader": {"heartwood.dev/heartwood:dev", compile(t, false)},
 	} {
 		if err := run(test.image, out, Spec{Binary: test.binary}); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a refused image left %s: %v", out, err)
+		t.Errorf("a rejected image left the file %s: %v", out, err)
 	}
 }

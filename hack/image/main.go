@@ -1,6 +1,6 @@
 // Command image writes a container image as a docker-archive, without a container engine or a base
-// image: the static binary, the folders a program may expect, and nothing else. The same inputs
-// give the same bytes, so an image can be told by its digest.
+// image. The image contains the static binary and the directories that a program may expect. The
+// same inputs give the same bytes, so the digest identifies the image.
 package main
 
 import (
@@ -47,28 +47,28 @@ func run(image, out string, spec Spec) error {
 	}
 	digest, err := built.Digest()
 	if err != nil {
-		return fmt.Errorf("digest the image: %w", err)
+		return fmt.Errorf("compute digest of image: %w", err)
 	}
 	fmt.Printf("%s %s %s\n", out, tag, digest)
 	return nil
 }
 
-// write goes by way of a second file, so that a reader never sees half an image.
+// write creates a temporary file and renames it, so that a reader never sees an incomplete image.
 func write(out string, tag name.Tag, built v1.Image) error {
 	partial, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
 	if err != nil {
-		return fmt.Errorf("create the archive: %w", err)
+		return fmt.Errorf("create archive: %w", err)
 	}
 	defer os.Remove(partial.Name())
 	if err := tarball.Write(tag, built, partial); err != nil {
 		partial.Close()
-		return fmt.Errorf("write the archive: %w", err)
+		return fmt.Errorf("write archive: %w", err)
 	}
 	if err := partial.Close(); err != nil {
-		return fmt.Errorf("close the archive: %w", err)
+		return fmt.Errorf("close archive: %w", err)
 	}
 	if err := os.Chmod(partial.Name(), 0o644); err != nil {
-		return fmt.Errorf("open the archive to readers: %w", err)
+		return fmt.Errorf("set permissions of archive: %w", err)
 	}
 	return os.Rename(partial.Name(), out)
 }
