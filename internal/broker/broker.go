@@ -119,6 +119,10 @@ func (b *Broker) open() (err error) {
 		time.Now); err != nil {
 		return err
 	}
+	if lost := b.ids.Lost(); lost != nil {
+		b.logger.Warn("producer ids file is malformed: ids continue above the registered bound",
+			"error", lost)
+	}
 	if b.listener, err = listen(b.opts.Listen); err != nil {
 		return fmt.Errorf("listen on %s: %w", b.opts.Listen, err)
 	}
@@ -197,7 +201,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 			metadata.DefaultListener: endpoint,
 		}),
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
-		ProducerIDs: b.ids.Bound(),
+		ProducerIDs: b.ids.Bound(), ProducerIDsLost: b.ids.Lost() != nil,
 	}, nil
 }
 

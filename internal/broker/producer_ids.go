@@ -45,6 +45,9 @@ type ProducerIDs struct {
 	file string
 	node int32
 
+	// lost is why the file could not be used, nil if it was read or there was none.
+	lost error
+
 	mu struct {
 		sync.Mutex
 		// next <= reserved; what is below reserved was written to the file before any of it was
@@ -54,9 +57,9 @@ type ProducerIDs struct {
 	}
 }
 
-// OpenProducerIDs continues a data directory's counter; in a new one it starts from the clock, or
-// above, once Begin says from where. It fails when node does not fit into an id, or when there is a
-// file that cannot be read: to begin anew could give ids out a second time.
+// OpenProducerIDs continues a data directory's counter. In a new directory, and in one whose file
+// is malformed (Lost), it starts from the clock, or from above once Begin passes the registered
+// bound. It fails when node does not fit into an id, or when the file cannot be read.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
 	error) {
 	if node < 0 || node > producerNodeMax {
@@ -71,7 +74,8 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 		return nil, fmt.Errorf("read producer ids: %w", err)
 	default:
 		if p.mu.reserved, err = parseProducerIDs(content); err != nil {
-			return nil, fmt.Errorf("read producer ids from %s: %w", p.file, err)
+			p.lost = fmt.Errorf("read producer ids from %s: %w", p.file, err)
+			p.mu.reserved = firstCounter(now())
 		}
 	}
 	p.mu.next, p.mu.begun = p.mu.reserved, err == nil
@@ -85,6 +89,11 @@ func (p *ProducerIDs) Bound() int64 {
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
+
+// Lost returns why the file of the data directory could not be used, nil if it was or if there was
+// none. The broker passes it on with its registration, whose bound is then raised above every id
+// that was issued from this disk (ADR 0181).
+func (p *ProducerIDs) Lost() error { return p.lost }
 
 // Begin says what bound the broker was registered with: a new disk begins as far below it as it may
 // give out. It is written at once, so that the disk is new once only. Where there was a file it

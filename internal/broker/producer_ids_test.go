@@ -34,7 +34,8 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 // registerIDs has a store that remembers a bound and a directory register the broker.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
-	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound()}
+	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),
+		ProducerIDsLost: ids.Lost() != nil}
 	self.ProducerIDs = metadata.NextProducerIDs(known.ProducerIDs, known.Directory, self)
 	*known = self
 	if err := ids.Begin(self.ProducerIDs); err != nil {
@@ -98,6 +99,9 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				case 3:
 					disks[i] = vfs.NewMem()
 					directories[i]++
+				case 4:
+					damageIDs(t, disks[i], [][]byte{nil, []byte("0\n27993600"),
+						[]byte("nonsense")}[random.IntN(3)])
 				default:
 					continue
 				}
@@ -200,13 +204,48 @@ func TestProducerIDsFileIsReadAsWritten(t *testing.T) {
 			t.Errorf("%q was read as %d", content, got)
 		}
 	}
-	mem := vfs.NewMem()
-	if err := vfs.WriteFileAtomic(mem, "/"+producerIDsFile, []byte("nonsense")); err != nil {
+}
+
+// damageIDs replaces the file in a data directory.
+func damageIDs(t *testing.T, fsys vfs.FS, content []byte) {
+	t.Helper()
+	if err := vfs.WriteFileAtomic(fsys, "/data/"+producerIDsFile, content); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenProducerIDs(mem, "/", 0, time.Now); err == nil ||
-		!strings.Contains(err.Error(), producerIDsFile) {
-		t.Errorf("opened with a damaged file: %v", err)
+}
+
+// A malformed file does not stop the broker: ids continue above the bound that was registered for
+// this disk, also if the clock was set back.
+func TestProducerIDsOfAMalformedFile(t *testing.T) {
+	for name, content := range map[string][]byte{
+		"emptied": nil, "truncated": []byte("0\n2799"), "flipped": []byte("0\n2799360000100q\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem, known := vfs.NewMem(), &metadata.Broker{}
+			ids := openIDs(t, mem, 0, year2026)
+			registerIDs(t, ids, known, "disk")
+			var last int64
+			for range 2*producerIDBlock + 1 {
+				last = nextID(t, ids)
+			}
+			for range 2 {
+				damageIDs(t, mem, content)
+				bound := known.ProducerIDs
+				ids = openIDs(t, mem, 0, year2026.Add(-time.Hour))
+				if err := ids.Lost(); err == nil || !strings.Contains(err.Error(), producerIDsFile) {
+					t.Fatalf("lost %v", err)
+				}
+				registerIDs(t, ids, known, "disk")
+				if id := nextID(t, ids); id <= last || id < bound {
+					t.Fatalf("issued %d behind %d, the registered bound was %d", id, last, bound)
+				} else {
+					last = id
+				}
+			}
+			if ids = openIDs(t, mem, 0, year2026); ids.Lost() != nil {
+				t.Errorf("the file is malformed still: %v", ids.Lost())
+			}
+		})
 	}
 }
 

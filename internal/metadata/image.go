@@ -50,6 +50,9 @@ type Broker struct {
 	// are below. A broker that registers says it for the disk it has, and for what it may give out
 	// until it registers again; the store remembers the highest (NextProducerIDs).
 	ProducerIDs int64
+	// ProducerIDsLost: at registration, the disk has no usable record of the ids that were issued
+	// from it; NextProducerIDs treats it as a new disk.
+	ProducerIDsLost bool
 	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do,
 	// and must be elected no more.
 	Leaving bool

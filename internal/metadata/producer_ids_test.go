@@ -22,6 +22,10 @@ func TestNextProducerIDs(t *testing.T) {
 			Broker{Directory: "b", ProducerIDs: ahead}, 5 + 2*ahead},
 		"a disk of old": {5 + 2*ahead, "b",
 			Broker{Directory: "a", ProducerIDs: 9 + ahead}, 5 + 3*ahead},
+		"the same disk, whose record is damaged": {5 + ahead, "a",
+			Broker{Directory: "a", ProducerIDs: ahead, ProducerIDsLost: true}, 5 + 2*ahead},
+		"a damaged record, and no bound": {0, "",
+			Broker{Directory: "a", ProducerIDs: ahead, ProducerIDsLost: true}, ahead},
 		"a broker that says nothing": {0, "", Broker{Directory: "a"}, 0},
 	} {
 		if got := NextProducerIDs(test.bound, test.directory, test.self); got != test.want {

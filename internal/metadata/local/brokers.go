@@ -46,6 +46,7 @@ func (s *Store) register(self metadata.Broker) error {
 	self.Epoch, self.Leaving = s.changing.document.BrokerEpochs[self.ID]+1, false
 	known := s.changing.document.ProducerIDs[self.ID]
 	self.ProducerIDs = metadata.NextProducerIDs(known.Bound, known.Directory, self)
+	self.ProducerIDsLost = false
 	s.changing.up[self.ID] = self
 	held := s.changing.held
 	s.changing.held = held && len(s.changing.up) < s.changing.document.running()
