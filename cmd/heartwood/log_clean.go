@@ -24,6 +24,7 @@ type cleanFlags struct {
 	memory, ioRate, segment float64
 	dirty, garbage          float64 // shares
 	now                     string
+	at                      time.Time // the value of now; zero if it is not given
 	asJSON                  bool
 }
 
@@ -93,7 +94,7 @@ are missing, as any pass does, and mends what a crash cut off, as any start does
 		}
 		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
 			&slog.HandlerOptions{Level: slog.LevelWarn}))
-		report, err := cleanAll(cmd.Context(), dirs, f.ByHand, logger)
+		report, err := cleanAll(cmd.Context(), dirs, f, logger)
 		if printed := report.print(cmd.OutOrStdout(), f.asJSON); err == nil {
 			err = printed
 		}
@@ -129,7 +130,7 @@ func (f *cleanFlags) settle() error {
 			"invalid argument %q for --now: give a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970",
 			f.now,
 		)
-		f.Now = now
+		f.at = now
 	}
 	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
 		int64(f.segment)
@@ -148,17 +149,17 @@ func parseTime(text string) (time.Time, error) {
 
 // cleanAll cleans one directory after the other. One that fails does not keep the others from their
 // turn.
-func cleanAll(ctx context.Context, dirs []string, by logstore.ByHand,
+func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
 	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()
-	report := cleanReport{DryRun: by.DryRun}
+	report := cleanReport{DryRun: f.DryRun}
 	var failed []error
 	for _, dir := range dirs {
 		if err := ctx.Err(); err != nil {
 			failed = append(failed, fmt.Errorf("clean %s: %w", dir, err))
 			break
 		}
-		cleaned, err := cleanOne(ctx, dir, by, logger)
+		cleaned, err := cleanOne(ctx, dir, f, logger)
 		report.add(cleaned)
 		failed = append(failed, err)
 	}
@@ -166,13 +167,13 @@ func cleanAll(ctx context.Context, dirs []string, by logstore.ByHand,
 	return report, errors.Join(failed...)
 }
 
-func cleanOne(ctx context.Context, dir string, by logstore.ByHand,
+func cleanOne(ctx context.Context, dir string, f cleanFlags,
 	logger *slog.Logger) (cleaned logstore.Cleaned, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return cleaned, err
 	}
-	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir)
+	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir, f.at)
 	if errors.Is(err, vfs.ErrLocked) {
 		return cleaned, fmt.Errorf(
 			"%w: a broker is at work there: stop it, or let its own cleaner do this",
@@ -182,7 +183,7 @@ func cleanOne(ctx context.Context, dir string, by logstore.ByHand,
 	if err != nil {
 		return cleaned, err
 	}
-	cleaned, err = o.Clean(ctx, by)
+	cleaned, err = o.Clean(ctx, f.ByHand)
 	return cleaned, errors.Join(err, o.Close())
 }
 

@@ -159,7 +159,8 @@ func (c *Cleaner) measureJob(log *Log, view cleanView,
 		AbortedAcrossBound: view.Aborted, Producers: view.Producers,
 		Limits: clean.Limits{MemoryBytes: c.options().makerMemoryBytes()},
 		Env: clean.Env{
-			OpenSidecar: func(_ context.Context, s *segment.Segment, _ clean.SidecarOptions) (*keys.Reader,
+			OpenSidecar: func(_ context.Context, s *segment.Segment,
+				_ clean.SidecarOptions) (*keys.Reader,
 				error) {
 				return log.openSidecar(handles[s], false)
 			},

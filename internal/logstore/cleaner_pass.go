@@ -203,7 +203,8 @@ func rulesOf(s topicconfig.Settings) clean.Rules {
 // envOf returns how a pass reaches the log, as long as that is of this lineage.
 func (c *Cleaner) envOf(log *Log, lineage int64, state *cleanerState, work *shift) clean.Env {
 	return clean.Env{
-		OpenSidecar: func(ctx context.Context, s *segment.Segment, opts clean.SidecarOptions) (*keys.Reader,
+		OpenSidecar: func(ctx context.Context, s *segment.Segment,
+			opts clean.SidecarOptions) (*keys.Reader,
 			error) {
 			return log.keysForPass(ctx, s, opts, c.makerOf(work))
 		},
@@ -262,7 +263,8 @@ func (c *Cleaner) finish(state *cleanerState, seen look, stats clean.Stats, resu
 	c.mu.passes--
 	c.mu.granted -= state.granted
 	state.endPass(now, stats, result, err)
-	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.PassProgress{},
+	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil,
+		clean.PassProgress{},
 		0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {

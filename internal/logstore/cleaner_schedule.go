@@ -77,7 +77,8 @@ func samePass(a, b *config) bool {
 		return true
 	}
 	x, y := rulesOf(a.settings), rulesOf(b.settings)
-	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil && y.DenseCodec != nil &&
+	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil &&
+		y.DenseCodec != nil &&
 		*x.DenseCodec == *y.DenseCodec
 	x.DenseCodec, y.DenseCodec = nil, nil
 	return b.settings.Compact && sameDenser && x == y && a.settings.MinLag == b.settings.MinLag

@@ -276,8 +276,9 @@ func goOn(t *testing.T, log *Log, p told) int64 {
 			}
 			continue
 		}
-		next := sent{producer: id, epoch: known.Epoch, sequence: (known.LastSequence + 1) & math.MaxInt32,
-			keys: []string{"later"}}
+		next := sent{producer: id, epoch: known.Epoch,
+			sequence: (known.LastSequence + 1) & math.MaxInt32,
+			keys:     []string{"later"}}
 		if _, err := log.Append(next.bytes(t), time.Now()); err != nil {
 			t.Errorf("%s: producer %d goes on: %v", p.id, id, err)
 		}

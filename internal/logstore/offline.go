@@ -37,6 +37,7 @@ const metadataLog = "__cluster_metadata"
 type Offline struct {
 	store *Store
 	log   *Log
+	now   time.Time // the time at which passes run and producers expire
 }
 
 // OpenOffline locks the data directory that holds dir, and opens the log in it. vfs.ErrLocked is
@@ -45,7 +46,13 @@ type Offline struct {
 // Nothing is scanned and nothing cut: a log whose end is damaged is refused, with the place, and a
 // broker's start mends it. As there is nobody to ask, all of the log counts as replicated, unless
 // the checkpoints know the partition, and say less.
-func OpenOffline(opts Options, dir string) (*Offline, error) {
+//
+// Passes run as if the time was now; the zero value is the clock's time. It is given here and not
+// to Clean, because producers expire when the log is opened.
+func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
+	if now.IsZero() {
+		now = time.Now()
+	}
 	opts.Dir = filepath.Dir(dir)
 	id, err := offlineID(opts, dir)
 	if err != nil {
@@ -56,8 +63,8 @@ func OpenOffline(opts Options, dir string) (*Offline, error) {
 		s.commits.close()
 		return nil, fmt.Errorf("lock data directory %s: %w", opts.Dir, err)
 	}
-	o := &Offline{store: s}
-	if o.log, err = s.openOffline(id); err != nil {
+	o := &Offline{store: s, now: now}
+	if o.log, err = s.openOffline(id, now); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), o.Close())
 	}
 	return o, nil
@@ -101,27 +108,15 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 	return id, nil
 }
 
-// openOffline opens the one log.
-func (s *Store) openOffline(id PartitionID) (*Log, error) {
-	checkpoints, err := s.loadCheckpoints()
+// openOffline opens the one log, as of now.
+//
+// Malformed checkpoints are rebuilt, as at the start of a broker. Without its high watermark or its
+// recovery point it is unknown whether the partition was listed: then only what a checkpoint still
+// says is replicated counts as replicated, and without the recovery point every segment is checked.
+func (s *Store) openOffline(id PartitionID, now time.Time) (*Log, error) {
+	checkpoints, malformed, err := s.loadCheckpoints()
 	if err != nil {
 		return nil, err
-	}
-	for name, content := range s.saving.written {
-		// They are written again, with the lines of all partitions: what cannot be read would be
-		// lost.
-		var err error
-		switch name {
-		case checkpoint.AbortedFile:
-			_, err = checkpoint.DecodeAborted([]byte(content))
-		case checkpoint.CleaningFile:
-			_, err = checkpoint.DecodeCleaning([]byte(content))
-		default:
-			_, err = checkpoint.DecodeOffsets([]byte(content))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", filepath.Join(s.opts.Dir, name), err)
-		}
 	}
 	known, listed := checkpoints[id]
 	delete(checkpoints, id)
@@ -129,10 +124,13 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 		s.mu.offline[other] = offline{saved: saved}
 	}
 	replicated := !listed || known.recoveryPoint == unknownOffset && known.highWatermark == 0
+	if malformed[checkpoint.RecoveryPointFile] || malformed[checkpoint.HighWatermarkFile] {
+		replicated = false
+	}
 	if !listed {
 		known.recoveryPoint = unknownOffset
 	}
-	log, _, err := s.recover(id, start{saved: known, clean: true})
+	log, _, err := s.recover(id, start{saved: known, clean: true, now: now})
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +138,11 @@ func (s *Store) openOffline(id PartitionID) (*Log, error) {
 	if replicated {
 		log.AdvanceHighWatermark(log.LogEnd())
 	}
-	if err := log.provePast(known.recoveryPoint); err != nil {
+	checkFrom := known.recoveryPoint
+	if malformed[checkpoint.RecoveryPointFile] {
+		checkFrom = 0
+	}
+	if err := log.provePast(checkFrom); err != nil {
 		return nil, err
 	}
 	if err := log.completeTxnIndexes(); err != nil {
@@ -244,9 +246,8 @@ type ByHand struct {
 	MaxGarbagePercent  int           // what a pass may leave for the sake of I/O
 	MinLag             time.Duration // a younger segment is not cleaned
 	TombstoneRetention time.Duration
-	SegmentBytes       int64     // of output; default: the size of the largest segment there is
-	Now                time.Time // what is taken for now; zero: the clock's
-	DryRun             bool      // rewrite nothing, and tell what would be
+	SegmentBytes       int64 // of output; default: the size of the largest segment there is
+	DryRun             bool  // rewrite nothing, and tell what would be
 }
 
 // Cleaned is what cleaning by hand did: the sums of its passes; of the segments there were at
@@ -268,20 +269,17 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 		Workers: 1, MemoryBytes: by.MemoryBytes, IOBytesRate: by.IOBytesRate,
 		Logger: o.store.opts.Logger,
 	})
-	if by.Now.IsZero() {
-		by.Now = time.Now()
-	}
 	o.log.Configure(o.settings(by), o.log.Retain())
 	with := budget{memoryBytes: cleaner.options().MemoryBytes}
 	before := o.sealed()
 	var sum Cleaned
 	for sum.Passes < passesByHandMax {
-		seen := lookAt(o.log, by.Now)
-		if sum.Passes == 0 && !dueByHand(seen, by) {
+		seen := lookAt(o.log, o.now)
+		if sum.Passes == 0 && !o.due(seen, by) {
 			sum.SegmentsTotal, sum.SegmentsUntouched = len(before), len(before)
 			break
 		}
-		seen.at, seen.run = by.Now, by.run
+		seen.at, seen.run = o.now, by.run
 		state := &cleanerState{log: o.log}
 		var stats clean.Stats
 		var err error
@@ -299,7 +297,7 @@ func (o *Offline) Clean(ctx context.Context, by ByHand) (Cleaned, error) {
 		if err != nil {
 			return sum, fmt.Errorf("clean %s: %w", o.log.dir, err)
 		}
-		if by.DryRun || stats.NextPass.IsZero() || stats.NextPass.After(by.Now) {
+		if by.DryRun || stats.NextPass.IsZero() || stats.NextPass.After(o.now) {
 			break
 		}
 	}
@@ -350,11 +348,11 @@ func (o *Offline) settings(by ByHand) topicconfig.Settings {
 	return s
 }
 
-// dueByHand tells whether there is a reason for a pass.
-func dueByHand(seen look, by ByHand) bool {
+// due reports whether there is a reason for a pass.
+func (o *Offline) due(seen look, by ByHand) bool {
 	return by.MinDirtyPercent <= 0 || seen.view.dirtyRatio()*100 > float64(by.MinDirtyPercent) ||
 		seen.horizon != horizonNone && seen.horizon != horizonUnknown &&
-			seen.horizon <= by.Now.UnixMilli()
+			seen.horizon <= o.now.UnixMilli()
 }
 
 // errDryRun ends a dry run where the first segment would be rewritten.
@@ -443,7 +441,8 @@ func (c *Cleaned) add(s clean.Stats) {
 	if c.Passes == 1 {
 		c.SegmentsTotal = s.SegmentsTotal
 	}
-	c.CleanedTo, c.TombstoneCleanOffset, c.NextPass, c.AwaitsReplicasAt = s.CleanedTo, s.TombstoneCleanOffset, s.NextPass, s.AwaitsReplicasAt
+	c.CleanedTo, c.TombstoneCleanOffset, c.NextPass, c.AwaitsReplicasAt = s.CleanedTo,
+		s.TombstoneCleanOffset, s.NextPass, s.AwaitsReplicasAt
 	c.GarbageBytes, c.GarbageRecords = s.GarbageBytes, s.GarbageRecords
 	c.SidecarReadBytes += s.SidecarReadBytes
 	c.SidecarWrittenBytes += s.SidecarWrittenBytes

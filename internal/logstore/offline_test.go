@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -41,7 +43,13 @@ func abandoned(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 // byHand cleans the fixture's directory.
 func byHand(t *testing.T, fsys vfs.FS, by ByHand) (Cleaned, error) {
 	t.Helper()
-	o, err := OpenOffline(Options{FS: fsys, Logger: quiet()}, offlineDir)
+	return byHandAt(t, fsys, by, time.Time{})
+}
+
+// byHandAt is byHand as if the time was now.
+func byHandAt(t *testing.T, fsys vfs.FS, by ByHand, now time.Time) (Cleaned, error) {
+	t.Helper()
+	o, err := OpenOffline(Options{FS: fsys, Logger: quiet()}, offlineDir, now)
 	if err != nil {
 		return Cleaned{}, err
 	}
@@ -228,12 +236,6 @@ func TestOfflineRefuses(t *testing.T) {
 		}, "batch at 0"},
 		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
 			"corrupt"},
-		{"a checkpoint that cannot be read", func(t *testing.T, disk *vfs.Mem) {
-			if err := vfs.WriteFileAtomic(disk, filepath.Join(dataDir, checkpoint.FirstDirtyFile),
-				[]byte("nonsense")); err != nil {
-				t.Fatal(err)
-			}
-		}, checkpoint.FirstDirtyFile},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk, _ := abandoned(t, 400, 20)
@@ -251,6 +253,101 @@ func TestOfflineRefuses(t *testing.T) {
 				t.Errorf("data files were %v, are %v", before, now)
 			}
 		})
+	}
+}
+
+// As at the start of a broker, malformed checkpoints are rebuilt.
+func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
+	for _, file := range []string{checkpoint.FirstDirtyFile, checkpoint.AbortedFile,
+		checkpoint.RecoveryPointFile} {
+		for name, damage := range checkpointDamages {
+			t.Run(file+" "+name, func(t *testing.T) {
+				disk, latest := abandoned(t, 400, 20)
+				if _, err := byHand(t, disk, ByHand{DryRun: true}); err != nil {
+					t.Fatal(err) // writes the files that a broker has none of yet
+				}
+				path := filepath.Join(dataDir, file)
+				content, err := disk.ReadFile(path)
+				if err == nil {
+					err = vfs.WriteFileAtomic(disk, path, damage(content))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				cleaned, err := byHand(t, disk, ByHand{})
+				if err != nil || cleaned.RecordsRemoved == 0 {
+					t.Fatalf("%+v, %v", cleaned, err)
+				}
+				if offsets, _ := latestIn(t, disk); !maps.Equal(offsets, latest) {
+					t.Errorf("latest offsets %v, want %v", offsets, latest)
+				}
+				content, err = disk.ReadFile(path)
+				if err != nil || !bytes.HasPrefix(content, []byte("0\n")) {
+					t.Errorf("%s was not rebuilt: %q, %v", file, content, err)
+				}
+			})
+		}
+	}
+}
+
+// checkpointDamages make a checkpoint file malformed.
+var checkpointDamages = map[string]func(content []byte) []byte{
+	"flipped":   func(content []byte) []byte { content[0] ^= 4; return content },
+	"emptied":   func([]byte) []byte { return nil },
+	"truncated": func(content []byte) []byte { return content[:1] },
+}
+
+// Without the recovery point, or the high watermark, nothing says that the log is replicated beyond
+// the checkpoints that are left.
+func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
+	disk, _ := abandoned(t, 400, 20)
+	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
+	if err := vfs.WriteFileAtomic(disk, name, nil); err != nil {
+		t.Fatal(err)
+	}
+	if cleaned, err := byHand(t, disk, ByHand{}); err != nil || cleaned.RecordsRemoved != 0 {
+		t.Errorf("%+v, %v", cleaned, err)
+	}
+}
+
+// Producers expire by the time that a clean is given, not by the clock: the last batch of a
+// producer that is active then stays, though all its records are superseded.
+func TestOfflineExpiresProducersByItsTime(t *testing.T) {
+	for _, test := range []struct {
+		at   time.Time
+		kept int
+	}{{epoch0.Add(time.Hour), 1}, {epoch0.Add(producer.Expiry + time.Hour), 0}, {time.Time{}, 0}} {
+		disk := vfs.NewMem()
+		s := openStore(t, disk)
+		log := createLog(t, s, compacted(nil))
+		appendBatch(t, log, sent{producer: 7, keys: []string{"k0"}}.bytes(t))
+		all, _ := updates(400, 20)
+		for _, key := range append(all, "k0") {
+			appendBatch(t, log, keyed(t, key))
+		}
+		fill(t, log, 60)
+		log.AdvanceHighWatermark(log.LogEnd())
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := byHandAt(t, disk, ByHand{}, test.at); err != nil {
+			t.Fatal(err)
+		}
+		slice, err := openStore(t, disk).Logs()[0].ReadReplica(0, 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, b := range batchesOf(t, slice) {
+			if b.ProducerID() == 7 {
+				kept++
+			}
+		}
+		slice.Release()
+		if kept != test.kept {
+			t.Errorf("cleaned at %v: %d batches of the producer are left, want %d", test.at, kept,
+				test.kept)
+		}
 	}
 }
 
@@ -277,7 +374,7 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(dir string) error {
-		_, err := OpenOffline(Options{FS: vfs.OS{}, Logger: quiet()}, dir)
+		_, err := OpenOffline(Options{FS: vfs.OS{}, Logger: quiet()}, dir, time.Time{})
 		return err
 	}
 	if err := open(dir); !errors.Is(err, ErrNoPartition) ||

@@ -91,7 +91,7 @@ func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
-	checkpoints, err := s.loadCheckpoints()
+	checkpoints, _, err := s.loadCheckpoints()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,8 @@ func (s *Store) load() (err error) {
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], summed: sealed != nil})
+		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], summed: sealed != nil,
+			now: time.Now()})
 	})
 	if !clean {
 		s.saveCut()
@@ -175,6 +176,7 @@ type start struct {
 	clean  bool // the store was closed in order
 	closed checkpoint.ClosedLog
 	summed bool // closed holds all segments that had no transaction index
+	now    time.Time
 }
 
 // openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew
@@ -220,7 +222,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 		from.clean = from.clean && aside.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: time.Now(),
+	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,
 		closed: from.closed, summed: from.clean && from.summed}
 	if err := r.run(); err != nil {
 		return nil, known, err

@@ -73,7 +73,7 @@ func (s *Store) CreateAll(wanted []Wanted) []Made {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
 			// A retained log says itself whether it was closed in order.
 			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID,
-				start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+				start{saved: saved{recoveryPoint: unknownOffset}, clean: true, now: time.Now()})
 		}
 	})
 	s.admit(wanted, made, missing)

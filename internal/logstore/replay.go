@@ -66,7 +66,8 @@ func (h *handle) eachHeader(position int64,
 // the newest usable snapshot that is not above it, and the batches behind that. ended are the
 // transactions that were ended on the way, with a marker at or above since. It reads what lies
 // below the offset only.
-func stateAt(l *Log, handles []*handle, offset, since int64) (state producer.State, ended []producer.EndedTxn,
+func stateAt(l *Log, handles []*handle, offset, since int64) (state producer.State,
+	ended []producer.EndedTxn,
 	err error) {
 	from, state, err := newestSnapshot(l, handles[0].Base(), min(offset, since))
 	if err != nil {

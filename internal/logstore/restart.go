@@ -106,7 +106,8 @@ func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
 	l.mu.Lock()
 	l.cutLocked(offset)
 	l.lineage.Add(1)
-	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producer.State{}, nil, time.Time{}
+	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producer.State{}, nil,
+		time.Time{}
 	l.discardSpoolsLocked()
 	l.mu.recoveryPoint = offset
 	l.synced.Store(offset)

@@ -137,27 +137,31 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 
 // loadCheckpoints reads the checkpoint files. A missing or malformed file counts as one that lists
 // no partition: without a recovery point recovery scans the whole log, without the others it
-// repeats a little work.
-func (s *Store) loadCheckpoints() (map[PartitionID]saved, error) {
-	all := map[PartitionID]saved{}
+// repeats a little work. malformed are the names of the malformed files; the next save replaces
+// them.
+func (s *Store) loadCheckpoints() (all map[PartitionID]saved, malformed map[string]bool,
+	err error) {
+	all, malformed = map[PartitionID]saved{}, map[string]bool{}
 	failed := []error{
-		loadCheckpoint(s, all, checkpoint.AbortedFile, checkpoint.DecodeAborted,
+		loadCheckpoint(s, all, malformed, checkpoint.AbortedFile, checkpoint.DecodeAborted,
 			func(of *saved, counts checkpoint.AbortedCounts) { of.aborted = counts }),
-		loadCheckpoint(s, all, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
+		loadCheckpoint(s, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
 			func(of *saved, progress checkpoint.CleaningState) {
 				of.lonelyTo, of.agreed = progress.TombstoneClean, progress.Progress
 			}),
 	}
 	for _, file := range offsetCheckpoints {
-		failed = append(failed, loadCheckpoint(s, all, file.name, checkpoint.DecodeOffsets,
-			func(of *saved, offset int64) { *file.field(of) = offset }))
+		failed = append(failed,
+			loadCheckpoint(s, all, malformed, file.name, checkpoint.DecodeOffsets,
+				func(of *saved, offset int64) { *file.field(of) = offset }))
 	}
-	return all, errors.Join(failed...)
+	return all, malformed, errors.Join(failed...)
 }
 
-// loadCheckpoint reads one file into all. It fails only if the disk does.
-func loadCheckpoint[V any](s *Store, all map[PartitionID]saved, name string,
-	decode func([]byte) (map[PartitionID]V, error), set func(*saved, V)) error {
+// loadCheckpoint reads one file into all, or adds its name to malformed. It fails only if the disk
+// does.
+func loadCheckpoint[V any](s *Store, all map[PartitionID]saved, malformed map[string]bool,
+	name string, decode func([]byte) (map[PartitionID]V, error), set func(*saved, V)) error {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -168,7 +172,9 @@ func loadCheckpoint[V any](s *Store, all map[PartitionID]saved, name string,
 	s.saving.written[name] = string(content)
 	values, err := decode(content)
 	if err != nil {
-		s.opts.Logger.Warn("checkpoint unreadable", "file", name, "error", err)
+		s.opts.Logger.Warn("checkpoint is malformed and will be rebuilt", "file", name, "error",
+			err)
+		malformed[name] = true
 		return nil
 	}
 	for id, value := range values {
