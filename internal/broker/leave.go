@@ -17,19 +17,19 @@ const leaveTimeout = 20 * time.Second
 // has, nobody can take over; nor can the metadata store be away for longer than leaveTimeout: then
 // it stops all the same, and its clients wait as they would after a crash.
 func (b *Broker) leave(ctx context.Context) {
-	leaver, ok := b.opts.Metadata.(metadata.Leaver)
-	if !ok || !b.image().CountsOn(b.opts.NodeID) {
+	leaver, ok := b.opts.Metadata.(metadata.ShutdownAnnouncer)
+	if !ok || !b.image().DependsOn(b.opts.NodeID) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	began := time.Now()
-	if err := leaver.Leave(ctx); err != nil {
+	if err := leaver.AnnounceShutdown(ctx); err != nil {
 		b.logger.Warn("stop without handing leadership over", "error", err)
 		return
 	}
-	b.await(ctx, func(img *metadata.Image) bool { return !img.CountsOn(b.opts.NodeID) })
-	if b.image().CountsOn(b.opts.NodeID) {
+	b.await(ctx, func(img *metadata.Image) bool { return !img.DependsOn(b.opts.NodeID) })
+	if b.image().DependsOn(b.opts.NodeID) {
 		b.logger.Warn(
 			"stop although some partitions are still led here, or have this broker in sync",
 			"waited",

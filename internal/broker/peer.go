@@ -47,12 +47,12 @@ func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.F
 	for i := range req.Partitions {
 		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
 	}
-	body, err := p.Do(ctx, handler.PullCall(req))
+	body, err := p.Do(ctx, handler.FollowerFetchCall(req))
 	if err != nil {
 		return replica.FollowerResponse{}, err
 	}
-	return handler.DecodePull(body, p.topics)
+	return handler.DecodeFollowerFetch(body, p.topics)
 }
 
 // Hurry implements replica.Peer: a request behind the fetch ends its wait.
-func (p *peer) Interrupt() { p.Nudge(handler.NudgeCall()) }
+func (p *peer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }

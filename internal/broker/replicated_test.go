@@ -39,7 +39,7 @@ type leaver struct {
 	id int32
 }
 
-func (l leaver) Leave(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
+func (l leaver) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
 // far above what anything takes; a test that waits for it has failed
 const trioWait = 3 * time.Minute
@@ -276,7 +276,7 @@ func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
 		if slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id))) {
 			t.Errorf("broker %d stopped, and leads: %s", id, c.describe())
 		}
-		if c.metadata.Image().CountsOn(int32(id)) {
+		if c.metadata.Image().DependsOn(int32(id)) {
 			t.Errorf("broker %d stopped, and is counted on: %s", id, c.describe())
 		}
 		c.more(20)

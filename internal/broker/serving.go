@@ -54,7 +54,7 @@ func (b *Broker) tellServing(ctx context.Context) {
 		if served == nil {
 			continue // there is a signal, and the list was taken with the one before
 		}
-		err := b.opts.Metadata.Serving(ctx, b.opts.NodeID, *served)
+		err := b.opts.Metadata.ReportServing(ctx, b.opts.NodeID, *served)
 		if ctx.Err() != nil {
 			return
 		}

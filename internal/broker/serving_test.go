@@ -19,7 +19,7 @@ type slowToHear struct {
 	heard chan []metadata.Served // takes what was told, one after the other
 }
 
-func (s *slowToHear) Serving(ctx context.Context, _ int32, served []metadata.Served) error {
+func (s *slowToHear) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
 	select {
 	case s.heard <- served:
 		return nil
@@ -86,12 +86,13 @@ type failsToHear struct {
 	fails int // of the goroutine that tells
 }
 
-func (f *failsToHear) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
+func (f *failsToHear) ReportServing(ctx context.Context, broker int32,
+	served []metadata.Served) error {
 	if f.fails > 0 {
 		f.fails--
 		return errors.New("no API server")
 	}
-	return f.slowToHear.Serving(ctx, broker, served)
+	return f.slowToHear.ReportServing(ctx, broker, served)
 }
 
 // TestTheClusterIsToldAgain what it could not be told.

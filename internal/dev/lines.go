@@ -25,7 +25,7 @@ func topicLine(t *metadata.Topic) string {
 	default:
 		words = append(words, "cleanup="+string(v1alpha1.CleanupDelete))
 	}
-	words = append(words, "compression="+metadata.CompressionWords(t.Settings))
+	words = append(words, "compression="+metadata.CompressionText(t.Settings))
 	if s.Compact {
 		words = append(words, fmt.Sprintf("minDirtyPercent=%d", s.MinDirtyPercent))
 	}

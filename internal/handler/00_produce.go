@@ -43,7 +43,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	}
 	img := h.opts.Image()
 	failures, produced := h.appendBatches(img, req, p)
-	req.Drop() // a wait may be long, and there may be many
+	req.ReleaseBody() // a wait may be long, and there may be many
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
 	response, result := h.produceResponse(img, req.Listener, p, failures,
 		produced.Wait(ctx, wait))

@@ -81,7 +81,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 			return encodeFetch(&answer), nil
 		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
-		want.Interrupt = from.Behind
+		want.Interrupt = from.NextRequest
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req,
 			fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
@@ -89,7 +89,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	}
 	denied := h.wantedPartitions(from, &answer, &want)
 	answer.brief = want.Replica != nil && isBrief(req)
-	from.Drop()
+	from.ReleaseBody()
 	fetched, err := h.opts.Replicas.FetchInSession(ctx, want)
 	if err != nil {
 		return fetchFailed(&answer, answer.code(err)), nil

@@ -49,7 +49,7 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 		join.Protocols = append(join.Protocols,
 			group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
-	from.Drop()
+	from.ReleaseBody()
 	joined, err := group.Joined{Generation: -1, Member: req.MemberID},
 		h.authorize(from, readGroup, req.Group)
 	if err == nil {

@@ -36,7 +36,7 @@ func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply
 			req.GroupAssignment[i].MemberAssignment,
 		)
 	}
-	from.Drop()
+	from.ReleaseBody()
 	response := kmsg.NewPtrSyncGroupResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}

@@ -97,7 +97,7 @@ func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionR
 	faults []error) {
 	home := func(img *metadata.Image, ref metadata.PartitionRef) bool {
 		_, p, err := img.Partition(ref)
-		return err != nil || metadata.LedAtHome(p)
+		return err != nil || metadata.LedByPreferred(p)
 	}
 	h.awaitShown(ctx, func(img *metadata.Image) bool {
 		for i, ref := range refs {

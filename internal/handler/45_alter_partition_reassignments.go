@@ -70,7 +70,7 @@ func allMoving(img *metadata.Image, moves []metadata.Move, faults []error) bool 
 		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,
 			Partition: move.Partition})
 		if err == nil && faults[i] == nil && move.Replicas != nil &&
-			!metadata.HeadsFor(p, move.Replicas) {
+			!metadata.AssignedTo(p, move.Replicas) {
 			return false
 		}
 	}

@@ -51,7 +51,7 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 			said.Owned[topic.TopicID] = slices.Compact(all)
 		}
 	}
-	from.Drop()
+	from.ReleaseBody()
 	answer, err := consumer.Answer{}, h.authorizeConsumer(from, req)
 	if err == nil {
 		err = checkIDs(req)

@@ -28,7 +28,7 @@ func decoded[P interface {
 			return wire.Reply{}, err
 		}
 		if !aliased {
-			req.Drop()
+			req.ReleaseBody()
 		}
 		return handle(h, ctx, req, request), nil
 	}

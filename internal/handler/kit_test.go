@@ -265,7 +265,7 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	body := request.AppendTo(nil)
 	asked := &wire.Request{Key: request.Key(), Version: version, Body: body,
 		Listener: cmp.Or(b.listener, metadata.DefaultListener), Principal: wire.Anonymous,
-		Free: func() {
+		Release: func() {
 			for i := range body {
 				body[i] = 0xaa
 			}
@@ -273,7 +273,7 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	answer, err := b.Handle(b.t.Context(), asked)
 	must(b.t, err)
 	response := decodeReply[R](b.t, request, answer)
-	asked.Drop()
+	asked.ReleaseBody()
 	return response
 }
 

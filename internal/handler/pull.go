@@ -72,15 +72,15 @@ func isBrief(req *kmsg.FetchRequest) (brief bool) {
 	return brief
 }
 
-// PullCall is the request of a follower's fetch.
-func PullCall(pull *replica.FollowerFetch) wire.Call {
+// FollowerFetchCall is the request of a follower's fetch.
+func FollowerFetchCall(pull *replica.FollowerFetch) wire.Call {
 	return wire.Call{Key: keyFetch, Version: pullVersion, Flexible: true,
 		Append: func(out []byte) []byte { return appendPull(out, pull) }}
 }
 
-// NudgeCall is a request that costs next to nothing, and whose coming ends the wait of the
+// InterruptCall is a request that costs next to nothing, and whose coming ends the wait of the
 // follower's fetch before it.
-func NudgeCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
+func InterruptCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
 
 // appendPull appends the body of a follower's fetch. It is written by hand: the first of a session
 // names all of a leader's partitions, and nothing of them is to be allocated.
@@ -176,9 +176,10 @@ func runs(partitions []replica.FollowerPartition) (n int) {
 // errPeer is an error that a peer answered with and that has no meaning of its own here.
 var errPeer = errors.New("the peer refused")
 
-// DecodePull decodes the answer to a follower's fetch. Records alias body. topics names the topics
+// DecodeFollowerFetch decodes the answer to a follower's fetch. Records alias body. topics names the topics
 // that were asked for; a partition of any other is left out.
-func DecodePull(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse, error) {
+func DecodeFollowerFetch(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse,
+	error) {
 	var got replica.FollowerResponse
 	if err := fetchAnswerShape.check(pullVersion, true, body); err != nil {
 		return got, err

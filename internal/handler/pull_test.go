@@ -36,20 +36,20 @@ func (b *broker) pull(t *testing.T, at ...replica.FollowerPartition) []replica.F
 func (b *broker) pullAs(t *testing.T, pull *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
 	t.Helper()
-	call := PullCall(pull)
+	call := FollowerFetchCall(pull)
 	if !b.Flexible(call.Key, call.Version) || !call.Flexible {
 		t.Fatal("the version that brokers use has tags")
 	}
 	body := call.Append(nil)
 	scribble := func() { clear(body) } // as the next request does that gets the memory
 	answer, err := b.Handle(t.Context(),
-		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Free: scribble})
+		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Release: scribble})
 	must(t, err)
 	topics := map[metadata.ID]string{}
 	for _, topic := range b.image.Load().Topics {
 		topics[topic.ID] = topic.Name
 	}
-	return DecodePull(replyBytes(t, answer), topics)
+	return DecodeFollowerFetch(replyBytes(t, answer), topics)
 }
 
 func pullOf(topic *metadata.Topic, offset int64) replica.FollowerPartition {
@@ -187,7 +187,7 @@ func FuzzDecodePull(f *testing.F) {
 	f.Add(answer.AppendTo(nil))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := DecodePull(body, map[metadata.ID]string{id: "a"})
+		got, err := DecodeFollowerFetch(body, map[metadata.ID]string{id: "a"})
 		if err != nil && got.Partitions != nil {
 			t.Error("both an answer and an error")
 		}

@@ -150,11 +150,11 @@ func (p *Partition) preferred() int32 {
 	return NoBroker
 }
 
-// LedAtHome tells whether a partition's preferred replica leads it.
-func LedAtHome(p *Partition) bool { return p.Leader == p.preferred() }
+// LedByPreferred tells whether a partition's preferred replica leads it.
+func LedByPreferred(p *Partition) bool { return p.Leader == p.preferred() }
 
-// HeadsFor tells whether a partition is on those replicas, or moves there.
-func HeadsFor(p *Partition, replicas []int32) bool {
+// AssignedTo tells whether a partition is on those replicas, or moves there.
+func AssignedTo(p *Partition, replicas []int32) bool {
 	return slices.Equal(p.destination(),
 		replicas)
 }

@@ -37,9 +37,9 @@ func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, l
 	return v1alpha1.CompressionType(codec.String()), level, setting.String()
 }
 
-// CompressionWords is Compression on one line: the type as the Topic resource names it and, at a
+// CompressionText is Compression on one line: the type as the Topic resource names it and, at a
 // level that is not the codec's own, the level and what it does.
-func CompressionWords(s topicconfig.Settings) string {
+func CompressionText(s topicconfig.Settings) string {
 	status := Compression(s)
 	if s.CodecLevel == compress.LevelDefault || status.Level == nil {
 		return string(status.Type)

@@ -114,21 +114,21 @@ type Partition struct {
 	ISR           []int32 // in sync: all of them hold what is below the high watermark
 	// where the replicas are to be, when that is not where they are; nil: they are there
 	Target []int32
-	// Assignments are of Replicas, in their order: the name of the time that each is one, "" of one
+	// ReplicaIncarnations are of Replicas, in their order: the name of the time that each is one, "" of one
 	// from before there were names. It may be nil. A replica that was taken off and put on again
 	// has another name (ADR 0185).
-	Assignments []string
+	ReplicaIncarnations []string
 	// of ISR, in its order: in which incarnation each is in sync; nil: nobody says
 	ISREpochs []int64
-	// Ended are on record as in sync, and left out of ISR: see placement.Member.Ended. Their leader
+	// Fenced are on record as in sync, and left out of ISR: see placement.Member.Fenced. Their leader
 	// may forget them at once.
-	Ended []InSync
+	Fenced []InSync
 }
 
-// CountsOn tells whether a partition that could do without a broker counts on it: the broker leads
+// DependsOn tells whether a partition that could do without a broker counts on it: the broker leads
 // it, and another that is in sync could; or another leads it, and the broker is in sync. Others are
 // brokers that live and do not leave.
-func (i *Image) CountsOn(broker int32) bool {
+func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)
 		return up && id != broker && !other.Leaving
@@ -146,11 +146,11 @@ func (i *Image) CountsOn(broker int32) bool {
 
 // SetISR fills in who is in sync on record, given the brokers that are up.
 func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
-	p.ISR, p.ISREpochs, p.Ended = nil, nil, nil
+	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
 	for _, m := range recorded {
 		b, lives := up[m.Broker]
 		if lives && m.Broker != leader && m.Fenced(b.Standing()) {
-			p.Ended = append(p.Ended, InSync{Broker: m.Broker, Epoch: m.Epoch})
+			p.Fenced = append(p.Fenced, InSync{Broker: m.Broker, Epoch: m.Epoch})
 			continue
 		}
 		p.ISR, p.ISREpochs = append(p.ISR, m.Broker), append(p.ISREpochs, m.Epoch)
@@ -163,10 +163,10 @@ func (b Broker) Standing() placement.BrokerState {
 		Directory: b.Directory, Leaving: b.Leaving}
 }
 
-// Assignment is the assignment of a replica, "" if it has none.
-func (p *Partition) Assignment(broker int32) string {
-	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.Assignments) {
-		return p.Assignments[at]
+// ReplicaIncarnation is the assignment of a replica, "" if it has none.
+func (p *Partition) ReplicaIncarnation(broker int32) string {
+	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.ReplicaIncarnations) {
+		return p.ReplicaIncarnations[at]
 	}
 	return ""
 }

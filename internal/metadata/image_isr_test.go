@@ -21,10 +21,10 @@ func TestSetISRLeavesOutWhoHasEnded(t *testing.T) {
 		1: {ID: 1, Epoch: 4, CleanEpoch: -1, Directory: "b"},
 		3: {ID: 3, Epoch: 4, CleanEpoch: 3, Directory: "d"},
 	}
-	p := &Partition{ISR: []int32{9}, Ended: []InSync{{Broker: 9}}}
+	p := &Partition{ISR: []int32{9}, Fenced: []InSync{{Broker: 9}}}
 	p.SetISR(0, recorded, up)
 	want := &Partition{ISR: []int32{0, 2, 3}, ISREpochs: []int64{3, 3, 3},
-		Ended: []InSync{{Broker: 1, Epoch: 3}}}
+		Fenced: []InSync{{Broker: 1, Epoch: 3}}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

@@ -5,7 +5,8 @@ import "testing"
 func TestImageFindsWhatItHolds(t *testing.T) {
 	orders, bills := &Topic{Name: "orders", ID: ID{1}}, &Topic{Name: "bills", ID: ID{2}}
 	image := NewImage("cluster", CleanerBudget{},
-		[]Broker{{ID: 7, Endpoints: "kafka://b7:1"}, {ID: 2, Endpoints: "kafka://b2:1"}}, []*Topic{orders, bills})
+		[]Broker{{ID: 7, Endpoints: "kafka://b7:1"}, {ID: 2, Endpoints: "kafka://b2:1"}},
+		[]*Topic{orders, bills})
 	if image.Topics[0] != bills || image.Brokers[0].ID != 2 {
 		t.Errorf("not sorted: topics %v, brokers %v", image.Topics, image.Brokers)
 	}
@@ -54,7 +55,7 @@ func TestWhoIsCountedOn(t *testing.T) {
 		image := NewImage("cluster", CleanerBudget{},
 			[]Broker{{ID: 0, Leaving: true}, {ID: 1}, {ID: 2, Leaving: true}},
 			[]*Topic{{Name: "orders", Partitions: partitions}})
-		if got := image.CountsOn(0); got != test.counted {
+		if got := image.DependsOn(0); got != test.counted {
 			t.Errorf("%s: counted on: %t", name, got)
 		}
 	}

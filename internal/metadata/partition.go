@@ -79,7 +79,7 @@ func (c ISRChange) Proposal() placement.Proposal {
 		ReplicaIncarnations: make(map[int32]string, len(c.To))}
 	for _, m := range c.To {
 		proposal.To = append(proposal.To, placement.InSyncReplica{Broker: m.Broker, Epoch: m.Epoch})
-		proposal.ReplicaIncarnations[m.Broker] = m.Assignment
+		proposal.ReplicaIncarnations[m.Broker] = m.ReplicaIncarnation
 	}
 	return proposal
 }

@@ -27,10 +27,10 @@ type Store interface {
 	// one goroutine, the first time once the image is complete. It returns when ctx ends (nil), or
 	// when it can go on no longer.
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
-	// Serving tells the store which partitions this broker leads and serves now, all of them, each
+	// ReportServing tells the store which partitions this broker leads and serves now, all of them, each
 	// with its leader epoch. An error means that some of it was not recorded; the caller tells all
 	// of it again later.
-	Serving(ctx context.Context, broker int32, served []Served) error
+	ReportServing(ctx context.Context, broker int32, served []Served) error
 	// ChangeISR proposes other in-sync replicas of partitions that the caller leads; each change is
 	// a compare-and-swap for itself. The death of a broker changes those of thousands of
 	// partitions, and they come together, so that a store can make them in one write. settled is
@@ -51,9 +51,9 @@ type Store interface {
 type InSync struct {
 	Broker int32
 	Epoch  int64
-	// Assignment is what the leader knows the replica by (Partition.Assignments): it counts for no
+	// ReplicaIncarnation is what the leader knows the replica by (Partition.Assignments): it counts for no
 	// other.
-	Assignment string `json:",omitempty"`
+	ReplicaIncarnation string `json:",omitempty"`
 }
 
 // ISRChange is what a leader proposes.
@@ -65,12 +65,12 @@ type ISRChange struct {
 	To          []InSync // what it proposes; the leader is always in it
 }
 
-// Leaver is a Store that can say beforehand that this broker goes.
-type Leaver interface {
-	// Leave records that the broker that Run registered must lead nothing any more; images will
+// ShutdownAnnouncer is a Store that can say beforehand that this broker goes.
+type ShutdownAnnouncer interface {
+	// AnnounceShutdown records that the broker that Run registered must lead nothing any more; images will
 	// show it Leaving, its partitions led by others where there are others, and it in sync no more
 	// with these. An error means that it may not have been recorded. A new Run begins anew.
-	Leave(ctx context.Context) error
+	AnnounceShutdown(ctx context.Context) error
 }
 
 // Served is a partition that its leader serves, or would if its leader epoch were higher.

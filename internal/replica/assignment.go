@@ -67,7 +67,7 @@ func (p *partition) giveUp(r *role) error {
 
 // place fills in what an image says of this broker as a replica.
 func (r *role) place(img *metadata.Image, p *metadata.Partition, node int32) {
-	r.assignment = p.Assignment(node)
+	r.assignment = p.ReplicaIncarnation(node)
 	at := slices.Index(p.ISR, node)
 	r.member = at >= 0
 	r.inSync = r.member

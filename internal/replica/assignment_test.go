@@ -12,7 +12,7 @@ import (
 // place puts the partition on brokers, each by the assignment of its place, on record.
 func (n *nodes) place(replicas []int32, assignments ...string) {
 	n.change(func(p *metadata.Partition) {
-		p.Replicas, p.Assignments = replicas, assignments
+		p.Replicas, p.ReplicaIncarnations = replicas, assignments
 		p.ISR = slices.DeleteFunc(slices.Clone(p.ISR),
 			func(id int32) bool { return !slices.Contains(replicas, id) })
 	})
@@ -134,7 +134,7 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 		}, isr, now)
 	}
 	from := func(assignment string) metadata.InSync {
-		return metadata.InSync{Broker: 3, Epoch: 1, Assignment: assignment}
+		return metadata.InSync{Broker: 3, Epoch: 1, ReplicaIncarnation: assignment}
 	}
 	fetch := func(assignment string, ok bool) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 		}
 	}
 	image("three", 1, 2, 3)
-	i.fetched(metadata.InSync{Broker: 2, Epoch: 1, Assignment: "two"}, 10, 10, now)
+	i.fetched(metadata.InSync{Broker: 2, Epoch: 1, ReplicaIncarnation: "two"}, 10, 10, now)
 	fetch("three", true)
 	fetch("another", false)
 	fetch("", false)
@@ -158,8 +158,8 @@ func TestISRForgetsAReplicaThatWasPutBack(t *testing.T) {
 	fetch("three", false)
 	fetch("again", true)
 	_, to, ok := i.propose(1, extent{hw: 10, end: 10}, now)
-	want := []metadata.InSync{{Broker: 1, Epoch: 1, Assignment: "one"},
-		{Broker: 2, Epoch: 1, Assignment: "two"}, from("again")}
+	want := []metadata.InSync{{Broker: 1, Epoch: 1, ReplicaIncarnation: "one"},
+		{Broker: 2, Epoch: 1, ReplicaIncarnation: "two"}, from("again")}
 	if !ok || !slices.Equal(to, want) {
 		t.Errorf("proposed %+v, want %+v", to, want)
 	}
@@ -179,7 +179,7 @@ func TestALogIsKeptUntilItIsKnownWhetherItIsInSync(t *testing.T) {
 		n.settle(time.Second)
 		record := func(epoch int64, isr ...int32) {
 			n.change(func(p *metadata.Partition) {
-				p.Assignments, p.ISR, p.ISREpochs = []string{"x", "y"}, isr,
+				p.ReplicaIncarnations, p.ISR, p.ISREpochs = []string{"x", "y"}, isr,
 					[]int64{1, epoch}[:len(isr)]
 			})
 			n.apply()

@@ -199,7 +199,7 @@ func (r *register) changeISR(_ context.Context, change metadata.ISRChange) error
 	var to []int32
 	for _, m := range change.To {
 		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch ||
-			m.Assignment != p.Assignment(m.Broker) {
+			m.ReplicaIncarnation != p.ReplicaIncarnation(m.Broker) {
 			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, m.Broker)
 		}
 		to = append(to, m.Broker)

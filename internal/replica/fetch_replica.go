@@ -48,10 +48,10 @@ func (s *Set) readReplica(want FetchPartition, from asker, wholeFirst bool) (Fet
 		result.offsetsOf(p.log)
 		return result, position{}
 	}
-	from.Assignment = want.ReplicaIncarnation
+	from.ReplicaIncarnation = want.ReplicaIncarnation
 	if !s.heard(p, r, from, &want) {
 		result.Err = fmt.Errorf("%w: broker %d in incarnation %d by assignment %q", ErrStaleReplica,
-			from.Broker, from.Epoch, from.Assignment)
+			from.Broker, from.Epoch, from.ReplicaIncarnation)
 		return result, position{}
 	}
 	bytesMax, held := s.share(r, from.Broker, want.BytesMax)

@@ -118,7 +118,7 @@ func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
 			n.meta.epochs[3] = 2
 			n.meta.mu.Unlock()
 			n.change(func(p *metadata.Partition) {
-				p.ISR, p.ISREpochs, p.Ended = []int32{1, 2}, []int64{1, 1},
+				p.ISR, p.ISREpochs, p.Fenced = []int32{1, 2}, []int64{1, 1},
 					[]metadata.InSync{{Broker: 3, Epoch: epoch}}
 			})
 			n.apply(1, 2)

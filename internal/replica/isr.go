@@ -219,7 +219,7 @@ func (i *isr) electable(members []metadata.InSync) []int32 {
 // assignment.
 func (i *isr) fetched(from metadata.InSync, end, leaderEnd int64, now time.Time) bool {
 	f := i.members[from.Broker]
-	if f == nil || from.Epoch < f.epoch || !f.knows(from.Assignment) {
+	if f == nil || from.Epoch < f.epoch || !f.knows(from.ReplicaIncarnation) {
 		return false
 	}
 	switch {
@@ -332,14 +332,15 @@ func (i *isr) propose(own int64, log extent, now time.Time) (from []int32, to []
 	if own < 0 || i.proposal != nil || now.Before(i.heldUntil) {
 		return nil, nil, false
 	}
-	to = []metadata.InSync{{Broker: i.self, Epoch: own, Assignment: i.assignment}}
+	to = []metadata.InSync{{Broker: i.self, Epoch: own, ReplicaIncarnation: i.assignment}}
 	for id, f := range i.members {
 		confirmed := f.lives() && f.epoch == f.living && f.end >= log.hw
 		switch member := slices.Contains(i.committed, id); {
 		case member && f.lives() && f.epoch != f.living && i.inTime(f, log.end, now):
 			return nil, nil, false // it stays, and has not fetched yet, or the image is behind
 		case confirmed && i.inTime(f, log.end, now) && (member || f.end >= i.start && f.logStart >= log.start):
-			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch, Assignment: f.assignment})
+			to = append(to, metadata.InSync{Broker: id, Epoch: f.epoch,
+				ReplicaIncarnation: f.assignment})
 		}
 	}
 	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })

@@ -50,7 +50,7 @@ func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time)
 	states := make([]replicaState, 0, len(p.Replicas))
 	for _, id := range p.Replicas {
 		states = append(states,
-			replicaState{broker: id, living: living(img, id), assignment: p.Assignment(id),
+			replicaState{broker: id, living: living(img, id), assignment: p.ReplicaIncarnation(id),
 				recorded: -1})
 	}
 	at := func(id int32) int {
@@ -61,7 +61,7 @@ func (g *reign) image(img *metadata.Image, p *metadata.Partition, now time.Time)
 			states[to].recorded = p.ISREpochs[i]
 		}
 	}
-	for _, m := range p.Ended {
+	for _, m := range p.Fenced {
 		if to := at(m.Broker); to >= 0 {
 			states[to].over = m.Epoch + 1
 		}

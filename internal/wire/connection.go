@@ -144,9 +144,9 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	req := &Request{
 		Key: f.key, Version: f.version, CorrelationID: f.correlationID,
 		Listener: c.listener, Principal: c.principal, Remote: c.socket.RemoteAddr(),
-		Free: f.release, Behind: c.behind,
+		Release: f.release, NextRequest: c.behind,
 	}
-	defer req.Drop()
+	defer req.ReleaseBody()
 	var err error
 	req.ClientID, req.Body, err = parseHeaderRest(f.rest, s.opts.Handler.Flexible(f.key, f.version))
 	if err != nil {

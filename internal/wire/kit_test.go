@@ -64,7 +64,7 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 		reply.Chunks = []Chunk{{Bytes: req.Body}}
 	case keyWait, keyDrop:
 		if req.Key == keyDrop {
-			req.Drop()
+			req.ReleaseBody()
 		}
 		h.waiting <- struct{}{}
 		<-ctx.Done()
@@ -73,7 +73,7 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	case keyBehind:
 		h.waiting <- struct{}{}
 		select {
-		case <-req.Behind:
+		case <-req.NextRequest:
 		case <-ctx.Done():
 			return reply, ctx.Err()
 		}

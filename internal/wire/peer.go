@@ -126,7 +126,7 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 // had better answer that; if Do does not wait, it follows its next request. Its own answer is read
 // and thrown away. It may be called by any goroutine. One that cannot be sent ends the connection,
 // so that Do fails.
-func (p *Peer) Nudge(call Call) {
+func (p *Peer) Interrupt(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -149,7 +149,7 @@ func TestANudgeHoldsNobodyUp(t *testing.T) {
 		_, _ = theirs.Read(make([]byte, 1000))
 		synctest.Wait()
 		begin := time.Now()
-		p.Nudge(Call{}) // the other side reads nothing
+		p.Interrupt(Call{}) // the other side reads nothing
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("a nudge took %v", took)
 		}
@@ -205,7 +205,7 @@ func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 	nudge := echo(1, []byte("nudge"))
 	for i := range 3 {
 		if i > 0 {
-			p.Nudge(nudge) // for the one that follows
+			p.Interrupt(nudge) // for the one that follows
 		}
 		ended := make(chan error, 1)
 		go func() {
@@ -218,8 +218,8 @@ func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 			t.Fatalf("ended before it waited: %v", err)
 		}
 		if i == 0 {
-			p.Nudge(nudge)
-			p.Nudge(nudge) // once is enough
+			p.Interrupt(nudge)
+			p.Interrupt(nudge) // once is enough
 		}
 		select {
 		case err := <-ended:
@@ -253,7 +253,7 @@ func TestNudgesFromEverywhere(t *testing.T) {
 			if ctx.Err() != nil {
 				return
 			}
-			p.Nudge(echo(1, []byte("nudge")))
+			p.Interrupt(echo(1, []byte("nudge")))
 			runtime.Gosched()
 		}
 	}()

@@ -30,18 +30,18 @@ type Request struct {
 	Remote    net.Addr
 	// gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to
 	// call
-	Free func()
-	// Behind has something to receive, once, when the client has sent another request, which waits
+	Release func()
+	// NextRequest has something to receive, once, when the client has sent another request, which waits
 	// for the answer to this one.
-	Behind <-chan struct{}
+	NextRequest <-chan struct{}
 }
 
-// Drop gives up Body before the request is answered. A handler that is about to wait, and needs
+// ReleaseBody gives up Body before the request is answered. A handler that is about to wait, and needs
 // Body no more, calls it: otherwise those who wait keep others from being read. The reply must not
 // alias Body then.
-func (r *Request) Drop() {
-	free := r.Free
-	r.Body, r.Free = nil, nil
+func (r *Request) ReleaseBody() {
+	free := r.Release
+	r.Body, r.Release = nil, nil
 	if free != nil {
 		free()
 	}

@@ -201,7 +201,7 @@ func (a *authority) image() (image *metadata.Image, news chan struct{}) {
 			UnprovenEpoch: p.UnprovenEpoch,
 		}
 		for _, id := range p.Replicas {
-			made.Assignments = append(made.Assignments, p.ReplicaIncarnations[id])
+			made.ReplicaIncarnations = append(made.ReplicaIncarnations, p.ReplicaIncarnations[id])
 		}
 		made.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {

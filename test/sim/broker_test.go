@@ -234,7 +234,7 @@ func (l *life) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
 	if l.ask(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
-		for image := l.image.Load(); image != nil && image.CountsOn(l.id); image = l.image.Load() {
+		for image := l.image.Load(); image != nil && image.DependsOn(l.id); image = l.image.Load() {
 			if sleep(ctx, 50*time.Millisecond) != nil {
 				break
 			}

@@ -162,15 +162,15 @@ func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (repli
 	for i := range req.Partitions {
 		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
 	}
-	body, err := p.Do(ctx, handler.PullCall(req))
+	body, err := p.Do(ctx, handler.FollowerFetchCall(req))
 	if err != nil {
 		return replica.FollowerResponse{}, err
 	}
-	return handler.DecodePull(body, p.topics)
+	return handler.DecodeFollowerFetch(body, p.topics)
 }
 
 // Hurry implements replica.Peer.
-func (p *wirePeer) Interrupt() { p.Nudge(handler.NudgeCall()) }
+func (p *wirePeer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }
 
 // fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the
 // answer.

@@ -142,10 +142,10 @@ func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadat
 	}
 	for _, assigned := range from.Status.Assignments {
 		if at := slices.Index(to.Replicas, assigned.Broker); at >= 0 {
-			if to.Assignments == nil {
-				to.Assignments = make([]string, len(to.Replicas))
+			if to.ReplicaIncarnations == nil {
+				to.ReplicaIncarnations = make([]string, len(to.Replicas))
 			}
-			to.Assignments[at] = assigned.ID
+			to.ReplicaIncarnations[at] = assigned.ID
 		}
 	}
 	to.LeaderEpoch, to.UnprovenEpoch = from.Status.LeaderEpoch, from.Status.UnprovenEpoch

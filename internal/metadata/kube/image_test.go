@@ -387,15 +387,15 @@ func TestAnImageNamesAssignments(t *testing.T) {
 	fill(made, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
 	want := &metadata.Partition{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
-		Assignments: []string{"two", "", "one"},
-		ISR:         []int32{2, 1}, ISREpochs: []int64{3, 8},
+		ReplicaIncarnations: []string{"two", "", "one"},
+		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
 	made.Target = nil // the spec's
 	if !reflect.DeepEqual(made, want) {
 		t.Errorf("made %+v, want %+v", made, want)
 	}
 	for broker, want := range map[int32]string{2: "two", 0: "", 1: "one", 7: "", -1: ""} {
-		if got := made.Assignment(broker); got != want {
+		if got := made.ReplicaIncarnation(broker); got != want {
 			t.Errorf("broker %d: assignment %q, want %q", broker, got, want)
 		}
 	}

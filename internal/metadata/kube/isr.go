@@ -142,8 +142,8 @@ func (s *Store) standings() map[int32]placement.BrokerState {
 	return all
 }
 
-// Leave implements metadata.Leaver: the Lease says so at once, and with each renewal.
-func (s *Store) Leave(ctx context.Context) error {
+// AnnounceShutdown implements metadata.ShutdownAnnouncer: the Lease says so at once, and with each renewal.
+func (s *Store) AnnounceShutdown(ctx context.Context) error {
 	keeper := s.keeper.Load()
 	if keeper == nil {
 		return errors.New("this broker is not registered")

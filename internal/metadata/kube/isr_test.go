@@ -197,7 +197,7 @@ func testLeave(w *world) {
 			return there && broker.Leaving == want
 		}
 	}
-	if err := b0.Leave(w.t.Context()); err != nil {
+	if err := b0.AnnounceShutdown(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	b1.until("broker 0 leaves", leaving(true))
@@ -211,7 +211,7 @@ func testLeave(w *world) {
 			lease.Annotations[v1alpha1.AnnotationLeaving] == "1"
 	})
 	b0.stop()
-	if err := b0.Leave(w.t.Context()); err == nil {
+	if err := b0.AnnounceShutdown(w.t.Context()); err == nil {
 		w.t.Error("a broker that has ended says that it leaves")
 	}
 	w.run(0, w.config).until("its next incarnation stays", leaving(false))

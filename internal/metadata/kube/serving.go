@@ -29,11 +29,11 @@ const (
 	servingTimeout = 10 * time.Second
 )
 
-// Serving implements metadata.Store: it writes servingEpoch of the partitions that do not say so
+// ReportServing implements metadata.Store: it writes servingEpoch of the partitions that do not say so
 // yet, and takes it back from those that this incarnation served and does not any more, as their
 // disk failed: these it leaves to others that are in sync. An error says what could not be written;
 // the caller tries again.
-func (s *Store) Serving(ctx context.Context, broker int32, served []metadata.Served) error {
+func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func testAhead(w *world) {
 	image := b.until("it is led", leads("orders", 0, 1))
 	ahead := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 7,
 		Ahead: true}}
-	if err := b.Serving(w.t.Context(), 0, ahead); err != nil {
+	if err := b.ReportServing(w.t.Context(), 0, ahead); err != nil {
 		w.t.Fatal(err)
 	}
 	told := &v1alpha1.Partition{}
@@ -125,7 +125,7 @@ func testStopped(w *world) {
 		// back; the broker calls again.
 		err := wait.PollUntilContextTimeout(w.t.Context(), 10*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
-				err := b.Serving(ctx, 0, served)
+				err := b.ReportServing(ctx, 0, served)
 				now := serving()
 				return (now[0] != nil) == first && now[1] != nil, err
 			})

@@ -282,7 +282,7 @@ func testServing(w *world) {
 		{Topic: image.Topic("orders").ID, Partition: 1, LeaderEpoch: 4},
 		{Topic: image.Topic("orders").ID, Partition: 2, LeaderEpoch: 3},
 		{Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}}
-	if err := b.Serving(w.t.Context(), 0, served); err != nil {
+	if err := b.ReportServing(w.t.Context(), 0, served); err != nil {
 		w.t.Fatal(err)
 	}
 	var versions []string
@@ -300,7 +300,7 @@ func testServing(w *world) {
 			)
 		}
 	}
-	if err := b.Serving(w.t.Context(), 0, served); err != nil {
+	if err := b.ReportServing(w.t.Context(), 0, served); err != nil {
 		w.t.Fatal(err)
 	}
 	for index := range int32(3) {
@@ -310,7 +310,7 @@ func testServing(w *world) {
 			w.t.Errorf("partition %d was written again with nothing new", index)
 		}
 	}
-	if err := b.Serving(w.t.Context(), 1, nil); err == nil {
+	if err := b.ReportServing(w.t.Context(), 1, nil); err == nil {
 		w.t.Error("another broker's serving was taken")
 	}
 }
@@ -503,7 +503,7 @@ func testRole(w *world) {
 	b.until("it is up", up(0))
 	w.elect("orders-0", 0, 1, 1)
 	image := b.until("it leads", leads("orders", 0, 1))
-	if err := b.Serving(w.t.Context(), 0,
+	if err := b.ReportServing(w.t.Context(), 0,
 		[]metadata.Served{{Topic: image.Topic("orders").ID, LeaderEpoch: 1}}); err != nil {
 		w.t.Error(err)
 	}

@@ -161,7 +161,8 @@ func TestElectPreferred(t *testing.T) {
 		From: p.ISR}
 	for _, b := range s.Image().Brokers {
 		joined.To = append(joined.To,
-			metadata.InSync{Broker: b.ID, Epoch: b.Epoch, Assignment: p.Assignment(b.ID)})
+			metadata.InSync{Broker: b.ID, Epoch: b.Epoch,
+				ReplicaIncarnation: p.ReplicaIncarnation(b.ID)})
 	}
 	if err := changeISR(t, s, joined); err != nil {
 		t.Fatal(err)

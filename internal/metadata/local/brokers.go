@@ -143,8 +143,8 @@ func (s *Store) leave(which func(id int32) bool) error {
 	return err
 }
 
-// Serving implements metadata.Store. What was served before is replaced, not added to.
-func (s *Store) Serving(_ context.Context, broker int32, served []metadata.Served) error {
+// ReportServing implements metadata.Store. What was served before is replaced, not added to.
+func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
 	for _, p := range served {
@@ -172,5 +172,5 @@ type Session struct {
 	Broker int32
 }
 
-// Leave implements metadata.Leaver.
-func (s Session) Leave(ctx context.Context) error { return s.Store.Leave(ctx, s.Broker) }
+// AnnounceShutdown implements metadata.ShutdownAnnouncer.
+func (s Session) AnnounceShutdown(ctx context.Context) error { return s.Store.Leave(ctx, s.Broker) }

@@ -160,7 +160,7 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 			UnprovenEpoch: p.UnprovenEpoch, ISR: p.members(), Target: slices.Clone(p.Target),
 		}
 		for _, broker := range p.Replicas {
-			made.Assignments = append(made.Assignments, p.Assignments[broker])
+			made.ReplicaIncarnations = append(made.ReplicaIncarnations, p.Assignments[broker])
 		}
 		for _, m := range p.ISR {
 			made.ISREpochs = append(made.ISREpochs, m.Epoch)

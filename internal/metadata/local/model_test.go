@@ -124,7 +124,8 @@ func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 			for _, id := range p.Replicas {
 				b, _ := s.Image().Broker(id)
 				inSync.To = append(inSync.To,
-					metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
+					metadata.InSync{Broker: id, Epoch: b.Epoch,
+						ReplicaIncarnation: p.ReplicaIncarnation(id)})
 			}
 			if err := changeISR(t, s, inSync); err != nil {
 				t.Fatal(err)

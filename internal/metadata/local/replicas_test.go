@@ -162,7 +162,7 @@ func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
 	for _, m := range members {
 		change.To = append(change.To,
 			metadata.InSync{Broker: m.self.ID, Epoch: m.epoch(),
-				Assignment: p.Assignment(m.self.ID)})
+				ReplicaIncarnation: p.ReplicaIncarnation(m.self.ID)})
 	}
 	return change
 }
@@ -247,7 +247,7 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 		change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index,
 			LeaderEpoch: p.LeaderEpoch, From: p.ISR}
 		change.To = []metadata.InSync{{Broker: p.Leader, Epoch: brokers[p.Leader].epoch(),
-			Assignment: p.Assignment(p.Leader)}}
+			ReplicaIncarnation: p.ReplicaIncarnation(p.Leader)}}
 		changes = append(changes, change)
 	}
 	const stale = 7
@@ -284,7 +284,7 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 func TestABrokerThatLeavesHandsOver(t *testing.T) {
 	s, brokers := replicated(t, memory(t))
 	session := Session{s, 0}
-	if err := session.Leave(t.Context()); err != nil {
+	if err := session.AnnounceShutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, s, "it leaves", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")

@@ -138,7 +138,7 @@ func TestAwaitServing(t *testing.T) {
 		id := s.Image().Topic("a").ID
 		serving := func(served ...metadata.Served) {
 			t.Helper()
-			if err := s.Serving(t.Context(), 0, served); err != nil {
+			if err := s.ReportServing(t.Context(), 0, served); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -288,7 +288,7 @@ func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
 	}
 	defer run(t, s, 0)()
 	topic := s.Image().Topic("a")
-	if err := s.Serving(t.Context(), 0, []metadata.Served{
+	if err := s.ReportServing(t.Context(), 0, []metadata.Served{
 		{Topic: topic.ID, Partition: 0, LeaderEpoch: 1},
 		{Topic: topic.ID, Partition: 1, LeaderEpoch: 7, Ahead: true},
 	}); err != nil {

@@ -256,7 +256,8 @@ func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partitio
 			t.Fatalf("broker %d is not up", id)
 		}
 		change.To = append(change.To,
-			metadata.InSync{Broker: id, Epoch: b.Epoch, Assignment: p.Assignment(id)})
+			metadata.InSync{Broker: id, Epoch: b.Epoch,
+				ReplicaIncarnation: p.ReplicaIncarnation(id)})
 	}
 	if err := changeISR(t, s, change); err != nil {
 		t.Fatalf("%s-%d: %v", topic.Name, p.Index, err)

@@ -14,7 +14,7 @@ import (
 // errClosed is why a request has no answer: it may have been done or not.
 var errClosed = errors.New("the connection to the metadata store has ended")
 
-// Client is a metadata.Store, Admin and Leaver whose store is at the other end of a connection.
+// Client is a metadata.Store, Admin and ShutdownAnnouncer whose store is at the other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
@@ -182,8 +182,8 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	}
 }
 
-// Serving implements metadata.Store; the store knows which broker speaks.
-func (c *Client) Serving(ctx context.Context, _ int32, served []metadata.Served) error {
+// ReportServing implements metadata.Store; the store knows which broker speaks.
+func (c *Client) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
 	_, err := c.call(ctx, request{Op: opServing, Served: served})
 	return err
 }
@@ -198,8 +198,8 @@ func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	}
 }
 
-// Leave implements metadata.Leaver.
-func (c *Client) Leave(ctx context.Context) error {
+// AnnounceShutdown implements metadata.ShutdownAnnouncer.
+func (c *Client) AnnounceShutdown(ctx context.Context) error {
 	_, err := c.call(ctx, request{Op: opLeave})
 	return err
 }

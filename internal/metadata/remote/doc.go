@@ -3,7 +3,7 @@
 // socket pair (docs/adr/0135).
 //
 //   - wire.go: frames of JSON, their limits, and errors that keep their kind.
-//   - client.go: Client, the broker's end; it is a metadata.Store, Admin and Leaver, with the
+//   - client.go: Client, the broker's end; it is a metadata.Store, Admin and ShutdownAnnouncer, with the
 //     semantics of those.
 //   - serve.go: Serve, the store's end of one broker.
 //

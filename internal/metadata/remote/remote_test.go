@@ -66,7 +66,8 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 			local.Session{Store: s, Broker: id})
 	}()
 	go func() {
-		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Endpoints: "kafka://127.0.0.1:9092", CleanEpoch: -1},
+		b.ran <- b.Run(ctx, metadata.Broker{ID: id, Endpoints: "kafka://127.0.0.1:9092",
+			CleanEpoch: -1},
 			func(i *metadata.Image) { b.images <- i })
 	}()
 	return b
@@ -110,7 +111,7 @@ func TestAClientIsAStore(t *testing.T) {
 			t.Errorf("image (-want +got):\n%s", diff)
 		}
 		p := made.Partitions[0]
-		if err := b.Serving(t.Context(), 0,
+		if err := b.ReportServing(t.Context(), 0,
 			[]metadata.Served{{Topic: made.ID, LeaderEpoch: p.LeaderEpoch},
 				{Topic: made.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
 			t.Error(err)
@@ -120,7 +121,8 @@ func TestAClientIsAStore(t *testing.T) {
 		}
 		self, _ := s.Image().Broker(0)
 		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR,
-			To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch, Assignment: p.Assignment(0)}}}
+			To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch,
+				ReplicaIncarnation: p.ReplicaIncarnation(0)}}}
 		if err := changeISR(t, b, change); err != nil {
 			t.Error(err)
 		}
@@ -133,7 +135,7 @@ func TestAClientIsAStore(t *testing.T) {
 			metadata.ErrTopicExists) {
 			t.Errorf("a second topic: %v", err)
 		}
-		if err := b.Leave(t.Context()); err != nil {
+		if err := b.AnnounceShutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if self, _ = s.Image().Broker(0); !self.Leaving {
@@ -149,7 +151,7 @@ func TestAClientIsAStore(t *testing.T) {
 		if err := <-b.served; err != nil || len(s.Image().Brokers) != 0 {
 			t.Errorf("after goodbye: %v, brokers %v", err, s.Image().Brokers)
 		}
-		if err := b.Leave(t.Context()); err == nil {
+		if err := b.AnnounceShutdown(t.Context()); err == nil {
 			t.Error("a client without connection was answered")
 		}
 	})

@@ -17,7 +17,7 @@ type Backend interface {
 	metadata.Admin
 	metadata.Alterer
 	metadata.Mover
-	metadata.Leaver
+	metadata.ShutdownAnnouncer
 }
 
 // Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for
@@ -145,12 +145,12 @@ func (s *session) answer(ctx context.Context, r request) {
 	var err error
 	switch {
 	case r.Op == opServing:
-		err = s.backend.Serving(ctx, s.broker, r.Served)
+		err = s.backend.ReportServing(ctx, s.broker, r.Served)
 	case r.Op == opChangeISR:
 		answer.Parts = make([]part, len(r.Change))
 		s.backend.ChangeISR(ctx, r.Change, func(i int, err error) { answer.Parts[i] = partOf(err) })
 	case r.Op == opLeave:
-		err = s.backend.Leave(ctx)
+		err = s.backend.AnnounceShutdown(ctx)
 	case r.Op == opCreate && r.Create != nil:
 		answer.Topic, err = s.backend.CreateTopic(ctx, *r.Create)
 	case r.Op == opDelete:
