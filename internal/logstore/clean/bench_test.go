@@ -83,10 +83,10 @@ func BenchmarkDedupe(b *testing.B) {
 			l.must(p.findTransactions(window{0, len(p.plans)}))
 			began := cpuTime(b)
 			for b.Loop() {
-				l.must(p.resolve(window{0, len(p.plans)}))
+				l.must(p.deduplicate(window{0, len(p.plans)}))
 			}
 			b.ReportMetric(
-				float64((cpuTime(b)-began).Nanoseconds())/float64(b.N)/float64(p.entries()),
+				float64((cpuTime(b)-began).Nanoseconds())/float64(b.N)/float64(entryCount(p.plans)),
 				"cpu-ns/entry",
 			)
 		})
@@ -117,10 +117,10 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 		l.must(p.findTransactions(window{0, 1}))
 		began := cpuTime(b)
 		for b.Loop() {
-			out := newOutput(p, p.plans)
-			l.must(out.write())
-			l.must(out.finish())
-			l.must(out.discard())
+			r := p.newGroupRewrite(p.plans)
+			l.must(r.write())
+			l.must(r.finish())
+			l.must(r.writer.discard())
 			l.must(removed(l.fsys.Remove(l.derivedName(0))))
 		}
 		b.ReportMetric(float64((cpuTime(b)-began).Milliseconds())/float64(b.N)/float64(size)*1e9,

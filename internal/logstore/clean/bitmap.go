@@ -5,34 +5,34 @@ import (
 	"sync/atomic"
 )
 
-// bitmap is a set of a segment's records, by their ordinal. The zero value is empty and takes no
+// bitmap is a set of the ordinals of a segment's records. The zero value is empty and uses no
 // memory.
 type bitmap []uint64
 
 // newBitmap returns an empty set for ordinals below records.
 func newBitmap(records uint32) bitmap { return make(bitmap, (uint64(records)+63)/64) }
 
-// bitmapBytes is the memory newBitmap takes.
+// bitmapBytes is the memory of newBitmap.
 func bitmapBytes(records uint32) int64 { return 8 * ((int64(records) + 63) / 64) }
 
-// has tells whether i is in the set. What lies beyond the last word is not.
+// has reports whether i is in the set. Ordinals beyond the last word are not.
 func (b bitmap) has(i uint32) bool {
 	word := int(i / 64)
 	return word < len(b) && b[word]>>(i%64)&1 == 1
 }
 
-// set adds i, which must be within what newBitmap or extend made room for.
+// set adds i, which must be below the size that newBitmap or extend provided.
 func (b bitmap) set(i uint32) { b[i/64] |= 1 << (i % 64) }
 
-// clear takes i out.
+// clear removes i.
 func (b bitmap) clear(i uint32) {
 	if word := int(i / 64); word < len(b) {
 		b[word] &^= 1 << (i % 64)
 	}
 }
 
-// setShared is set for sets that several slices work on at once. Neighbouring ordinals share a
-// word, and belong to different keys.
+// setShared is set for bitmaps that several hash slices modify at once: neighbouring ordinals share
+// a word and belong to different keys.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
 
 // setRange adds [from, to).
@@ -55,8 +55,8 @@ func (b *bitmap) extend(i uint32) {
 	}
 }
 
-// count returns how many of [from, to) are set. It counts by words, because it is asked for every
-// batch; the first and the last word are masked where the range begins or ends inside them.
+// count returns the number of elements in [from, to). It counts by words, because it is called for
+// every batch, and masks the first and the last word where the range begins or ends inside them.
 func (b bitmap) count(from, to uint32) int {
 	n := 0
 	for word := int(from / 64); word < len(b) && uint64(word)*64 < uint64(to); word++ {
@@ -72,7 +72,7 @@ func (b bitmap) count(from, to uint32) int {
 	return n
 }
 
-// all returns how many are set.
+// all returns the number of elements.
 func (b bitmap) all() int {
 	n := 0
 	for _, word := range b {
@@ -81,7 +81,7 @@ func (b bitmap) all() int {
 	return n
 }
 
-// members yields all of the set, ascending.
+// members yields the elements, ascending.
 func (b bitmap) members(yield func(uint32) bool) {
 	for i, word := range b {
 		for ; word != 0; word &= word - 1 {
@@ -92,7 +92,7 @@ func (b bitmap) members(yield func(uint32) bool) {
 	}
 }
 
-// without returns what is in b and not in other, as a set of its own.
+// without returns a new set of the elements of b that are not in other.
 func (b bitmap) without(other bitmap) bitmap {
 	out := make(bitmap, len(b))
 	for i, word := range b {

@@ -7,46 +7,36 @@ import (
 	"time"
 )
 
-// choose decides which segments of a window are rewritten: those that must be, and then the best
-// ones, until what is left has no more garbage than the topic allows. A segment without garbage is
-// never chosen.
-func (p *pass) choose(plans []*plan) {
+// chooseSegments decides which segments of a window are rewritten: those that must be, and then
+// those with the best score, until the remaining garbage is within the limit of the topic. A
+// segment without garbage is never chosen.
+func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	all := make([]candidate, len(plans))
 	for i, plan := range plans {
 		all[i] = candidate{
 			sizeBytes: plan.segment.SizeBytes(), deadBytes: plan.deadBytes,
 			liveBytes: plan.liveBytes, readBytes: plan.readBytes,
 			removed: plan.removed, forced: plan.forced(),
-			age: p.Now.Sub(time.UnixMilli(plan.newestMs())),
+			age: now.Sub(time.UnixMilli(plan.newestMs())),
 		}
 	}
-	for i, chosen := range choose(all, p.Rules.MaxGarbagePercent) {
+	for i, chosen := range choose(all, maxGarbagePercent) {
 		plans[i].chosen = chosen
 	}
 }
 
-// markersShare is the share of a segment, one in so many, from which on its due markers force it.
-// They take no notice of keys and come one by one as the last records of their transactions go:
-// were each to force its segment, a log of many small transactions would be rewritten every day.
-const markersShare = 100
+// dueMarkersShare is the share of a segment, one in so many bytes, from which on its due markers
+// force a rewrite. Markers become due one by one, as the last records of their transactions are
+// removed. If each forced a rewrite, a log of many small transactions would be rewritten every day.
+const dueMarkersShare = 100
 
-// forced tells whether a segment must be rewritten, whatever the benefit.
+// forced reports whether the segment must be rewritten, whatever the benefit.
 func (p *plan) forced() bool {
-	return p.overdue || p.due || p.deleted || p.onlyEmpty || p.dueMarkers > 0 &&
-		p.dueMarkers*markersShare >= p.segment.SizeBytes()
+	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.onlyEmpty ||
+		p.dueMarkers > 0 && p.dueMarkers*dueMarkersShare >= p.segment.SizeBytes()
 }
 
-// newestMs is the largest timestamp of the segment; the file's own if it has none, or one that lies
-// in its future.
-func (p *plan) newestMs() int64 {
-	modified := p.segment.ModTime().UnixMilli()
-	if ms, _ := p.segment.MaxTimestamp(); ms > 0 {
-		return min(ms, modified)
-	}
-	return modified
-}
-
-// candidate is one segment, as choose sees it.
+// candidate is the input of choose for one segment.
 type candidate struct {
 	sizeBytes, deadBytes, liveBytes, readBytes int64
 	removed                                    int64 // records
@@ -54,11 +44,12 @@ type candidate struct {
 	age                                        time.Duration // of its newest record
 }
 
-// score is benefit over cost, weighed by age: what is old changes no more, so what is done to it
-// lasts. Cost is what is written. What is read is left out (ADR 0125): a segment of which little
-// lives has to be read whole as well, and would never look as cheap as it is; with it a fifth more
-// is written, and no less is read. The age counts by its square root: by the full age, half the
-// garbage of a young segment would never be worth a pass.
+// score is benefit over cost, weighted by age, because the result of rewriting old data lasts.
+//
+// The cost is what is written. Reads do not count (ADR 0125): a segment with few live records has
+// to be read whole as well and would never look as cheap as it is; counting reads, a fifth more is
+// written and no less is read. The age counts by its square root: by the full age, half the garbage
+// of a young segment would never justify a rewrite.
 func (c candidate) score() float64 {
 	if c.liveBytes <= 0 {
 		return math.Inf(1)
@@ -66,12 +57,12 @@ func (c candidate) score() float64 {
 	return float64(c.deadBytes) / float64(c.liveBytes) * math.Sqrt(max(1, c.age.Seconds()))
 }
 
-// choose returns which of the candidates to rewrite, so that at most maxGarbagePercent of the bytes
-// that stay are garbage.
+// choose returns which candidates to rewrite so that at most maxGarbagePercent of the remaining
+// bytes are garbage.
 func choose(all []candidate, maxGarbagePercent int) []bool {
 	chosen := make([]bool, len(all))
 	var size, garbage int64
-	var order []int
+	var optional []int
 	for i, c := range all {
 		size += c.sizeBytes
 		garbage += c.deadBytes
@@ -81,13 +72,14 @@ func choose(all []candidate, maxGarbagePercent int) []bool {
 			chosen[i] = true
 			size, garbage = size-c.deadBytes, garbage-c.deadBytes
 		default:
-			order = append(order, i)
+			optional = append(optional, i)
 		}
 	}
-	slices.SortStableFunc(order,
+	slices.SortStableFunc(optional,
 		func(a, b int) int { return cmp.Compare(all[b].score(), all[a].score()) })
-	for _, i := range order {
-		// At 0 everything goes, also a record so small that its share of a batch is no byte.
+	for _, i := range optional {
+		// At 0 percent every segment is chosen, even for a record so small that its share of a
+		// batch rounds to no byte.
 		if maxGarbagePercent > 0 &&
 			float64(garbage)*100 <= float64(size)*float64(maxGarbagePercent) {
 			break

@@ -1,6 +1,7 @@
 package clean
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,22 +9,22 @@ import (
 	"slices"
 )
 
-// ErrDeadFile is wrapped by every error about bytes that are no .dead file. Who meets it goes on
-// without the file.
-var ErrDeadFile = errors.New("not a .dead file")
+// ErrDeadFile is wrapped by every error about bytes that are not a valid .dead file. Callers
+// continue without the file.
+var ErrDeadFile = errors.New("invalid .dead file")
 
-// Where the fields of a .dead file stand (docs/format/dead.md).
+// The layout of a .dead file (docs/format/dead.md).
 const (
-	deadMagic       = "HWDEAD\x00\x01"
-	deadHeaderBytes = 88
-	groupBytes      = 16
-	deadGroupsMax   = 16
+	deadMagic        = "HWDEAD\x00\x01"
+	deadHeaderBytes  = 88
+	setHeaderBytes   = 16
+	removableSetsMax = 16
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Binding is what ties a .dead file to the very bytes it was made for. Two that are equal may share
-// their ordinals.
+// Binding identifies the bytes that a .dead file was computed from. Files with equal bindings have
+// the same ordinals.
 type Binding struct {
 	Base     int64
 	LogBytes int64
@@ -31,17 +32,20 @@ type Binding struct {
 	Records  uint32 // ordinals
 }
 
-// DeadFile is what a pass found in one segment: the content of its .dead file.
+// DeadFile is the content of the .dead file of a segment: its dead records and its removable
+// tombstones, as of one pass.
 //
-// Invariants: every ordinal in Bitmap and Lonely is below Binding.Records; the groups of Lonely
-// ascend by Since and share no ordinal; there are at most 16.
+// Invariants: every ordinal in Bitmap and Removable is below Binding.Records. The sets of Removable
+// ascend by SinceMs, are disjoint, and number at most 16.
 type DeadFile struct {
 	Binding
-	ComputedThrough int64 // the bound of the pass: nothing from here on was known
-	// of the leader epochs below ComputedThrough: another one voids the file (F4)
+	ComputedThrough int64 // the bound of the pass, which knew all records below it
+	// Lineage is that of the leader epochs below ComputedThrough. The file is invalid in a log with
+	// another lineage (F4).
 	Lineage    uint64
 	PassedAtMs int64
-	// since when a dead record here has kept a tombstone in the log (F7); 0: none does
+	// BlockingSinceMs is the time since which a dead record of the segment has blocked a tombstone
+	// (F7); 0: none does.
 	BlockingSinceMs int64
 	DeadBytes       int64
 	DeadRecords     uint32
@@ -50,29 +54,29 @@ type DeadFile struct {
 	Removable []RemovableSet
 }
 
-// RemovableSet is tombstones and markers of a segment that became lonely in one pass.
+// RemovableSet is the tombstones and markers of a segment that became removable in the same pass.
 type RemovableSet struct {
 	SinceMs  int64
 	Count    uint32
-	ordinals []byte // LEB128 differences: a list of numbers would take four times as much
+	ordinals []byte // LEB128 differences, a quarter of the size of a list of numbers
 }
 
-// newGroup makes a group of ordinals that ascend.
-func newGroup(sinceMs int64, ordinals func(yield func(uint32) bool)) RemovableSet {
-	g := RemovableSet{SinceMs: sinceMs}
+// newRemovableSet returns the set of ascending ordinals.
+func newRemovableSet(sinceMs int64, ordinals func(yield func(uint32) bool)) RemovableSet {
+	set := RemovableSet{SinceMs: sinceMs}
 	last := uint32(0)
 	for ordinal := range ordinals {
-		g.ordinals = binary.AppendUvarint(g.ordinals, uint64(ordinal-last))
+		set.ordinals = binary.AppendUvarint(set.ordinals, uint64(ordinal-last))
 		last = ordinal
-		g.Count++
+		set.Count++
 	}
-	return g
+	return set
 }
 
-// All yields the ordinals, ascending. The bytes were checked when the group was made or decoded.
-func (g RemovableSet) All(yield func(uint32) bool) {
+// All yields the ordinals, ascending. newRemovableSet and the decoder guarantee valid bytes.
+func (s RemovableSet) All(yield func(uint32) bool) {
 	last := uint32(0)
-	for rest := g.ordinals; len(rest) > 0; {
+	for rest := s.ordinals; len(rest) > 0; {
 		difference, size := binary.Uvarint(rest)
 		last += uint32(difference)
 		if !yield(last) {
@@ -82,13 +86,13 @@ func (g RemovableSet) All(yield func(uint32) bool) {
 	}
 }
 
-// check holds a decoded group against what newGroup makes.
-func (g RemovableSet) check(records uint32) error {
+// check returns an error if newRemovableSet cannot have made a decoded set.
+func (s RemovableSet) check(records uint32) error {
 	last, count := int64(-1), uint32(0)
-	for rest := g.ordinals; len(rest) > 0; count++ {
+	for rest := s.ordinals; len(rest) > 0; count++ {
 		difference, size := binary.Uvarint(rest)
 		if size <= 0 || difference > uint64(records) || count > 0 && difference == 0 {
-			return fmt.Errorf("%w: ordinal %d of a group", ErrDeadFile, count)
+			return fmt.Errorf("%w: ordinal %d of a set", ErrDeadFile, count)
 		}
 		last = max(last, 0) + int64(difference)
 		if last >= int64(records) {
@@ -96,16 +100,17 @@ func (g RemovableSet) check(records uint32) error {
 		}
 		rest = rest[size:]
 	}
-	if count != g.Count || count == 0 {
-		return fmt.Errorf("%w: a group of %d ordinals says it has %d", ErrDeadFile, count, g.Count)
+	if count != s.Count || count == 0 {
+		return fmt.Errorf("%w: set has %d ordinals, its header says %d", ErrDeadFile, count,
+			s.Count)
 	}
 	return nil
 }
 
-// DeadFileBytesMax is the largest .dead file of a segment with so many records: who reads one holds
-// its size against this before he allocates.
+// DeadFileBytesMax returns the size of the largest .dead file of a segment with that many records.
+// A reader checks the size of the file before it allocates.
 func DeadFileBytesMax(records uint32) int64 {
-	return deadHeaderBytes + int64(records)/8 + 8 + deadGroupsMax*groupBytes +
+	return deadHeaderBytes + int64(records)/8 + 8 + removableSetsMax*setHeaderBytes +
 		int64(records)*binary.MaxVarintLen32 + 4
 }
 
@@ -115,7 +120,8 @@ func (d *DeadFile) Encode() []byte {
 	for len(words) > 0 && words[len(words)-1] == 0 {
 		words = words[:len(words)-1]
 	}
-	out := make([]byte, deadHeaderBytes, deadHeaderBytes+8*len(words)+groupBytes*len(d.Removable)+4)
+	out := make([]byte, deadHeaderBytes,
+		deadHeaderBytes+8*len(words)+setHeaderBytes*len(d.Removable)+4)
 	copy(out, deadMagic)
 	for i, field := range []uint64{
 		uint64(d.Base), uint64(d.LogBytes), d.Identity, uint64(d.ComputedThrough), d.Lineage,
@@ -129,29 +135,28 @@ func (d *DeadFile) Encode() []byte {
 	for _, word := range words {
 		out = binary.BigEndian.AppendUint64(out, word)
 	}
-	for _, g := range d.Removable {
-		out = binary.BigEndian.AppendUint64(out, uint64(g.SinceMs))
-		out = binary.BigEndian.AppendUint32(out, g.Count)
-		out = binary.BigEndian.AppendUint32(out, uint32(len(g.ordinals)))
-		out = append(out, g.ordinals...)
+	for _, set := range d.Removable {
+		out = binary.BigEndian.AppendUint64(out, uint64(set.SinceMs))
+		out = binary.BigEndian.AppendUint32(out, set.Count)
+		out = binary.BigEndian.AppendUint32(out, uint32(len(set.ordinals)))
+		out = append(out, set.ordinals...)
 	}
-	return appendSum(out)
+	return appendChecksum(out)
 }
 
-// appendSum appends the checksum of everything before it.
-func appendSum(out []byte) []byte {
+func appendChecksum(out []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }
 
-// DecodeDeadFile reads the content of a .dead file. It fails with an error that wraps ErrDeadFile
-// for everything Encode would not have written. The groups of what it returns point into content.
+// DecodeDeadFile decodes a .dead file. It fails with an error that wraps ErrDeadFile for every
+// content that Encode cannot have returned. The sets of the result alias content.
 func DecodeDeadFile(content []byte) (*DeadFile, error) {
 	size := len(content) - 4
 	if size < deadHeaderBytes || string(content[:8]) != deadMagic {
-		return nil, fmt.Errorf("%w: it begins otherwise", ErrDeadFile)
+		return nil, fmt.Errorf("%w: wrong magic or too short", ErrDeadFile)
 	}
 	if crc32.Checksum(content[:size], castagnoli) != binary.BigEndian.Uint32(content[size:]) {
-		return nil, fmt.Errorf("%w: its checksum does not match", ErrDeadFile)
+		return nil, fmt.Errorf("%w: checksum mismatch", ErrDeadFile)
 	}
 	field := func(at int) uint64 { return binary.BigEndian.Uint64(content[at:]) }
 	half := func(at int) uint32 { return binary.BigEndian.Uint32(content[at:]) }
@@ -166,16 +171,16 @@ func DecodeDeadFile(content []byte) (*DeadFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.decodeGroups(rest, half(80)); err != nil {
+	if err := d.decodeSets(rest, half(80)); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// decodeBitmap reads the bitmap and returns what follows it.
+// decodeBitmap decodes the bitmap and returns the bytes after it.
 func (d *DeadFile) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 	if uint64(words)*8 > uint64(len(rest)) || uint64(words) > (uint64(d.Records)+63)/64 {
-		return nil, fmt.Errorf("%w: %d words of a bitmap of %d records in %d bytes", ErrDeadFile,
+		return nil, fmt.Errorf("%w: bitmap of %d words for %d records in %d bytes", ErrDeadFile,
 			words, d.Records, len(rest))
 	}
 	d.Bitmap = make(bitmap, words)
@@ -183,56 +188,57 @@ func (d *DeadFile) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 		d.Bitmap[i] = binary.BigEndian.Uint64(rest[8*i:])
 	}
 	if n := d.Bitmap.count(0, d.Records); n != int(d.DeadRecords) || d.Bitmap.all() != n {
-		return nil, fmt.Errorf("%w: %d dead records of %d are marked, it says %d", ErrDeadFile,
+		return nil, fmt.Errorf("%w: bitmap marks %d dead records of %d, the header says %d",
+			ErrDeadFile,
 			d.Bitmap.all(), d.Records, d.DeadRecords)
 	}
 	return rest[8*words:], nil
 }
 
-// decodeGroups reads the groups, to the end.
-func (d *DeadFile) decodeGroups(rest []byte, groups uint32) error {
-	if groups > deadGroupsMax {
-		return fmt.Errorf("%w: %d groups", ErrDeadFile, groups)
+// decodeSets decodes the removable sets, which end the file.
+func (d *DeadFile) decodeSets(rest []byte, sets uint32) error {
+	if sets > removableSetsMax {
+		return fmt.Errorf("%w: %d sets", ErrDeadFile, sets)
 	}
-	for range groups {
-		if len(rest) < groupBytes {
-			return fmt.Errorf("%w: cut off in a group", ErrDeadFile)
+	for range sets {
+		if len(rest) < setHeaderBytes {
+			return fmt.Errorf("%w: truncated in a set", ErrDeadFile)
 		}
-		g := RemovableSet{SinceMs: int64(binary.BigEndian.Uint64(rest)),
+		set := RemovableSet{SinceMs: int64(binary.BigEndian.Uint64(rest)),
 			Count: binary.BigEndian.Uint32(rest[8:])}
 		size := uint64(binary.BigEndian.Uint32(rest[12:]))
-		if rest = rest[groupBytes:]; size > uint64(len(rest)) {
-			return fmt.Errorf("%w: a group of %d bytes in %d", ErrDeadFile, size, len(rest))
+		if rest = rest[setHeaderBytes:]; size > uint64(len(rest)) {
+			return fmt.Errorf("%w: set of %d bytes in %d", ErrDeadFile, size, len(rest))
 		}
-		g.ordinals, rest = rest[:size:size], rest[size:]
-		if err := g.check(d.Records); err != nil {
+		set.ordinals, rest = rest[:size:size], rest[size:]
+		if err := set.check(d.Records); err != nil {
 			return err
 		}
-		if n := len(d.Removable); n > 0 && d.Removable[n-1].SinceMs >= g.SinceMs {
-			return fmt.Errorf("%w: its groups do not ascend", ErrDeadFile)
+		if n := len(d.Removable); n > 0 && d.Removable[n-1].SinceMs >= set.SinceMs {
+			return fmt.Errorf("%w: sets do not ascend", ErrDeadFile)
 		}
-		d.Removable = append(d.Removable, g)
+		d.Removable = append(d.Removable, set)
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%w: %d bytes behind its end", ErrDeadFile, len(rest))
+		return fmt.Errorf("%w: %d bytes after the end", ErrDeadFile, len(rest))
 	}
 	return nil
 }
 
-// stillLonely returns the groups of an earlier pass as of this one, which found lonely to be so. A
-// record that was lonely stays so, unless the log was truncated. It takes those out of lonely: what
-// is left became so since (X3).
-func stillLonely(before []RemovableSet, lonely bitmap) (still []RemovableSet) {
-	for _, g := range before {
-		kept := newGroup(g.SinceMs, func(yield func(uint32) bool) {
-			for ordinal := range g.All {
-				if lonely.has(ordinal) && !yield(ordinal) {
+// stillRemovable returns the sets of an earlier pass without the records that are no longer
+// removable, which happens only after a truncation. It removes the returned records from removable,
+// the result of this pass, so that those remain which have become removable since (X3).
+func stillRemovable(previous []RemovableSet, removable bitmap) (still []RemovableSet) {
+	for _, set := range previous {
+		kept := newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
+			for ordinal := range set.All {
+				if removable.has(ordinal) && !yield(ordinal) {
 					return
 				}
 			}
 		})
 		for ordinal := range kept.All {
-			lonely.clear(ordinal)
+			removable.clear(ordinal)
 		}
 		if kept.Count > 0 {
 			still = append(still, kept)
@@ -241,30 +247,31 @@ func stillLonely(before []RemovableSet, lonely bitmap) (still []RemovableSet) {
 	return still
 }
 
-// settleGroups merges groups of the same time, and the oldest two as long as there are too many:
-// with the later time, for late is allowed and early is not.
-func settleGroups(groups []RemovableSet) []RemovableSet {
-	slices.SortStableFunc(groups,
-		func(a, b RemovableSet) int { return int(min(1, max(-1, a.SinceMs-b.SinceMs))) })
-	for i := 0; i+1 < len(groups); {
-		if groups[i].SinceMs == groups[i+1].SinceMs || i == 0 && len(groups) > deadGroupsMax {
-			groups[i] = mergeGroups(groups[i], groups[i+1])
-			groups = slices.Delete(groups, i+1, i+2)
+// mergeRemovable sorts the sets by time and merges those of the same time. While there are too
+// many, it merges the two oldest under the later time: a late removal is permitted, an early one is
+// not.
+func mergeRemovable(sets []RemovableSet) []RemovableSet {
+	slices.SortStableFunc(sets,
+		func(a, b RemovableSet) int { return cmp.Compare(a.SinceMs, b.SinceMs) })
+	for i := 0; i+1 < len(sets); {
+		if sets[i].SinceMs == sets[i+1].SinceMs || i == 0 && len(sets) > removableSetsMax {
+			sets[i] = union(sets[i], sets[i+1])
+			sets = slices.Delete(sets, i+1, i+2)
 			continue
 		}
 		i++
 	}
-	return groups
+	return sets
 }
 
-// mergeGroups returns the ordinals of both under the later time.
-func mergeGroups(a, b RemovableSet) RemovableSet {
+// union returns the ordinals of both sets under the later time.
+func union(a, b RemovableSet) RemovableSet {
 	var both bitmap
-	for _, g := range []RemovableSet{a, b} {
-		for ordinal := range g.All {
+	for _, set := range []RemovableSet{a, b} {
+		for ordinal := range set.All {
 			both.extend(ordinal)
 			both.set(ordinal)
 		}
 	}
-	return newGroup(max(a.SinceMs, b.SinceMs), both.members)
+	return newRemovableSet(max(a.SinceMs, b.SinceMs), both.members)
 }

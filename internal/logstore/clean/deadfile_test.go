@@ -25,7 +25,7 @@ func randomDead(random *rand.Rand) *DeadFile {
 		d.Bitmap.set(random.Uint32N(records))
 	}
 	d.DeadRecords = uint32(d.Bitmap.all())
-	for i := range random.IntN(deadGroupsMax + 1) {
+	for i := range random.IntN(removableSetsMax + 1) {
 		members := newBitmap(records)
 		for range 1 + random.IntN(20) {
 			if ordinal := random.Uint32N(records); !taken.has(ordinal) {
@@ -34,7 +34,7 @@ func randomDead(random *rand.Rand) *DeadFile {
 			}
 		}
 		if members.all() > 0 {
-			d.Removable = append(d.Removable, newGroup(int64(1000*i)-3000, members.members))
+			d.Removable = append(d.Removable, newRemovableSet(int64(1000*i)-3000, members.members))
 		}
 	}
 	return d
@@ -90,7 +90,7 @@ func FuzzDecodeDead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// else fuzzing would not come further than the checksum
-		content := appendSum(slices.Clone(body))
+		content := appendChecksum(slices.Clone(body))
 		d, err := DecodeDeadFile(content)
 		if err != nil {
 			if !errors.Is(err, ErrDeadFile) {
@@ -119,12 +119,12 @@ func FuzzDecodeDead(f *testing.F) {
 
 func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
 	var groups []RemovableSet
-	for i := range uint32(deadGroupsMax + 3) {
+	for i := range uint32(removableSetsMax + 3) {
 		groups = append(groups,
-			newGroup(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
+			newRemovableSet(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
 	}
-	groups = settleGroups(groups)
-	if len(groups) != deadGroupsMax || groups[0].SinceMs != 3 || groups[0].Count != 4 {
+	groups = mergeRemovable(groups)
+	if len(groups) != removableSetsMax || groups[0].SinceMs != 3 || groups[0].Count != 4 {
 		t.Fatalf("%d groups, the first %+v", len(groups), groups[0])
 	}
 	if got := slices.Collect(groups[0].All); !slices.Equal(got, []uint32{97, 98, 99, 100}) {
@@ -142,7 +142,7 @@ func TestClockYieldsAllGroupsByOrdinal(t *testing.T) {
 				since[ordinal] = g.SinceMs
 			}
 		}
-		c, from, seen := newClock(d.Removable), uint32(0), 0
+		c, from, seen := newMergeIterator(d.Removable), uint32(0), 0
 		for from < d.Records {
 			to := min(d.Records, from+random.Uint32N(100))
 			for range c.within(from, to) {

@@ -1,37 +1,43 @@
 package clean
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
-// smallShare makes a segment small: what lives in it takes at most this share of a segment. Merging
-// larger ones would rewrite the same bytes again and again for little (cleaner.md 4).
+// smallShare defines a small segment: its live bytes are at most this share of a full segment.
+// Merging larger ones would rewrite the same bytes again and again for little benefit
+// (docs/cleaner.md 4).
 const smallShare = 16
 
-// group puts neighbours together that become new segments together: those that were chosen, and
-// small ones beside them. A group holds at most what lives in one segment, and offsets that fit one
-// (I30); single segments may be larger. Small segments alone are merged too, if that is worth it
-// (see merges).
-func (p *pass) group(plans []*plan) [][]*plan {
-	var groups [][]*plan
+// rewriteGroup is a run of neighbouring segments that one rewrite merges into new segments.
+type rewriteGroup []*plan
+
+// rewriteGroups forms the rewrite groups of a window from the chosen segments and the small
+// segments next to them. The live bytes and the offsets of a group fit one segment (I30), unless it
+// has a single source. Small segments without a chosen one are merged if that is worth it.
+func rewriteGroups(plans []*plan, segmentBytes int64, spanMax time.Duration) []rewriteGroup {
+	var groups []rewriteGroup
 	for i := 0; i < len(plans); {
 		j, live, chosen := i, int64(0), false
-		for j < len(plans) && p.joins(plans[i:j+1], live) {
+		for j < len(plans) && joins(plans[i:j+1], live, segmentBytes, spanMax) {
 			live += plans[j].liveBytes
 			chosen = chosen || plans[j].chosen
 			j++
 		}
-		if chosen || merges(plans[i:j], live) {
+		if chosen || worthMerging(plans[i:j], live) {
 			groups = append(groups, plans[i:j])
 		}
-		// j == i: the segment may not even begin a group, and is left as it is.
+		// j == i: the segment cannot even start a group, and is not rewritten.
 		i = max(j, i+1)
 	}
 	return groups
 }
 
-// merges tells whether small segments, none of which was chosen, are worth merging: when the
-// largest is no more than half of them. So a byte is rewritten each time the segment it is in has
-// doubled, which is seldom, and not each time a small one has come.
-func merges(group []*plan, live int64) bool {
+// worthMerging reports whether small segments, none of which was chosen, are worth merging: if the
+// largest is at most half of them. Then a byte is rewritten each time its segment has doubled,
+// which is rare, and not each time a small segment was added.
+func worthMerging(group rewriteGroup, live int64) bool {
 	largest := int64(0)
 	for _, plan := range group {
 		largest = max(largest, plan.liveBytes)
@@ -39,39 +45,49 @@ func merges(group []*plan, live int64) bool {
 	return len(group) > 1 && 2*largest <= live
 }
 
-// joins tells whether the last of plans may join a group of those before it, which hold live bytes.
-// A segment that was not chosen and is not small ends a group, because copying it would free
-// nothing; so groups lie between such segments. The first of a group that was chosen is taken
-// whatever its size: output rolls (I31). A segment whose keys are not known is left alone.
-func (p *pass) joins(plans []*plan, live int64) bool {
+// joins reports whether the last of plans can join a group of those before it, which have live
+// bytes. A segment that is neither chosen nor small ends a group, because copying it frees nothing;
+// so does one whose keys are unknown. A chosen segment can start a group whatever its size, because
+// output rolls (I31).
+func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
-	if last.keys == nil || !last.chosen && last.liveBytes > p.Rules.SegmentBytes/smallShare {
+	if last.keys == nil || !last.chosen && last.liveBytes > segmentBytes/smallShare {
 		return false
 	}
 	if len(plans) == 1 {
 		return true
 	}
-	// The last offset is what is in the segment, not where the next one begins: outputs roll where
-	// it does not fit all the same.
+	// The last offset is that of the segment's content, not the base offset of the next segment:
+	// output rolls where an offset does not fit.
 	first := plans[0].segment.Base()
-	return live+last.liveBytes <= p.Rules.SegmentBytes &&
-		last.segment.NextOffset()-1-first <= math.MaxInt32 && p.spans(plans)
+	return live+last.liveBytes <= segmentBytes &&
+		last.segment.NextOffset()-1-first <= math.MaxInt32 && withinSpan(plans, spanMax)
 }
 
-// spans tells whether the timestamps of the segments are near enough for one group. The first batch
-// stands for the oldest record: what was merged before is measured again each time, so groups do
-// not creep up on the newest segment. Segments without a batch have no timestamp, and do not
-// matter.
-func (p *pass) spans(plans []*plan) bool {
+// withinSpan reports whether the timestamps of the segments are close enough for one group. The
+// first batch stands for the oldest record, so a merged segment counts with its true age and groups
+// do not grow towards the newest segment. Segments without batches have no timestamps and do not
+// count.
+func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	newest, _ := last.segment.MaxTimestamp()
-	if p.Rules.TimestampSpanMax <= 0 || last.segment.SizeBytes() == 0 {
+	if spanMax <= 0 || last.segment.SizeBytes() == 0 {
 		return true
 	}
 	for _, plan := range plans[:len(plans)-1] {
 		if oldest, ok := plan.segment.FirstTimestamp(); ok {
-			return newest-oldest <= p.Rules.TimestampSpanMax.Milliseconds()
+			return newest-oldest <= spanMax.Milliseconds()
 		}
 	}
 	return true
+}
+
+// chosenAlone splits a group into one group per chosen segment.
+func (g rewriteGroup) chosenAlone() (all []rewriteGroup) {
+	for i, plan := range g {
+		if plan.chosen {
+			all = append(all, g[i:i+1])
+		}
+	}
+	return all
 }

@@ -167,7 +167,8 @@ func (l *fakeLog) whole() Job {
 
 // sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is
 // none.
-func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
+func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment,
+	opts SidecarOptions) (*keys.Reader,
 	error) {
 	name := "/" + segment.Name(s.Base(), keys.Extension, "")
 	want := keys.Expect{Identity: keys.Identity{Base: s.Base(), LogBytes: s.SizeBytes()},

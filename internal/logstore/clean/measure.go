@@ -7,87 +7,67 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// emptyBatchBytes is what is left of a batch all of whose records went: the header alone (reference
-// 1.2).
-const emptyBatchBytes = 61
-
-// measure is the account of one segment: what rewriting it costs and frees. Dead batches are
-// counted exactly, of the others the share of their dead records by raw size, because compressed
-// records have no size of their own.
-type measure struct {
+// measurement is the cost and the benefit of rewriting one segment. The bytes of dead batches are
+// exact. Other batches count by the share of their dead records in the uncompressed size, because a
+// compressed record has no size of its own.
+type measurement struct {
 	deadBytes  int64
 	liveBytes  int64 // size - deadBytes
 	readBytes  int64 // that a rewrite reads: all but dead batches
-	removed    int64 // records that go
+	removed    int64 // records
 	tombstones int64 // of removed, past their horizon
 	markers    int64 // of removed
 	dueMarkers int64 // bytes of them
-	onlyEmpty  bool  // every batch goes: there is nothing to read it for
-	due        bool  // a tombstone is due here
-	deleted    bool  // records below the log start are here
-	// a record here has been superseded for longer than MaxLag, or has kept a tombstone for too
-	// long (F7)
+	onlyEmpty  bool  // every batch is dropped, so a rewrite reads nothing
+
+	hasDueTombstone bool
+	hasDeleted      bool // records below the log start
+	// overdue: a record has been superseded for longer than MaxLag, or has blocked a tombstone for
+	// too long (F7).
 	overdue bool
 }
 
-// fate is what becomes of a batch.
-type fate uint8
-
-const (
-	// as it is, byte for byte: cheaper than decoding, and nothing of the producer's framing changes
-	keep    fate = iota
-	rebuild      // without its dead records
-	empty        // its header only, for what others take from it (I25, I29)
-	drop         // offsets and all: readers take the gap for what it is (I43)
-)
-
-// fateOf decides on a batch. It decides the same whenever it is asked, once measure is done with
-// the plan.
-func (p *pass) fateOf(plan *plan, b keys.Batch) (fate, int) {
-	retained := p.retained(b)
-	if b.Opaque {
-		return keep, 0
-	}
-	if b.Records == 0 {
-		if retained {
-			return keep, 0
-		}
-		return drop, 0 // I28
-	}
-	dead := plan.dead.count(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records))
-	switch {
-	case dead == 0:
-		return keep, 0
-	case dead < b.Records:
-		return rebuild, dead
-	case retained:
-		return empty, dead
-	}
-	return drop, dead
+// measurer completes the dead records of a segment and fills in its measurement. It writes to the
+// plan and to followUp only.
+type measurer struct {
+	rules       *Rules
+	now         time.Time
+	logStart    int64
+	progress    CleaningProgress
+	policy      batchPolicy
+	unknownKeys bool // see pass.unknownKeys
+	memory      *memory
+	followUp    *followUp
 }
 
-// measure marks in a plan what goes besides superseded records, and makes its account.
-func (p *pass) measure(plan *plan) error {
-	plan.measure = measure{liveBytes: plan.segment.SizeBytes(), readBytes: plan.segment.SizeBytes()}
+// measure marks the records of a segment that are dead besides the superseded ones, and measures
+// the segment.
+func (m *measurer) measure(plan *plan) error {
+	plan.measurement = measurement{liveBytes: plan.segment.SizeBytes(),
+		readBytes: plan.segment.SizeBytes()}
 	if plan.keys == nil {
 		return nil
 	}
 	for _, r := range plan.ignored {
 		plan.dead.setRange(r.from, r.to)
 	}
-	if err := p.dropUnkeyed(plan); err != nil {
+	if err := m.markUnkeyed(plan); err != nil {
 		return err
 	}
-	if err := p.dropDue(plan); err != nil {
+	if err := m.markDue(plan); err != nil {
 		return err
 	}
-	return p.account(plan)
+	if err := m.measureBatches(plan); err != nil {
+		return err
+	}
+	m.setDeadlines(plan)
+	return nil
 }
 
-// dropUnkeyed marks records without a key: they come from a time when the topic was not compacted
-// (I13). The records of control batches have none either, and stay (I12).
-func (p *pass) dropUnkeyed(plan *plan) error {
-	if plan.counts.NullKeys == plan.controls {
+// markUnkeyed marks the records without a key as dead: they were appended before the topic was
+// compacted (I13). Control records have no key either, and remain (I12).
+func (m *measurer) markUnkeyed(plan *plan) error {
+	if plan.counts.NullKeys == plan.controlRecords {
 		return nil
 	}
 	records := plan.keys.Records()
@@ -108,77 +88,62 @@ func (p *pass) dropUnkeyed(plan *plan) error {
 	return err
 }
 
-// dropDue finds out since when tombstones and markers have been lonely, and marks those that may
-// go.
+// markDue finds the removable tombstones and markers, and marks those that are due as dead.
 //
-// A tombstone may go when four things hold: it is the last physical record of its key (X2, F1: else
-// an older value would come back); an earlier pass found it so, and the retention has passed since
-// (I16, I17, X3); a horizon stamped on its batch, by whomever, has passed (F2); and it has been so
-// in every replica for the retention (X1, X3). A marker likewise, once no batch of its transaction
-// is left (I20).
-func (p *pass) dropDue(plan *plan) error {
-	var before []RemovableSet
-	if plan.before != nil {
-		before = plan.before.Removable
+// A tombstone is due under four conditions: it is the last physical record of its key (X2, F1: else
+// an older value would reappear); an earlier pass found this, one retention ago (I16, I17, X3); the
+// horizon in its batch, if any, has passed (F2); and it has been removable on every replica for one
+// retention (X1, X3). A marker is due likewise, once no batch of its transaction remains (I20).
+func (m *measurer) markDue(plan *plan) error {
+	var previous []RemovableSet
+	if plan.previous != nil {
+		previous = plan.previous.Removable
 	}
-	if p.blind {
-		plan.lonely = before
+	if m.unknownKeys {
+		plan.removable = previous
 		return nil
 	}
-	if plan.final == nil {
+	if plan.latest == nil {
 		return nil
 	}
-	fresh := plan.final.without(plan.older)
-	p.memory.touch(int64(8 * len(fresh)))
-	plan.lonely = stillLonely(before, fresh)
-	clock := newClock(plan.lonely)
+	fresh := plan.latest.without(plan.blocked)
+	m.memory.touch(int64(8 * len(fresh)))
+	plan.removable = stillRemovable(previous, fresh)
+	merge := newMergeIterator(plan.removable)
 	err := plan.batches(func(b keys.Batch) error {
-		for range clock.within(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records)) {
-			p.decideLonely(plan, b, clock.ordinal, clock.sinceMs)
+		for range merge.within(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records)) {
+			m.markIfDue(plan, b, merge.ordinal, merge.sinceMs)
 		}
 		end := b.FirstOrdinal + uint32(b.Records)
 		if fresh.count(b.FirstOrdinal, end) > 0 {
-			p.noteLonely(b.LastOffset, p.Now.UnixMilli())
+			m.followUp.removable(b.LastOffset, m.now.UnixMilli())
 		}
-		if plan.waitsAt < 0 && plan.older.count(b.FirstOrdinal, end) > 0 {
-			plan.waitsAt = b.LastOffset
+		if plan.blockedAt < 0 && plan.blocked.count(b.FirstOrdinal, end) > 0 {
+			plan.blockedAt = b.LastOffset
 		}
 		return nil
 	})
-	// What became lonely since then goes in a later pass, whatever the retention (I17).
-	if begins := newGroup(p.Now.UnixMilli(), fresh.members); begins.Count > 0 {
-		plan.lonely = append(plan.lonely, begins)
+	// What has become removable since the previous pass is removed by a later one, whatever the
+	// retention (I17).
+	if set := newRemovableSet(m.now.UnixMilli(), fresh.members); set.Count > 0 {
+		plan.removable = append(plan.removable, set)
 	}
 	return err
 }
 
-// noteLonely notes when the log wants a pass for what lies at an offset and has been lonely since
-// then: a retention after it is so in all replicas, or once they have told.
-func (p *pass) noteLonely(offset, sinceMs int64) {
-	agreedMs, ok := p.CleaningProgress.Since(offset)
-	if !ok {
-		p.waiting = true // for the other replicas: a later pass will know more
-		if p.stats.AwaitsReplicasAt < 0 || offset < p.stats.AwaitsReplicasAt {
-			p.stats.AwaitsReplicasAt = offset
-		}
-		return
+// markIfDue decides on one removable tombstone or marker.
+func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
+	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && m.policy.required(b) {
+		return // time alone does not make it due
 	}
-	p.noteNext(time.UnixMilli(max(sinceMs, agreedMs)).Add(p.Rules.TombstoneRetention))
-}
-
-// decideLonely decides on one lonely tombstone or marker.
-func (p *pass) decideLonely(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
-	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && p.retained(b) {
-		return // nothing to wait for that time alone would bring
-	}
-	agreedMs, ok := p.CleaningProgress.Since(b.LastOffset)
-	dueMs := max(max(sinceMs, agreedMs)+p.Rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
+	replicatedMs, ok := m.progress.Since(b.LastOffset)
+	dueMs := max(max(sinceMs, replicatedMs)+m.rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
 	switch {
 	case !ok:
-		p.noteLonely(b.LastOffset, sinceMs)
+		m.followUp.removable(b.LastOffset, sinceMs)
 		return
-	case dueMs > p.Now.UnixMilli():
-		p.noteNext(time.UnixMilli(dueMs))
+	case dueMs > m.now.UnixMilli():
+		m.followUp.at(time.UnixMilli(dueMs))
 		return
 	}
 	plan.dead.set(ordinal)
@@ -188,24 +153,24 @@ func (p *pass) decideLonely(plan *plan, b keys.Batch, ordinal uint32, sinceMs in
 		return
 	}
 	plan.tombstones++
-	plan.due = true
+	plan.hasDueTombstone = true
 }
 
-// account adds up the batches.
-func (p *pass) account(plan *plan) error {
+// measureBatches sums up the batches.
+func (m *measurer) measureBatches(plan *plan) error {
 	plan.liveBytes, plan.readBytes, plan.onlyEmpty = 0, 0, plan.counts.Batches > 0
 	records := plan.keys.Records()
 	err := plan.batches(func(b keys.Batch) error {
-		fate, dead := p.fateOf(plan, b)
+		action, dead := m.policy.action(plan, b)
 		plan.removed += int64(dead)
 		live := int64(b.SizeBytes)
-		switch fate {
-		case drop:
+		switch action {
+		case dropBatch:
 			return nil
-		case empty:
+		case emptyBatch:
 			live = emptyBatchBytes
 			plan.readBytes += emptyBatchBytes
-		case rebuild:
+		case rebuildBatch:
 			share, err := deadShare(records, plan, b)
 			if err != nil {
 				return err
@@ -224,23 +189,21 @@ func (p *pass) account(plan *plan) error {
 	}
 	plan.deadBytes = plan.segment.SizeBytes() - plan.liveBytes
 	if plan.removed == 0 && !plan.onlyEmpty {
-		// Batches that are empty already do not make a segment worth rewriting, unless nothing else
-		// is left of it.
+		// Batches that are already empty do not justify a rewrite, unless the segment contains
+		// nothing else.
 		plan.liveBytes, plan.deadBytes = plan.segment.SizeBytes(), 0
 	}
-	p.promise(plan)
 	return nil
 }
 
-// deadShare is how much of a batch's records goes, by their size before compression: 0 to 1.
-// records goes on to the batch's own.
+// deadShare returns the share of dead records in the uncompressed size of a batch, 0 to 1. It
+// advances records to the end of the batch.
 func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error) {
 	var dead, all int64
 	for end := b.FirstOrdinal + uint32(b.Records); records.Next(); {
 		ordinal := records.Ordinal()
 		if ordinal >= b.FirstOrdinal {
-			// and at least one byte that tells its length
-			bytes := int64(records.Record().BodyBytes) + 1
+			bytes := int64(records.Record().BodyBytes) + 1 // a length prefix of at least one byte
 			all += bytes
 			if plan.dead.has(ordinal) {
 				dead += bytes
@@ -256,26 +219,28 @@ func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error)
 	return 0, &sidecarError{segment: plan.segment, reason: "it has fewer records than its batches"}
 }
 
-// blockingMax is how many retentions a dead record may keep a tombstone in the log (F7).
-const blockingMax = 2
+// blockingRetentions is the number of retentions that a dead record may block a tombstone before
+// its segment is overdue (F7).
+const blockingRetentions = 2
 
-// promise notes what is due in a segment whatever its benefit, and when the rest will be.
-func (p *pass) promise(plan *plan) {
-	plan.deleted = plan.segment.Base() < p.LogStart && plan.removed > 0
-	if p.Rules.MaxLag > 0 && plan.supersededMs != math.MaxInt64 && plan.removed > 0 {
-		at := time.UnixMilli(plan.supersededMs).Add(p.Rules.MaxLag)
-		plan.overdue = plan.overdue || !p.Now.Before(at)
+// setDeadlines sets the reasons to rewrite a segment regardless of the benefit.
+func (m *measurer) setDeadlines(plan *plan) {
+	plan.hasDeleted = plan.segment.Base() < m.logStart && plan.removed > 0
+	if m.rules.MaxLag > 0 && plan.supersededMs != math.MaxInt64 && plan.removed > 0 {
+		deadline := time.UnixMilli(plan.supersededMs).Add(m.rules.MaxLag)
+		plan.overdue = plan.overdue || !m.now.Before(deadline)
 	}
 	if plan.blocking() {
-		plan.overdue = plan.overdue ||
-			!p.Now.Before(p.blockingSince(plan).Add(blockingMax*p.Rules.TombstoneRetention))
+		deadline := plan.blockingSince(m.now).Add(blockingRetentions * m.rules.TombstoneRetention)
+		plan.overdue = plan.overdue || !m.now.Before(deadline)
 	}
 }
 
-// blockingSince is since when a record of the segment has kept a tombstone in the log.
-func (p *pass) blockingSince(plan *plan) time.Time {
-	if plan.before != nil && plan.before.BlockingSinceMs != 0 {
-		return time.UnixMilli(plan.before.BlockingSinceMs)
+// blockingSince is the time of the first pass that found that the segment blocks a tombstone; now
+// if this pass is the first.
+func (p *plan) blockingSince(now time.Time) time.Time {
+	if p.previous != nil && p.previous.BlockingSinceMs != 0 {
+		return time.UnixMilli(p.previous.BlockingSinceMs)
 	}
-	return p.Now
+	return now
 }

@@ -5,21 +5,22 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cacheBytes is how large the pieces are of which it is known whether they were in the page cache.
+// cacheBytes is the granularity at which cacheUse knows what was in the page cache.
 const cacheBytes = 1 << 20
 
-// cacheUse leaves the page cache as the pass found it (F10): consumers at the end of the log read
-// what was appended a moment ago, and a pass over a cold log of a terabyte would push that out.
-// What was in the cache before stays in it (ADR 0112).
+// cacheUse leaves the page cache as the pass found it (F10). Consumers at the end of the log read
+// recently appended data, which a pass over a cold log of a terabyte would evict. Data that was
+// cached before remains cached (ADR 0112).
 type cacheUse struct {
 	file *vfs.Handle
 	size int64
-	// warm are the pieces of which a page was cached when the pass came; nil: nobody knows, and the
-	// kernel decides.
+	// warm are the pieces of cacheBytes with a cached page at the start of the pass; nil: unknown,
+	// and the kernel decides.
 	warm bitmap
 }
 
-// newCacheUse asks what is cached of a segment, before any of it is read: the kernel reads ahead.
+// newCacheUse queries the cached pages of a segment. It must be called before any of it is read,
+// because the kernel reads ahead.
 func newCacheUse(s *segment.Segment) cacheUse {
 	u := cacheUse{file: s.File(), size: s.SizeBytes()}
 	warm := newBitmap(uint32(u.size/cacheBytes) + 1)
@@ -36,7 +37,7 @@ func newCacheUse(s *segment.Segment) cacheUse {
 	return u
 }
 
-// read is told that [from, to) was read, and lets go of what was not there before.
+// read evicts the pages of [from, to), which were just read, unless they were cached before.
 func (u *cacheUse) read(from, to int64) {
 	if u.warm == nil || from >= to {
 		return
@@ -48,22 +49,19 @@ func (u *cacheUse) read(from, to int64) {
 	}
 }
 
-// cold tells whether less than half of the segment was cached.
+// cold reports whether less than half of the segment was cached.
 func (u *cacheUse) cold() bool {
 	return u.warm != nil && int64(u.warm.all())*2*cacheBytes < u.size
 }
 
-// letGo writes the output to the disk, where it goes before the commit anyway, and out of the page
-// cache, if most of its sources were not there either.
-func (o *output) letGo() error {
-	if 2*o.coldSources <= len(o.group) {
-		return nil
-	}
-	for _, piece := range o.pieces {
-		if err := piece.segment.Sync(); err != nil {
+// uncache syncs output segments, which the commit requires anyway, and evicts them from the page
+// cache.
+func uncache(segments []*segment.Segment) error {
+	for _, s := range segments {
+		if err := s.Sync(); err != nil {
 			return err
 		}
-		vfs.Uncache(piece.segment.File(), 0, piece.segment.SizeBytes())
+		vfs.Uncache(s.File(), 0, s.SizeBytes())
 	}
 	return nil
 }

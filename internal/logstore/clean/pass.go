@@ -6,49 +6,56 @@ import (
 	"fmt"
 	"math"
 
-	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// pass is the state of one Run.
+// pass is the state of one Run. It runs the steps in order; the steps get from it what they need.
 type pass struct {
-	Job
-	ctx      context.Context
-	stats    Stats
+	job      Job
+	io       ioMeter
 	memory   memory
-	meter    meter
-	progress PassProgress
+	stats    Stats
+	progress PassProgress // without the parts that report fills in
+	followUp followUp
 
-	plans   []*plan // one a segment
-	aborted transactions
-	// an older value may hide in what nobody could read: no tombstone goes, and no clock begins
-	blind    bool
-	waiting  bool // something may become lonely that is not yet: another pass must look
-	replaced []carried
+	plans   []*plan // one per source
+	policy  batchPolicy
+	aborted abortedTxns
+	// unknownKeys: a segment has no sidecar or has opaque batches, so any key may have an older
+	// record there. Then no tombstone becomes removable or is removed.
+	unknownKeys bool
+	replaced    []outputTombstones // of the window
 }
 
 // newPass prepares a pass. It reads nothing.
 func newPass(ctx context.Context, job Job) *pass {
-	p := &pass{Job: job, ctx: ctx, memory: memory{limit: job.Limits.MemoryBytes}}
-	p.stats.CleanedTo, p.stats.SegmentsTotal, p.stats.AwaitsReplicasAt = job.FirstDirty, len(job.Sources), -1
+	p := &pass{
+		job: job, memory: memory{limit: job.Limits.MemoryBytes},
+		policy: batchPolicy{bound: job.Bound, producers: job.Producers},
+	}
+	p.io.ctx, p.io.throttle, p.io.report, p.io.stats = ctx, job.Env.Throttle, p.report, &p.stats
+	p.followUp = followUp{stats: &p.stats, progress: job.CleaningProgress,
+		retention: job.Rules.TombstoneRetention}
+	p.stats.CleanedTo, p.stats.SegmentsTotal = job.FirstDirty, len(job.Sources)
+	p.stats.AwaitsReplicasAt = -1
 	for i, source := range job.Sources {
-		p.plans = append(p.plans,
-			&plan{number: i, segment: source.Segment, supersededMs: math.MaxInt64, holds: nowhere,
-				waitsAt: -1})
-		// Until it is known what is made, read and rewritten, all of it is taken to be: the ratio
-		// may jump ahead, never back.
-		p.progress.TotalBytes += workBytes * source.Segment.SizeBytes()
+		p.plans = append(p.plans, &plan{index: i, segment: source.Segment,
+			supersededMs: math.MaxInt64, blocks: noRecord, blockedAt: -1})
+		// Until it is known what is built, read and rewritten, the total counts everything: the
+		// done share may jump ahead, but never falls.
+		p.progress.TotalBytes += segmentWork * source.Segment.SizeBytes()
 	}
 	return p
 }
 
-// workBytes is how often a segment's bytes are counted: for the making of its sidecar, for the
-// reading of that, for its rewrite.
-const workBytes = 3
+// segmentWork is how often TotalBytes counts a segment at first: for building its sidecar, for
+// reading the sidecar, and for rewriting the segment.
+const segmentWork = 3
 
-// run opens the sidecars, and goes through the log in windows: as many segments as there is memory
-// for their bitmaps. Mostly it is one. Each window reads the slices of all sidecars, because what
-// supersedes a record may be anywhere above it, and what makes a tombstone stay anywhere below.
+// run opens the sidecars and cleans the log window by window: as many segments at once as their
+// bitmaps fit the memory budget, which is usually all. Each window reads all sidecars, because the
+// record that supersedes another may be in any segment above it, and the record that blocks a
+// tombstone in any segment below it.
 func (p *pass) run() error {
 	for _, plan := range p.plans {
 		plan.cache = newCacheUse(plan.segment)
@@ -57,31 +64,33 @@ func (p *pass) run() error {
 		return err
 	}
 	windows := p.windows()
-	p.indexed(len(windows))
+	p.countSidecarReads(len(windows))
 	for _, w := range windows {
-		if err := p.window(w); err != nil {
+		if err := p.clean(w); err != nil {
 			return fmt.Errorf("clean segments %d to %d: %w", p.plans[w.from].segment.Base(),
 				p.plans[w.to-1].segment.Base(), err)
 		}
 	}
-	p.meter.done.Store(p.progress.TotalBytes)
+	p.io.doneBytes.Store(p.progress.TotalBytes)
 	p.enter(Committing)
-	if p.waiting {
-		p.noteNext(p.Now.Add(max(2*p.Rules.TombstoneRetention, shortestWait)))
+	if p.followUp.undetermined {
+		p.followUp.at(p.job.Now.Add(max(2*p.job.Rules.TombstoneRetention, followUpDelayMin)))
 	}
 	if p.stats.SegmentsNoSpace > 0 && p.stats.SegmentsRewritten == 0 {
 		return ErrNoSpace
 	}
-	return p.findLonely()
+	offset, err := tombstoneCleanOffset(p.plans, p.job.Bound)
+	p.stats.TombstoneCleanOffset = offset
+	return err
 }
 
-// index opens the sidecars of all segments; those that are missing are made.
+// index opens the sidecars of all segments, building those that are missing.
 func (p *pass) index() error {
 	p.enter(Indexing)
 	for i, plan := range p.plans {
-		reader, err := p.Env.OpenSidecar(p.ctx, plan.segment, p.keysOptions(false))
+		reader, err := p.job.Env.OpenSidecar(p.io.ctx, plan.segment, p.sidecarOptions(false))
 		if err == nil {
-			err = p.ctx.Err()
+			err = p.io.ctx.Err()
 		}
 		if err != nil {
 			if reader != nil {
@@ -89,50 +98,48 @@ func (p *pass) index() error {
 			}
 			return fmt.Errorf("open key sidecar of segment %d: %w", plan.segment.Base(), err)
 		}
-		// for the making of the sidecar, or to hold it against the data
+		// OpenSidecar may have read the segment, to build the sidecar or to verify it.
 		plan.cache.read(0, plan.segment.SizeBytes())
 		if plan.keys = reader; reader == nil {
-			p.blind = true
+			p.unknownKeys = true
 			continue
 		}
-		reader.OnRead(p.sidecarRead)
+		reader.OnRead(p.io.sidecarRead)
 		plan.counts = reader.Counts()
-		p.blind = p.blind || plan.counts.Opaque > 0
+		p.unknownKeys = p.unknownKeys || plan.counts.Opaque > 0
 		p.stats.OpaqueBatches += plan.counts.Opaque
 		p.stats.RecordsRead += int64(plan.counts.Records)
-		plan.before = p.believed(plan, p.Sources[i].DeadFile)
+		plan.previous = p.verifiedDeadFile(plan, p.job.Sources[i].DeadFile)
 	}
 	return nil
 }
 
-// keysOptions accounts what the making of a sidecar costs.
-func (p *pass) keysOptions(anew bool) SidecarOptions {
+func (p *pass) sidecarOptions(rebuild bool) SidecarOptions {
 	return SidecarOptions{
-		Rebuild:        anew,
-		LogRead:        p.logRead,
-		SidecarWritten: p.sidecarWritten,
+		Rebuild:        rebuild,
+		LogRead:        p.io.logRead,
+		SidecarWritten: p.io.sidecarWritten,
 	}
 }
 
-// believed returns what a .dead file says, nil if it does not count for this segment, in this log,
-// any more.
-func (p *pass) believed(plan *plan, content []byte) *DeadFile {
+// verifiedDeadFile decodes a .dead file. It returns nil if the file is not valid for the bytes of
+// the segment and the lineage of the log.
+func (p *pass) verifiedDeadFile(plan *plan, content []byte) *DeadFile {
 	if content == nil {
 		return nil
 	}
 	d, err := DecodeDeadFile(content)
-	if err != nil || d.Binding != plan.binding() || d.ComputedThrough > p.Bound ||
-		d.Lineage != p.Lineage(d.ComputedThrough) {
+	if err != nil || d.Binding != plan.binding() || d.ComputedThrough > p.job.Bound ||
+		d.Lineage != p.job.Lineage(d.ComputedThrough) {
 		return nil
 	}
 	return d
 }
 
-// remake makes the sidecar of a segment anew.
-func (p *pass) remake(s *segment.Segment) error {
-	reader, err := p.Env.OpenSidecar(p.ctx, s, p.keysOptions(true))
+func (p *pass) rebuildSidecar(s *segment.Segment) error {
+	reader, err := p.job.Env.OpenSidecar(p.io.ctx, s, p.sidecarOptions(true))
 	if err != nil {
-		return fmt.Errorf("make key sidecar of segment %d anew: %w", s.Base(), err)
+		return fmt.Errorf("rebuild key sidecar of segment %d: %w", s.Base(), err)
 	}
 	p.stats.SidecarsRebuilt++
 	if reader == nil {
@@ -152,15 +159,17 @@ func (p *pass) close() error {
 	return errors.Join(failed...)
 }
 
-// window is the plans [from, to).
+// window is the range [from, to) of the plans that have bitmaps at the same time.
 type window struct{ from, to int }
 
-// bitmapShare of the memory is for bitmaps; the rest is for tables, in which more memory only makes
-// the reads longer.
+func (w window) contains(index int) bool { return w.from <= index && index < w.to }
+
+// bitmapShare is the share of the memory budget for bitmaps. The rest is for tables, where more
+// memory only makes the reads longer.
 const bitmapShare = 0.5
 
-// windows cuts the log into parts whose bitmaps fit the memory. One segment is taken whatever it
-// needs: a pass never fails because the log is legal but large.
+// windows divides the log into windows whose bitmaps fit the memory budget. A window has at least
+// one segment, whatever its size: a pass never fails because the log is large.
 func (p *pass) windows() []window {
 	var all []window
 	var bytes int64
@@ -175,9 +184,9 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// window cleans one part of the log. All that can find a fault in the sidecars' sections is done
-// before its first rewrite.
-func (p *pass) window(w window) error {
+// clean cleans one window. Every step that can detect a damaged sidecar section precedes the first
+// rewrite.
+func (p *pass) clean(w window) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {
 		for _, plan := range plans {
@@ -188,46 +197,91 @@ func (p *pass) window(w window) error {
 	if err := p.findTransactions(w); err != nil {
 		return err
 	}
-	if err := p.resolve(w); err != nil {
+	if err := p.deduplicate(w); err != nil {
 		return err
 	}
+	m := measurer{
+		rules: &p.job.Rules, now: p.job.Now, logStart: p.job.LogStart,
+		progress: p.job.CleaningProgress, policy: p.policy, unknownKeys: p.unknownKeys,
+		memory: &p.memory, followUp: &p.followUp,
+	}
 	for _, plan := range plans {
-		if err := p.measure(plan); err != nil {
+		if err := m.measure(plan); err != nil {
 			return err
 		}
 	}
-	p.choose(plans)
-	groups := p.group(plans)
-	p.announce(plans, groups)
+	chooseSegments(plans, p.job.Rules.MaxGarbagePercent, p.job.Now)
+	groups := rewriteGroups(plans, p.job.Rules.SegmentBytes, p.job.Rules.TimestampSpanMax)
+	p.countRewrites(plans, groups)
 	if err := p.rewriteAll(groups); err != nil {
 		return err
 	}
 	return p.settle(w)
 }
 
-// end is where segment i ends, exclusive: at the base of the next, for offsets between them are
-// gone or were never used.
-func (p *pass) end(i int) int64 {
-	if i+1 < len(p.plans) {
-		return p.plans[i+1].segment.Base()
+// findTransactions finds the aborted transactions of the log and makes the bitmaps of the window.
+func (p *pass) findTransactions(w window) (err error) {
+	p.aborted, err = findTransactions(p.plans, p.job.AbortedAcrossBound, p.job.Bound,
+		func(plan *plan, loneMarkers []uint32) {
+			if !w.contains(plan.index) || plan.keys == nil {
+				return
+			}
+			plan.makeBitmaps(&p.memory)
+			for _, ordinal := range loneMarkers {
+				plan.latest.set(ordinal)
+			}
+		})
+	if err != nil {
+		return err
 	}
-	return p.Bound
+	p.followUp.undetermined = p.followUp.undetermined || len(p.aborted) > 0
+	return findIgnored(p.plans, p.aborted, p.job.LogStart)
 }
 
-// retained tells whether a batch must stay though all its records go: the last data batch of an
-// active producer, for its sequence numbers (I25, by offset: I27); the markers of one that has
-// nothing else; and the batch that ends at the bound, so that the end of the log is known from the
-// log (I29).
-func (p *pass) retained(b keys.Batch) bool {
-	if b.LastOffset+1 == p.Bound {
-		return true
+// countSidecarReads sets TotalBytes once all sidecars exist: each window reads them.
+func (p *pass) countSidecarReads(windows int) {
+	p.progress.TotalBytes = p.stats.LogReadBytes
+	for _, plan := range p.plans {
+		size := plan.segment.SizeBytes()
+		p.progress.TotalBytes += size
+		if plan.keys != nil {
+			p.progress.TotalBytes += min(size, plan.keys.SizeBytes()*int64(windows))
+		}
 	}
-	producer, active := p.Producers[b.ProducerID]
-	switch {
-	case !active || b.ProducerID < 0:
-		return false
-	case b.Marker != keys.NoMarker:
-		return producer.LastOffset < 0 && producer.Epoch == b.ProducerEpoch
+}
+
+// countRewrites reports what the groups of a window cost and free. TotalBytes can only fall here,
+// because it counted every segment as rewritten.
+func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
+	p.progress.Measured = true
+	for _, plan := range plans {
+		p.progress.TotalBytes -= plan.segment.SizeBytes()
 	}
-	return producer.LastOffset == b.LastOffset
+	for _, g := range groups {
+		for _, plan := range g {
+			p.progress.TotalBytes += plan.readBytes
+			p.progress.ReclaimableBytes += plan.deadBytes
+			p.progress.Chosen.Segments++
+			p.progress.Chosen.Records += plan.removed
+			p.progress.Chosen.Tombstones += plan.tombstones
+			p.progress.Chosen.Markers += plan.markers
+		}
+	}
+	p.enter(Rewriting)
+}
+
+// enter changes the phase and reports it at once.
+func (p *pass) enter(phase Phase) {
+	p.progress.Phase = phase
+	p.report()
+}
+
+// report passes the current progress to Env.Report.
+func (p *pass) report() {
+	now := p.progress
+	now.MemoryBytes = p.memory.used
+	now.DoneBytes = min(p.io.doneBytes.Load(), now.TotalBytes)
+	now.Stats = p.stats
+	now.Stats.SidecarReadBytes = p.io.sidecarBytes.Load()
+	p.job.Env.Report(now)
 }

@@ -1,6 +1,7 @@
 package clean
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -8,82 +9,84 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// plan is what a pass knows of one segment.
+// plan is what a pass knows about one segment and does with it.
 //
-// A plan holds for the very bytes the sidecar was made for. Segments of a pass never change while
-// it holds them (they are sealed, and only a swap replaces them), and what is rewritten is held
-// against the sidecar batch by batch all the same: a bitmap applied to other bytes would drop live
-// records.
+// A plan is valid for exactly the bytes that the sidecar was built from, because a bitmap applied
+// to other bytes would remove live records. The segments of a pass are sealed, and only a swap
+// replaces them; batchReader nevertheless compares every batch that it reads with the sidecar.
 type plan struct {
-	number  int // in pass.plans
-	segment *segment.Segment
-	keys    *keys.Reader // nil: its keys are not known
-	counts  keys.Counts
-	before  *DeadFile // what an earlier pass found, if it still counts
-	cache   cacheUse
+	index    int // in pass.plans
+	segment  *segment.Segment
+	keys     *keys.Reader // nil: the keys are unknown
+	counts   keys.Counts
+	previous *DeadFile // the result of an earlier pass, nil if none is valid
+	cache    cacheUse
 
-	// ignored are the records that supersede nothing and are dead whatever their keys: those of
-	// aborted transactions (I11), and those that DeleteRecords took. Ranges of ordinals, ascending
-	// and apart; not a bitmap, because every slice needs those of all segments.
-	ignored  []ordinals
-	controls int // records of control batches: they have no key, and are not dead for that (I12)
+	// ignored are the records that supersede nothing and are dead whatever their keys: records of
+	// aborted transactions (I11), and records below the log start. They are disjoint ascending
+	// ranges rather than a bitmap, because every hash slice needs those of all segments.
+	ignored        []ordinalRange
+	controlRecords int // records of control batches, which have no key and are not dead (I12)
 
-	// By ordinal, and only while the plan's window is worked on.
-	// superseded, without a key, ignored, or (from measure on) a tombstone or marker that goes
+	// The bitmaps are indexed by ordinal and exist only while the window of the plan is processed.
+
+	// dead are the records that are superseded, have no key or are ignored and, after measure, the
+	// tombstones and markers that are removed.
 	dead bitmap
-	// tombstones that are the latest of their keys, and markers of transactions without a batch
-	final bitmap
-	older bitmap // of final: another record of the key still stands below
+	// latest are the tombstones that are the latest record of their key, and the markers of
+	// transactions without a batch.
+	latest bitmap
+	// blocked are the tombstones in latest that have an older record of their key below them.
+	blocked bitmap
 
-	// holds is the lowest tombstone below which a record of its key, dead or not, stands here: it
-	// must stay for that (F1). nowhere: there is none.
-	holds place
-	// supersededMs is since when the longest dead record here has been superseded: when the segment
-	// that holds what supersedes it was begun. math.MaxInt64: there is none.
+	// blocks is the lowest tombstone that a record of this segment blocks: the record has the same
+	// key and is older, dead or not, so the tombstone must remain (F1). noRecord: it blocks none.
+	blocks recordPosition
+	// supersededMs is the earliest time at which a dead record of this segment was superseded: when
+	// the segment of the superseding record got its first batch. math.MaxInt64: no dead record.
 	supersededMs int64
 
-	measure
-	lonely []RemovableSet // what is lonely as of this pass, due ones that go excepted
-	// the offset of the first tombstone below which something stands; -1: there is none
-	waitsAt   int64
+	measurement
+	removable []RemovableSet // less what this pass removes
+	blockedAt int64          // offset of the first blocked tombstone, -1 if none
 	chosen    bool
 	rewritten bool
 }
 
-// blocking tells whether a record here keeps a tombstone in the log.
-func (p *plan) blocking() bool { return p.holds != nowhere }
+// blocking reports whether a record of the segment blocks a tombstone.
+func (p *plan) blocking() bool { return p.blocks != noRecord }
 
-// ordinals is the range [from, to) of a segment's records.
-type ordinals struct{ from, to uint32 }
+// ordinalRange is the range [from, to) of the records of a segment.
+type ordinalRange struct{ from, to uint32 }
 
-// ignores tells whether a record is one of the ignored.
+// ignores reports whether the record is in an ignored range.
 func (p *plan) ignores(ordinal uint32) bool {
 	i, found := slices.BinarySearchFunc(p.ignored, ordinal,
-		func(r ordinals, o uint32) int { return int(r.from) - int(o) })
+		func(r ordinalRange, o uint32) int { return int(r.from) - int(o) })
 	return found || i > 0 && ordinal < p.ignored[i-1].to
 }
 
-// ignore adds a range behind those that are there.
+// ignore adds a range above the existing ones.
 func (p *plan) ignore(from, to uint32) {
 	if n := len(p.ignored); n > 0 && p.ignored[n-1].to == from {
 		p.ignored[n-1].to = to
 		return
 	}
-	p.ignored = append(p.ignored, ordinals{from, to})
+	p.ignored = append(p.ignored, ordinalRange{from, to})
 }
 
-// records is how many ordinals the segment has.
+// records is the number of ordinals of the segment.
 func (p *plan) records() uint32 { return uint32(p.counts.Records) }
 
-// binding is what the segment's .dead file is bound to.
+// binding returns the Binding of the segment's .dead file.
 func (p *plan) binding() Binding {
 	id := p.keys.Identity()
 	return Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest, Records: p.records()}
 }
 
-// begun is when the segment got its first batch: by the batch's timestamp, unless that lies behind
-// the file's own time, or there is none.
-func (p *plan) begun() time.Time {
+// firstAppend is the time at which the segment got its first batch: the timestamp of that batch, or
+// the modification time of the file if that is earlier or the batch has no timestamp.
+func (p *plan) firstAppend() time.Time {
 	modified := p.segment.ModTime()
 	if ms, ok := p.segment.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
 		return time.UnixMilli(ms)
@@ -91,28 +94,70 @@ func (p *plan) begun() time.Time {
 	return modified
 }
 
-// bitmapsBytes is the memory its bitmaps take at most.
-func (p *plan) bitmapsBytes() int64 {
-	sets := int64(1)
-	if p.counts.Tombstones > 0 || p.controls > 0 {
-		sets = 3
+// newestMs is the largest timestamp of the segment, or the modification time of the file if that is
+// earlier or the segment has no timestamp.
+func (p *plan) newestMs() int64 {
+	modified := p.segment.ModTime().UnixMilli()
+	if ms, _ := p.segment.MaxTimestamp(); ms > 0 {
+		return min(ms, modified)
 	}
-	return sets * bitmapBytes(p.records())
+	return modified
 }
 
-// makeBitmaps makes room for what resolve finds.
+// bitmapsBytes is the memory of the bitmaps.
+func (p *plan) bitmapsBytes() int64 {
+	bitmaps := int64(1)
+	if p.hasTombstonesOrMarkers() {
+		bitmaps = 3
+	}
+	return bitmaps * bitmapBytes(p.records())
+}
+
+func (p *plan) hasTombstonesOrMarkers() bool {
+	return p.counts.Tombstones > 0 || p.controlRecords > 0
+}
+
+// makeBitmaps allocates empty bitmaps.
 func (p *plan) makeBitmaps(m *memory) {
 	p.dead = newBitmap(p.records())
-	if p.counts.Tombstones > 0 || p.controls > 0 {
-		p.final, p.older = newBitmap(p.records()), newBitmap(p.records())
+	if p.hasTombstonesOrMarkers() {
+		p.latest, p.blocked = newBitmap(p.records()), newBitmap(p.records())
 	}
-	m.take(p.bitmapsBytes())
+	m.acquire(p.bitmapsBytes())
 }
 
-// freeBitmaps gives the memory back.
 func (p *plan) freeBitmaps(m *memory) {
 	if p.dead != nil {
-		p.dead, p.final, p.older = nil, nil, nil
-		m.give(p.bitmapsBytes())
+		p.dead, p.latest, p.blocked = nil, nil, nil
+		m.release(p.bitmapsBytes())
 	}
+}
+
+// batches calls visit for each batch entry of the segment's sidecar; for none if there is no
+// sidecar.
+func (p *plan) batches(visit func(keys.Batch) error) error {
+	if p.keys == nil {
+		return nil
+	}
+	it := p.keys.Batches()
+	for it.Next() {
+		if err := visit(it.Batch()); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); err != nil {
+		return p.sidecarFault(err)
+	}
+	return nil
+}
+
+// sidecarFault converts an error of the sidecar's reader: a sidecar that is damaged or belongs to
+// other data becomes a sidecarError, so that Run rebuilds it. Other errors, such as the end of a
+// context, are returned as they are.
+func (p *plan) sidecarFault(err error) error {
+	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) ||
+		errors.Is(err, keys.ErrMismatch) {
+		return &sidecarError{segment: p.segment, reason: err.Error()}
+	}
+	return err
 }

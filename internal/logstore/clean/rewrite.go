@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"math"
 
-	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 )
 
-// rewriteAll rewrites the groups, in ascending order. Those for which the disk has no room are
-// tried once more at the end, when the others have freed some, and then each of their segments by
-// itself: on a full disk what is freed counts, not how many segments there are (F16).
-func (p *pass) rewriteAll(groups [][]*plan) error {
+// rewriteAll rewrites the groups in ascending order. Groups that do not fit the free space are
+// retried once at the end, when the others have freed some, and then each chosen segment on its
+// own: on a full disk the freed bytes count, and not the number of segments (F16).
+func (p *pass) rewriteAll(groups []rewriteGroup) error {
 	for round := range 2 {
-		var left [][]*plan
+		var left []rewriteGroup
 		for _, g := range groups {
-			fits, err := p.fits(g)
+			fits, err := g.fits(p.job.Env.FreeBytes)
 			if err != nil {
 				return err
 			}
 			if !fits {
-				left = append(left, apart(g)...)
+				left = append(left, g.chosenAlone()...)
 				continue
 			}
 			if err := p.rewrite(g); err != nil {
@@ -38,66 +38,58 @@ func (p *pass) rewriteAll(groups [][]*plan) error {
 	return nil
 }
 
-// apart makes a group of each segment that was chosen for itself.
-func apart(group []*plan) (all [][]*plan) {
-	for i, plan := range group {
-		if plan.chosen {
-			all = append(all, group[i:i+1])
-		}
-	}
-	return all
-}
-
-// spareBytes is what a rewrite leaves free on the disk beside what it needs itself: appends go on
-// meanwhile.
+// spareBytes is the free space that a rewrite leaves for concurrent appends.
 const spareBytes = 16 << 20
 
-// fits tells whether the disk has room for what a group becomes, before what it was is gone.
-func (p *pass) fits(group []*plan) (bool, error) {
-	if p.Env.FreeBytes == nil {
+// fits reports whether the disk has room for the output of a group next to its sources.
+func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
+	if freeBytes == nil {
 		return true, nil
 	}
-	free, err := p.Env.FreeBytes()
+	free, err := freeBytes()
 	if err != nil {
-		return false, fmt.Errorf("ask for free space: %w", err)
+		return false, fmt.Errorf("read free space: %w", err)
 	}
 	needed := int64(0)
-	for _, plan := range group {
+	for _, plan := range g {
 		needed += plan.liveBytes + plan.keys.SizeBytes()
 	}
 	return needed == 0 || free > math.MaxInt64 || int64(free) > needed+spareBytes, nil
 }
 
-// rewrite makes new segments of a group and puts them in its place.
+// rewrite replaces a group by new segments.
 //
-// A crash between two groups is harmless: what goes is superseded by a record that stays, wherever
-// that is, and a tombstone goes only if nothing is left below it before the pass began. What a pass
-// did not come to is done by the next: nothing of it is remembered.
-func (p *pass) rewrite(group []*plan) error {
+// A crash between two groups is harmless. A removed record is superseded by one that remains,
+// wherever that is, and a tombstone is removed only if nothing was left below it before the pass
+// began. The next pass does what this one did not reach; nothing of it is persisted.
+func (p *pass) rewrite(group rewriteGroup) error {
 	p.enter(Rewriting)
-	out := newOutput(p, group)
-	defer out.builder.Release()
-	err := out.write()
+	r := p.newGroupRewrite(group)
+	defer r.rebuilder.builder.Release()
+	err := r.write()
 	if err == nil {
-		err = out.finish()
+		err = r.finish()
+	}
+	if err == nil {
+		err = p.checkProducers(group)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("rewrite segments from %d on: %w", group[0].segment.Base(),
-			err), out.discard())
+			err), r.writer.discard())
 	}
 	p.enter(Committing)
 	sources := make([]*segment.Segment, len(group))
 	for i, plan := range group {
 		sources[i] = plan.segment
 	}
-	// Both are taken before: from Replace on the segments are the log's, which may close them at
-	// any time.
-	before, after := sizeOf(sources), sizeOf(out.segments())
-	// no discard: Replace owns the output, also now
-	if err := p.Env.Replace(sources, out.segments()); err != nil {
+	// Both sizes are taken before Replace: afterwards the segments belong to the log, which may
+	// close them at any time.
+	before, after := sizeOf(sources), sizeOf(r.writer.segments())
+	// Without discard, because Replace owns the output also when it fails.
+	if err := p.job.Env.Replace(sources, r.writer.segments()); err != nil {
 		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
 	}
-	p.replaced = append(p.replaced, out.carry()...)
+	p.replaced = append(p.replaced, r.tombstones()...)
 	p.stats.SegmentsRewritten += len(sources)
 	p.stats.ReclaimedBytes += max(0, before-after)
 	for _, plan := range group {
@@ -110,7 +102,6 @@ func (p *pass) rewrite(group []*plan) error {
 	return nil
 }
 
-// sizeOf is the segments' size together.
 func sizeOf(segments []*segment.Segment) (bytes int64) {
 	for _, s := range segments {
 		bytes += s.SizeBytes()
@@ -118,60 +109,147 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 	return bytes
 }
 
-// checkProducers holds the batches that go against the producers as they are now (F12): one whose
-// last batch is among them must have been known when the pass began. It can only have become so by
-// a truncation, for a producer's last batch never moves down.
-func (p *pass) checkProducers(group []*plan) error {
+// checkProducers compares the producers whose last batch is in the group with their state at the
+// start of the pass (F12). A difference can only be the result of a truncation, because the last
+// batch of a producer otherwise only moves up.
+func (p *pass) checkProducers(group rewriteGroup) error {
 	from, to := group[0].segment.Base(), group[len(group)-1].segment.NextOffset()
-	for id, now := range p.Env.Producers() {
+	for id, now := range p.job.Env.Producers() {
 		if now.LastOffset < from || now.LastOffset >= to {
 			continue
 		}
-		if then, known := p.Producers[id]; !known || then.LastOffset != now.LastOffset {
-			return fmt.Errorf("%w: producer %d ends at offset %d", ErrProducersChanged, id, now.LastOffset)
+		if then, known := p.job.Producers[id]; !known || then.LastOffset != now.LastOffset {
+			return fmt.Errorf("%w: producer %d ends at offset %d", ErrProducersChanged, id,
+				now.LastOffset)
 		}
 	}
 	return nil
 }
 
-// fingerprint adds up entries, in whatever order: those of the records that were decoded must be
-// those of the sidecar that decided on them (F6). Hashes are keyed, so nobody can make two sets of
-// entries that add up to the same.
-type fingerprint struct {
-	sum   uint64
-	count int64
+// groupRewrite rewrites one group: it reads the batches of the sources, rebuilds those that lose
+// records, and writes the output segments. It changes nothing in the log and in the plans.
+type groupRewrite struct {
+	group     rewriteGroup
+	policy    batchPolicy
+	io        *ioMeter
+	memory    *memory
+	rebuilder batchRebuilder
+	writer    segmentWriter
+
+	coldSources int // not in the page cache
 }
 
-// add counts an entry.
-func (f *fingerprint) add(h keys.Hash, ordinal uint32, tombstone bool) {
-	x := h.High ^ (uint64(h.Low)<<32|uint64(ordinal))*0x9e3779b97f4a7c15
-	if tombstone {
-		x++
+func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
+	rules := &p.job.Rules
+	builder := record.NewBuilder(rules.Codec.Type, rules.Codec.Level)
+	builder.CompressWith(p.job.Env.Compress)
+	remaining := remainingTxns{plans: p.plans, group: group, bound: p.job.Bound,
+		aborted: p.aborted, unknownKeys: p.unknownKeys}
+	return &groupRewrite{
+		group: group, policy: p.policy, io: &p.io, memory: &p.memory,
+		rebuilder: batchRebuilder{
+			rules: rules, now: p.job.Now, hasher: p.job.Hasher,
+			batchBytesMax: p.job.Limits.BatchBytesMax, memory: &p.memory, stats: &p.stats,
+			builder: builder,
+		},
+		writer: segmentWriter{
+			env: &p.job.Env, segmentBytes: rules.SegmentBytes, io: &p.io,
+			remains: remaining.contain,
+		},
 	}
-	x = (x ^ x>>32) * 0xd6e8feb86659fd93
-	f.sum += x ^ x>>32
-	f.count++
 }
 
-// verify holds what was decoded of a segment against its sidecar.
-func (p *pass) verify(plan *plan, decoded bitmap, found fingerprint) error {
-	if decoded == nil {
+// write writes and seals the output segments. After an error the caller discards them.
+func (r *groupRewrite) write() error {
+	if err := r.writer.create(r.group[0].segment.Base()); err != nil {
+		return err
+	}
+	for _, plan := range r.group {
+		if err := r.writeSource(plan); err != nil {
+			return err
+		}
+	}
+	return r.writer.seal()
+}
+
+// writeSource writes the live records of one source.
+func (r *groupRewrite) writeSource(plan *plan) error {
+	r.rebuilder.begin(plan)
+	r.writer.beginSource(plan)
+	if plan.cache.cold() {
+		r.coldSources++
+	}
+	reader := batchReader{plan: plan, policy: r.policy, io: r.io, memory: r.memory,
+		visit: func(in readBatch, b record.Batch) error {
+			out, ok, err := r.rebuilder.apply(in, b)
+			if err != nil || !ok {
+				return err
+			}
+			return r.writer.append(in, out)
+		}}
+	if err := reader.run(); err != nil {
+		return err
+	}
+	r.writer.endPart(plan.records())
+	return r.rebuilder.end()
+}
+
+// finish writes the sidecars of the sealed output and prepares it for the commit.
+func (r *groupRewrite) finish() error {
+	// I32: retention and lag use the modification time of a segment without timestamps.
+	modified := r.group[len(r.group)-1].segment.ModTime()
+	for _, out := range r.writer.outputs {
+		if err := out.segment.SetModTime(modified); err != nil {
+			return err
+		}
+		if err := r.writer.deriveSidecar(out); err != nil {
+			return err
+		}
+	}
+	if 2*r.coldSources <= len(r.group) {
 		return nil
 	}
-	var known fingerprint
-	it := plan.keys.Entries(keys.Everything)
-	for it.Next() {
-		if e := it.Entry(); decoded.has(e.Ordinal) {
-			known.add(e.Hash, e.Ordinal, e.Tombstone)
+	return uncache(r.writer.segments())
+}
+
+// remainingTxns determines which aborted transactions still need an entry in the transaction index
+// once a group is replaced.
+type remainingTxns struct {
+	plans       []*plan // all segments of the pass
+	group       rewriteGroup
+	bound       int64
+	aborted     abortedTxns
+	unknownKeys bool
+}
+
+// contain reports whether batches of an aborted transaction remain in the log when the group is
+// replaced. They can remain in segments that are not rewritten, or not yet.
+//
+// A transaction without batches at the start of the pass needs no entry, whatever segments its
+// range covers. Its marker may be removed in this very pass, and the marker is where a consumer
+// recognizes the end of the transaction: an entry without a marker would make the consumer skip
+// everything that the producer commits later.
+func (r *remainingTxns) contain(a segment.AbortedTxn) bool {
+	if !r.unknownKeys && !r.aborted.endsAt(a.ProducerID, a.LastOffset) {
+		return false
+	}
+	first, last := r.group[0].index, r.group[len(r.group)-1].index
+	for i, plan := range r.plans {
+		if plan.segment.Base() >= a.LastOffset || r.end(i) <= a.FirstOffset {
+			continue
+		}
+		if !plan.rewritten && (plan.index < first || plan.index > last) {
+			return true
 		}
 	}
-	if err := it.Err(); err != nil {
-		return plan.sidecarFault(err)
+	return false
+}
+
+// end is the end offset of segment i, exclusive: the base of the next segment, because the offsets
+// in between have no records.
+func (r *remainingTxns) end(i int) int64 {
+	if i+1 < len(r.plans) {
+		return r.plans[i+1].segment.Base()
 	}
-	if known != found {
-		return &sidecarError{plan.segment,
-			fmt.Sprintf("%d keys of the batches that were decoded are not the %d it has",
-				found.count, known.count)}
-	}
-	return nil
+	return r.bound
 }

@@ -209,7 +209,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 		t.Errorf("measured %d bytes, freed %d", measured, stats.ReclaimedBytes)
 	}
 	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes +
-		stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-spendBytes {
+		stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-throttleBytes {
 		t.Errorf("spent %d of %d bytes", spent, io)
 	}
 }

@@ -205,7 +205,8 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
 		oldest, ok := s.FirstTimestamp()
-		if newest, _ := s.MaxTimestamp(); ok && newest-oldest > l.job.Rules.TimestampSpanMax.Milliseconds() {
+		if newest, _ := s.MaxTimestamp(); ok &&
+			newest-oldest > l.job.Rules.TimestampSpanMax.Milliseconds() {
 			t.Errorf("segment %d spans %d ms", s.Base(), newest-oldest)
 		}
 	}

@@ -1,50 +1,34 @@
 package clean
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// settle ends a window: it tells which tombstones have become lonely by what was rewritten, writes
-// the .dead files, and adds up what is left.
-//
-// A tombstone below which something stood is lonely once all segments that hold such records were
-// rewritten. What is known is the lowest tombstone that is held by what was left (plan.holds); of
-// those above it in its segment or a later one, some may be lonely too, which the next pass finds.
+// settle ends a window: it writes the .dead files of the segments that remain and of those that
+// were written, and adds up the remaining garbage.
 func (p *pass) settle(w window) error {
-	limit := int(p.lowestHeld().segment)
+	s := settler{
+		rules: &p.job.Rules, now: p.job.Now, bound: p.job.Bound,
+		lineage: p.job.Lineage(p.job.Bound), saveDead: p.job.Env.SaveDead,
+		unknownKeys: p.unknownKeys, memory: &p.memory, stats: &p.stats, followUp: &p.followUp,
+		lowestBlocked: int(lowestBlocked(p.plans).segment),
+	}
 	for _, plan := range p.plans[w.from:w.to] {
 		if plan.rewritten {
 			continue
 		}
-		p.stats.GarbageBytes += plan.deadBytes
-		p.stats.GarbageRecords += plan.removed
-		p.noteLeft(plan)
-		if plan.keys == nil {
-			continue
-		}
-		found := &DeadFile{
-			Binding: plan.binding(), DeadBytes: plan.deadBytes,
-			DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead, Removable: plan.lonely,
-		}
-		if plan.blocking() {
-			found.BlockingSinceMs = p.blockingSince(plan).UnixMilli()
-		}
-		found.Removable = settleGroups(p.begin(found.Removable, plan.waiting(), plan, limit))
-		if err := p.save(plan.segment, found, plan.before != nil); err != nil {
+		if err := s.settleSource(plan); err != nil {
 			return err
 		}
 	}
-	for _, c := range p.replaced {
-		lonely := c.lonely
-		for _, waiting := range c.waiting {
-			lonely = p.begin(lonely, waiting.RemovableSet, waiting.source, limit)
-		}
-		if err := p.save(c.segment, &DeadFile{Binding: c.binding, Removable: settleGroups(lonely)},
-			false); err != nil {
+	for _, out := range p.replaced {
+		if err := s.settleOutput(out); err != nil {
 			return err
 		}
 	}
@@ -52,164 +36,218 @@ func (p *pass) settle(w window) error {
 	return nil
 }
 
-// noteLeft notes when a segment that was left alone wants a pass.
-func (p *pass) noteLeft(plan *plan) {
+// settler writes .dead files after the rewrites of a window.
+//
+// A tombstone becomes removable once every segment that held an older record of its key has been
+// rewritten. What is known is the lowest tombstone that is still blocked (plan.blocks). Tombstones
+// above it in its segment or in later ones may be removable too, which the next pass finds.
+type settler struct {
+	rules       *Rules
+	now         time.Time
+	bound       int64
+	lineage     uint64
+	saveDead    func(s *segment.Segment, content []byte) error
+	unknownKeys bool // see pass.unknownKeys
+	memory      *memory
+	stats       *Stats // GarbageBytes, GarbageRecords and OldestGarbage
+	followUp    *followUp
+	// lowestBlocked is the index of the segment of the lowest tombstone that is still blocked.
+	lowestBlocked int
+}
+
+// settleSource writes the .dead file of a segment that was not rewritten.
+func (s *settler) settleSource(plan *plan) error {
+	s.stats.GarbageBytes += plan.deadBytes
+	s.stats.GarbageRecords += plan.removed
+	s.scheduleGarbage(plan)
+	if plan.keys == nil {
+		return nil
+	}
+	d := &DeadFile{
+		Binding: plan.binding(), DeadBytes: plan.deadBytes,
+		DeadRecords: uint32(plan.dead.all()), Bitmap: plan.dead,
+	}
+	if plan.blocking() {
+		d.BlockingSinceMs = plan.blockingSince(s.now).UnixMilli()
+	}
+	d.Removable = mergeRemovable(s.addUnblocked(plan.removable, plan.blockedSet(), plan))
+	return s.save(plan.segment, d, plan.previous != nil)
+}
+
+// settleOutput writes the .dead file of an output segment.
+func (s *settler) settleOutput(out outputTombstones) error {
+	removable := out.removable
+	for _, blocked := range out.blocked {
+		removable = s.addUnblocked(removable, blocked.RemovableSet, blocked.source)
+	}
+	d := &DeadFile{Binding: out.binding, Removable: mergeRemovable(removable)}
+	return s.save(out.segment, d, false)
+}
+
+// scheduleGarbage requests the pass that the remaining garbage of a segment needs.
+func (s *settler) scheduleGarbage(plan *plan) {
 	if plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
 		superseded := time.UnixMilli(plan.supersededMs)
-		if p.stats.OldestGarbage.IsZero() || superseded.Before(p.stats.OldestGarbage) {
-			p.stats.OldestGarbage = superseded
+		if s.stats.OldestGarbage.IsZero() || superseded.Before(s.stats.OldestGarbage) {
+			s.stats.OldestGarbage = superseded
 		}
-		if p.Rules.MaxLag > 0 {
-			p.noteNext(superseded.Add(p.Rules.MaxLag))
+		if s.rules.MaxLag > 0 {
+			s.followUp.at(superseded.Add(s.rules.MaxLag))
 		}
 	}
-	if plan.blocking() && !p.blind {
-		p.noteNext(p.blockingSince(plan).Add(max(blockingMax*p.Rules.TombstoneRetention,
-			shortestWait)))
+	if plan.blocking() && !s.unknownKeys {
+		wait := max(blockingRetentions*s.rules.TombstoneRetention, followUpDelayMin)
+		s.followUp.at(plan.blockingSince(s.now).Add(wait))
 	}
 }
 
-// waiting are the tombstones below which something stood when the pass began.
-func (p *plan) waiting() RemovableSet {
-	return newGroup(0, func(yield func(uint32) bool) {
-		for ordinal := range p.final.members {
-			if p.older.has(ordinal) && !yield(ordinal) {
+// blockedSet returns the tombstones that were blocked when the pass began.
+func (p *plan) blockedSet() RemovableSet {
+	return newRemovableSet(0, func(yield func(uint32) bool) {
+		for ordinal := range p.latest.members {
+			if p.blocked.has(ordinal) && !yield(ordinal) {
 				return
 			}
 		}
 	})
 }
 
-// begin adds to the groups those of a source that waited, if that lies below limit, so that nothing
-// is left below them: their time begins now (X3).
-func (p *pass) begin(groups []RemovableSet, waited RemovableSet, source *plan, limit int) []RemovableSet {
+// addUnblocked adds to sets the tombstones of a source that were blocked, if the rewrites of this
+// pass have removed what blocked them: their retention begins now (X3).
+func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
+	source *plan) []RemovableSet {
 	switch {
-	case waited.Count == 0 || p.blind:
-	case source.number >= limit:
-		p.waiting = true
+	case blocked.Count == 0 || s.unknownKeys:
+	case source.index >= s.lowestBlocked:
+		s.followUp.undetermined = true
 	default:
-		waited.SinceMs = p.Now.UnixMilli()
-		groups = append(groups, waited)
-		p.noteLonely(source.waitsAt, waited.SinceMs)
+		blocked.SinceMs = s.now.UnixMilli()
+		sets = append(sets, blocked)
+		s.followUp.removable(source.blockedAt, blocked.SinceMs)
 	}
-	return groups
+	return sets
 }
 
-// save writes a .dead file; where there is nothing to say, it takes away the one that is there.
-func (p *pass) save(s *segment.Segment, found *DeadFile, there bool) error {
-	found.ComputedThrough, found.Lineage, found.PassedAtMs = p.Bound, p.Lineage(p.Bound),
-		p.Now.UnixMilli()
+// save writes a .dead file, or removes the existing one if there is nothing to write.
+func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
+	d.ComputedThrough, d.Lineage, d.PassedAtMs = s.bound, s.lineage, s.now.UnixMilli()
 	var content []byte
-	if found.DeadRecords > 0 || len(found.Removable) > 0 || found.BlockingSinceMs != 0 {
-		content = found.Encode()
-	} else if !there {
+	if d.DeadRecords > 0 || len(d.Removable) > 0 || d.BlockingSinceMs != 0 {
+		content = d.Encode()
+	} else if !exists {
 		return nil
 	}
-	p.memory.touch(int64(len(content)))
-	if p.Env.SaveDead == nil {
+	s.memory.touch(int64(len(content)))
+	if s.saveDead == nil {
 		return nil
 	}
-	if err := p.Env.SaveDead(s, content); err != nil {
-		return fmt.Errorf("save what is dead in segment %d: %w", s.Base(), err)
+	if err := s.saveDead(of, content); err != nil {
+		return fmt.Errorf("save .dead file of segment %d: %w", of.Base(), err)
 	}
 	return nil
 }
 
-// carried is what an output segment takes over of its sources' tombstones, under the ordinals they
-// have now.
-type carried struct {
-	segment *segment.Segment
-	binding Binding
-	lonely  []RemovableSet
-	waiting []carriedGroup
+// outputTombstones are the tombstones that an output segment took over from its sources, under
+// their new ordinals.
+type outputTombstones struct {
+	segment   *segment.Segment
+	binding   Binding
+	removable []RemovableSet
+	blocked   []blockedTombstones
 }
 
-// carriedGroup is tombstones that came from one source.
-type carriedGroup struct {
+// blockedTombstones are tombstones of one source that were blocked when the pass began.
+type blockedTombstones struct {
 	RemovableSet
 	source *plan
 }
 
-// carry returns what the output's segments take over. Without a sidecar nothing can be bound to
-// them, and the clocks begin anew.
-func (o *output) carry() (all []carried) {
-	for _, piece := range o.pieces {
-		if !piece.bound {
+// tombstones returns what the output segments took over. Nothing can be bound to a segment without
+// a sidecar, so there the retention starts again.
+func (r *groupRewrite) tombstones() (all []outputTombstones) {
+	for _, out := range r.writer.outputs {
+		if !out.bound {
 			continue
 		}
-		c := carried{segment: piece.segment, binding: piece.binding}
+		t := outputTombstones{segment: out.segment, binding: out.binding}
 		base := uint32(0)
-		for _, part := range piece.parts {
-			for _, g := range part.plan.lonely {
-				if moved := part.renumber(g, base); moved.Count > 0 {
-					c.lonely = append(c.lonely, moved)
+		for _, part := range out.parts {
+			for _, set := range part.plan.removable {
+				if moved := part.renumber(set, base); moved.Count > 0 {
+					t.removable = append(t.removable, moved)
 				}
 			}
-			if moved := part.renumber(part.plan.waiting(), base); moved.Count > 0 {
-				c.waiting = append(c.waiting, carriedGroup{moved, part.plan})
+			if moved := part.renumber(part.plan.blockedSet(), base); moved.Count > 0 {
+				t.blocked = append(t.blocked, blockedTombstones{moved, part.plan})
 			}
 			base += part.end - part.first - uint32(part.plan.dead.count(part.first, part.end))
 		}
-		all = append(all, c)
+		all = append(all, t)
 	}
 	return all
 }
 
-// renumber returns a group of the source as it is in the output, where the part begins at ordinal
-// base: without what went, and without what is in other parts.
-func (p part) renumber(g RemovableSet, base uint32) RemovableSet {
-	return newGroup(g.SinceMs, func(yield func(uint32) bool) {
-		at, gone := p.first, uint32(0) // gone: of [p.first, at)
-		for ordinal := range g.All {
+// renumber converts a set of the source to the ordinals of the output, where the part begins at
+// ordinal base. Removed records and records of other parts are left out.
+func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
+	return newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
+		at, removed := p.first, uint32(0) // removed: of [p.first, at)
+		for ordinal := range set.All {
 			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
 				continue
 			}
-			gone += uint32(p.plan.dead.count(at, ordinal))
+			removed += uint32(p.plan.dead.count(at, ordinal))
 			at = ordinal
-			if !yield(base + ordinal - p.first - gone) {
+			if !yield(base + ordinal - p.first - removed) {
 				return
 			}
 		}
 	})
 }
 
-// addAborted writes the transaction index of a piece: the entries of its markers, as far as aborted
-// batches are left of them (I22). What is left is in segments that are not rewritten, or not yet.
-func (o *output) addAborted(piece *piece) error {
-	end := piece.segment.NextOffset()
-	var failed error
-	for _, part := range piece.parts {
-		_, err := part.plan.segment.Aborted(piece.segment.Base(), math.MaxInt64,
-			func(a segment.AbortedTxn) {
-				if failed == nil && a.LastOffset < end && o.left(a) {
-					failed = piece.segment.AddAborted(a)
-				}
-			})
-		if err != nil {
-			return err
+// lowestBlocked is the lowest tombstone that is blocked by a record of a segment that was not
+// rewritten; noRecord if there is none.
+func lowestBlocked(plans []*plan) recordPosition {
+	lowest := noRecord
+	for _, plan := range plans {
+		if !plan.rewritten {
+			lowest = lower(lowest, plan.blocks)
 		}
 	}
-	return failed
+	return lowest
 }
 
-// left tells whether batches of an aborted transaction stay in the log when the group is replaced.
+// errStop ends an iteration early.
+var errStop = errors.New("stop")
+
+// tombstoneCleanOffset returns Stats.TombstoneCleanOffset after the rewrites of a pass: the offset
+// of the lowest blocked tombstone, but at most the first segment with unknown keys, where any key
+// may have an older record.
 //
-// One of which none was there when the pass began has no entry any more, whatever segments its
-// range lies over. Its marker may go in this very pass, and it is by the marker that a consumer
-// knows the transaction's end: told of the transaction without it, he would leave out all that the
-// producer commits behind.
-func (o *output) left(a segment.AbortedTxn) bool {
-	if !o.blind && !o.aborted.endsAt(a.ProducerID, a.LastOffset) {
-		return false
-	}
-	for i, plan := range o.plans {
-		if plan.segment.Base() >= a.LastOffset || o.end(i) <= a.FirstOffset {
-			continue
-		}
-		if !plan.rewritten && (plan.number < o.group[0].number ||
-			plan.number > o.group[len(o.group)-1].number) {
-			return true
+// The offset is that of the tombstone and not that of the record that blocks it. In a log in which
+// keys are deleted all the time, cold segments always contain the value of a recently deleted key.
+// Each such segment is rewritten in time (blockingRetentions), and by then the blocked tombstones
+// are newer ones. So the offset follows the end of the log at a distance of at most two retentions.
+func tombstoneCleanOffset(plans []*plan, bound int64) (int64, error) {
+	offset := bound
+	for _, plan := range plans {
+		if plan.keys == nil || plan.counts.Opaque > 0 {
+			offset = min(offset, plan.segment.Base())
 		}
 	}
-	return false
+	lowest := lowestBlocked(plans)
+	if lowest == noRecord {
+		return offset, nil
+	}
+	err := plans[lowest.segment].batches(func(b keys.Batch) error {
+		if lowest.ordinal >= b.FirstOrdinal+uint32(b.Records) {
+			return nil
+		}
+		offset = min(offset, b.BaseOffset)
+		return errStop
+	})
+	if err != nil && !errors.Is(err, errStop) {
+		return 0, err
+	}
+	return offset, nil
 }

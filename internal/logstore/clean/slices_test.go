@@ -26,24 +26,25 @@ func TestTableAgainstAMap(t *testing.T) {
 			of = keys.Range{First: of.First, Last: of.First + random.Uint64N(5000)}
 		}
 		tab.reset(of)
-		known := map[keys.Hash]place{}
+		known := map[keys.Hash]recordPosition{}
 		for i := range uint32(2000) {
 			h := keys.Hash{High: of.First + random.Uint64N(max(1, of.Last-of.First)),
 				Low: random.Uint32N(3)}
 			s := tab.find(h)
-			if want, there := known[h]; there != s.known() || there && s.latest() != want {
-				t.Fatalf("find %v: %v at %v, want %v at %v", h, s.known(), s.latest(), there, want)
+			if want, there := known[h]; there != s.occupied() || there && s.latest() != want {
+				t.Fatalf("find %v: %v at %v, want %v at %v", h, s.occupied(), s.latest(), there,
+					want)
 			}
-			if !s.known() && !tab.full() {
-				known[h] = place{i % 7, i}
+			if !s.occupied() && !tab.full() {
+				known[h] = recordPosition{i % 7, i}
 				tab.put(s, h, known[h], i%3 == 0)
 				if s.tombstone() != (i%3 == 0) {
 					t.Fatal("the tombstone is lost")
 				}
 			}
 		}
-		if tab.used != len(known) || tab.used > tab.most {
-			t.Fatalf("%d used of %d, %d known", tab.used, tab.most, len(known))
+		if tab.used != len(known) || tab.used > tab.usedMax {
+			t.Fatalf("%d used of %d, %d known", tab.used, tab.usedMax, len(known))
 		}
 	}
 }

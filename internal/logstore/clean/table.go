@@ -7,75 +7,74 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// place is where a record stands: the ordinal of the record in its segment, and which of the pass's
-// segments that is.
-type place struct {
+// recordPosition is the position of a record in the log: the index of its segment in pass.plans,
+// and its ordinal in the segment.
+type recordPosition struct {
 	segment uint32
 	ordinal uint32
 }
 
-// nowhere is behind all places.
-var nowhere = place{math.MaxUint32, math.MaxUint32}
+// noRecord is above all positions.
+var noRecord = recordPosition{math.MaxUint32, math.MaxUint32}
 
-// before tells whether a place is below another in the log.
-func (p place) before(other place) bool {
+func (p recordPosition) below(other recordPosition) bool {
 	return p.segment < other.segment || p.segment == other.segment && p.ordinal < other.ordinal
 }
 
-// first is the lower of two places.
-func first(a, b place) place {
-	if b.before(a) {
+func lower(a, b recordPosition) recordPosition {
+	if b.below(a) {
 		return b
 	}
 	return a
 }
 
-// table maps the keys of one slice of the hashes to their latest records. It is open addressing
-// with linear probing in one array whose size never changes: that is the memory of a slice.
+// table maps the keys of one hash slice to their latest records. It is a hash table with open
+// addressing and linear probing in one array of fixed size, which is the memory of a slice.
 //
-// The slot of a hash is its place in the slice, in proportion. So the slots are in the order of the
-// hashes, but for what probing moves by a few, and a sidecar, which is sorted, walks through the
-// table from its beginning to its end: the memory is read in the order in which a processor fetches
-// it ahead, where any other slot function has it miss its caches at each entry.
+// The slot of a hash is proportional to its position in the slice, so slots are in hash order
+// except for short probe sequences. A sidecar is sorted by hash and therefore walks through the
+// table from start to end, in the order in which the processor prefetches memory. Any other slot
+// function causes a cache miss per entry.
 //
-// Keys themselves are not kept: two keys are one when 96 bits of keyed hash are equal (reference
-// F5). Segments are entered from the newest to the oldest, so what is found is the latest, nothing
-// is ever replaced or taken out, and there are no gravestones.
+// The table does not contain keys: two keys are equal if 96 bits of their keyed hashes are
+// (reference F5). Segments are entered from the newest to the oldest, so the first record of a key
+// is its latest. Nothing is replaced or deleted, and no slot needs a deletion mark.
 //
-// Invariant: used <= most < len(slots), so find meets a free slot.
+// Invariant: used <= usedMax < len(slots), so find always ends at a free slot.
 type table struct {
-	slots []slot
-	used  int
-	most  int // loadNumerator/loadDenominator of the slots
-	first uint64
-	scale uint64 // slots per hash, times 2^64
+	slots   []slot
+	used    int
+	usedMax int // loadNumerator/loadDenominator of the slots
+	first   uint64
+	scale   uint64 // slots per hash, times 2^64
 }
 
 const (
 	slotBytes       = 24
-	loadNumerator   = 3 // of 4: above it probes grow long
+	loadNumerator   = 3 // 3/4: above that load, probe sequences become long
 	loadDenominator = 4
 	tableSlotsMin   = 64
 )
 
-// slot is free when holder is 0: the zero value needs no initialising, and no hash is special.
+// slot is one key of a table. It is free if segmentPlus1 is 0, so the zero value needs no
+// initialization and no hash is special.
 type slot struct {
-	high    uint64
-	low     uint32
-	ordinal uint32 // of the latest record, times 2; the lowest bit: it is a tombstone
-	holder  uint32 // its segment + 1
-	// the segment of the oldest of the key's records seen so far: what supersedes the next one to
-	// come
-	next uint32
+	high             uint64
+	low              uint32
+	ordinalTombstone uint32 // of the latest record: ordinal << 1 | 1 for a tombstone
+	segmentPlus1     uint32 // of the latest record
+	// supersededBy is the segment of the oldest record of the key so far, which supersedes the
+	// next older one.
+	supersededBy uint32
 }
 
-// newTable returns a table of about so many bytes.
+// newTable returns a table of about the given size.
 func newTable(bytes int64) *table {
 	slots := max(tableSlotsMin, int(bytes/slotBytes))
-	return &table{slots: make([]slot, slots), most: slots / loadDenominator * loadNumerator}
+	return &table{slots: make([]slot, slots), usedMax: slots / loadDenominator * loadNumerator}
 }
 
-// bytes is the memory the table takes.
+// bytes is the memory of the table.
 func (t *table) bytes() int64 { return int64(len(t.slots)) * slotBytes }
 
 // reset empties the table for another range of hashes.
@@ -89,16 +88,16 @@ func (t *table) reset(of keys.Range) {
 	}
 }
 
-// full tells whether another key would be one too many.
-func (t *table) full() bool { return t.used >= t.most }
+// full reports whether the table can take no further key.
+func (t *table) full() bool { return t.used >= t.usedMax }
 
-// find returns the slot of the hash, or the free one where it belongs. The hash must lie in the
+// find returns the slot of the hash, or the free slot where it belongs. The hash must be in the
 // range of the last reset.
 func (t *table) find(h keys.Hash) *slot {
 	i, _ := bits.Mul64(h.High-t.first, t.scale)
 	for {
 		s := &t.slots[i]
-		if s.holder == 0 || s.high == h.High && s.low == h.Low {
+		if s.segmentPlus1 == 0 || s.high == h.High && s.low == h.Low {
 			return s
 		}
 		if i++; i == uint64(len(t.slots)) {
@@ -107,21 +106,60 @@ func (t *table) find(h keys.Hash) *slot {
 	}
 }
 
-// put takes a free slot for the latest record of a key.
-func (t *table) put(s *slot, h keys.Hash, at place, tombstone bool) {
-	*s = slot{high: h.High, low: h.Low, ordinal: at.ordinal << 1, holder: at.segment + 1,
-		next: at.segment}
+// put stores the latest record of a key in a free slot.
+func (t *table) put(s *slot, h keys.Hash, at recordPosition, tombstone bool) {
+	*s = slot{high: h.High, low: h.Low, ordinalTombstone: at.ordinal << 1,
+		segmentPlus1: at.segment + 1, supersededBy: at.segment}
 	if tombstone {
-		s.ordinal |= 1
+		s.ordinalTombstone |= 1
 	}
 	t.used++
 }
 
-// known tells whether the slot holds a key.
-func (s *slot) known() bool { return s.holder != 0 }
+// occupied reports whether the slot contains a key.
+func (s *slot) occupied() bool { return s.segmentPlus1 != 0 }
 
-// latest is where the key's latest record stands.
-func (s *slot) latest() place { return place{s.holder - 1, s.ordinal >> 1} }
+// latest returns the position of the latest record of the key.
+func (s *slot) latest() recordPosition {
+	return recordPosition{s.segmentPlus1 - 1, s.ordinalTombstone >> 1}
+}
 
-// tombstone tells whether that is one.
-func (s *slot) tombstone() bool { return s.ordinal&1 == 1 }
+// tombstone reports whether the latest record of the key is a tombstone.
+func (s *slot) tombstone() bool { return s.ordinalTombstone&1 == 1 }
+
+// Sizes of tables, where the memory budget permits them. A table that fits the processor's own
+// cache resolves an entry in a third of the time of a larger one (docs/bench/cleaner.md). A larger
+// table is better only if the reads of a hash slice became shorter than readEntriesMin entries.
+const (
+	tableBytesCached = 1 << 20
+	readEntriesMin   = 256
+)
+
+// tableBytesBest is the memory with which one worker is fastest.
+func tableBytesBest(segments int, entries int64) int64 {
+	best := max(tableBytesCached,
+		int64(segments)*readEntriesMin*slotBytes*loadDenominator/loadNumerator)
+	return min(best, 2*slotBytes*entries+tableSlotsMin*slotBytes)
+}
+
+// tableBudget is the memory for the tables of all workers: the best size, or what is available, but
+// at least the smallest tables.
+func tableBudget(segments int, entries int64, workers int, available int64) int64 {
+	smallest := int64(workers) * tableSlotsMin * slotBytes
+	return max(smallest, min(int64(workers)*tableBytesBest(segments, entries), available))
+}
+
+// hashSlices is the number of hash slices whose keys fit a table with a margin. Slices are random
+// samples of the keys, whose sizes differ by a few standard deviations. A slice that exceeds its
+// table is split (see sliceResolver.resolve), so this determines the speed and not the memory.
+func hashSlices(entries, tableBytes int64) uint32 {
+	room := float64(tableBytes/slotBytes) * loadNumerator / loadDenominator
+	room = max(1, room-6*math.Sqrt(room))
+	slices := uint64(math.Ceil(float64(entries) / room))
+	if slices <= 1 {
+		return 1
+	}
+	// A power of two makes slices end at bucket boundaries of the sidecars, so no bucket is read
+	// twice.
+	return uint32(1) << min(31, bits.Len64(slices-1))
+}

@@ -6,23 +6,24 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// transactions are the aborted ones of which batches may be in the log: for each producer, ranges
-// of offsets, ascending and apart. They take a few bytes each, however large they are.
-type transactions map[int64][]offsets
+// abortedTxns are the aborted transactions of which the log may contain batches: per producer,
+// disjoint ascending ranges of offsets. A transaction takes a few bytes, however large it is.
+type abortedTxns map[int64][]offsetRange
 
-// offsets is the range [from, to).
-type offsets struct{ from, to int64 }
+// offsetRange is the range [from, to).
+type offsetRange struct{ from, to int64 }
 
-// covers tells whether a data batch belongs to an aborted transaction. By the producer's id alone:
-// a marker may have a later epoch than the batches it ends (KIP-890).
-func (t transactions) covers(b keys.Batch) bool {
+// covers reports whether a data batch belongs to an aborted transaction. It compares the producer
+// id only: a marker may have a later epoch than the batches of its transaction (KIP-890).
+func (t abortedTxns) covers(b keys.Batch) bool {
 	if !b.Transactional || b.Marker != keys.NoMarker || len(t) == 0 {
 		return false
 	}
 	all := t[b.ProducerID]
-	i, found := slices.BinarySearchFunc(all, b.BaseOffset, func(r offsets, o int64) int {
+	i, found := slices.BinarySearchFunc(all, b.BaseOffset, func(r offsetRange, o int64) int {
 		switch {
 		case r.from > o:
 			return 1
@@ -34,100 +35,79 @@ func (t transactions) covers(b keys.Batch) bool {
 	return found && b.BaseOffset >= all[i].from
 }
 
-// endsAt tells whether a producer's transaction that ends with the marker at an offset is among
-// them.
-func (t transactions) endsAt(producer, marker int64) bool {
+// endsAt reports whether a producer has an aborted transaction whose marker is at the offset.
+func (t abortedTxns) endsAt(producer, marker int64) bool {
 	_, found := slices.BinarySearchFunc(t[producer], marker,
-		func(r offsets, o int64) int { return cmp.Compare(r.to, o) })
+		func(r offsetRange, o int64) int { return cmp.Compare(r.to, o) })
 	return found
 }
 
-// findTransactions goes through the batches of all segments, from the log start (I21): it finds out
-// which transactions were aborted, makes the bitmaps of the window's plans, and marks in them the
-// markers that no batch of their transaction is below any more.
-func (p *pass) findTransactions(w window) error {
-	// producer -> first offset of its transaction, as far as batches are left of it
+// findTransactions reads the batch entries of all segments, from the log start (I21), and returns
+// the aborted transactions. It counts the control records of each plan, and calls visit for each
+// with the ordinals of its lone markers: those with no batch of their transaction below them.
+//
+// acrossBound are the aborted transactions that are open at the bound.
+func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int64,
+	visit func(p *plan, loneMarkers []uint32)) (abortedTxns, error) {
+	// producer -> first remaining offset of its open transaction
 	open := map[int64]int64{}
-	p.aborted = transactions{}
-	for i, plan := range p.plans {
-		plan.controls = 0
-		var lonely []uint32 // ordinals of markers
+	aborted := abortedTxns{}
+	for _, plan := range plans {
+		plan.controlRecords = 0
+		var loneMarkers []uint32
 		err := plan.batches(func(b keys.Batch) error {
 			switch {
 			case b.Marker == keys.MarkerAbort || b.Marker == keys.MarkerCommit:
-				first, begun := open[b.ProducerID]
+				first, isOpen := open[b.ProducerID]
 				delete(open, b.ProducerID)
-				if !begun && b.Records > 0 { // I20: with not even an empty batch below it
-					lonely = append(lonely, b.FirstOrdinal)
+				if !isOpen && b.Records > 0 { // I20: not even an empty batch remains below it
+					loneMarkers = append(loneMarkers, b.FirstOrdinal)
 				}
-				if begun && b.Marker == keys.MarkerAbort {
-					p.aborted[b.ProducerID] = append(p.aborted[b.ProducerID],
-						offsets{first, b.BaseOffset})
+				if isOpen && b.Marker == keys.MarkerAbort {
+					aborted[b.ProducerID] = append(aborted[b.ProducerID],
+						offsetRange{first, b.BaseOffset})
 				}
-				plan.controls += b.Records
+				plan.controlRecords += b.Records
 			case b.Marker != keys.NoMarker:
-				plan.controls += b.Records
+				plan.controlRecords += b.Records
 			case b.Transactional:
-				if _, begun := open[b.ProducerID]; !begun {
+				if _, isOpen := open[b.ProducerID]; !isOpen {
 					open[b.ProducerID] = b.BaseOffset
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if w.from <= i && i < w.to && plan.keys != nil {
-			plan.makeBitmaps(&p.memory)
-			for _, ordinal := range lonely {
-				plan.final.set(ordinal)
-			}
+		visit(plan, loneMarkers)
+	}
+	for _, a := range acrossBound {
+		if first, isOpen := open[a.ProducerID]; isOpen {
+			aborted[a.ProducerID] = append(aborted[a.ProducerID], offsetRange{first, bound})
 		}
 	}
-	for _, a := range p.AbortedAcrossBound { // what is still open at the bound, and ended above it
-		if first, begun := open[a.ProducerID]; begun {
-			p.aborted[a.ProducerID] = append(p.aborted[a.ProducerID], offsets{first, p.Bound})
-		}
-	}
-	p.waiting = p.waiting || len(p.aborted) > 0
-	return p.findIgnored()
+	return aborted, nil
 }
 
-// findIgnored notes which records supersede nothing: those of aborted transactions, and those below
-// the log start. A window finds the same as the one before it.
-func (p *pass) findIgnored() error {
-	for i, plan := range p.plans {
+// findIgnored sets the ignored ranges of all plans: records of aborted transactions, and records
+// below the log start. The result is the same for every window.
+func findIgnored(plans []*plan, aborted abortedTxns, logStart int64) error {
+	for i, plan := range plans {
 		plan.ignored = nil
-		if len(p.aborted) == 0 && plan.segment.Base() >= p.LogStart {
+		if len(aborted) == 0 && plan.segment.Base() >= logStart {
 			continue
 		}
 		err := plan.batches(func(b keys.Batch) error {
 			if b.Records > 0 && b.Marker == keys.NoMarker &&
-				(b.LastOffset < p.LogStart || p.aborted.covers(b)) {
+				(b.LastOffset < logStart || aborted.covers(b)) {
 				plan.ignore(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records))
 			}
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("segment %d of %d: %w", i, len(p.plans), err)
+			return fmt.Errorf("segment %d of %d: %w", i, len(plans), err)
 		}
-	}
-	return nil
-}
-
-// batches calls visit for each batch of the segment, as its sidecar has them.
-func (p *plan) batches(visit func(keys.Batch) error) error {
-	if p.keys == nil {
-		return nil
-	}
-	it := p.keys.Batches()
-	for it.Next() {
-		if err := visit(it.Batch()); err != nil {
-			return err
-		}
-	}
-	if err := it.Err(); err != nil {
-		return p.sidecarFault(err)
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 	// hashed with another secret, which only a bug of ours could do, for the salt's id is that of
 	// ours.
 	wrong := keys.NewHasher([16]byte{9})
-	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
+	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
+		opts SidecarOptions) (*keys.Reader,
 		error) {
 		if s.Base() != 0 || opts.Rebuild {
 			return l.sidecar(ctx, s, opts)
@@ -81,7 +82,8 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	r, err := l.sidecar(t.Context(), l.segments[0], Job{}.keysOptions())
 	l.must(err)
 	defer func() { _ = r.Close() }()
-	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment, opts SidecarOptions) (*keys.Reader,
+	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
+		opts SidecarOptions) (*keys.Reader,
 		error) {
 		if opts.Rebuild {
 			return nil, nil
@@ -172,7 +174,8 @@ func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	due := time.UnixMilli(l.job.CleaningProgress[1].SinceMs).Add(time.Hour)
 	l.now = due.Add(-time.Millisecond)
 	if stats := l.pass(); stats.AwaitsReplicasAt != -1 || !stats.NextPass.Equal(due) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v", stats.AwaitsReplicasAt,
+		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v",
+			stats.AwaitsReplicasAt,
 			stats.NextPass, due)
 	}
 	l.wantData(" 2:b= 3:z=1")

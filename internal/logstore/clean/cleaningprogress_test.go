@@ -21,7 +21,7 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))
 		retention := time.Duration(random.IntN(100_000)) * time.Millisecond
-		part := max(time.Millisecond, retention/agreedSteps)
+		part := max(time.Millisecond, retention/progressResolution)
 		var a CleaningProgress
 		var all []told
 		now := start
@@ -43,7 +43,8 @@ func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
 	}
 }
 
-func checkAgreed(t *testing.T, seed uint64, a CleaningProgress, all []told, now time.Time, retention,
+func checkAgreed(t *testing.T, seed uint64, a CleaningProgress, all []told, now time.Time,
+	retention,
 	part time.Duration) {
 	t.Helper()
 	if len(a) > ProgressStepsMax {

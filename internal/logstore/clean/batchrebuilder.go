@@ -1,0 +1,248 @@
+package clean
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// batchRebuilder applies the action of each batch: it returns the batch to write, as it is, rebuilt
+// or emptied. It compares every record that it decodes with the sidecar.
+type batchRebuilder struct {
+	rules         *Rules
+	now           time.Time
+	hasher        keys.Hasher
+	batchBytesMax int
+	memory        *memory
+	stats         *Stats // BatchesDecoded
+	builder       *record.Builder
+
+	// State of the current source segment.
+	plan        *plan
+	removable   *mergeIterator
+	records     *keys.Records
+	nextOrdinal uint32 // of records
+	decoded     bitmap // records that were decoded, nil if none
+	entries     fingerprint
+}
+
+// begin starts a source segment.
+func (r *batchRebuilder) begin(plan *plan) {
+	r.plan, r.removable = plan, newMergeIterator(plan.removable)
+	r.records, r.nextOrdinal = plan.keys.Records(), 0
+	r.decoded, r.entries = nil, fingerprint{}
+}
+
+// end compares the records that were decoded of the source segment with its sidecar.
+func (r *batchRebuilder) end() error {
+	if r.decoded == nil {
+		return nil
+	}
+	r.memory.touch(int64(8 * len(r.decoded)))
+	var known fingerprint
+	it := r.plan.keys.Entries(keys.Everything)
+	for it.Next() {
+		if e := it.Entry(); r.decoded.has(e.Ordinal) {
+			known.add(e.Hash, e.Ordinal, e.Tombstone)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return r.plan.sidecarFault(err)
+	}
+	if known != r.entries {
+		return &sidecarError{r.plan.segment,
+			fmt.Sprintf("the %d keys of the decoded batches differ from the %d that it has",
+				r.entries.count, known.count)}
+	}
+	return nil
+}
+
+// apply returns what to write for a batch; ok is false if nothing is written. The result is valid
+// until the next call. A dropped batch is decoded only to compare it with the sidecar.
+func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, ok bool,
+	err error) {
+	switch in.action {
+	case dropBatch:
+		return out, false, r.decode(in, b, func(*record.Record, uint32) {})
+	case emptyBatch:
+		r.builder.Reset(record.IdentityOf(b))
+		out, err = r.encode(in)
+		return out, true, err
+	case rebuildBatch:
+		out, err = r.rebuild(in, b)
+		return out, true, err
+	}
+	if dense := r.rules.DenseCodec; dense != nil && b.Codec() != dense.Type && in.Records > 0 &&
+		!b.Control() {
+		out, err = r.rebuild(in, b)
+		return out, true, err
+	}
+	return record.Whole(b), true, nil
+}
+
+// rebuild encodes a batch without its dead records. Offsets, absolute timestamps and the identity
+// of the batch do not change (I9, reference 1.2).
+func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, error) {
+	id := record.IdentityOf(b)
+	if err := r.setHorizon(in, &id); err != nil {
+		return record.Parts{}, err
+	}
+	r.builder.SetCodec(r.codec(b))
+	r.builder.Reset(id)
+	if err := r.decode(in, b, func(rec *record.Record, ordinal uint32) {
+		if !r.plan.dead.has(ordinal) {
+			r.builder.Add(rec)
+		}
+	}); err != nil {
+		return record.Parts{}, err
+	}
+	return r.encode(in)
+}
+
+// encode finishes the batch in the builder and returns it in the builder's memory.
+func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
+	out, err := r.builder.Encode()
+	if err != nil {
+		return record.Parts{}, err
+	}
+	held := int64(in.SizeBytes + r.builder.SizeBytes())
+	if in.BodyBytes <= decodeWholeBytesMax {
+		held += in.BodyBytes
+	}
+	r.memory.touch(held)
+	return out, nil
+}
+
+// codec returns the compression of a rebuilt batch: the dense codec of the clean section, the
+// topic's codec, or its own.
+func (r *batchRebuilder) codec(b record.Batch) (codec compress.Codec, level int) {
+	if dense := r.rules.DenseCodec; dense != nil {
+		return dense.Type, dense.Level
+	}
+	if r.rules.KeepCodec && b.Codec() != r.rules.Codec.Type {
+		return b.Codec(), compress.LevelDefault // the level belongs to the topic's codec
+	}
+	return r.rules.Codec.Type, r.rules.Codec.Level
+}
+
+// setHorizon sets the delete horizon of a rebuilt batch.
+//
+// The horizon is for Kafka's tools, and for a log that has lost its .dead file. An existing horizon
+// remains as long as the batch has a tombstone. A new one is computed from the earliest time at
+// which a tombstone of the batch became removable, or from now.
+func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
+	end, hasTombstone := in.FirstOrdinal+uint32(in.Records), false
+	if r.plan.counts.Tombstones > 0 {
+		var err error
+		if hasTombstone, err = r.hasLiveTombstone(in.FirstOrdinal, end); err != nil {
+			return err
+		}
+	}
+	sinceMs := r.now.UnixMilli()
+	for range r.removable.within(in.FirstOrdinal, end) {
+		if !r.plan.dead.has(r.removable.ordinal) {
+			sinceMs = min(sinceMs, r.removable.sinceMs)
+		}
+	}
+	switch {
+	case !hasTombstone:
+		id.DeleteHorizonMs = 0
+	case id.DeleteHorizonMs == 0:
+		id.DeleteHorizonMs = sinceMs + r.rules.TombstoneRetention.Milliseconds()
+	}
+	return nil
+}
+
+// hasLiveTombstone reports whether one of the records [from, to) is a tombstone that remains.
+// Ranges must ascend from call to call.
+func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err error) {
+	for r.nextOrdinal < to {
+		if !r.records.Next() {
+			if err := r.records.Err(); err != nil {
+				return false, r.plan.sidecarFault(err)
+			}
+			return false, &sidecarError{r.plan.segment, "it has fewer records than its batches"}
+		}
+		r.nextOrdinal = r.records.Ordinal() + 1
+		found = found || r.nextOrdinal > from && r.records.Record().Tombstone &&
+			!r.plan.dead.has(r.records.Ordinal())
+	}
+	return found, nil
+}
+
+// decodeWholeBytesMax is the largest decompressed size of a batch that is decompressed at once. The
+// records of larger batches are decompressed one after the other, which is slower and holds one
+// record instead of all.
+const decodeWholeBytesMax = 4 << 20
+
+// decode visits the records of a batch with their ordinals and adds them to the fingerprint.
+//
+// The limit on the decompressed size is that of the sidecar, whatever batchBytesMax is: the batch
+// was decoded when its sidecar was built.
+func (r *batchRebuilder) decode(in readBatch, b record.Batch,
+	visit func(*record.Record, uint32)) error {
+	if r.decoded == nil {
+		r.decoded = newBitmap(r.plan.records())
+	}
+	ordinal, end := in.FirstOrdinal, in.FirstOrdinal+uint32(in.Records)
+	err := r.eachRecord(in, b, func(rec *record.Record) error {
+		if ordinal == end {
+			return &sidecarError{r.plan.segment,
+				fmt.Sprintf("the batch at position %d has more records", in.Position)}
+		}
+		if rec.Key != nil {
+			r.entries.add(r.hasher.Hash(rec.Key), ordinal, rec.Tombstone())
+			r.decoded.set(ordinal)
+		}
+		visit(rec, ordinal)
+		ordinal++
+		return nil
+	})
+	r.stats.BatchesDecoded++
+	if err == nil && ordinal != end || errors.Is(err, compress.ErrTooLarge) {
+		err = &sidecarError{r.plan.segment,
+			fmt.Sprintf("the batch at position %d has other records", in.Position)}
+	}
+	return err
+}
+
+// eachRecord calls visit for each record of a batch.
+func (r *batchRebuilder) eachRecord(in readBatch, b record.Batch,
+	visit func(*record.Record) error) error {
+	limit := int(max(int64(r.batchBytesMax), in.BodyBytes+16*int64(in.Records)+1024))
+	if in.BodyBytes <= decodeWholeBytesMax {
+		return b.Records(limit, visit)
+	}
+	for rec, err := range b.Stream(bytes.NewReader(b[record.HeaderBytes:]), limit) {
+		if err != nil {
+			return err
+		}
+		if err := visit(rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fingerprint is a sum over entries, in any order. The entries of the decoded records must have the
+// fingerprint of the sidecar's entries that the pass decided by (F6). Hashes are keyed, so a
+// producer cannot construct two sets of entries with the same sum.
+type fingerprint struct {
+	sum   uint64
+	count int64
+}
+
+func (f *fingerprint) add(h keys.Hash, ordinal uint32, tombstone bool) {
+	x := h.High ^ (uint64(h.Low)<<32|uint64(ordinal))*0x9e3779b97f4a7c15
+	if tombstone {
+		x++
+	}
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	f.sum += x ^ x>>32
+	f.count++
+}

@@ -1,0 +1,263 @@
+package clean
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+)
+
+// deduplicate marks the superseded records of a window. It reads every sidecar once, in short
+// sequential reads, for any number of keys. It writes nothing, and no hash slice depends on
+// another.
+func (p *pass) deduplicate(w window) error {
+	entries := entryCount(p.plans)
+	limits := &p.job.Limits
+	budget := tableBudget(len(p.plans), entries, limits.Workers, p.memory.available())
+	count := hashSlices(entries, budget/int64(limits.Workers))
+	workers := min(limits.Workers, int(count))
+	resolvers := make([]*sliceResolver, workers)
+	failed := make([]error, workers)
+	for i := range resolvers {
+		resolvers[i] = newSliceResolver(p.plans, w, budget/int64(workers))
+		p.memory.acquire(resolvers[i].table.bytes())
+	}
+	limits.Parallel(workers, func(i int) {
+		for number := i; number < int(count) && failed[i] == nil; number += workers {
+			failed[i] = resolvers[i].resolve(keys.Slice(uint32(number), count))
+		}
+	})
+	for i, r := range resolvers {
+		p.memory.release(r.table.bytes())
+		r.mergeInto(p.plans)
+		if failed[i] != nil {
+			return failed[i]
+		}
+	}
+	return nil
+}
+
+// entryCount is the number of entries of all sidecars.
+func entryCount(plans []*plan) (n int64) {
+	for _, plan := range plans {
+		n += int64(plan.counts.Entries())
+	}
+	return n
+}
+
+// sliceResolver resolves hash slices, one after the other: it finds the latest record of each key
+// and marks the others as dead. Of each slice it reads the entries of all segments, the newest
+// segment first, into a table.
+//
+// Several resolvers may work at once. They share only the bitmaps of the window's plans, whose bits
+// they set atomically, and otherwise read the plans.
+type sliceResolver struct {
+	plans  []*plan // all segments of the pass
+	window window
+	table  *table
+	// hasTombstones: the window has tombstones, so the segments below the window are read too, to
+	// find the tombstones that their records block.
+	hasTombstones bool
+	firstAppendMs []int64 // per segment
+
+	// Results per segment, of the slices of this resolver.
+	blocks       []recordPosition // see plan.blocks
+	supersededMs []int64          // see plan.supersededMs
+	superseded   []int64          // number of superseded records; nil if not counted
+	liveKeys     int64            // keys that have a latest record
+
+	entries keys.Entries // reused
+	run     keyRun
+	audit   audit
+}
+
+// audit counts the entries of a slice. Each is ignored, superseded, or the latest of its key (F6).
+type audit struct{ entries, ignored, superseded, latest int }
+
+func newSliceResolver(plans []*plan, w window, tableBytes int64) *sliceResolver {
+	r := &sliceResolver{
+		plans: plans, window: w, table: newTable(tableBytes),
+		firstAppendMs: make([]int64, len(plans)), blocks: make([]recordPosition, len(plans)),
+		supersededMs: make([]int64, len(plans)),
+	}
+	for i, plan := range plans {
+		r.firstAppendMs[i] = plan.firstAppend().UnixMilli()
+		r.supersededMs[i], r.blocks[i] = math.MaxInt64, noRecord
+		r.hasTombstones = r.hasTombstones || w.contains(i) && plan.latest != nil
+	}
+	return r
+}
+
+// mergeInto adds the resolver's results to the plans.
+func (r *sliceResolver) mergeInto(plans []*plan) {
+	for i, plan := range plans {
+		plan.blocks = lower(plan.blocks, r.blocks[i])
+		plan.supersededMs = min(plan.supersededMs, r.supersededMs[i])
+	}
+}
+
+// resolve resolves the keys of one range of hashes. If the keys exceed the table, it splits the
+// range and resolves both halves instead. The results up to then are correct and are found again.
+func (r *sliceResolver) resolve(of keys.Range) error {
+	r.table.reset(of)
+	r.audit = audit{}
+	superseded := slices.Clone(r.superseded)
+	for i := len(r.plans) - 1; i >= 0 && (i >= r.window.from || r.hasTombstones); i-- {
+		if r.plans[i].keys == nil {
+			continue
+		}
+		fits, err := r.readSegment(i, of)
+		if err != nil {
+			return fmt.Errorf("read keys of segment %d: %w", r.plans[i].segment.Base(),
+				r.plans[i].sidecarFault(err))
+		}
+		if !fits {
+			copy(r.superseded, superseded) // the halves count them again
+			middle := of.First + (of.Last-of.First)/2
+			if middle == of.Last {
+				return fmt.Errorf("%w: more keys of one hash than a table has slots", ErrSidecar)
+			}
+			if err := r.resolve(keys.Range{First: of.First, Last: middle}); err != nil {
+				return err
+			}
+			return r.resolve(keys.Range{First: middle + 1, Last: of.Last})
+		}
+	}
+	if a := r.audit; a.entries != a.ignored+a.superseded+a.latest || a.latest != r.table.used {
+		return fmt.Errorf("audit of the hashes from %x to %x: %d entries, but %d ignored, "+
+			"%d superseded and %d latest ones, %d in the table", of.First, of.Last, a.entries,
+			a.ignored, a.superseded, a.latest, r.table.used)
+	}
+	r.liveKeys += int64(r.audit.latest)
+	return nil
+}
+
+// readSegment enters the entries of a segment in a range of hashes into the table. fits is false if
+// the table was full.
+func (r *sliceResolver) readSegment(index int, of keys.Range) (fits bool, err error) {
+	r.entries.Reset(r.plans[index].keys, of)
+	r.run = keyRun{segment: index, hasIgnored: len(r.plans[index].ignored) > 0}
+	for {
+		page, err := r.entries.NextPage()
+		if errors.Is(err, io.EOF) {
+			return r.endRun(), nil
+		}
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Len() {
+			e := page.At(i)
+			if e.Hash != r.run.hash || !r.run.any {
+				if !r.endRun() {
+					return false, nil
+				}
+				r.run.hash = e.Hash
+			}
+			r.add(e)
+		}
+		r.audit.entries += page.Len()
+	}
+}
+
+// keyRun is the entries of one key in one segment, in log order, as far as they were read. A key
+// that occurs many times in a segment is looked up in the table once (F3).
+type keyRun struct {
+	segment    int // index in plans
+	hasIgnored bool
+	hash       keys.Hash
+	any        bool // an entry was read
+	hasLatest  bool // ordinal and tombstone are those of the latest entry that is not ignored
+	hasOlder   bool // an entry precedes the latest one
+	ordinal    uint32
+	tombstone  bool
+}
+
+// add adds the next entry to the run.
+func (r *sliceResolver) add(e keys.Entry) {
+	run := &r.run
+	hasOlder := run.any
+	run.any = true
+	if run.hasIgnored && r.plans[run.segment].ignores(e.Ordinal) {
+		r.audit.ignored++
+		return
+	}
+	if run.hasLatest {
+		r.supersede(run.segment, run.ordinal, run.segment)
+	}
+	run.hasLatest, run.hasOlder, run.ordinal, run.tombstone = true, hasOlder, e.Ordinal, e.Tombstone
+}
+
+// endRun enters the run into the table. It returns false if the table has no room for the key.
+func (r *sliceResolver) endRun() bool {
+	run := &r.run
+	if !run.any {
+		return true
+	}
+	slot := r.table.find(run.hash)
+	switch {
+	case slot.occupied():
+		r.supersedeRun(slot)
+	case !run.hasLatest: // all are ignored, and no newer tombstone needs to know of them
+	case r.table.full():
+		return false
+	default:
+		at := recordPosition{uint32(run.segment), run.ordinal}
+		r.table.put(slot, run.hash, at, run.tombstone)
+		r.audit.latest++
+		if run.tombstone {
+			r.addLatestTombstone(at)
+		}
+	}
+	*run = keyRun{segment: run.segment, hasIgnored: run.hasIgnored}
+	return true
+}
+
+// supersedeRun handles a run whose key has a record in a newer segment: all of the run is dead, and
+// it blocks the latest record of the key if that is a tombstone.
+func (r *sliceResolver) supersedeRun(slot *slot) {
+	run := &r.run
+	if run.hasLatest {
+		r.supersede(run.segment, run.ordinal, int(slot.supersededBy))
+		slot.supersededBy = uint32(run.segment)
+	}
+	if !slot.tombstone() {
+		return
+	}
+	latest := slot.latest()
+	r.blocks[run.segment] = lower(r.blocks[run.segment], latest)
+	blocked := r.plans[latest.segment].blocked
+	if blocked != nil && r.window.contains(int(latest.segment)) {
+		blocked.setShared(latest.ordinal)
+	}
+}
+
+// addLatestTombstone handles a run whose latest record is the latest of its key and a tombstone.
+func (r *sliceResolver) addLatestTombstone(at recordPosition) {
+	run := &r.run
+	if run.hasOlder {
+		r.blocks[run.segment] = lower(r.blocks[run.segment], at)
+	}
+	if !r.window.contains(run.segment) {
+		return
+	}
+	plan := r.plans[run.segment]
+	plan.latest.setShared(at.ordinal)
+	if run.hasOlder {
+		plan.blocked.setShared(at.ordinal)
+	}
+}
+
+// supersede marks a record as superseded by one in the segment by.
+func (r *sliceResolver) supersede(index int, ordinal uint32, by int) {
+	r.audit.superseded++
+	if r.superseded != nil {
+		r.superseded[index]++
+	}
+	r.supersededMs[index] = min(r.supersededMs[index], r.firstAppendMs[by])
+	if r.window.contains(index) {
+		r.plans[index].dead.setShared(ordinal)
+	}
+}

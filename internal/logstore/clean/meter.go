@@ -1,0 +1,68 @@
+package clean
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// throttleBytes is the I/O between two calls of Env.Throttle and Env.Report: small batches do not
+// call them one by one.
+const throttleBytes = 64 << 10
+
+// ioMeter accounts for the I/O of a pass: it counts bytes, throttles them, and reports progress.
+// Its methods fail when the context of the pass has ended.
+//
+// sidecarRead may be called by several hash slices at once; the other methods belong to the
+// goroutine of Run.
+type ioMeter struct {
+	ctx      context.Context
+	throttle func(ctx context.Context, n int) error
+	report   func()
+	stats    *Stats // LogReadBytes, LogWrittenBytes and SidecarWrittenBytes
+
+	sidecarBytes atomic.Int64 // read of sidecars
+	doneBytes    atomic.Int64 // PassProgress.DoneBytes
+	unthrottled  atomic.Int64 // counted, and not passed to throttle yet
+}
+
+// add accounts for n bytes of I/O. Fewer than throttleBytes at the end of a pass are never
+// throttled.
+func (m *ioMeter) add(n int) error {
+	bytes := m.unthrottled.Add(int64(n))
+	if bytes < throttleBytes || !m.unthrottled.CompareAndSwap(bytes, 0) {
+		return m.ctx.Err()
+	}
+	m.report()
+	if err := m.throttle(m.ctx, int(bytes)); err != nil {
+		return err
+	}
+	return m.ctx.Err()
+}
+
+// sidecarRead accounts for n bytes that were read of a sidecar.
+func (m *ioMeter) sidecarRead(n int) error {
+	m.sidecarBytes.Add(int64(n))
+	m.doneBytes.Add(int64(n))
+	return m.add(n)
+}
+
+// logRead accounts for n bytes that were read of a source. Progress counts reads only, because the
+// size of the output is not known in advance.
+func (m *ioMeter) logRead(n int) error {
+	m.stats.LogReadBytes += int64(n)
+	m.doneBytes.Add(int64(n))
+	return m.add(n)
+}
+
+// logWritten accounts for n bytes that were written to an output segment.
+func (m *ioMeter) logWritten(n int) error {
+	m.stats.LogWrittenBytes += int64(n)
+	return m.add(n)
+}
+
+// sidecarWritten accounts for n bytes that were written to a sidecar, or read and written to sort
+// its entries.
+func (m *ioMeter) sidecarWritten(n int) error {
+	m.stats.SidecarWrittenBytes += int64(n)
+	return m.add(n)
+}

@@ -1,0 +1,56 @@
+package clean
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// Errors of Run, besides I/O errors. After each of them the log is valid, and the same pass may be
+// retried.
+var (
+	// ErrNoSpace is returned when the pass chose segments to rewrite, and the disk had no room for
+	// any of them (F16).
+	ErrNoSpace = errors.New("not enough free space to rewrite a segment")
+	// ErrSidecar is returned when a sidecar contradicted its segment (F6). Run has rebuilt the
+	// sidecar, and the caller retries the pass. If the retry fails likewise, the log is damaged or
+	// the code has a bug.
+	ErrSidecar = errors.New("key sidecar contradicts its segment")
+	// ErrProducersChanged is returned when a batch that the pass has dropped has since become the
+	// last batch of an active producer, which must remain (F12).
+	ErrProducersChanged = errors.New("the state of a producer changed during the pass")
+)
+
+// Run executes one pass. After an error or the end of ctx, the segments that were already replaced
+// stay replaced, and unfinished output is deleted: the log is valid at every moment. The returned
+// Stats cover the work up to then.
+//
+// If a sidecar contradicts its segment (F6), Run rebuilds it and fails with ErrSidecar. A retry
+// with the segments as they are then succeeds.
+func Run(ctx context.Context, job Job) (Stats, error) {
+	p := newPass(ctx, job.withDefaults())
+	err := p.run()
+	if wrong := (*sidecarError)(nil); errors.As(err, &wrong) {
+		err = errors.Join(err, p.rebuildSidecar(wrong.segment))
+	}
+	if err == nil {
+		p.stats.CleanedTo = job.Bound
+	}
+	p.stats.MemoryPeakBytes, p.stats.SidecarReadBytes = p.memory.peak, p.io.sidecarBytes.Load()
+	p.stats.SegmentsUntouched = p.stats.SegmentsTotal - p.stats.SegmentsRewritten
+	return p.stats, errors.Join(err, p.close())
+}
+
+// sidecarError reports a sidecar that contradicts its segment. It wraps ErrSidecar.
+type sidecarError struct {
+	segment *segment.Segment
+	reason  string
+}
+
+func (e *sidecarError) Error() string {
+	return fmt.Sprintf("%v: segment %d: %s", ErrSidecar, e.segment.Base(), e.reason)
+}
+
+func (e *sidecarError) Unwrap() error { return ErrSidecar }
