@@ -130,7 +130,7 @@ func (w *workload) take(p *promised, log *Log) {
 	if len(p.batches) == 0 {
 		p.first = end
 	}
-	p.cutTo, p.cleanable = end, min(p.cleanable, end)
+	p.cutTo, p.cleanable, p.filled = end, min(p.cleanable, end), p.filledTo(end)
 	p.epochs = p.knownEpochs(end, log.LeaderEpoch())
 	p.leading, p.synced = false, min(end, p.dataEnd())
 	p.start, p.startMax = log.LogStart(), log.LogStart()

@@ -63,7 +63,10 @@ func (w *workload) truncate(p *promised, log *Log) {
 		w.failf("%s ends at %d, cut at %d, want [%d, %d]", p.id, got, offset, low, end)
 	}
 	*p = *p.upTo(got)
-	p.cutTo, p.cleanable = got, min(p.cleanable, got)
+	p.cutTo, p.cleanable, p.filled = got, min(p.cleanable, got), p.filledTo(got)
+	if got > p.dataEnd() {
+		p.filled = append(p.filled, got)
+	}
 	p.highWatermarkM = min(p.highWatermarkM, got)
 	w.forgetEpochs(p, got)
 	p.leading = false

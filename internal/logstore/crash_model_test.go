@@ -33,7 +33,10 @@ type promised struct {
 	first   int64      // where the log began
 	batches []appended // all whose append began, also below start
 	// where the last truncation ended the log: maybe in a gap between two batches
-	cutTo   int64
+	cutTo int64
+	// filled are the ends of the empty batches that truncations within a gap appended (ADR 0100),
+	// ascending: a crash may end the log at any of them
+	filled  []int64
 	restart int64 // where the log is to begin anew, while that is under way; none else
 	synced  int64 // all below it was said to be durable: it must be there
 	// start is the log start that is durable, startMax what retention may have reached. The same of
@@ -82,6 +85,7 @@ func (p *promised) dataEnd() int64 {
 // begin makes the partition an empty log at an offset, of which nothing is known.
 func (p *promised) begin(offset int64) {
 	p.first, p.cutTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
+	p.filled = nil
 	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset,
 		offset, offset, offset, offset
 	p.relied, p.forgotten = 0, 0
@@ -110,9 +114,14 @@ func (p *promised) clone() *promised {
 	return &c
 }
 
+// filledTo returns the ends of the empty batches that are left when the log ends at an offset.
+func (p *promised) filledTo(end int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(p.filled), func(of int64) bool { return of > end })
+}
+
 // boundary tells whether the log may end at an offset: between two batches.
 func (p *promised) boundary(end int64) bool {
-	return end == p.first || end == p.cutTo ||
+	return end == p.first || end == p.cutTo || slices.Contains(p.filled, end) ||
 		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 
