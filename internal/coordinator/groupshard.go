@@ -67,7 +67,7 @@ func (s *groupShard) configure(cluster metadata.Groups) {
 }
 
 func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
-	return s.ForgetOffsets(func(topic string, id [16]byte) bool { return stale(d, topic, id) })
+	return s.DeleteStaleOffsets(func(topic string, id [16]byte) bool { return stale(d, topic, id) })
 }
 
 // stale reports whether an offset was committed for a topic that was deleted with its records. If

@@ -107,7 +107,7 @@ func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.
 		return nil, err
 	}
 	return query(ctx, s, func(s *groupShard) ([]group.CommitOffset, error) {
-		if err := s.MayFetch(groupID, reader); err != nil {
+		if err := s.CheckFetch(groupID, reader); err != nil {
 			return nil, err
 		}
 		if partitions == nil {

@@ -86,7 +86,7 @@ func TestClusterSettingsApplyAtOnce(t *testing.T) {
 			defer cancel()
 			_, err := b.Join(ctx, group.Join{
 				Group: "other", NewMember: "m", Session: session, ProtocolType: "consumer",
-				Protocols: []group.Protocol{{Name: "range"}}, IDFirst: true,
+				Protocols: []group.Protocol{{Name: "range"}}, RequireMemberID: true,
 			})
 			return err
 		}

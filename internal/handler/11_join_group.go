@@ -38,7 +38,7 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 		ClientID: from.ClientID, ClientHost: hostOf(from.Remote),
 		Session:      milliseconds(req.SessionTimeoutMillis),
 		Rebalance:    milliseconds(req.RebalanceTimeoutMillis),
-		ProtocolType: req.ProtocolType, IDFirst: req.Version >= 4, MaySkip: req.Version >= 9,
+		ProtocolType: req.ProtocolType, RequireMemberID: req.Version >= 4, CanSkipAssignment: req.Version >= 9,
 	}
 	if req.Version < 1 {
 		join.Rebalance = join.Session

@@ -72,10 +72,10 @@ type Partition struct {
 	Index int32
 }
 
-// MayCommit refuses a member's commit that comes too late: of an epoch before the one in which the
+// CheckCommit refuses a member's commit that comes too late: of an epoch before the one in which the
 // member got the partition (KIP-1251), or of a partition that is not its any more. In its own epoch
 // it may commit what it likes, as in Kafka.
-func (g *Group) MayCommit(memberID string, epoch int32, of []Partition) error {
+func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error {
 	m := g.members[memberID]
 	switch {
 	case m == nil && epoch < 0 && len(g.members) == 0:
@@ -99,9 +99,9 @@ func (g *Group) MayCommit(memberID string, epoch int32, of []Partition) error {
 	return nil
 }
 
-// MayFetch refuses to tell offsets to a member that is in another epoch than it thinks; without a
+// CheckFetch refuses to tell offsets to a member that is in another epoch than it thinks; without a
 // member's id anybody may ask.
-func (g *Group) MayFetch(memberID string, epoch int32) error {
+func (g *Group) CheckFetch(memberID string, epoch int32) error {
 	m := g.members[memberID]
 	switch {
 	case memberID == "" && epoch < 0:

@@ -108,8 +108,8 @@ func New(id string, loading bool) *Group {
 // Members is how many there are.
 func (g *Group) Members() int { return len(g.members) }
 
-// Void tells whether nothing is stored of the group.
-func (g *Group) Void() bool { return !g.kept && len(g.members) == 0 }
+// Unused tells whether nothing is stored of the group.
+func (g *Group) Unused() bool { return !g.kept && len(g.members) == 0 }
 
 // Loaded ends the replay of what is on the disk: all members have a session's time to be heard of.
 func (g *Group) Loaded(now time.Time, session time.Duration) {

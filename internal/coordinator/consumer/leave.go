@@ -66,8 +66,8 @@ func (g *Group) remove(m *Member) []Record {
 	return append(records, Record{Key: Key{kindMember, g.ID, m.ID}.append()})
 }
 
-// Bury is the tombstones of all that is stored of the group; that of the group itself is the last.
-func (g *Group) Bury() (records []Record) {
+// Tombstones is the tombstones of all that is stored of the group; that of the group itself is the last.
+func (g *Group) Tombstones() (records []Record) {
 	bury := func(kind int16, of string) {
 		records = append(records,
 			Record{Key: Key{kind, g.ID, of}.append()})

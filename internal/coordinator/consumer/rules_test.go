@@ -106,7 +106,7 @@ func TestWhoDoesNotRevokeIsOut(t *testing.T) {
 		t.Errorf("b is told %+v", b)
 	}
 	w.advance(config.Session) // b is not heard of
-	if w.group.State() != "Empty" || w.group.Void() {
+	if w.group.State() != "Empty" || w.group.Unused() {
 		t.Errorf("the group is %s", w.group.State())
 	}
 }
@@ -272,7 +272,7 @@ func TestGroupsHaveBounds(t *testing.T) {
 func TestCommitsOfEarlierEpochs(t *testing.T) {
 	w := quiet(t)
 	id := w.topics["t0"].ID
-	if err := w.group.MayCommit("", -1, nil); err != nil {
+	if err := w.group.CheckCommit("", -1, nil); err != nil {
 		t.Errorf("an admin's commit to an empty group: %v", err)
 	}
 	w.mustAsk(joining("a"))
@@ -296,7 +296,7 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 		{"", -1, 0, ErrUnknownMember},
 		{"c", 2, 0, ErrUnknownMember},
 	} {
-		if err := w.group.MayCommit(c.member, c.epoch,
+		if err := w.group.CheckCommit(c.member, c.epoch,
 			[]Partition{{id, c.partition}}); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -305,13 +305,13 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 		epoch int32
 		want  error
 	}{"": {-1, nil}, "a": {2, nil}, "b": {1, ErrStaleEpoch}, "c": {2, ErrUnknownMember}} {
-		if err := w.group.MayFetch(member, c.epoch); !errors.Is(err, c.want) {
+		if err := w.group.CheckFetch(member, c.epoch); !errors.Is(err, c.want) {
 			t.Errorf("%q fetches: %v", member, err)
 		}
 	}
 }
 
-// Bury leaves nothing, and is right for a group that was loaded.
+// Tombstones leaves nothing, and is right for a group that was loaded.
 func TestBuryLeavesNothing(t *testing.T) {
 	w := quiet(t)
 	h := joining("a")
@@ -319,7 +319,7 @@ func TestBuryLeavesNothing(t *testing.T) {
 	w.mustAsk(h)
 	w.mustAsk(joining("b"))
 	w.failover()
-	if err := w.store(w.group.Bury()); err != nil {
+	if err := w.store(w.group.Tombstones()); err != nil {
 		t.Fatal(err)
 	}
 	left := map[string][]byte{}
@@ -331,7 +331,7 @@ func TestBuryLeavesNothing(t *testing.T) {
 			t.Errorf("left: %q", key)
 		}
 	}
-	if !w.group.Void() || len(w.group.targets) != 0 || len(w.group.resolved) != 0 ||
+	if !w.group.Unused() || len(w.group.targets) != 0 || len(w.group.resolved) != 0 ||
 		len(w.group.owners) != 0 {
 		t.Errorf("left: %+v", w.group)
 	}

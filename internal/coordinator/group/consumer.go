@@ -6,12 +6,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// A group of the consumer protocol (KIP-848) is kept in group.consumer; what is here is where the
-// two protocols meet. Such a group is empty or stable, as far as group.phase goes, and has no
-// members of the classic kind. A group without members turns into one of the other kind when a
-// member of that kind joins: the records of the old kind get tombstones, the offsets stay. One with
-// members does not turn: whoever comes by the other protocol is refused (ErrNotFound,
-// ErrInconsistentProtocol), as Kafka does when its migration is off.
+// This file connects the two protocols. A group of the consumer protocol (KIP-848) has its state in
+// group.consumer; its group.phase is empty or stable, and it has no classic members. A group
+// without members is converted when a member of the other protocol joins: the records of the old
+// protocol get tombstones, the offsets stay. A group with members is not converted: joins by the
+// other protocol are rejected (ErrNotFound, ErrInconsistentProtocol), as Kafka does when group
+// migration is disabled.
 
 func (s *State) consumerConfig() consumer.Config {
 	return consumer.Config{
@@ -21,7 +21,7 @@ func (s *State) consumerConfig() consumer.Config {
 	}
 }
 
-// ConsumerHeartbeat answers a member of a group of the consumer protocol.
+// ConsumerHeartbeat handles a heartbeat of the consumer protocol.
 func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	topics *consumer.Topics) (consumer.Answer, Output, error) {
 	if err := h.Check(); err != nil {
@@ -37,8 +37,8 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat answers by c, which is the group's, or a new one, of which Replay makes the
-// group's.
+// consumerHeartbeat handles a heartbeat with the state c: that of the group, or an empty one for a
+// new group, whose state Replay creates.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -53,11 +53,11 @@ func (s *State) consumerHeartbeat(
 	if err != nil {
 		return answer, Output{}, err
 	}
-	if g != nil && g.kept {
+	if g != nil && g.stored {
 		s.store(Record{Key: groupKey(g.id)})
 	}
 	s.storeAll(records)
-	s.timeMember(now, c, h.Member)
+	s.setConsumerTimer(now, c, h.Member)
 	return answer, s.take(), nil
 }
 
@@ -67,23 +67,23 @@ func (s *State) storeAll(records []consumer.Record) {
 	}
 }
 
-// timeMember has Fire called when a member's time is up.
-func (s *State) timeMember(now time.Time, c *consumer.Group, memberID string) {
+// setConsumerTimer sets the timer of a member of the consumer protocol.
+func (s *State) setConsumerTimer(now time.Time, c *consumer.Group, memberID string) {
 	if due, ok := c.Due(memberID); ok && !s.loading {
 		s.timers.Set(TimerKey{c.ID, memberID}, due.Sub(now))
 	}
 }
 
-// consumerDue is called when a member's time may be up.
-func (s *State) consumerDue(now time.Time, g *group, memberID string) {
+// consumerExpired handles the timer of a member of the consumer protocol.
+func (s *State) consumerExpired(now time.Time, g *group, memberID string) {
 	records := g.consumer.Expire(now, memberID)
 	s.storeAll(records)
 	if records == nil {
-		s.timeMember(now, g.consumer, memberID)
+		s.setConsumerTimer(now, g.consumer, memberID)
 	}
 }
 
-// leaveConsumer takes members out that an admin names by their instances; members themselves leave
+// leaveConsumer removes a member by its instance id, for administrators. Members themselves leave
 // by a heartbeat.
 func (s *State) leaveConsumer(g *group, l Leaver) error {
 	if l.Member != "" || l.Instance == "" {
@@ -94,20 +94,20 @@ func (s *State) leaveConsumer(g *group, l Leaver) error {
 	return err
 }
 
-// turnClassic makes a group of the consumer protocol without members a classic one, for who joins.
-func (s *State) turnClassic(g *group, j Join) error {
+// convertToClassic converts an empty group of the consumer protocol to a classic one for a join.
+func (s *State) convertToClassic(g *group, j Join) error {
 	switch {
 	case g.consumer.Members() > 0:
 		return ErrInconsistentProtocol
 	case j.Member != "":
 		return ErrUnknownMember
 	}
-	s.out.VolatileChanged = true // who joins is let in before the records are stored
-	s.storeAll(g.consumer.Bury())
+	s.out.VolatileChanged = true // the member is added before the records are stored
+	s.storeAll(g.consumer.Tombstones())
 	return nil
 }
 
-// replayConsumer takes in a record of a group of the consumer protocol.
+// replayConsumer applies a record of the consumer protocol.
 func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	k, err := consumer.ReadKey(key)
 	if err != nil {
@@ -127,14 +127,14 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 		return err
 	}
 	if s.loading {
-		// records of a cleaned log come in any order: loadedConsumer looks at what they make
-		// together
+		// Records of a compacted log may be in any order, so loadedConsumer evaluates them
+		// together.
 		return nil
 	}
-	s.afterConsumer(g)
+	s.updateFromConsumer(g)
 	if g.consumer != nil && k.Of != "" {
 		if _, member := g.consumer.Due(k.Of); member {
-			s.timeMember(now, g.consumer, k.Of)
+			s.setConsumerTimer(now, g.consumer, k.Of)
 		} else {
 			s.timers.Clear(TimerKey{g.id, k.Of})
 		}
@@ -142,15 +142,15 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// afterConsumer makes the rest of the group agree with its consumer part.
-func (s *State) afterConsumer(g *group) {
+// updateFromConsumer updates the fields of the group that depend on its consumer state.
+func (s *State) updateFromConsumer(g *group) {
 	switch {
-	case g.consumer.Void():
+	case g.consumer.Unused():
 		g.consumer = nil
-		if len(g.members) == 0 { // else it is a classic group now
+		if len(g.members) == 0 { // otherwise it is a classic group now
 			g.phase, g.protocolType = empty, ""
 		}
-		s.dropIfVoid(g)
+		s.deleteIfUnused(g)
 	case g.consumer.Members() > 0:
 		g.phase, g.protocolType = stable, consumerProtocol
 	case len(g.members) == 0:
@@ -158,20 +158,20 @@ func (s *State) afterConsumer(g *group) {
 	}
 }
 
-// loadedConsumer ends the replay of what is on the disk.
+// loadedConsumer ends the initial replay for a group.
 func (s *State) loadedConsumer(now time.Time, g *group) {
-	if !g.consumer.Void() {
+	if !g.consumer.Unused() {
 		g.setMembers(nil)
 	}
 	g.consumer.Loaded(now, s.config.ConsumerSession)
 	for id := range g.consumer.MemberIDs() {
-		s.timeMember(now, g.consumer, id)
+		s.setConsumerTimer(now, g.consumer, id)
 	}
-	s.afterConsumer(g)
+	s.updateFromConsumer(g)
 }
 
-// mayCommitConsumer is mayCommit of a group of the consumer protocol.
-func (g *group) mayCommitConsumer(c *Commit) error {
+// checkConsumerCommit is checkCommit for a group of the consumer protocol.
+func (g *group) checkConsumerCommit(c *Commit) error {
 	if c.Generation >= 0 && c.NoEpochs && g.consumer.Members() > 0 {
 		return ErrOldProtocol
 	}
@@ -179,24 +179,25 @@ func (g *group) mayCommitConsumer(c *Commit) error {
 	for i := range c.Offsets {
 		of[i] = consumer.Partition{Topic: c.Offsets[i].TopicID, Index: c.Offsets[i].Partition}
 	}
-	return g.consumer.MayCommit(c.Member, c.Generation, of)
+	return g.consumer.CheckCommit(c.Member, c.Generation, of)
 }
 
-// Reader is who asks for offsets: a member, in an epoch, or nobody in particular ("" and -1).
+// Reader is the client that fetches offsets: a member in an epoch, or a client without membership
+// ("" and -1).
 type Reader struct {
 	Member string
 	Epoch  int32
 }
 
-// MayFetch refuses a member of the consumer protocol that is not in the epoch that it thinks.
-func (s *State) MayFetch(groupID string, r Reader) error {
+// CheckFetch rejects a member of the consumer protocol whose epoch is not current.
+func (s *State) CheckFetch(groupID string, r Reader) error {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
-		return g.consumer.MayFetch(r.Member, r.Epoch)
+		return g.consumer.CheckFetch(r.Member, r.Epoch)
 	}
 	return nil
 }
 
-// DescribeConsumer returns a group of the consumer protocol; ErrNotFound, also of a classic one.
+// DescribeConsumer returns a group of the consumer protocol; ErrNotFound also for a classic group.
 func (s *State) DescribeConsumer(groupID string) (consumer.Description, error) {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.Describe(), nil

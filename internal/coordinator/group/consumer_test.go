@@ -12,33 +12,33 @@ import (
 
 var tickets = consumer.Topic{ID: assignor.TopicID{1}, Name: "tickets", Partitions: 4}
 
-// shown is a cluster with the topic tickets alone.
-var shown = &consumer.Topics{
+// topics is a cluster with one topic, tickets.
+var topics = &consumer.Topics{
 	ByName: func(name string) (consumer.Topic, bool) { return tickets, name == tickets.Name },
 	All:    slices.Values([]consumer.Topic{tickets}),
 }
 
-// beat is a heartbeat of a member of the consumer protocol in group g; epoch 0 joins.
-func (p *table) beat(member string, epoch int32) (consumer.Answer, error) {
+// heartbeat sends a heartbeat of the consumer protocol to group g; epoch 0 joins.
+func (p *fixture) heartbeat(member string, epoch int32) (consumer.Answer, error) {
 	p.t.Helper()
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1}
 	if epoch == consumer.EpochJoin {
 		h.Rebalance, h.Topics, h.Owned = time.Minute, []string{"tickets"}, assignor.Assignment{}
 	}
-	a, out, err := p.state.ConsumerHeartbeat(p.now, h, shown)
-	p.keep(out)
+	a, out, err := p.state.ConsumerHeartbeat(p.now, h, topics)
+	p.applyLogged(out)
 	return a, err
 }
 
-// keep is do, and writes the log, so that failover finds it.
-func (p *table) keep(out Output) {
+// applyLogged is apply, and appends the records to the log for reload.
+func (p *fixture) applyLogged(out Output) {
 	p.t.Helper()
 	p.log = append(p.log, out.Records...)
-	p.do(out)
+	p.apply(out)
 }
 
-// again loads the log into a new State.
-func (p *table) again(config Config) {
+// reload replaces the State by one that is loaded from the log.
+func (p *fixture) reload(config Config) {
 	p.t.Helper()
 	p.timers = map[TimerKey]time.Time{}
 	p.state = New(config, p)
@@ -50,7 +50,7 @@ func (p *table) again(config Config) {
 	p.state.Loaded(p.now)
 }
 
-func (p *table) commitAs(member string, epoch int32, older bool) error {
+func (p *fixture) commitAs(member string, epoch int32, older bool) error {
 	p.t.Helper()
 	errs, out, err := p.state.Commit(p.now,
 		Commit{Group: "g", Member: member, Generation: epoch, NoEpochs: older,
@@ -58,64 +58,64 @@ func (p *table) commitAs(member string, epoch int32, older bool) error {
 				{Topic: "tickets", Offset: Offset{Offset: 7, TopicID: tickets.ID, LeaderEpoch: -1,
 					ExpireMs: -1}},
 			}})
-	p.keep(out)
+	p.applyLogged(out)
 	if err == nil {
 		err = errs[0]
 	}
 	return err
 }
 
-// wantErr fails if an error is another than wanted.
-func (p *table) wantErr(what string, err, want error) {
+// wantErr reports an error that is not want.
+func (p *fixture) wantErr(what string, err, want error) {
 	p.t.Helper()
 	if !errors.Is(err, want) {
 		p.t.Errorf("%s: %v, want %v", what, err, want)
 	}
 }
 
-// A group changes its protocol when it is empty, with its offsets, and while it is not, refuses
-// members of the other.
-func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
-	p := newTable(t, Config{InitialDelay: -1})
-	_, err := p.beat("a", 1)
-	p.wantErr("a heartbeat in a group that is not there", err, ErrNotFound)
-	classic := p.enter("range")
-	p.pass(time.Millisecond)
-	_, err = p.beat("a", 0)
-	p.wantErr("a consumer joins a classic group", err, ErrNotFound)
-	p.sync("1", p.tokens[classic].Result.Joined.Generation)
+// An empty group changes its protocol and keeps its offsets. A group with members rejects members
+// of the other protocol.
+func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
+	p := newFixture(t, Config{InitialDelay: -1})
+	_, err := p.heartbeat("a", 1)
+	p.wantErr("a heartbeat to an unknown group", err, ErrNotFound)
+	classic := p.join("range")
+	p.advance(time.Millisecond)
+	_, err = p.heartbeat("a", 0)
+	p.wantErr("a consumer join to a classic group", err, ErrNotFound)
+	p.sync("1", p.answers[classic].Result.Joined.Generation)
 	_, out := p.state.Leave(p.now, "g", []Leaver{{Member: "1"}})
-	p.keep(out)
+	p.applyLogged(out)
 	p.wantErr("an admin's commit", p.commitAs("", -1, false), nil)
 
-	if a, err := p.beat("a", 0); err != nil || a.Epoch != 1 || a.Assignment.Len() != 4 {
-		t.Fatalf("a consumer joins: %+v, %v", a, err)
+	if a, err := p.heartbeat("a", 0); err != nil || a.Epoch != 1 || a.Assignment.Len() != 4 {
+		t.Fatalf("consumer join: %+v, %v", a, err)
 	}
 	for _, loaded := range []bool{false, true} {
 		if loaded {
-			p.again(Config{InitialDelay: -1})
+			p.reload(Config{InitialDelay: -1})
 		}
 		if list := p.state.List(); len(list) != 1 || !list[0].Consumer ||
 			list[0].Phase != "Stable" || list[0].ProtocolType != "consumer" {
-			t.Errorf("listed as %+v", list)
+			t.Errorf("List: %+v", list)
 		}
 		_, err = p.state.Describe("g")
 		p.wantErr("DescribeGroups", err, ErrNotFound)
 		if d, err := p.state.DescribeConsumer("g"); err != nil || len(d.Members) != 1 {
-			t.Errorf("described as %+v, %v", d, err)
+			t.Errorf("describe: %+v, %v", d, err)
 		}
 		if o, ok := p.state.Committed("g", "tickets", 0); !ok || o.Offset != 7 {
 			t.Errorf("the offset is %+v, %v", o, ok)
 		}
-		p.wantErr("classic join", p.tokens[p.enter("range")].Err, ErrInconsistentProtocol)
+		p.wantErr("classic join", p.answers[p.join("range")].Err, ErrInconsistentProtocol)
 		p.wantErr("classic heartbeat", p.state.Heartbeat(p.now, "g", "a", "", 1), ErrUnknownMember)
 		p.wantErr("commit", p.commitAs("a", 1, false), nil)
-		p.wantErr("commit by an old version", p.commitAs("a", 1, true), ErrOldProtocol)
-		p.wantErr("commit of a stranger", p.commitAs("", -1, false), ErrUnknownMember)
+		p.wantErr("commit by a version without epochs", p.commitAs("a", 1, true), ErrOldProtocol)
+		p.wantErr("commit without membership", p.commitAs("", -1, false), ErrUnknownMember)
 		p.wantErr("commit in another epoch", p.commitAs("a", 2, false), consumer.ErrStaleEpoch)
-		p.wantErr("fetch in another epoch", p.state.MayFetch("g", Reader{"a", 2}),
+		p.wantErr("fetch in another epoch", p.state.CheckFetch("g", Reader{"a", 2}),
 			consumer.ErrStaleEpoch)
-		p.wantErr("fetch", p.state.MayFetch("g", Reader{"", -1}), nil)
+		p.wantErr("fetch", p.state.CheckFetch("g", Reader{"", -1}), nil)
 		_, err = p.state.Delete("g")
 		p.wantErr("delete", err, ErrNotEmpty)
 		errs, _, err := p.state.DeleteOffsets("g", []TopicPartition{{Topic: "tickets"}})
@@ -123,112 +123,111 @@ func TestEmptyGroupsChangeTheirProtocol(t *testing.T) {
 			t.Errorf("delete offsets: %v, %v", errs, err)
 		}
 	}
-	if _, err := p.beat("a", consumer.EpochLeave); err != nil {
+	if _, err := p.heartbeat("a", consumer.EpochLeave); err != nil {
 		t.Fatal(err)
 	}
-	back := p.enter("range")
-	p.pass(time.Millisecond)
-	if joined := p.tokens[back]; joined.Err != nil || joined.Result.Joined.Generation != 1 {
-		t.Fatalf("back to classic: %+v", joined)
+	back := p.join("range")
+	p.advance(time.Millisecond)
+	if joined := p.answers[back]; joined.Err != nil || joined.Result.Joined.Generation != 1 {
+		t.Fatalf("classic join after the consumer left: %+v", joined)
 	}
 	if d, err := p.state.Describe("g"); err != nil || d.Phase != "CompletingRebalance" {
-		t.Errorf("described as %+v, %v", d, err)
+		t.Errorf("describe: %+v, %v", d, err)
 	}
 	if o, ok := p.state.Committed("g", "tickets", 0); !ok || o.Offset != 7 {
 		t.Errorf("the offset is %+v, %v", o, ok)
 	}
 }
 
-// sync is the leader's.
-func (p *table) sync(member string, generation int32) {
+// sync sends the sync of a leader.
+func (p *fixture) sync(member string, generation int32) {
 	p.t.Helper()
 	p.token++
 	out := p.state.Sync(p.now, Sync{
 		To: p.token, Group: "g", Member: member, Generation: generation,
 		Assignments: map[string][]byte{member: []byte("all")},
 	})
-	p.keep(out)
-	if a := p.tokens[p.token]; a.Err != nil {
+	p.applyLogged(out)
+	if a := p.answers[p.token]; a.Err != nil {
 		p.t.Fatal(a.Err)
 	}
 }
 
-// A member that is not heard of is out by its timer, also one whose coordinator is new; its offsets
-// go after their time, and the group with them.
-func TestConsumersAreHeardOfOrOut(t *testing.T) {
+// The session timer removes a member without heartbeats, also after a reload. The group's offsets
+// expire, and the group is deleted with them.
+func TestConsumerSessionExpires(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
-	p := newTable(t, config)
-	if _, err := p.beat("a", 0); err != nil {
+	p := newFixture(t, config)
+	if _, err := p.heartbeat("a", 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 {
-		p.pass(15 * time.Second)
-		if a, err := p.beat("a", 1); err != nil || a.Interval != 5*time.Second {
+		p.advance(15 * time.Second)
+		if a, err := p.heartbeat("a", 1); err != nil || a.Interval != 5*time.Second {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
 	p.wantErr("commit", p.commitAs("a", 1, false), nil)
-	p.again(config)
-	p.do(p.state.Fire(p.now, TimerKey{"g", "a"})) // too early, for nothing
+	p.reload(config)
+	p.apply(p.state.Fire(p.now, TimerKey{"g", "a"})) // too early: no effect
 	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Stable" {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	p.pass(21 * time.Second)
+	p.advance(21 * time.Second)
 	d, err := p.state.DescribeConsumer("g")
 	if err != nil || d.State != "Empty" || len(p.timers) != 0 {
 		t.Errorf("%+v, %v; timers %v", d, err, p.timers)
 	}
-	_, err = p.beat("a", 1)
+	_, err = p.heartbeat("a", 1)
 	p.wantErr("heartbeat", err, consumer.ErrUnknownMember)
 	p.now = p.now.Add(2 * time.Hour)
 	out, _ := p.state.Expire(p.now, 100)
-	p.keep(out)
+	p.applyLogged(out)
 	if p.state.Groups() != 0 || p.state.Offsets() != 0 {
-		t.Errorf("left: %+v", p.state.List())
+		t.Errorf("groups remain: %+v", p.state.List())
 	}
 }
 
-// An admin takes static members out by their instances; by the classic protocol consumers do not
-// leave.
-func TestAdminRemovesAnInstance(t *testing.T) {
-	p := newTable(t, Config{})
+// Administrators remove static members by their instance ids. A LeaveGroup with a member id has no
+// effect on consumers.
+func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
+	p := newFixture(t, Config{})
 	instance := "i"
 	h := &consumer.Heartbeat{
 		Group: "g", Member: "a", Instance: &instance, Rebalance: time.Minute,
 		Topics: []string{"tickets"}, Owned: assignor.Assignment{},
 	}
-	_, out, err := p.state.ConsumerHeartbeat(p.now, h, shown)
-	if p.keep(out); err != nil {
+	_, out, err := p.state.ConsumerHeartbeat(p.now, h, topics)
+	if p.applyLogged(out); err != nil {
 		t.Fatal(err)
 	}
 	errs, out := p.state.Leave(p.now, "g",
 		[]Leaver{{Member: "a"}, {Instance: "j"}, {Instance: "i"}})
-	p.keep(out)
-	p.wantErr("by the member's id", errs[0], ErrUnknownMember)
-	p.wantErr("of no instance", errs[1], consumer.ErrUnknownMember)
-	p.wantErr("of the instance", errs[2], nil)
+	p.applyLogged(out)
+	p.wantErr("leave by member id", errs[0], ErrUnknownMember)
+	p.wantErr("leave of an unknown instance", errs[1], consumer.ErrUnknownMember)
+	p.wantErr("leave of the instance", errs[2], nil)
 	if list := p.state.List(); list[0].Phase != "Empty" {
-		t.Errorf("listed as %+v", list)
+		t.Errorf("List: %+v", list)
 	}
 	out, err = p.state.Delete("g")
-	if p.keep(out); err != nil || p.state.Groups() != 0 {
-		t.Errorf("%v; left: %+v", err, p.state.List())
+	if p.applyLogged(out); err != nil || p.state.Groups() != 0 {
+		t.Errorf("delete: %v; groups remain: %+v", err, p.state.List())
 	}
 	counts := map[string]int{}
 	if p.state.CountPhases(counts); len(counts) != 0 {
-		t.Errorf("counted %v", counts)
+		t.Errorf("groups by phase: %v, want none", counts)
 	}
 }
 
-// A failover in the middle of a change of protocol finds a group of one kind, whichever, with its
-// offsets.
-func TestChangeOfProtocolIsCutShort(t *testing.T) {
-	p := newTable(t, Config{InitialDelay: -1})
+// After a failover during a change of protocol, the group has one of the protocols and its offsets.
+func TestFailoverDuringProtocolChange(t *testing.T) {
+	p := newFixture(t, Config{InitialDelay: -1})
 	p.wantErr("commit", p.commitAs("", -1, false), nil)
-	if _, err := p.beat("a", 0); err != nil {
+	if _, err := p.heartbeat("a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.beat("a", consumer.EpochLeave); err != nil {
+	if _, err := p.heartbeat("a", consumer.EpochLeave); err != nil {
 		t.Fatal(err)
 	}
 	before := slices.Clone(p.log)
@@ -238,20 +237,20 @@ func TestChangeOfProtocolIsCutShort(t *testing.T) {
 		ProtocolType: "consumer", Protocols: []Protocol{{Name: "range"}},
 	})
 	if !out.VolatileChanged || len(out.Records) < 2 {
-		t.Fatalf("a join that changes the protocol: %+v", out)
+		t.Fatalf("output of a join that changes the protocol: %+v", out)
 	}
 	for n := range len(out.Records) + 1 {
 		p.log = append(slices.Clone(before), out.Records[:n]...)
-		p.again(Config{InitialDelay: -1})
+		p.reload(Config{InitialDelay: -1})
 		if o, ok := p.state.Committed("g", "tickets", 0); !ok || o.Offset != 7 {
 			t.Errorf("%d records: the offset is %+v, %v", n, o, ok)
 		}
 		if list := p.state.List(); len(list) != 1 || list[0].Phase != "Empty" ||
 			list[0].Consumer != (n < len(out.Records)) {
-			t.Errorf("%d records: listed as %+v", n, list)
+			t.Errorf("%d records: List: %+v", n, list)
 		}
-		if a, err := p.beat("b", 0); err != nil || a.Assignment.Len() != 4 {
-			t.Errorf("%d records: b joins: %+v, %v", n, a, err)
+		if a, err := p.heartbeat("b", 0); err != nil || a.Assignment.Len() != 4 {
+			t.Errorf("%d records: join of b: %+v, %v", n, a, err)
 		}
 	}
 }

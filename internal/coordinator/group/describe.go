@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// Description is a group as tools show it.
+// Description is the answer to DescribeGroups for one group.
 type Description struct {
 	ID, Phase, ProtocolType, Protocol string
-	// those of groups that are Stable have metadata and an assignment
-	Members []MemberDescription
+	Members                           []MemberDescription
 }
 
-// MemberDescription is a member of a Description.
+// MemberDescription describes a member. Metadata and Assignment are set in phase Stable only.
 type MemberDescription struct {
 	ID, Instance, ClientID, ClientHost string
 	Metadata, Assignment               []byte
 }
 
-// Describe returns a group; ErrNotFound, also of one of the consumer protocol.
+// Describe returns a classic group; ErrNotFound also for a group of the consumer protocol.
 func (s *State) Describe(groupID string) (Description, error) {
 	g := s.groups[groupID]
 	if g == nil || g.consumer != nil {
@@ -40,25 +39,25 @@ func (s *State) Describe(groupID string) (Description, error) {
 	return d, nil
 }
 
-// shownPhase is what Kafka's tools call the state that a group of either protocol is in.
-func (g *group) shownPhase() string {
+// phaseName returns Kafka's name of the state of a group of either protocol.
+func (g *group) phaseName() string {
 	if g.consumer != nil {
 		return g.consumer.State()
 	}
 	return g.phase.String()
 }
 
-// Listing is a group in a list.
+// Listing is the entry of a group in ListGroups.
 type Listing struct {
 	ID, Phase, ProtocolType string
-	Consumer                bool // it is of the consumer protocol
+	Consumer                bool // consumer protocol
 }
 
 // List returns all groups, sorted by id.
 func (s *State) List() []Listing {
 	all := make([]Listing, 0, len(s.groups))
 	for _, g := range s.groups {
-		all = append(all, Listing{g.id, g.shownPhase(), g.protocolType, g.consumer != nil})
+		all = append(all, Listing{g.id, g.phaseName(), g.protocolType, g.consumer != nil})
 	}
 	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.ID, b.ID) })
 	return all

@@ -1,32 +1,33 @@
-// Package group is what a coordinator knows of its groups, and does: members and generations of the
-// classic protocol, and committed offsets. It is a plain struct: no goroutine, no lock, no clock,
-// no I/O, no chance; ids and the time come in, timers are asked for through Timers, and what is to
-// be stored and answered comes out as an Output. Its shell is internal/coordinator.
+// Package group implements the groups of one partition of __consumer_offsets: members and
+// generations of the classic protocol, and committed offsets. It is a deterministic state machine
+// without goroutines, locks, clock, I/O or randomness: ids and the time are arguments, timers are
+// requested through Timers, and each call returns an Output with the records to store and the
+// answers to send. internal/coordinator and its runtime drive it.
 //
-// State of one partition of __consumer_offsets has two halves:
+// State has two parts:
 //
-//   - What is stored: offsets, and of each group the generation that was last agreed on, with its
-//     members and what each was assigned. Only Replay changes it, whether the record was written a
-//     moment ago or is read after a failover; so a coordinator that comes knows what the one before
-//     it knew. The formats are Kafka's (records.go).
-//   - What is not: who waits to join or to sync, sessions, ids given out and not used yet. A
-//     failover loses it, and clients begin again.
+//   - Stored: offsets, and for each group its last complete generation with its members and their
+//     assignments. Only Replay changes this part, both for records that were just appended and for
+//     records that are read after a failover. So a new coordinator has the state of the previous
+//     one. The record formats are Kafka's (records.go).
+//   - Volatile: requests that wait to join or to sync, sessions, member ids that were given out and
+//     have not joined. A failover loses this part, and clients retry.
 //
-// A group's life, by whom it is changed:
+// The phases of a group:
 //
-//	Empty ──join──► Preparing ──all have joined, or time is up──► Completing ──the leader's sync, by replay──► Stable
-//	  ▲                 │  ▲                                          │                                           │
-//	  └─none is left,───┘  └──────── join, leave, session over ───────┴───────────────────────────────────────────┘
-//	    by replay
+//	Empty ──join──► Preparing ──all joined, or timeout──► Completing ──replay of the leader's sync──► Stable
+//	  ▲                 │  ▲                                   │                                       │
+//	  └─ replay, no     ┘  └──────── join, leave, session expired ─────────────────────────────────────┘
+//	     member left
 //
 // Invariants:
-//   - All members that are told of a generation are told the same one, with the same protocol and
-//     leader, and what each is assigned in it never changes.
-//   - A member that was replaced (same group.instance.id) or removed is refused from that moment
-//     on: it neither syncs nor commits.
-//   - Each Token is answered once, at most: those that are not when the State is thrown away are
-//     the shell's to answer.
+//   - All members that get a generation get the same one, with the same protocol and leader, and a
+//     member's assignment in a generation never changes.
+//   - A member that was replaced (same group.instance.id) or removed is rejected from then on: it
+//     can neither sync nor commit.
+//   - Each Token is answered at most once. The runtime answers those that are open when it discards
+//     the State.
 //
 // The rules are those of Kafka's GroupMetadataManager and ClassicGroup (KIP-62, 134, 345, 394, 800,
-// 814, 211), not its code.
+// 814, 211); the code is not.
 package group

@@ -2,20 +2,21 @@ package group
 
 import "time"
 
-// Join asks to be a member of the next generation.
+// Join is a request to be a member of the next generation.
 type Join struct {
 	To               Token
 	Group            string
-	Member, Instance string // "": has none
-	NewMember        string // the id it gets if it has none; nobody else's
+	Member, Instance string // "": none
+	NewMember        string // unique id for a member without one
 	ClientID         string
 	ClientHost       string
 	Session          time.Duration
 	Rebalance        time.Duration
 	ProtocolType     string
 	Protocols        []Protocol
-	IDFirst          bool // it will come again with the id that it is given (KIP-394; JoinGroup 4)
-	MaySkip          bool // it knows that a leader may be told not to assign (KIP-814; JoinGroup 9)
+	RequireMemberID  bool // a new member retries with the id that it gets (KIP-394; JoinGroup 4)
+	// CanSkipAssignment: the member understands SkipAssignment (KIP-814; JoinGroup 9).
+	CanSkipAssignment bool
 }
 
 // Joined is the answer to a Join.
@@ -26,35 +27,36 @@ type Joined struct {
 	Leader         string
 	Member         string
 	SkipAssignment bool
-	Members        []JoinedMember // for the leader only
+	Members        []JoinedMember // leader only
 }
 
-// JoinedMember is a member as the leader is told of it.
+// JoinedMember is a member in the answer to the leader.
 type JoinedMember struct {
 	ID, Instance string
 	Metadata     []byte
 }
 
-// Join takes one in; the answer may come much later, with another call.
+// Join handles a join. The answer may be part of the output of a later call.
 func (s *State) Join(now time.Time, j Join) Output {
 	if err := s.join(now, j); err != nil {
 		id := j.Member
-		if err == ErrMemberIDRequired { //nolint:errorlint // made below
+		if err == ErrMemberIDRequired { //nolint:errorlint // returned unwrapped
 			id = j.NewMember
 		}
-		s.answer(Answer{To: j.To, Err: err, Result: Result{Joined: Joined{Generation: -1, Member: id}}})
+		s.answer(Answer{To: j.To, Err: err,
+			Result: Result{Joined: Joined{Generation: -1, Member: id}}})
 	}
 	return s.take()
 }
 
-// join returns why j is refused at once.
+// join returns the error if j is rejected at once.
 func (s *State) join(now time.Time, j Join) error {
 	if j.Session < s.config.SessionMin || j.Session > s.config.SessionMax {
 		return ErrInvalidSession
 	}
 	g := s.groups[j.Group]
 	if g != nil && g.consumer != nil {
-		if err := s.turnClassic(g, j); err != nil {
+		if err := s.convertToClassic(g, j); err != nil {
 			return err
 		}
 	}
@@ -76,20 +78,20 @@ func (s *State) join(now time.Time, j Join) error {
 		return ErrGroupFull
 	}
 	if j.Member == "" {
-		return s.joinAnew(now, g, m, j)
+		return s.joinNew(now, g, m, j)
 	}
-	if _, promised := g.promised[j.Member]; promised && j.Instance == "" {
+	if g.isPending(j.Member) && j.Instance == "" {
 		if !g.supports(j.ProtocolType, j.Protocols, nil) {
 			return ErrInconsistentProtocol
 		}
-		delete(g.promised, j.Member)
+		delete(g.pendingIDs, j.Member)
 		s.addAndRebalance(now, g, m, j.ProtocolType)
 		return nil
 	}
-	return s.joinAgain(now, g, j)
+	return s.rejoin(now, g, j)
 }
 
-// hasRoom tells whether one more may come; those that are members are never too many.
+// hasRoom reports whether the limits allow the join. Existing members may always join again.
 func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	existing := g.byID[j.Member]
 	if existing == nil && j.Instance != "" {
@@ -108,22 +110,22 @@ func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	case g.phase == preparing && existing != nil && existing.joining != 0:
 		return true
 	case g.phase == preparing:
-		return g.joiningCount() < s.config.MembersMax
+		return g.joining() < s.config.MembersMax
 	}
 	return existing != nil || len(g.members) < s.config.MembersMax
 }
 
-// joinAnew is for one without a member id.
-func (s *State) joinAnew(now time.Time, g *group, m *member, j Join) error {
+// joinNew handles a join without a member id.
+func (s *State) joinNew(now time.Time, g *group, m *member, j Join) error {
 	m.id = j.NewMember
 	old := g.byID[g.instances[j.Instance]]
 	switch {
 	case !g.supports(j.ProtocolType, j.Protocols, old):
 		return ErrInconsistentProtocol
 	case j.Instance != "" && old != nil:
-		s.replace(now, g, old, m, j.MaySkip)
-	case j.Instance == "" && j.IDFirst:
-		g.promised[m.id] = now.Add(j.Session)
+		s.replace(now, g, old, m, j.CanSkipAssignment)
+	case j.Instance == "" && j.RequireMemberID:
+		g.pendingIDs[m.id] = now.Add(j.Session)
 		s.timers.Set(TimerKey{g.id, m.id}, j.Session)
 		return ErrMemberIDRequired
 	default:
@@ -132,8 +134,8 @@ func (s *State) joinAnew(now time.Time, g *group, m *member, j Join) error {
 	return nil
 }
 
-// joinAgain is for one that is a member already.
-func (s *State) joinAgain(now time.Time, g *group, j Join) error {
+// rejoin handles a join of an existing member.
+func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	m, err := g.check(j.Member, j.Instance)
 	switch {
 	case err != nil:
@@ -142,13 +144,14 @@ func (s *State) joinAgain(now time.Time, g *group, j Join) error {
 		return ErrInconsistentProtocol
 	case g.phase == empty:
 		return ErrUnknownMember
-	case g.phase == completing && m.says(j.Protocols),
-		g.phase == stable && m.says(j.Protocols) && g.leader != m.id:
-		// The answer to its join was lost, or it has no news: it is told of this generation again.
+	case g.phase == completing && m.hasProtocols(j.Protocols),
+		g.phase == stable && m.hasProtocols(j.Protocols) && g.leader != m.id:
+		// The answer to its join was lost, or its subscription is unchanged: it gets the same
+		// generation again.
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// an earlier try
+	// the answer to an earlier attempt, if it still waits
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
@@ -158,10 +161,10 @@ func (s *State) joinAgain(now time.Time, g *group, j Join) error {
 	return nil
 }
 
-// addAndRebalance takes in a new member.
+// addAndRebalance adds a new member.
 func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType string) {
-	if g.phase == preparing && g.before == empty {
-		g.newcomers = true
+	if g.phase == preparing && g.previousPhase == empty {
+		g.joinedInDelay = true
 	}
 	if len(g.members) == 0 {
 		g.protocolType = protocolType
@@ -171,10 +174,10 @@ func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType
 	s.rebalanceOrComplete(now, g)
 }
 
-// replace gives a static member's place to one that comes with the same group.instance.id and no
-// member id: the same process, started again. What it was assigned stays, and so does the
-// generation if it says nothing new (KIP-345).
-func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
+// replace replaces a static member by one that joins with the same group.instance.id and without a
+// member id: the same process after a restart. The assignment stays, and so does the generation if
+// the selected protocol is the same (KIP-345).
+func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignment bool) {
 	s.fence(old)
 	leader, unsynced, to := g.leader, g.unsynced[old.id], m.joining
 	s.timers.Clear(TimerKey{g.id, old.id})
@@ -187,7 +190,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
-	// in its old place: it is not younger than before
+	// keep the position, which orders members by age
 	copy(g.members[at+1:], g.members[at:len(g.members)-1])
 	g.members[at] = m
 	if leader == old.id {
@@ -199,15 +202,15 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 		g.unsynced[m.id] = true
 	}
 	s.beginSession(now, g, m, m.session)
-	if g.phase != stable || g.choose() != g.protocol {
+	if g.phase != stable || g.selectProtocol() != g.protocol {
 		s.rebalanceOrComplete(now, g)
 		return
 	}
 	m.joining = 0
 	joined := g.joined(m)
-	if !maySkip {
-		// It must not assign anew, and an old client knows no other way to be told than that
-		// another leads.
+	if !canSkipAssignment {
+		// It must not assign again. An older client respects that only if another member seems to
+		// be the leader.
 		joined.Leader, joined.Members = leader, nil
 	} else {
 		joined.SkipAssignment = g.leader == m.id
@@ -217,7 +220,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, maySkip bool) {
 	s.answer(Answer{To: to, Result: Result{Joined: joined}})
 }
 
-// fence ends what a replaced member waits for.
+// fence answers the waiting requests of a replaced member.
 func (s *State) fence(m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
@@ -225,7 +228,7 @@ func (s *State) fence(m *member) {
 	m.joining, m.syncing = 0, 0
 }
 
-// joined is what a member is told of the generation.
+// joined returns the answer to a member's join.
 func (g *group) joined(m *member) Joined {
 	j := Joined{Generation: g.generation, ProtocolType: g.protocolType, Protocol: g.protocol,
 		Leader: g.leader, Member: m.id}

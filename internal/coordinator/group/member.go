@@ -8,27 +8,27 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// Protocol is a way to assign that a member knows, and what it says of itself for it.
+// Protocol is an assignment strategy that a member supports, with its subscription for it.
 type Protocol struct {
 	Name     string
 	Metadata []byte
 }
 
-// member is one of a group.
+// member is a member of the classic protocol.
 type member struct {
 	id, instance         string // instance: group.instance.id, "" for a dynamic member
 	clientID, clientHost string
 	session, rebalance   time.Duration
-	protocols            []Protocol // in the order of its preference
+	protocols            []Protocol // in order of preference
 	assignment           []byte     // in the group's generation, as replayed
 
-	joining, syncing Token // waits for that
-	// has never been told its id by an answer to a join: it sends no heartbeats
+	joining, syncing Token // requests that wait; 0: none
+	// isNew: no join was answered with its id yet, so it sends no heartbeats.
 	isNew    bool
-	deadline time.Time // of its session
+	deadline time.Time // end of its session
 }
 
-// sizeBytes is what the member takes of the group's record at most, roughly.
+// sizeBytes returns an approximate upper bound of the member's share of the group record.
 func (m *member) sizeBytes() int {
 	largest := 0
 	for i := range m.protocols {
@@ -37,7 +37,7 @@ func (m *member) sizeBytes() int {
 	return len(m.id) + len(m.instance) + len(m.clientID) + len(m.clientHost) + largest + 32
 }
 
-// supports tells whether the member knows a protocol.
+// metadata returns the member's subscription for a protocol, and whether it supports the protocol.
 func (m *member) metadata(protocol string) (metadata []byte, supports bool) {
 	for i := range m.protocols {
 		if m.protocols[i].Name == protocol {
@@ -47,14 +47,14 @@ func (m *member) metadata(protocol string) (metadata []byte, supports bool) {
 	return nil, false
 }
 
-// says tells whether the member would say the same of itself again.
-func (m *member) says(protocols []Protocol) bool {
+// hasProtocols reports whether the member has exactly these protocols and subscriptions.
+func (m *member) hasProtocols(protocols []Protocol) bool {
 	return slices.EqualFunc(m.protocols, protocols, func(a, b Protocol) bool {
 		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
 	})
 }
 
-// phase is where a group is in its life (doc.go).
+// phase is the state of a group in the diagram of doc.go.
 type phase int8
 
 const (
@@ -64,60 +64,61 @@ const (
 	stable
 )
 
-// String is what Kafka's tools call it.
+// String returns the name that Kafka's tools use.
 func (p phase) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[p]
 }
 
-// group is a group's state. Fields without a note are stored, and change by Replay only, except as
-// completeJoin says.
+// group is the state of a group. The fields of the first block are stored and change by Replay
+// only; completeJoin is an exception for the generation, the protocol and the leader.
 type group struct {
 	id           string
 	generation   int32
 	protocolType string
 	protocol     string
 	leader       string
-	kept         bool      // there is a record of it, beside its offsets
-	since        time.Time // it is in its stored phase; zero: unknown
+	stored       bool      // a group record exists, besides those of offsets
+	phaseSince   time.Time // start of the stored phase; zero: unknown
 	offsets      map[topicPartition]Offset
-	consumer     *consumer.Group // of the consumer protocol (consumer.go); nil: of the classic one
+	consumer     *consumer.Group // consumer protocol (consumer.go); nil: classic protocol
 
-	// Not stored.
-	phase     phase
-	before    phase // the one before
-	members   []*member
-	byID      map[string]*member
-	instances map[string]string    // group.instance.id: member id
-	promised  map[string]time.Time // ids that were given out and have not joined yet: until when
-	unsynced  map[string]bool      // members of this generation that have not synced
-	newcomers bool                 // some came during the initial delay
-	phaseEnd  time.Time            // the time for the phase is up; zero: it has none
-	delayLeft time.Duration        // how much longer the initial delay may become
-	sizeBytes int                  // of all members
+	// Volatile.
+	phase         phase
+	previousPhase phase
+	members       []*member
+	byID          map[string]*member
+	instances     map[string]string // member ids by group.instance.id
+	// member ids given out that have not joined, with their expiry
+	pendingIDs     map[string]time.Time
+	unsynced       map[string]bool // ids of members of this generation that have not synced
+	joinedInDelay  bool            // members joined during the initial delay
+	phaseEnd       time.Time       // timeout of the phase; zero: none
+	delayRemaining time.Duration   // by which the initial delay may still be extended
+	sizeBytes      int             // sum of all members
 }
 
 func (s *State) newGroup(id string) *group {
 	g := &group{
 		id: id, offsets: map[topicPartition]Offset{}, byID: map[string]*member{},
-		instances: map[string]string{},
-		promised:  map[string]time.Time{}, unsynced: map[string]bool{},
+		instances:  map[string]string{},
+		pendingIDs: map[string]time.Time{}, unsynced: map[string]bool{},
 	}
 	s.groups[id] = g
 	return g
 }
 
-// groupOf returns a group, made if there is none.
-func (s *State) groupOf(id string) *group {
+// groupOrNew returns a group, and creates it if it does not exist.
+func (s *State) groupOrNew(id string) *group {
 	if g := s.groups[id]; g != nil {
 		return g
 	}
 	return s.newGroup(id)
 }
 
-// dropIfVoid forgets a group of which nothing is left.
-func (s *State) dropIfVoid(g *group) {
-	if g.phase == empty && !g.kept && g.consumer == nil && len(g.offsets) == 0 &&
-		len(g.members) == 0 && len(g.promised) == 0 && !s.loading {
+// deleteIfUnused deletes a group without members, offsets and stored state.
+func (s *State) deleteIfUnused(g *group) {
+	if g.phase == empty && !g.stored && g.consumer == nil && len(g.offsets) == 0 &&
+		len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {
 		delete(s.groups, g.id)
 	}
 }
@@ -144,8 +145,8 @@ func (g *group) remove(m *member) {
 	}
 }
 
-// check refuses who is no member. The instance comes first: whoever was replaced has to learn that
-// (KIP-345).
+// check returns a member by its id. It checks the instance id first, so that a replaced static
+// member gets ErrFencedInstance (KIP-345).
 func (g *group) check(memberID, instance string) (*member, error) {
 	if instance != "" {
 		switch current, known := g.instances[instance]; {
@@ -161,15 +162,15 @@ func (g *group) check(memberID, instance string) (*member, error) {
 	return nil, ErrUnknownMember
 }
 
-// awaits tells whether an id was given out and has not joined yet.
-func (g *group) awaits(memberID string) bool {
-	_, promised := g.promised[memberID]
-	return promised
+// isPending reports whether a member id was given out and has not joined yet.
+func (g *group) isPending(memberID string) bool {
+	_, pending := g.pendingIDs[memberID]
+	return pending
 }
 
-func (g *group) turn(to phase) { g.before, g.phase = g.phase, to }
+func (g *group) setPhase(to phase) { g.previousPhase, g.phase = g.phase, to }
 
-// rebalanceTimeout is the longest that a member takes to come.
+// rebalanceTimeout returns the longest rebalance timeout of the members.
 func (g *group) rebalanceTimeout() (longest time.Duration) {
 	for _, m := range g.members {
 		longest = max(longest, m.rebalance)
@@ -177,8 +178,8 @@ func (g *group) rebalanceTimeout() (longest time.Duration) {
 	return longest
 }
 
-// joiningCount is how many members wait to join.
-func (g *group) joiningCount() (n int) {
+// joining returns the number of members that wait to join.
+func (g *group) joining() (n int) {
 	for _, m := range g.members {
 		if m.joining != 0 {
 			n++
@@ -188,11 +189,11 @@ func (g *group) joiningCount() (n int) {
 }
 
 func (g *group) allJoined() bool {
-	return len(g.promised) == 0 &&
-		g.joiningCount() == len(g.members)
+	return len(g.pendingIDs) == 0 &&
+		g.joining() == len(g.members)
 }
 
-// supports tells whether one with these protocols could be a member beside the others.
+// supports reports whether a member with these protocols shares one with all others but except.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
@@ -214,9 +215,9 @@ func (g *group) supports(protocolType string, protocols []Protocol, except *memb
 	})
 }
 
-// choose is the protocol that all know and most prefer; of several the one that the eldest member
-// likes best.
-func (g *group) choose() string {
+// selectProtocol returns the protocol that all members support and most prefer; of several, the one
+// that the oldest member prefers.
+func (g *group) selectProtocol() string {
 	votes := map[string]int{}
 	for _, m := range g.members {
 		for _, p := range m.protocols {

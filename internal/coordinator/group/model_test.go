@@ -14,39 +14,39 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var modelRuns = flag.Int("group.runs", 150, "random lives of a group")
+var modelRuns = flag.Int("group.runs", 150, "number of random runs")
 
-// world plays clients, clock, log and failovers around a State, and knows what each client was
-// told.
+// world simulates clients, the clock, the log and failovers around a State, and records what each
+// client was answered.
 type world struct {
-	t       *testing.T
-	random  *rand.Rand
-	state   *State
-	now     time.Time
-	timers  map[TimerKey]time.Time
-	log     []Record
-	token   Token
-	asked   map[Token]*client // who waits
-	clients []*client
-	named   int
+	t        *testing.T
+	random   *rand.Rand
+	state    *State
+	now      time.Time
+	timers   map[TimerKey]time.Time
+	log      []Record
+	token    Token
+	requests map[Token]*client // waiting requests
+	clients  []*client
+	nextID   int
 
-	// What members were told: of each generation in one coordinator's life who is in it, and with
-	// which protocol and leader; what the leader assigned is a function of generation and member,
-	// so nobody may be told anything else.
-	told map[int32]string
-	life int
+	// generations holds the protocol of each generation that members were answered since the last
+	// failover. Assignments are a function of epoch, generation and member, so every other answer
+	// is wrong.
+	generations map[int32]string
+	epoch       int
 }
 
-// client is a consumer: it joins, syncs, beats, commits, dies.
+// client is a consumer: it joins, syncs, sends heartbeats, commits, and crashes.
 type client struct {
 	instance   string
 	id         string
 	generation int32
 	leader     bool
 	members    []JoinedMember
-	assigned   string // "": it has no assignment
+	assigned   string // "": no assignment
 	waiting    bool
-	fenced     bool // another has its instance
+	fenced     bool // another client has its instance id
 	dead       bool
 }
 
@@ -56,16 +56,16 @@ func (w *world) Clear(key TimerKey)                { delete(w.timers, key) }
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_700_000_000, 0),
-		asked: map[Token]*client{},
+		requests: map[Token]*client{},
 	}
 	w.failover()
 	return w
 }
 
-// failover throws the State away, and makes one of the log.
+// failover replaces the State by one that is loaded from the log.
 func (w *world) failover() {
-	w.timers, w.told = map[TimerKey]time.Time{}, map[int32]string{}
-	w.life++
+	w.timers, w.generations = map[TimerKey]time.Time{}, map[int32]string{}
+	w.epoch++
 	w.state = New(Config{SessionMin: time.Second}, w)
 	for _, r := range w.log {
 		if _, err := w.state.Replay(w.now, r.Key, r.Value); err != nil {
@@ -75,18 +75,18 @@ func (w *world) failover() {
 	w.state.Loaded(w.now)
 	if g := w.state.groups["g"]; g != nil {
 		for _, c := range w.clients {
-			// its successor had joined, and no generation with it was stored
+			// its successor had joined, but no generation with the successor was stored
 			c.fenced = c.fenced && g.instances[c.instance] != c.id
 		}
 	}
-	for token, c := range w.asked {
+	for token, c := range w.requests {
 		c.waiting, c.generation, c.assigned = false, 0, ""
-		delete(w.asked, token)
+		delete(w.requests, token)
 	}
 }
 
-// settle does what the shell does.
-func (w *world) settle(out Output) {
+// apply carries out an output like the runtime.
+func (w *world) apply(out Output) {
 	answers := out.Answers
 	for _, r := range out.Records {
 		w.log = append(w.log, r)
@@ -97,21 +97,21 @@ func (w *world) settle(out Output) {
 		answers = append(answers, more...)
 	}
 	for _, a := range answers {
-		c := w.asked[a.To]
+		c := w.requests[a.To]
 		if c == nil {
-			w.t.Fatalf("token %d is answered twice, or was never asked", a.To)
+			w.t.Fatalf("token %d was answered twice, or never given out", a.To)
 		}
-		delete(w.asked, a.To)
+		delete(w.requests, a.To)
 		c.waiting = false
 		w.answered(c, a)
 	}
 }
 
-func assignment(life int, generation int32, member string) string {
-	return fmt.Sprint(life, "/", generation, "/", member)
+func assignment(epoch int, generation int32, member string) string {
+	return fmt.Sprint(epoch, "/", generation, "/", member)
 }
 
-// answered lets a client learn, and holds what it is told against what others were.
+// answered updates a client, and compares its answer with those of other clients.
 func (w *world) answered(c *client, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrMemberIDRequired):
@@ -124,7 +124,7 @@ func (w *world) answered(c *client, a Answer) {
 		w.joined(c, a.Result.Joined)
 	default:
 		if c.assigned = string(a.Result.Synced.Assignment); c.assigned == "" {
-			w.t.Fatalf("a member of generation %d has no assignment", c.generation)
+			w.t.Fatalf("a member of generation %d got no assignment", c.generation)
 		}
 	}
 }
@@ -135,22 +135,22 @@ func (w *world) joined(c *client, j Joined) {
 	}
 	c.id, c.generation, c.leader, c.members = j.Member, j.Generation,
 		j.Leader == j.Member && !j.SkipAssignment, j.Members
-	said := fmt.Sprint(j.ProtocolType, j.Protocol)
-	if before, known := w.told[j.Generation]; known && before != said {
-		w.t.Fatalf("generation %d is %s and %s", j.Generation, before, said)
+	protocol := fmt.Sprint(j.ProtocolType, j.Protocol)
+	if before, known := w.generations[j.Generation]; known && before != protocol {
+		w.t.Fatalf("generation %d has the protocols %s and %s", j.Generation, before, protocol)
 	}
-	w.told[j.Generation] = said
+	w.generations[j.Generation] = protocol
 	if c.leader && !slices.ContainsFunc(j.Members,
 		func(m JoinedMember) bool { return m.ID == c.id }) {
 		w.t.Fatalf("the leader of generation %d is not in it", j.Generation)
 	}
 }
 
-// step lets one thing happen.
+// step performs one random action.
 func (w *world) step() {
 	c := w.clients[w.random.IntN(len(w.clients))]
 	if c.waiting && w.random.IntN(4) > 0 {
-		w.advance()
+		w.advanceTime()
 		return
 	}
 	switch n := w.random.IntN(100); {
@@ -166,40 +166,41 @@ func (w *world) step() {
 		w.leave(c)
 	case n < 82:
 		w.failover()
-	case n < 86: // the process dies, and another takes its name
+	case n < 86: // the process crashes, and a new one takes its instance id
 		*c = client{instance: c.instance}
-		for token, asker := range w.asked {
-			if asker == c {
-				w.asked[token] = &client{dead: true}
+		for token, requester := range w.requests {
+			if requester == c {
+				w.requests[token] = &client{dead: true}
 			}
 		}
 	default:
-		w.advance()
+		w.advanceTime()
 	}
 }
 
-func (w *world) ask(c *client) Token {
+func (w *world) request(c *client) Token {
 	w.token++
-	w.asked[w.token] = c
+	w.requests[w.token] = c
 	c.waiting = true
 	return w.token
 }
 
 func (w *world) join(c *client) {
-	w.named++
-	takes := c.instance != "" && c.id == ""
+	w.nextID++
+	takesInstance := c.instance != "" && c.id == ""
 	names := []string{"range", "sticky", "hash"}[w.random.IntN(2):]
 	var protocols []Protocol
 	for _, name := range names {
 		protocols = append(protocols, Protocol{name, []byte{byte(w.random.IntN(2))}})
 	}
-	w.settle(w.state.Join(w.now, Join{
-		To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance,
-		NewMember: fmt.Sprint("m", w.named), Session: 10 * time.Second,
-		Rebalance: 30 * time.Second, ProtocolType: "consumer", Protocols: protocols, IDFirst: true,
-		MaySkip: w.random.IntN(2) == 0,
+	w.apply(w.state.Join(w.now, Join{
+		To: w.request(c), Group: "g", Member: c.id, Instance: c.instance,
+		NewMember: fmt.Sprint("m", w.nextID), Session: 10 * time.Second,
+		Rebalance: 30 * time.Second, ProtocolType: "consumer", Protocols: protocols,
+		RequireMemberID:   true,
+		CanSkipAssignment: w.random.IntN(2) == 0,
 	}))
-	if takes && (c.waiting || c.id != "") { // it was not refused
+	if takesInstance && (c.waiting || c.id != "") { // it was not rejected
 		for _, other := range w.clients {
 			other.fenced = other.fenced || other != c && other.instance == c.instance &&
 				other.id != ""
@@ -212,14 +213,14 @@ func (w *world) sync(c *client) {
 	if c.id == "" || c.generation == 0 {
 		return
 	}
-	s := Sync{To: w.ask(c), Group: "g", Member: c.id, Instance: c.instance,
+	s := Sync{To: w.request(c), Group: "g", Member: c.id, Instance: c.instance,
 		Generation: c.generation, Assignments: map[string][]byte{}}
 	if c.leader {
 		for _, m := range c.members {
-			s.Assignments[m.ID] = []byte(assignment(w.life, c.generation, m.ID))
+			s.Assignments[m.ID] = []byte(assignment(w.epoch, c.generation, m.ID))
 		}
 	}
-	w.settle(w.state.Sync(w.now, s))
+	w.apply(w.state.Sync(w.now, s))
 }
 
 func (w *world) heartbeat(c *client) {
@@ -228,11 +229,11 @@ func (w *world) heartbeat(c *client) {
 		c.assigned = ""
 	}
 	if c.fenced && err == nil {
-		w.t.Fatalf("a fenced member's heartbeat is taken")
+		w.t.Fatal("the heartbeat of a fenced member was accepted")
 	}
 }
 
-// commit must be refused of all but those who are in the generation that the group is in.
+// commit checks that only members of the group's current generation can commit.
 func (w *world) commit(c *client) {
 	generation := c.generation
 	if c.id == "" {
@@ -244,7 +245,7 @@ func (w *world) commit(c *client) {
 		Group: "g", Member: c.id, Instance: c.instance, Generation: generation,
 		Offsets: []CommitOffset{offset},
 	})
-	w.settle(out)
+	w.apply(out)
 	g := w.state.groups["g"]
 	if err == nil && errs[0] == nil {
 		got, _ := w.state.Committed("g", "t", offset.Partition)
@@ -252,22 +253,23 @@ func (w *world) commit(c *client) {
 			w.t.Fatalf("committed %d, fetched %d", offset.Offset.Offset, got.Offset)
 		}
 		if c.id != "" && (c.fenced || g.byID[c.id] == nil || g.generation != c.generation) {
-			w.t.Fatalf("a commit of %+v is taken in generation %d", c, g.generation)
+			w.t.Fatalf("a commit of %+v was accepted in generation %d", c, g.generation)
 		}
 		if c.id == "" && len(g.members) > 0 && g.phase != preparing {
-			w.t.Fatal("a stranger's commit is taken while the group has members")
+			w.t.Fatal("a commit without membership was accepted while the group has members")
 		}
 	}
 }
 
 func (w *world) leave(c *client) {
 	_, out := w.state.Leave(w.now, "g", []Leaver{{c.id, c.instance}})
-	w.settle(out)
+	w.apply(out)
 	c.id, c.generation, c.assigned = "", 0, ""
 }
 
-// advance lets time pass, and timers go off, also too early, which must do no harm.
-func (w *world) advance() {
+// advanceTime advances the clock and fires timers, some of them too early, which must have no
+// effect.
+func (w *world) advanceTime() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 	var due []TimerKey
 	for key, at := range w.timers {
@@ -281,23 +283,23 @@ func (w *world) advance() {
 			if !at.After(w.now) {
 				delete(w.timers, key)
 			}
-			w.settle(w.state.Fire(w.now, key))
+			w.apply(w.state.Fire(w.now, key))
 		}
 	}
 }
 
-// check is what holds between any two steps.
+// check verifies the invariants that hold after every step.
 func (w *world) check() {
 	g := w.state.groups["g"]
 	for _, c := range w.clients {
 		if c.assigned == "" || g == nil {
 			continue
 		}
-		// What it was given is for it, of its generation; a static member may go on with its
-		// predecessor's.
+		// The assignment is that of the member in its generation; a static member may keep that
+		// of its predecessor.
 		_, of, _ := strings.Cut(c.assigned, "/")
 		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && of != want {
-			w.t.Fatalf("%s was given %s", want, c.assigned)
+			w.t.Fatalf("%s has the assignment %s", want, c.assigned)
 		}
 	}
 	if g == nil {
@@ -305,30 +307,30 @@ func (w *world) check() {
 	}
 	if len(g.members) != len(g.byID) || g.phase == empty && len(g.members) > 0 ||
 		g.phase == stable && g.byID[g.leader] == nil && g.leader != "" {
-		w.t.Fatalf("group %+v", g)
+		w.t.Fatalf("inconsistent group %+v", g)
 	}
 	size := 0
 	for _, m := range g.members {
 		size += m.sizeBytes()
 		if g.phase == stable && (m.joining != 0 || m.syncing != 0) {
-			w.t.Fatalf("%s waits in a stable group", m.id)
+			w.t.Fatalf("%s waits although the group is stable", m.id)
 		}
 		if _, timed := w.timers[TimerKey{"g", m.id}]; !timed && m.joining == 0 && m.syncing == 0 {
-			w.t.Fatalf("%s has no timer in %s", m.id, g.phase)
+			w.t.Fatalf("%s has no session timer in phase %s", m.id, g.phase)
 		}
 	}
 	if size != g.sizeBytes {
-		w.t.Fatalf("size %d, counted %d", size, g.sizeBytes)
+		w.t.Fatalf("members have %d bytes, the group counts %d", size, g.sizeBytes)
 	}
 	if _, timed := w.timers[TimerKey{Group: "g"}]; !timed &&
 		(g.phase == preparing || g.phase == completing) {
-		w.t.Fatalf("%s without a timer", g.phase)
+		w.t.Fatalf("phase %s has no timer", g.phase)
 	}
 }
 
-// TestRandomLives lets clients do anything in any order, with deaths, failovers and timers that go
-// off early. Whoever waits is answered in the end.
-func TestRandomLives(t *testing.T) {
+// Clients act in random order, with crashes, failovers and early timers. Every request is answered
+// eventually.
+func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
@@ -344,13 +346,13 @@ func TestRandomLives(t *testing.T) {
 				w.check()
 			}
 			for range 1000 {
-				if len(w.asked) == 0 {
+				if len(w.requests) == 0 {
 					return
 				}
-				w.advance()
+				w.advanceTime()
 				w.check()
 			}
-			t.Fatalf("%d are never answered", len(w.asked))
+			t.Fatalf("%d requests were never answered", len(w.requests))
 		})
 	}
 }

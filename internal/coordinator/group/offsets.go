@@ -8,27 +8,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Commit stores offsets, of a member, or, with generation -1, of who does without membership.
+// Commit is a request to store offsets, of a member or, with generation -1, of a client without
+// membership.
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	// it comes by a version that members of the consumer protocol must not use (OffsetCommit before
-	// 9)
+	// NoEpochs: the request version has no member epochs (OffsetCommit before 9), so members of the
+	// consumer protocol must not use it.
 	NoEpochs bool
 	Offsets  []CommitOffset
 }
 
-// CommitOffset is one of them; its CommittedMs is set by Commit.
+// CommitOffset is an offset of a partition. State.Commit sets its CommittedMs.
 type CommitOffset struct {
 	Topic     string
 	Partition int32
 	Offset
 }
 
-// Commit returns an error for each offset, in their order, or one for all of them.
+// Commit handles a commit. It returns one error for each offset, in order, or one for all.
 func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err error) {
 	g := s.groups[c.Group]
-	if err := s.mayCommit(now, g, &c); err != nil {
+	if err := s.checkCommit(now, g, &c); err != nil {
 		return nil, Output{}, err
 	}
 	errs = make([]error, len(c.Offsets))
@@ -43,14 +44,14 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 	return errs, s.take(), nil
 }
 
-// mayCommit is what keeps those who are members no more from going back behind those who are.
-func (s *State) mayCommit(now time.Time, g *group, c *Commit) error {
+// checkCommit rejects commits of former members, which could overwrite those of current members.
+func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	if g != nil && g.consumer != nil {
-		return g.mayCommitConsumer(c)
+		return g.checkConsumerCommit(c)
 	}
 	switch {
 	case g == nil && c.Generation < 0, g != nil && c.Generation < 0 && g.phase == empty:
-		return nil // an admin tool, or a consumer that was assigned its partitions by hand
+		return nil // an admin tool, or a consumer that assigns its partitions itself
 	case g == nil && !c.NoEpochs:
 		return ErrNotFound
 	case g == nil:
@@ -65,7 +66,7 @@ func (s *State) mayCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		// it will get its partitions with its sync; until then they may be another's
+		// it gets its partitions with its sync; until then another member may own them
 		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
@@ -98,14 +99,14 @@ func (s *State) AllCommitted(groupID string) []CommitOffset {
 	return all
 }
 
-// TopicPartition names a partition whose offset is to go.
+// TopicPartition identifies a partition.
 type TopicPartition struct {
 	Topic     string
 	Partition int32
 }
 
-// DeleteOffsets forgets offsets, unless the group consumes the topic; an error for each, or one for
-// all.
+// DeleteOffsets deletes offsets, except of topics that the group subscribes to. It returns one
+// error for each partition, in order, or one for all.
 func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output,
 	err error) {
 	g := s.groups[groupID]
@@ -128,19 +129,19 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 	return errs, s.take(), nil
 }
 
-// consumerProtocol is the protocol type of consumers, whose metadata we can read.
+// consumerProtocol is the protocol type of consumers. Their member metadata has a known format.
 const consumerProtocol = "consumer"
 
-// subscriptions are the topics that members of a group ask for.
+// subscriptions are the topics that members of a group subscribe to.
 type subscriptions struct {
 	topics map[string]bool
-	all    bool // one of them cannot be read: it may be any
+	all    bool // the metadata of a member cannot be decoded: assume all topics
 }
 
 func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscriptions reads what the members of a group of consumers say of themselves; other groups ask
-// for no topics.
+// subscriptions returns the topics that the members subscribe to; none for protocol types other
+// than consumer.
 func (g *group) subscriptions() subscriptions {
 	read := subscriptions{topics: map[string]bool{}}
 	if g.protocolType != consumerProtocol {
@@ -165,45 +166,45 @@ func (g *group) subscriptions() subscriptions {
 	return read
 }
 
-// Delete forgets a group that has no members, with its offsets.
+// Delete deletes a group without members, and its offsets.
 func (s *State) Delete(groupID string) (Output, error) {
 	g := s.groups[groupID]
 	switch {
 	case g == nil:
 		return Output{}, ErrNotFound
-	case g.phase != empty || len(g.promised) > 0:
+	case g.phase != empty || len(g.pendingIDs) > 0:
 		return Output{}, ErrNotEmpty
 	}
-	s.bury(g)
+	s.tombstoneAll(g)
 	return s.take(), nil
 }
 
-// bury writes the tombstones of all that is stored of a group.
-func (s *State) bury(g *group) {
+// tombstoneAll stores tombstones for all records of a group.
+func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
 	}
-	s.buryGroup(g)
+	s.tombstoneGroup(g)
 }
 
-// buryGroup writes the tombstones of all that is stored of a group but its offsets.
-func (s *State) buryGroup(g *group) {
-	if g.kept {
+// tombstoneGroup stores tombstones for all records of a group but its offsets.
+func (s *State) tombstoneGroup(g *group) {
+	if g.stored {
 		s.store(Record{Key: groupKey(g.id)})
 	}
 	if g.consumer != nil {
-		s.storeAll(g.consumer.Bury())
+		s.storeAll(g.consumer.Tombstones())
 	}
 }
 
-// Expire forgets offsets that are older than the retention, and groups that have neither members
-// nor offsets left, until about limit records; more tells that there is more to do. While a group
-// has members, the offsets of the topics they ask for stay, however old; those of other topics go
+// Expire deletes offsets that are older than the retention, and groups that have neither members
+// nor offsets left. It returns about limit records at most; more reports that further calls are
+// needed. While a group has members, the offsets of the topics that they subscribe to do not expire
 // (KIP-211).
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
-		kept, may := g.keepsOffsets()
-		if !may {
+		retained, ok := g.retainedTopics()
+		if !ok {
 			continue
 		}
 		if len(s.out.Records) >= limit {
@@ -211,52 +212,53 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 		}
 		left := len(g.offsets)
 		for at, o := range g.offsets {
-			if !kept.has(at.topic) && s.expired(now, g, o) {
-				s.forget(g, at)
+			if !retained.has(at.topic) && s.expired(now, g, o) {
+				s.deleteOffset(g, at)
 				left--
 			}
 		}
 		if left == 0 && g.phase == empty {
-			s.buryGroup(g)
+			s.tombstoneGroup(g)
 		}
 	}
 	return s.take(), false
 }
 
-// keepsOffsets tells of which topics a group's offsets stay however old they are; may is false
-// while nothing of it may expire, as in a rebalance, when nobody knows what it will ask for.
-func (g *group) keepsOffsets() (of subscriptions, may bool) {
+// retainedTopics returns the topics whose offsets do not expire. ok is false if no offset of the
+// group may expire now, as in a rebalance, when the subscriptions are not known.
+func (g *group) retainedTopics() (topics subscriptions, ok bool) {
 	switch {
 	case g.phase == empty:
-		return subscriptions{}, len(g.promised) == 0
+		return subscriptions{}, len(g.pendingIDs) == 0
 	case g.phase == stable && g.protocolType == consumerProtocol:
 		return g.subscriptions(), true
 	}
 	return subscriptions{}, false
 }
 
-// forget writes an offset's tombstone because nobody needs it any more.
-func (s *State) forget(g *group, at topicPartition) {
+// deleteOffset stores the tombstone of an expired or stale offset.
+func (s *State) deleteOffset(g *group, at topicPartition) {
 	s.store(Record{Key: offsetKey(g.id, at)})
 	s.expiredCount++
 }
 
-// expired tells whether an offset has outlived its group's members, or its commit where they do not
-// ask for its topic or there were none, by the retention.
+// expired reports whether the retention has passed since the group became empty, or since the
+// commit if that was later or the group has members.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
 	}
 	since := time.UnixMilli(o.CommittedMs)
-	if g.protocolType != "" && g.phase == empty && g.since.After(since) {
-		since = g.since
+	if g.protocolType != "" && g.phase == empty && g.phaseSince.After(since) {
+		since = g.phaseSince
 	}
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// ForgetOffsets writes the tombstones of all offsets of which stale says that their topic is gone:
-// one of its name that is made later is another. stale is asked once for each topic, and id.
-func (s *State) ForgetOffsets(stale func(topic string, id [16]byte) bool) Output {
+// DeleteStaleOffsets deletes all offsets whose topic was deleted, as reported by stale, which is
+// called once for each topic name and id. A topic that is created again under the same name is a
+// different topic.
+func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string
 		id    [16]byte
@@ -264,14 +266,14 @@ func (s *State) ForgetOffsets(stale func(topic string, id [16]byte) bool) Output
 	known := map[identity]bool{}
 	for _, g := range s.groups {
 		for at, o := range g.offsets {
-			of := identity{at.topic, o.TopicID}
-			is, asked := known[of]
-			if !asked {
-				is = stale(of.topic, of.id)
-				known[of] = is
+			topic := identity{at.topic, o.TopicID}
+			isStale, checked := known[topic]
+			if !checked {
+				isStale = stale(topic.topic, topic.id)
+				known[topic] = isStale
 			}
-			if is {
-				s.forget(g, at)
+			if isStale {
+				s.deleteOffset(g, at)
 			}
 		}
 	}

@@ -2,17 +2,18 @@ package group
 
 import "time"
 
-// rebalanceOrComplete begins a rebalance, or, in one, looks whether all have come.
+// rebalanceOrComplete starts a rebalance, or completes the current one if all members have joined.
 func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	if g.phase != preparing {
 		s.rebalance(now, g)
-	} else if g.before != empty && g.allJoined() { // the initial delay is waited for in any case
+		// the initial delay always runs to its end
+	} else if g.previousPhase != empty && g.allJoined() {
 		s.completeJoin(now, g)
 	}
 }
 
-// rebalance asks all members to join again. An empty group's first member waits a while for others,
-// so that a fleet that starts does not rebalance at each arrival (KIP-134).
+// rebalance makes all members join again. The first member of an empty group waits for the initial
+// delay, so that consumers that start together cause one rebalance and not one each (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -21,11 +22,11 @@ func (s *State) rebalance(now time.Time, g *group) {
 		}
 	}
 	clear(g.unsynced)
-	g.turn(preparing)
+	g.setPhase(preparing)
 	switch {
-	case g.before == empty:
+	case g.previousPhase == empty:
 		delay := max(0, s.config.InitialDelay)
-		g.newcomers, g.delayLeft = false, max(0, g.rebalanceTimeout()-delay)
+		g.joinedInDelay, g.delayRemaining = false, max(0, g.rebalanceTimeout()-delay)
 		s.phaseUntil(now, g, delay)
 	case g.allJoined():
 		s.completeJoin(now, g)
@@ -44,29 +45,29 @@ func (s *State) endPhase(g *group) {
 	s.timers.Clear(TimerKey{Group: g.id})
 }
 
-// phaseOver is called when a phase has taken its time.
-func (s *State) phaseOver(now time.Time, g *group) {
+// phaseExpired handles the timeout of a phase.
+func (s *State) phaseExpired(now time.Time, g *group) {
 	if g.phaseEnd.IsZero() || now.Before(g.phaseEnd) {
 		return
 	}
 	switch g.phase {
 	case preparing:
-		if g.before == empty && g.newcomers && g.delayLeft > 0 {
-			delay := min(s.config.InitialDelay, g.delayLeft)
-			g.newcomers, g.delayLeft = false, g.delayLeft-delay
+		if g.previousPhase == empty && g.joinedInDelay && g.delayRemaining > 0 {
+			delay := min(s.config.InitialDelay, g.delayRemaining)
+			g.joinedInDelay, g.delayRemaining = false, g.delayRemaining-delay
 			s.phaseUntil(now, g, delay)
 			return
 		}
 		s.completeJoin(now, g)
 	case completing, stable:
-		s.dropUnsynced(now, g)
+		s.removeUnsynced(now, g)
 	case empty:
 	}
 }
 
-// completeJoin makes the next generation of those who wait. Dynamic members who did not come are
-// out; static ones stay until their session is over. That the group is left empty is stored; that
-// it has another generation is not before its leader has assigned.
+// completeJoin starts the next generation with the members that wait. It removes dynamic members
+// that did not join; static members stay until their session expires. An empty group is stored at
+// once, a new generation only when the leader has sent the assignments.
 func (s *State) completeJoin(now time.Time, g *group) {
 	s.endPhase(g)
 	for _, m := range append([]*member(nil), g.members...) {
@@ -80,14 +81,15 @@ func (s *State) completeJoin(now time.Time, g *group) {
 		s.out.VolatileChanged = true
 		s.store(g.emptyRecord(now))
 		return
-	case !g.elect():
-		// only static members, all away: until they come, or their sessions are over
+	case !g.electLeader():
+		// only static members, none of which has joined: wait for a join or for their sessions to
+		// expire
 		s.phaseUntil(now, g, g.rebalanceTimeout())
 		return
 	}
 	g.generation++
-	g.turn(completing)
-	g.protocol = g.choose()
+	g.setPhase(completing)
+	g.protocol = g.selectProtocol()
 	for _, m := range g.members {
 		g.unsynced[m.id] = true
 		s.answer(Answer{To: m.joining, Result: Result{Joined: g.joined(m)}})
@@ -97,8 +99,9 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	s.phaseUntil(now, g, g.rebalanceTimeout())
 }
 
-// elect makes sure of a leader that has come; it fails if nobody has.
-func (g *group) elect() bool {
+// electLeader ensures that the leader is a member that waits to join; it reports false if none
+// does.
+func (g *group) electLeader() bool {
 	if m := g.byID[g.leader]; m != nil && m.joining != 0 {
 		return true
 	}
@@ -111,8 +114,8 @@ func (g *group) elect() bool {
 	return false
 }
 
-// dropUnsynced removes the members that have joined the generation and were not heard of since.
-func (s *State) dropUnsynced(now time.Time, g *group) {
+// removeUnsynced removes the members that joined the generation and did not sync in time.
+func (s *State) removeUnsynced(now time.Time, g *group) {
 	s.endPhase(g)
 	if len(g.unsynced) == 0 {
 		return
@@ -126,7 +129,7 @@ func (s *State) dropUnsynced(now time.Time, g *group) {
 	s.rebalance(now, g)
 }
 
-// beginSession gives a member d from now to be heard of.
+// beginSession starts a member's session, which expires after d.
 func (s *State) beginSession(now time.Time, g *group, m *member, d time.Duration) {
 	m.deadline = now.Add(d)
 	if !s.loading {
@@ -134,13 +137,13 @@ func (s *State) beginSession(now time.Time, g *group, m *member, d time.Duration
 	}
 }
 
-// sessionOver is called when a session may be over: of a member, or of an id that was given out.
-func (s *State) sessionOver(now time.Time, g *group, id string) {
-	if until, promised := g.promised[id]; promised {
+// sessionExpired handles the session timer of a member, or of a member id that has not joined.
+func (s *State) sessionExpired(now time.Time, g *group, id string) {
+	if until, pending := g.pendingIDs[id]; pending {
 		if !now.Before(until) {
-			delete(g.promised, id)
+			delete(g.pendingIDs, id)
 			s.timers.Clear(TimerKey{g.id, id})
-			s.goneFrom(now, g, false)
+			s.afterRemoval(now, g, false)
 		}
 		return
 	}
@@ -148,31 +151,32 @@ func (s *State) sessionOver(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// Who waits for us has no heartbeats to send. One that never had an id may have gone long ago,
-	// and begun again as another.
+	// A member whose request waits sends no heartbeats. A new member may have retried without its
+	// id and be a different member by now, so its session does expire.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}
-	s.expel(g, m)
-	s.goneFrom(now, g, true)
+	s.removeMember(g, m)
+	s.afterRemoval(now, g, true)
 }
 
-// expel removes a member and ends what it waits for.
-func (s *State) expel(g *group, m *member) {
-	s.answer(Answer{To: m.joining, Err: ErrUnknownMember, Result: Result{Joined: Joined{Generation: -1}}})
+// removeMember removes a member and answers its waiting requests.
+func (s *State) removeMember(g *group, m *member) {
+	s.answer(Answer{To: m.joining, Err: ErrUnknownMember,
+		Result: Result{Joined: Joined{Generation: -1}}})
 	s.answer(Answer{To: m.syncing, Err: ErrUnknownMember})
 	m.joining, m.syncing = 0, 0
 	s.timers.Clear(TimerKey{g.id, m.id})
 	g.remove(m)
 }
 
-// goneFrom goes on without who is gone: members, or only ids that nobody has joined with.
-func (s *State) goneFrom(now time.Time, g *group, members bool) {
+// afterRemoval continues after a removal: of members, or only of member ids that had not joined.
+func (s *State) afterRemoval(now time.Time, g *group, members bool) {
 	switch {
 	case g.phase == preparing:
 		s.rebalanceOrComplete(now, g)
 	case g.phase != empty && members:
 		s.rebalance(now, g)
 	}
-	s.dropIfVoid(g)
+	s.deleteIfUnused(g)
 }

@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// Kafka's formats of what __consumer_offsets holds (GroupCoordinatorRecordHelpers): keys of version
-// 0 and 1 are offsets, of version 2 groups; those of the consumer protocol are read by
-// internal/coordinator/consumer; all others are of kinds we do not write, and are passed over.
-// Offsets are written in version 4, the first with a topic's id, or 1 where a client set an expiry
-// itself; groups in version 3.
+// The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). Keys of
+// versions 0 and 1 are offsets, of version 2 groups. internal/coordinator/consumer reads those of
+// the consumer protocol. Others are skipped: Heartwood does not write them. Offsets are written in
+// version 4, the first with a topic id, or in version 1 if the client set an expiry; groups in
+// version 3.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
@@ -24,10 +24,10 @@ const (
 	groupValueVersion  = 3
 )
 
-// ErrCorruptRecord is a record that cannot be read.
+// ErrCorruptRecord is returned for a record that cannot be decoded.
 var ErrCorruptRecord = errors.New("corrupt group record")
 
-// topicPartition is where an offset is of.
+// topicPartition identifies the partition of an offset.
 type topicPartition struct {
 	topic string
 	index int32
@@ -38,9 +38,9 @@ type Offset struct {
 	Offset      int64
 	LeaderEpoch int32 // -1: unknown
 	Metadata    string
-	TopicID     [16]byte // of the topic it was committed for; zero: unknown
+	TopicID     [16]byte // zero: unknown
 	CommittedMs int64
-	ExpireMs    int64 // as its client wished, before OffsetCommit 5; -1: by the group's retention
+	ExpireMs    int64 // set by clients before OffsetCommit 5; -1: by the retention
 }
 
 func groupKey(group string) []byte {
@@ -66,7 +66,7 @@ func offsetRecord(group string, at topicPartition, o Offset) Record {
 	return Record{Key: offsetKey(group, at), Value: value.AppendTo(nil)}
 }
 
-// record is the group in its generation, with what each member is assigned.
+// record returns the group record of the current generation, with the members' assignments.
 func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	value := kmsg.GroupMetadataValue{
 		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation,
@@ -89,7 +89,7 @@ func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// emptyRecord is the group's next generation, in which it has no members.
+// emptyRecord returns the group record of the next generation, without members.
 func (g *group) emptyRecord(now time.Time) Record {
 	value := kmsg.GroupMetadataValue{
 		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation + 1,
@@ -98,11 +98,11 @@ func (g *group) emptyRecord(now time.Time) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// Replay takes in a record that is stored, in the order of the log; answers come of one that was
-// waited for.
+// Replay applies a stored record; records must be replayed in log order. It returns the answers of
+// requests that waited for the record.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	if len(key) < 2 {
-		return nil, fmt.Errorf("%w: a key of %d bytes", ErrCorruptRecord, len(key))
+		return nil, fmt.Errorf("%w: key of %d bytes", ErrCorruptRecord, len(key))
 	}
 	var err error
 	switch version := int16(key[0])<<8 | int16(key[1]); {
@@ -131,7 +131,7 @@ func (s *State) replayOffset(key, value []byte) error {
 				s.offsets--
 				delete(g.offsets, at)
 			}
-			s.dropIfVoid(g)
+			s.deleteIfUnused(g)
 		}
 		return nil
 	}
@@ -147,7 +147,7 @@ func (s *State) replayOffset(key, value []byte) error {
 	if v.Version == expiryValueVersion {
 		o.ExpireMs = v.ExpireTimestamp
 	}
-	g := s.groupOf(k.Group)
+	g := s.groupOrNew(k.Group)
 	if _, had := g.offsets[at]; !had {
 		s.offsets++
 	}
@@ -155,28 +155,28 @@ func (s *State) replayOffset(key, value []byte) error {
 	return nil
 }
 
-// topic returns the one copy of a name that is kept.
+// topic returns the shared copy of a topic name.
 func (s *State) topic(name string) string {
-	if kept, ok := s.topics[name]; ok {
-		return kept
+	if shared, ok := s.topics[name]; ok {
+		return shared
 	}
 	s.topics[name] = name
 	return name
 }
 
-// readValue decodes a value whose version, in its first two bytes, is one we know.
+// readValue decodes a value. Its first two bytes are the version, which must be a known one.
 func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax int16) error {
 	if len(value) < 2 {
-		return fmt.Errorf("a value of %d bytes", len(value))
+		return fmt.Errorf("value of %d bytes", len(value))
 	}
 	if version := int16(value[0])<<8 | int16(value[1]); version < 0 || version > versionMax {
-		return fmt.Errorf("value version %d", version)
+		return fmt.Errorf("unknown value version %d", version)
 	}
 	return to.ReadFrom(value)
 }
 
-// replayGroup makes the group what its record says. One that we wrote ourselves names the members
-// that are there.
+// replayGroup applies a group record. The members of an own record exist already; while loading
+// they are created.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -184,12 +184,12 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	}
 	if value == nil {
 		if g := s.groups[k.Group]; g != nil {
-			g.kept, g.generation, g.protocolType, g.protocol, g.leader = false, 0, "", "", ""
+			g.stored, g.generation, g.protocolType, g.protocol, g.leader = false, 0, "", "", ""
 			if s.loading {
 				g.setMembers(nil)
 				g.phase = empty
 			}
-			s.dropIfVoid(g)
+			s.deleteIfUnused(g)
 		}
 		return nil
 	}
@@ -197,25 +197,26 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	if err := readValue(&v, value, groupValueVersion); err != nil {
 		return err
 	}
-	g := s.groupOf(k.Group)
-	g.kept, g.protocolType, g.generation, g.protocol, g.leader = true, v.ProtocolType, v.Generation,
+	g := s.groupOrNew(k.Group)
+	g.stored, g.protocolType, g.generation, g.protocol, g.leader = true, v.ProtocolType,
+		v.Generation,
 		deref(v.Protocol), deref(v.Leader)
-	g.since = time.Time{}
+	g.phaseSince = time.Time{}
 	if v.Version >= 2 && v.CurrentStateTimestamp >= 0 {
-		g.since = time.UnixMilli(v.CurrentStateTimestamp)
+		g.phaseSince = time.UnixMilli(v.CurrentStateTimestamp)
 	}
 	if s.loading {
 		g.setMembers(v.Members)
 	}
 	if len(v.Members) == 0 {
-		g.turn(empty)
-		s.dropIfVoid(g)
+		g.setPhase(empty)
+		s.deleteIfUnused(g)
 		return nil
 	}
-	g.turn(stable)
+	g.setPhase(stable)
 	for i := range v.Members {
 		if m := g.byID[v.Members[i].MemberID]; m != nil {
-			// the record's bytes are not ours to keep
+			// the caller reuses the record's bytes
 			m.assignment = bytes.Clone(v.Members[i].Assignment)
 			s.answerSync(now, g, m, nil)
 		}
@@ -226,7 +227,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// setMembers makes members of a record's.
+// setMembers replaces the members by those of a group record.
 func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 	for len(g.members) > 0 {
 		leader := g.leader
@@ -241,18 +242,18 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 		m := &member{
 			id: of.MemberID, instance: deref(of.InstanceID), clientID: of.ClientID,
 			clientHost: of.ClientHost,
-			session:    milliseconds(of.SessionTimeoutMillis),
-			rebalance:  milliseconds(of.RebalanceTimeoutMillis),
+			session:    fromMillis(of.SessionTimeoutMillis),
+			rebalance:  fromMillis(of.RebalanceTimeoutMillis),
 			protocols:  []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
 		}
 		if of.RebalanceTimeoutMillis < 0 {
-			m.rebalance = m.session // as before there was one of its own
+			m.rebalance = m.session // from before the rebalance timeout existed
 		}
 		g.add(m)
 	}
 }
 
-func milliseconds(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
+func fromMillis(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
 
 func deref(text *string) string {
 	if text == nil {

@@ -11,9 +11,9 @@ type noTimers struct{}
 func (noTimers) Set(TimerKey, time.Duration) {}
 func (noTimers) Clear(TimerKey)              {}
 
-// The bytes are Kafka's: OffsetCommitKey and -Value, GroupMetadataKey and -Value of its
-// coordinator's JSON schemas, each behind its version.
-func TestRecordsAreKafkas(t *testing.T) {
+// The expected bytes follow the JSON schemas of Kafka's coordinator (OffsetCommitKey and -Value,
+// GroupMetadataKey and -Value), each preceded by its version.
+func TestRecordsMatchKafkasFormat(t *testing.T) {
 	now := time.UnixMilli(0x0102030405)
 	committed := Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{1, 15: 2},
 		CommittedMs: now.UnixMilli(), ExpireMs: -1}
@@ -69,7 +69,7 @@ func FuzzReplay(f *testing.F) {
 			return
 		}
 		s.Loaded(now)
-		_, _ = s.Describe("g") // that it does not panic is the point
+		_, _ = s.Describe("g") // must not panic
 		s.Expire(now.Add(time.Hour*24*365), 10)
 	})
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// table plays a group by hand: no chance, no failovers.
-type table struct {
+// fixture is a world whose steps a test chooses: without randomness and failovers.
+type fixture struct {
 	*world
-	tokens map[Token]Answer
+	answers map[Token]Answer
 }
 
-func newTable(t *testing.T, config Config) *table {
+func newFixture(t *testing.T, config Config) *fixture {
 	w := newWorld(t, 1)
 	w.state = New(config, w)
 	w.state.Loaded(w.now)
-	return &table{w, map[Token]Answer{}}
+	return &fixture{w, map[Token]Answer{}}
 }
 
-// do replays what is to be stored, and keeps the answers.
-func (p *table) do(out Output) {
+// apply replays the records of an output, and keeps the answers.
+func (p *fixture) apply(out Output) {
 	p.t.Helper()
 	for _, r := range out.Records {
 		more, err := p.state.Replay(p.now, r.Key, r.Value)
@@ -33,12 +33,13 @@ func (p *table) do(out Output) {
 		out.Answers = append(out.Answers, more...)
 	}
 	for _, a := range out.Answers {
-		p.tokens[a.To] = a
+		p.answers[a.To] = a
 	}
 }
 
-// enter lets one join with protocols, and returns its token; its id is the token's number.
-func (p *table) enter(protocols ...string) Token {
+// join sends a join with these protocols and returns its token. The number of the token is the id
+// of the member.
+func (p *fixture) join(protocols ...string) Token {
 	p.token++
 	j := Join{
 		To: p.token, Group: "g", NewMember: fmt.Sprint(p.token), Session: 10 * time.Second,
@@ -47,84 +48,84 @@ func (p *table) enter(protocols ...string) Token {
 	for _, name := range protocols {
 		j.Protocols = append(j.Protocols, Protocol{Name: name})
 	}
-	p.do(p.state.Join(p.now, j))
+	p.apply(p.state.Join(p.now, j))
 	return p.token
 }
 
-// pass lets time pass, to the moment.
-func (p *table) pass(d time.Duration) {
+// advance advances the clock by exactly d.
+func (p *fixture) advance(d time.Duration) {
 	p.now = p.now.Add(d)
 	for key, at := range p.timers {
 		if !at.After(p.now) {
 			delete(p.timers, key)
-			p.do(p.state.Fire(p.now, key))
+			p.apply(p.state.Fire(p.now, key))
 		}
 	}
 }
 
-// The first member of an empty group waits for others, again while some come, and no longer than a
-// rebalance may take (KIP-134).
-func TestKIP134EmptyGroupWaitsForMore(t *testing.T) {
-	p := newTable(t, Config{})
-	first := p.enter("range")
-	p.pass(2 * time.Second)
-	second := p.enter("range")
-	p.pass(time.Second) // three seconds are over; one has come
-	if len(p.tokens) != 0 {
-		t.Fatalf("answered already: %+v", p.tokens)
+// The first member of an empty group waits for others. The delay is extended while members join, up
+// to the rebalance timeout (KIP-134).
+func TestInitialRebalanceDelay(t *testing.T) {
+	p := newFixture(t, Config{})
+	first := p.join("range")
+	p.advance(2 * time.Second)
+	second := p.join("range")
+	p.advance(time.Second) // three seconds have passed; another member has joined
+	if len(p.answers) != 0 {
+		t.Fatalf("joins were answered before the extended delay: %+v", p.answers)
 	}
-	p.pass(3 * time.Second)
-	a, b := p.tokens[first].Result.Joined, p.tokens[second].Result.Joined
+	p.advance(3 * time.Second)
+	a, b := p.answers[first].Result.Joined, p.answers[second].Result.Joined
 	if a.Generation != 1 || b.Generation != 1 || a.Leader != "1" || b.Leader != "1" ||
 		len(a.Members) != 2 || len(b.Members) != 0 {
 		t.Errorf("joined %+v and %+v", a, b)
 	}
 }
 
-// The protocol is one that all know, and that most like best.
-func TestProtocolIsChosenByVotes(t *testing.T) {
-	p := newTable(t, Config{})
-	first := p.enter("range", "sticky", "hash")
-	p.enter("own", "sticky", "range")
-	p.enter("sticky", "range")
-	p.pass(3 * time.Second)
-	p.pass(3 * time.Second)
-	if got := p.tokens[first].Result.Joined.Protocol; got != "sticky" {
+// The selected protocol is supported by all members and preferred by most.
+func TestProtocolIsSelectedByVotes(t *testing.T) {
+	p := newFixture(t, Config{})
+	first := p.join("range", "sticky", "hash")
+	p.join("own", "sticky", "range")
+	p.join("sticky", "range")
+	p.advance(3 * time.Second)
+	p.advance(3 * time.Second)
+	if got := p.answers[first].Result.Joined.Protocol; got != "sticky" {
 		t.Errorf("protocol %q", got)
 	}
-	if refused := p.enter("other"); !errors.Is(p.tokens[refused].Err, ErrInconsistentProtocol) {
-		t.Errorf("one that knows none of them: %+v", p.tokens[refused])
+	if refused := p.join("other"); !errors.Is(p.answers[refused].Err, ErrInconsistentProtocol) {
+		t.Errorf("a join without a common protocol: %+v", p.answers[refused])
 	}
 }
 
-func TestGroupIsBounded(t *testing.T) {
-	p := newTable(t, Config{MembersMax: 2})
-	p.enter("range")
-	p.enter("range")
-	if third := p.enter("range"); !errors.Is(p.tokens[third].Err, ErrGroupFull) {
-		t.Errorf("the third: %+v", p.tokens[third])
+func TestGroupLimits(t *testing.T) {
+	p := newFixture(t, Config{MembersMax: 2})
+	p.join("range")
+	p.join("range")
+	if third := p.join("range"); !errors.Is(p.answers[third].Err, ErrGroupFull) {
+		t.Errorf("a third member: %+v", p.answers[third])
 	}
-	p = newTable(t, Config{RecordBytesMax: 90})
-	p.enter("range")
-	p.enter("range")
-	if third := p.enter("range"); !errors.Is(p.tokens[third].Err, ErrGroupFull) {
-		t.Errorf("more than can be stored: %+v", p.tokens[third])
+	p = newFixture(t, Config{RecordBytesMax: 90})
+	p.join("range")
+	p.join("range")
+	if third := p.join("range"); !errors.Is(p.answers[third].Err, ErrGroupFull) {
+		t.Errorf("a group above the record limit: %+v", p.answers[third])
 	}
 	for _, session := range []time.Duration{0, time.Second, time.Hour} {
 		p.token++
-		p.do(p.state.Join(p.now,
+		p.apply(p.state.Join(p.now,
 			Join{To: p.token, Group: "other", Session: session, ProtocolType: "c",
 				Protocols: []Protocol{{Name: "range"}}}))
-		if got := p.tokens[p.token].Err; !errors.Is(got, ErrInvalidSession) {
-			t.Errorf("a session of %v: %v", session, got)
+		if got := p.answers[p.token].Err; !errors.Is(got, ErrInvalidSession) {
+			t.Errorf("a session timeout of %v: %v", session, got)
 		}
 	}
 }
 
-// Offsets of a group with members stay, those of a topic that is gone do not, and a group with
-// members is not deleted.
-func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
-	p := newTable(t, Config{Retention: time.Minute})
+// Offsets of a group with members do not expire, but those of a deleted topic are deleted. A group
+// with members cannot be deleted.
+func TestOffsetsOfAGroupWithMembers(t *testing.T) {
+	p := newFixture(t, Config{Retention: time.Minute})
 	commit := func(topic string) {
 		_, out, err := p.state.Commit(p.now,
 			Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
@@ -133,28 +134,28 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.do(out)
+		p.apply(out)
 	}
 	commit("a")
 	commit("b")
-	p.enter("range")
-	p.pass(2 * time.Minute)
+	p.join("range")
+	p.advance(2 * time.Minute)
 	out, _ := p.state.Expire(p.now, 100)
-	if p.do(out); p.state.Offsets() != 2 {
-		t.Errorf("%d offsets are left of a group with a member", p.state.Offsets())
+	if p.apply(out); p.state.Offsets() != 2 {
+		t.Errorf("%d offsets remain of a group with a member, want 2", p.state.Offsets())
 	}
 	if _, err := p.state.Delete("g"); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("deleted with a member: %v", err)
+		t.Errorf("delete with a member: %v", err)
 	}
-	p.do(p.state.ForgetOffsets(func(topic string, _ [16]byte) bool { return topic == "a" }))
+	p.apply(p.state.DeleteStaleOffsets(func(topic string, _ [16]byte) bool { return topic == "a" }))
 	if _, has := p.state.Committed("g", "a", 0); has || p.state.Offsets() != 1 {
-		t.Error("the offset of a topic that is gone is left")
+		t.Error("the offset of the deleted topic remains")
 	}
 	for older, want := range map[bool]error{true: ErrIllegalGeneration, false: ErrNotFound} {
 		if _, _, err := p.state.Commit(p.now,
 			Commit{Group: "none", Generation: 3, Member: "m", NoEpochs: older}); !errors.Is(err,
 			want) {
-			t.Errorf("a commit in a generation of no group: %v, want %v", err, want)
+			t.Errorf("a member's commit without a group: %v, want %v", err, want)
 		}
 	}
 	errs, _, err := p.state.Commit(p.now,
@@ -162,27 +163,27 @@ func TestOffsetsGoWithTheirTopicAndNotUnderMembers(t *testing.T) {
 			{Topic: "a", Offset: Offset{Metadata: string(make([]byte, 4097))}},
 		}})
 	if err != nil || !errors.Is(errs[0], ErrMetadataTooLarge) {
-		t.Errorf("much metadata: %v, %v", errs, err)
+		t.Errorf("oversized metadata: %v, %v", errs, err)
 	}
 }
 
-// Offsets of topics that members ask for stay however old they are, those of others go, and none of
-// what members ask for is read wrongly.
-func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
+// Offsets of topics that members subscribe to do not expire; others do. Undecodable subscriptions
+// count as subscriptions to all topics.
+func TestOffsetsOfUnsubscribedTopicsExpire(t *testing.T) {
 	for name, test := range map[string]struct {
 		subscription []byte
-		left         int
+		remaining    int
 	}{
-		"one of two": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+		"subscribed to one": {(&kmsg.ConsumerMemberMetadata{Version: 0,
 			Topics: []string{"a"}}).AppendTo(nil), 1},
-		"both": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+		"subscribed to both": {(&kmsg.ConsumerMemberMetadata{Version: 0,
 			Topics: []string{"a", "b"}}).AppendTo(nil), 2},
-		"nobody can tell": {[]byte{0}, 2},
-		"neither": {(&kmsg.ConsumerMemberMetadata{Version: 0,
+		"undecodable subscription": {[]byte{0}, 2},
+		"subscribed to another topic": {(&kmsg.ConsumerMemberMetadata{Version: 0,
 			Topics: []string{"c"}}).AppendTo(nil), 0},
-		"later than the time": {nil, 0},
+		"no members": {nil, 0},
 	} {
-		p := newTable(t, Config{Retention: time.Minute, InitialDelay: -1})
+		p := newFixture(t, Config{Retention: time.Minute, InitialDelay: -1})
 		_, out, err := p.state.Commit(p.now,
 			Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{
 				{Topic: "a", Offset: Offset{Offset: 1, LeaderEpoch: -1, ExpireMs: -1}},
@@ -191,30 +192,30 @@ func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.do(out)
+		p.apply(out)
 		if test.subscription != nil {
 			p.token++
-			p.do(p.state.Join(p.now, Join{
+			p.apply(p.state.Join(p.now, Join{
 				To: p.token, Group: "g", NewMember: "m", Session: time.Minute,
 				ProtocolType: "consumer", Protocols: []Protocol{{"range", test.subscription}},
 			}))
-			p.pass(0)
+			p.advance(0)
 			out, _ = p.state.Expire(p.now.Add(time.Hour), 100)
 			if len(out.Records) != 0 {
-				t.Errorf("%s: %d records in a rebalance", name, len(out.Records))
+				t.Errorf("%s: %d records during a rebalance, want none", name, len(out.Records))
 			}
 			p.token++
-			p.do(p.state.Sync(p.now,
+			p.apply(p.state.Sync(p.now,
 				Sync{To: p.token, Group: "g", Member: "m", Generation: 1,
 					Assignments: map[string][]byte{"m": {1}}}))
 		}
 		out, _ = p.state.Expire(p.now.Add(time.Minute-time.Millisecond), 100)
 		if len(out.Records) != 0 {
-			t.Errorf("%s: %d records too early", name, len(out.Records))
+			t.Errorf("%s: %d records before the retention, want none", name, len(out.Records))
 		}
 		out, _ = p.state.Expire(p.now.Add(time.Minute), 100)
-		if p.do(out); p.state.Offsets() != test.left {
-			t.Errorf("%s: %d offsets are left, want %d", name, p.state.Offsets(), test.left)
+		if p.apply(out); p.state.Offsets() != test.remaining {
+			t.Errorf("%s: %d offsets remain, want %d", name, p.state.Offsets(), test.remaining)
 		}
 		counts := map[string]int{}
 		p.state.CountPhases(counts)
@@ -222,24 +223,23 @@ func TestOffsetsOfTopicsThatNobodyAsksForGo(t *testing.T) {
 			false: "map[Stable:1]"}[test.subscription == nil]; fmt.Sprint(counts) != want {
 			t.Errorf("%s: groups %v, want %s", name, counts, want)
 		}
-		if got := p.state.Expired(); got != uint64(2-test.left) {
-			t.Errorf("%s: %d expired", name, got)
+		if got := p.state.Expired(); got != uint64(2-test.remaining) {
+			t.Errorf("%s: %d offsets expired", name, got)
 		}
 	}
 }
 
-// A leader's assignment that cannot be stored is refused, and the others wait on for one that can.
-func TestAssignmentThatIsTooLarge(t *testing.T) {
-	p := newTable(t, Config{RecordBytesMax: 1000, InitialDelay: -1})
-	first := p.enter("range")
-	p.pass(0)
-	joined := p.tokens[first].Result.Joined
+func TestOversizedAssignmentIsRejected(t *testing.T) {
+	p := newFixture(t, Config{RecordBytesMax: 1000, InitialDelay: -1})
+	first := p.join("range")
+	p.advance(0)
+	joined := p.answers[first].Result.Joined
 	p.token++
-	p.do(p.state.Sync(p.now, Sync{
+	p.apply(p.state.Sync(p.now, Sync{
 		To: p.token, Group: "g", Member: joined.Member, Generation: joined.Generation,
 		Assignments: map[string][]byte{joined.Member: make([]byte, 2000)},
 	}))
-	if got := p.tokens[p.token].Err; !errors.Is(got, ErrRecordTooLarge) {
+	if got := p.answers[p.token].Err; !errors.Is(got, ErrRecordTooLarge) {
 		t.Errorf("sync: %v", got)
 	}
 }

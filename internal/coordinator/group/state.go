@@ -9,12 +9,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// What a request can get wrong. internal/handler maps each to a Kafka error code.
+// Errors of requests. internal/handler maps each to a Kafka error code.
 var (
-	ErrUnknownMember        = consumer.ErrUnknownMember // of either protocol, as two more
+	ErrUnknownMember        = consumer.ErrUnknownMember // shared by both protocols, as are two more
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
-	ErrMemberIDRequired     = errors.New("join again with the member id")
+	ErrMemberIDRequired     = errors.New("member id required: join again with it")
 	ErrFencedInstance       = consumer.ErrFencedInstance
 	ErrRebalanceInProgress  = errors.New("rebalance in progress")
 	ErrGroupFull            = consumer.ErrFull
@@ -26,33 +26,31 @@ var (
 	ErrMetadataTooLarge     = errors.New("offset metadata too large")
 	ErrRecordTooLarge       = state.ErrRecordTooLarge
 	ErrOldProtocol          = errors.New(
-		"members of the consumer protocol commit with member epochs",
-	)
+		"members of the consumer protocol must commit with a member epoch")
 )
 
-// Config bounds groups. The zero value of a field is its default, which is Kafka's where Kafka has
-// one.
+// Config configures groups. A zero field means the default, which is Kafka's where Kafka has one.
 type Config struct {
 	SessionMin, SessionMax time.Duration // default 6 s and 30 min
-	// how long an empty group waits for more members; default 3 s, negative: not at all
+	// InitialDelay is how long an empty group waits for more members; default 3 s, negative: no
+	// delay.
 	InitialDelay     time.Duration
-	MembersMax       int           // default: no limit but RecordBytesMax
-	MetadataBytesMax int           // of one offset; default 4096, negative: none
-	RecordBytesMax   int           // of a group as it is stored; default 1,000,000
+	MembersMax       int           // default: limited by RecordBytesMax only
+	MetadataBytesMax int           // of one offset; default 4096, negative: no metadata allowed
+	RecordBytesMax   int           // of a stored group; default 1,000,000
 	Retention        time.Duration // of offsets of a group without members; default 7 days
-	// of members of the consumer protocol (KIP-848); default 45 s
-	ConsumerSession  time.Duration
-	ConsumerInterval time.Duration // between their heartbeats; default 5 s
+	// Session timeout and heartbeat interval of the consumer protocol (KIP-848).
+	ConsumerSession  time.Duration // default 45 s
+	ConsumerInterval time.Duration // default 5 s
 }
 
-// newMemberJoin is how long one waits to join that has no id to send heartbeats with yet (Kafka's).
+// newMemberJoin bounds the wait of a new member, which has no id for heartbeats yet (as in Kafka).
 const newMemberJoin = 5 * time.Minute
 
-// idBytesMax bounds the ids that clients choose. Kafka's record formats have room for 32,767 bytes,
-// which nobody needs.
+// idBytesMax bounds the ids that clients choose. Kafka's record formats allow 32,767 bytes.
 const idBytesMax = 1024
 
-// WithDefaults returns the bounds with Kafka's where none is given.
+// WithDefaults returns the configuration with defaults for zero fields.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.SessionMin, 6*time.Second)
 	orDefault(&c.SessionMax, 30*time.Minute)
@@ -94,34 +92,32 @@ type TimerKey struct {
 	Group, Member string
 }
 
-// State is all groups of one partition.
+// State is the state of all groups of one partition.
 type State struct {
 	config  Config
 	timers  Timers
 	groups  map[string]*group
-	topics  map[string]string // names, once each
+	topics  map[string]string // shared copies of names
 	loading bool
 	out     Output
 	offsets int
 
-	// offsets whose tombstones were asked for because they were too old, or their topic was gone
-	expiredCount uint64
+	expiredCount uint64 // offsets deleted by Expire and DeleteStaleOffsets
 }
 
-// New returns the state of an empty partition, to be filled by Replay; Loaded makes it ready for
+// New returns the state of an empty partition. Replay loads it, and Loaded makes it ready for
 // requests.
 func New(config Config, timers Timers) *State {
 	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{},
 		topics: map[string]string{}, loading: true}
 }
 
-// Configure bounds groups anew from now on; sessions that run keep their time.
+// Configure replaces the configuration. Running sessions keep their timeout.
 func (s *State) Configure(config Config) {
 	s.config = config.WithDefaults()
 }
 
-// Loaded ends the replay of what is on the disk: the members of all groups have a session's time to
-// be heard of.
+// Loaded ends the initial replay, and starts a session for every member.
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
 	for _, g := range s.groups {
@@ -131,33 +127,33 @@ func (s *State) Loaded(now time.Time) {
 		for _, m := range g.members {
 			s.beginSession(now, g, m, m.session)
 		}
-		s.dropIfVoid(g)
+		s.deleteIfUnused(g)
 	}
 }
 
-// Groups is how many there are.
+// Groups returns the number of groups.
 func (s *State) Groups() int { return len(s.groups) }
 
-// Offsets is how many are committed, of all groups.
+// Offsets returns the number of committed offsets of all groups.
 func (s *State) Offsets() int { return s.offsets }
 
-// KnowsTopic tells whether an offset of a topic was ever committed, as far as this State has seen.
+// KnowsTopic reports whether this State has replayed an offset of a topic.
 func (s *State) KnowsTopic(topic string) bool {
 	_, known := s.topics[topic]
 	return known
 }
 
-// Expired is how many offsets the State has forgotten by itself, since New.
+// Expired returns the number of offsets that expired or became stale since New.
 func (s *State) Expired() uint64 { return s.expiredCount }
 
-// CountPhases adds the number of groups in each phase, by the name that Kafka's tools have for it.
+// CountPhases adds the number of groups in each phase, by the phase's name in Kafka's tools.
 func (s *State) CountPhases(counts map[string]int) {
 	for _, g := range s.groups {
-		counts[g.shownPhase()]++
+		counts[g.phaseName()]++
 	}
 }
 
-// take hands out what came together since the last call.
+// take returns the accumulated output and resets it.
 func (s *State) take() Output {
 	out := s.out
 	s.out = Output{}
@@ -172,7 +168,7 @@ func (s *State) answer(a Answer) {
 	}
 }
 
-// CheckID refuses ids of groups and instances that cannot be stored.
+// CheckID rejects ids of groups and instances that are too long to be stored.
 func CheckID(id string) error {
 	if len(id) > idBytesMax {
 		return ErrInvalidGroup
@@ -180,17 +176,17 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Fire is called when a timer is due.
+// Fire handles a due timer.
 func (s *State) Fire(now time.Time, key TimerKey) Output {
 	g := s.groups[key.Group]
 	switch {
 	case g == nil:
-	case g.consumer != nil && !g.awaits(key.Member):
-		s.consumerDue(now, g, key.Member)
+	case g.consumer != nil && !g.isPending(key.Member):
+		s.consumerExpired(now, g, key.Member)
 	case key.Member != "":
-		s.sessionOver(now, g, key.Member)
+		s.sessionExpired(now, g, key.Member)
 	default:
-		s.phaseOver(now, g)
+		s.phaseExpired(now, g)
 	}
 	return s.take()
 }

@@ -2,14 +2,15 @@ package group
 
 import "time"
 
-// Sync asks for what a member was assigned in a generation; the leader's brings it.
+// Sync is a request for a member's assignment in a generation. The leader's contains all
+// assignments.
 type Sync struct {
 	To                     Token
 	Group                  string
 	Member, Instance       string
 	Generation             int32
-	ProtocolType, Protocol string            // "": it does not say (before SyncGroup 5)
-	Assignments            map[string][]byte // by member id; of the leader only
+	ProtocolType, Protocol string            // "": not sent (before SyncGroup 5)
+	Assignments            map[string][]byte // by member id; leader only
 }
 
 // Synced is the answer to a Sync.
@@ -18,7 +19,7 @@ type Synced struct {
 	Assignment             []byte
 }
 
-// Sync waits for the leader's, which is stored first.
+// Sync handles a sync. The answer waits until the assignments of the leader are stored.
 func (s *State) Sync(now time.Time, r Sync) Output {
 	if err := s.sync(now, r); err != nil {
 		s.answer(Answer{To: r.To, Err: err})
@@ -51,7 +52,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 			return ErrRecordTooLarge
 		}
 	}
-	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress}) // an earlier try
+	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress}) // an earlier attempt
 	delete(g.unsynced, m.id)
 	m.syncing = r.To
 	if record.Key != nil {
@@ -61,7 +62,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 	return nil
 }
 
-// memberOf finds a member in a group that has members.
+// memberOf returns a member and its group.
 func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, error) {
 	g := s.groups[groupID]
 	if g == nil {
@@ -71,7 +72,7 @@ func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, e
 	return g, m, err
 }
 
-// answerSync answers a member that waits to sync, whose heartbeats begin again then.
+// answerSync answers a waiting sync, and starts the member's session anew.
 func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	if m.syncing == 0 {
 		return
@@ -85,7 +86,7 @@ func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	s.beginSession(now, g, m, m.session)
 }
 
-// Heartbeat says that a member lives; the error tells it what to do.
+// Heartbeat renews a member's session. The error tells the member to rejoin.
 func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	generation int32) error {
 	g, m, err := s.memberOf(groupID, memberID, instance)
@@ -102,16 +103,16 @@ func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	return nil
 }
 
-// Leaver is one that leaves: by its id, or by its group.instance.id alone (an admin's doing).
+// Leaver is a member to remove: by its id, or, by an administrator, by its group.instance.id alone.
 type Leaver struct {
 	Member, Instance string
 }
 
-// Leave takes members out; errors are in their order. err: there is no such group.
+// Leave removes members. It returns one error for each leaver, in order.
 func (s *State) Leave(now time.Time, groupID string, leavers []Leaver) (errs []error, out Output) {
 	g := s.groups[groupID]
 	errs = make([]error, len(leavers))
-	left, promised := false, false
+	left, pending := false, false
 	for i, l := range leavers {
 		if g == nil {
 			errs[i] = ErrUnknownMember
@@ -121,10 +122,10 @@ func (s *State) Leave(now time.Time, groupID string, leavers []Leaver) (errs []e
 			errs[i] = s.leaveConsumer(g, l)
 			continue
 		}
-		if _, was := g.promised[l.Member]; was && l.Instance == "" {
-			delete(g.promised, l.Member)
+		if g.isPending(l.Member) && l.Instance == "" {
+			delete(g.pendingIDs, l.Member)
 			s.timers.Clear(TimerKey{g.id, l.Member})
-			promised = true
+			pending = true
 			continue
 		}
 		if l.Member == "" && l.Instance != "" {
@@ -132,12 +133,12 @@ func (s *State) Leave(now time.Time, groupID string, leavers []Leaver) (errs []e
 		}
 		m, err := g.check(l.Member, l.Instance)
 		if errs[i] = err; err == nil {
-			s.expel(g, m)
+			s.removeMember(g, m)
 			left = true
 		}
 	}
-	if left || promised {
-		s.goneFrom(now, g, left)
+	if left || pending {
+		s.afterRemoval(now, g, left)
 	}
 	return errs, s.take()
 }
