@@ -33,10 +33,12 @@ func TestConsumersSurviveFailover(t *testing.T) {
 		b.lead(1, self)
 		b.awaitLoaded()
 		all := assignor.Assignment{id: {0}}
-		if a, err := b.heartbeat("a", 0, nil); err != nil || a.Epoch != 1 || !a.Assignment.Equal(all) {
+		if a, err := b.heartbeat("a", 0, nil); err != nil || a.Epoch != 1 ||
+			!a.Assignment.Equal(all) {
 			t.Fatalf("a joins: %+v, %v", a, err)
 		}
-		if c, err := b.heartbeat("c", 0, nil); err != nil || c.Epoch != 2 || c.Assignment.Len() != 0 {
+		if c, err := b.heartbeat("c", 0, nil); err != nil || c.Epoch != 2 ||
+			c.Assignment.Len() != 0 {
 			t.Fatalf("c joins: %+v, %v", c, err)
 		}
 		b.stop()

@@ -64,7 +64,8 @@ func NewGroups(opts Options) *Groups {
 	g.runtime = runtime.New(runtime.Options[*groupShard, group.TimerKey, group.Result]{
 		NodeID: opts.NodeID,
 		Topic: metadata.NewTopic{
-			Name: OffsetsTopic, Partitions: -1, Replicas: -1, // Admin chooses, as for other internal topics
+			// Admin chooses, as for other internal topics
+			Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 			Properties: map[string]string{
 				"cleanup.policy": "compact", "compression.type": "producer",
 				"segment.bytes": "104857600",

@@ -85,7 +85,10 @@ func (g *Groups) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 		return nil, err
 	}
 	errs, err := runtime.Store(ctx, s,
-		func(now time.Time, s *groupShard) ([]error, group.Output, error) { return s.Commit(now, c) })
+		func(now time.Time, s *groupShard) ([]error, group.Output,
+			error) {
+			return s.Commit(now, c)
+		})
 	if err == nil {
 		g.metrics.committed.Add(float64(len(errs)))
 	}

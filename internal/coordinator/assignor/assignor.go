@@ -6,25 +6,24 @@ import (
 	"slices"
 )
 
-// TopicID is a topic's id, as Kafka has it.
+// TopicID is Kafka's topic id.
 type TopicID = [16]byte
 
-// Assignment is partitions by topic, each list sorted and without doubles; a topic without
-// partitions is not in it.
+// Assignment holds partitions by topic. Each list is sorted, distinct and not empty.
 type Assignment map[TopicID][]int32
 
-// Equal tells whether two assignments have the same partitions.
+// Equal reports whether two assignments have the same partitions.
 func (a Assignment) Equal(b Assignment) bool {
 	return maps.EqualFunc(a, b, slices.Equal[[]int32])
 }
 
-// Has tells whether a partition is in it.
+// Has reports whether the assignment contains a partition.
 func (a Assignment) Has(topic TopicID, partition int32) bool {
 	_, found := slices.BinarySearch(a[topic], partition)
 	return found
 }
 
-// Len is how many partitions it has.
+// Len returns the number of partitions.
 func (a Assignment) Len() (n int) {
 	for _, partitions := range a {
 		n += len(partitions)
@@ -32,34 +31,34 @@ func (a Assignment) Len() (n int) {
 	return n
 }
 
-// Topics are those of an assignment, sorted by their ids.
+// Topics returns the topics, sorted by id.
 func (a Assignment) Topics() []TopicID {
 	return slices.SortedFunc(maps.Keys(a), compareTopics)
 }
 
 func compareTopics(a, b TopicID) int { return slices.Compare(a[:], b[:]) }
 
-// Member is one who wants partitions.
+// Member is a member of a group.
 type Member struct {
 	ID       string
 	Instance string     // group.instance.id, "" if it has none
-	Topics   []TopicID  // that it subscribes to and that there are
-	Current  Assignment // what it was assigned last
+	Topics   []TopicID  // subscribed topics that exist
+	Current  Assignment // previous assignment
 }
 
-// Func assigns the partitions of topics, how many each has, to members.
+// Func assigns the partitions of topics to members. topics maps ids to partition counts.
 type Func func(members []Member, topics map[TopicID]int) map[string]Assignment
 
-// What clients call the assignors.
+// Names of the assignors in the protocol.
 const (
 	UniformName = "uniform"
 	RangeName   = "range"
 )
 
-// Names are of all assignors there are; the first is what a group gets whose members do not choose.
+// Names returns the names of all assignors. The first is the default.
 func Names() []string { return []string{UniformName, RangeName} }
 
-// ByName finds an assignor; nil if there is none.
+// ByName returns an assignor, or nil for an unknown name.
 func ByName(name string) Func {
 	switch name {
 	case UniformName:
@@ -71,8 +70,8 @@ func ByName(name string) Func {
 	}
 }
 
-// ordered returns members in an order that outlives restarts: those with an instance first, by
-// that, then the others by id.
+// ordered returns members in an order that is stable across restarts: static members by instance id
+// first, then the others by member id.
 func ordered(members []Member) []Member {
 	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 		if (a.Instance == "") != (b.Instance == "") {
@@ -82,7 +81,7 @@ func ordered(members []Member) []Member {
 	})
 }
 
-// subscribers are the members of each topic, as indexes, in the order of members.
+// subscribers returns the subscribers of each topic, as indexes into members in ascending order.
 func subscribers(members []Member, topics map[TopicID]int) map[TopicID][]int {
 	all := make(map[TopicID][]int, len(topics))
 	for i := range members {

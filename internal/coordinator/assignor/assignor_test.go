@@ -11,27 +11,27 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var runs = flag.Int("assignor.runs", 60, "random groups")
+var runs = flag.Int("assignor.runs", 60, "number of random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
-// life is a group whose members and topics change, and that is assigned anew each time.
-type life struct {
-	t       *testing.T
-	random  *rand.Rand
-	alike   bool // all subscribe to all
-	topics  map[TopicID]int
-	members []Member
-	named   int
+// history is a group whose members and topics change between assignments.
+type history struct {
+	t          *testing.T
+	random     *rand.Rand
+	sameTopics bool // all members subscribe to all topics
+	topics     map[TopicID]int
+	members    []Member
+	nextID     int
 }
 
-func (l *life) change() {
+func (l *history) change() {
 	switch n := l.random.IntN(10); {
 	case n < 4 || len(l.members) == 0:
-		l.named++
-		m := Member{ID: fmt.Sprint("m", l.random.IntN(1000), "-", l.named), Current: Assignment{}}
+		l.nextID++
+		m := Member{ID: fmt.Sprint("m", l.random.IntN(1000), "-", l.nextID), Current: Assignment{}}
 		if l.random.IntN(4) == 0 {
-			m.Instance = fmt.Sprint("i", l.named)
+			m.Instance = fmt.Sprint("i", l.nextID)
 		}
 		l.members = append(l.members, m)
 	case n < 7:
@@ -47,13 +47,13 @@ func (l *life) change() {
 	}
 	for i := range l.members {
 		m := &l.members[i]
-		if l.alike {
+		if l.sameTopics {
 			m.Topics = slices.SortedFunc(maps.Keys(l.topics), compareTopics)
 		} else if len(m.Topics) == 0 || l.random.IntN(5) == 0 {
 			m.Topics = nil
 			for n := range 6 {
 				if l.random.IntN(2) == 0 {
-					m.Topics = append(m.Topics, id(n)) // also of such as are not there
+					m.Topics = append(m.Topics, id(n)) // including topics that do not exist
 				}
 			}
 		}
@@ -62,8 +62,8 @@ func (l *life) change() {
 		func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
 }
 
-// valid holds an assignment against the invariants of the package.
-func (l *life) valid(assigned map[string]Assignment) {
+// wantValid checks the invariants of the package.
+func (l *history) wantValid(assigned map[string]Assignment) {
 	l.t.Helper()
 	owners := map[string]string{}
 	for i := range l.members {
@@ -75,13 +75,13 @@ func (l *life) valid(assigned map[string]Assignment) {
 		for topic, partitions := range a {
 			if !slices.Contains(m.Topics, topic) || len(partitions) == 0 ||
 				!slices.IsSorted(partitions) {
-				l.t.Fatalf("%s, which subscribes to %v, has %v of %v", m.ID, m.Topics, partitions,
+				l.t.Fatalf("%s subscribes to %v and got %v of %v", m.ID, m.Topics, partitions,
 					topic)
 			}
 			for _, partition := range partitions {
 				key := fmt.Sprint(topic, partition)
 				if other, taken := owners[key]; taken || int(partition) >= l.topics[topic] {
-					l.t.Fatalf("partition %s of %d is given to %s and %q", key, l.topics[topic],
+					l.t.Fatalf("partition %s of %d is assigned to %s and %q", key, l.topics[topic],
 						m.ID, other)
 				}
 				owners[key] = m.ID
@@ -100,8 +100,8 @@ func (l *life) valid(assigned map[string]Assignment) {
 	}
 }
 
-// kept is how many partitions stay where they were.
-func (l *life) kept(assigned map[string]Assignment) (n int) {
+// kept returns the number of partitions that keep their owner.
+func (l *history) kept(assigned map[string]Assignment) (n int) {
 	for i := range l.members {
 		for topic, partitions := range l.members[i].Current {
 			for _, partition := range partitions {
@@ -114,9 +114,9 @@ func (l *life) kept(assigned map[string]Assignment) (n int) {
 	return n
 }
 
-// keptMost is how many could stay, at most, where all are alike: a member keeps no more than its
+// maxKept is how many could stay, at most, where all are alike: a member keeps no more than its
 // share, and so many of those that have more keep one more as shares are larger by one.
-func (l *life) keptMost() (n int) {
+func (l *history) maxKept() (n int) {
 	total := 0
 	for _, partitions := range l.topics {
 		total += partitions
@@ -140,7 +140,7 @@ func (l *life) keptMost() (n int) {
 	return n
 }
 
-func (l *life) spread(assigned map[string]Assignment) int {
+func (l *history) spread(assigned map[string]Assignment) int {
 	least, most := 1<<30, 0
 	for _, a := range assigned {
 		least, most = min(least, a.Len()), max(most, a.Len())
@@ -148,10 +148,10 @@ func (l *life) spread(assigned map[string]Assignment) int {
 	return most - least
 }
 
-func eachLife(t *testing.T, alike bool, run func(l *life)) {
+func eachHistory(t *testing.T, sameTopics bool, run func(l *history)) {
 	for s := range seed.Sequence(t, *runs) {
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
-			l := &life{t: t, random: rand.New(rand.NewPCG(s, 0)), alike: alike,
+			l := &history{t: t, random: rand.New(rand.NewPCG(s, 0)), sameTopics: sameTopics,
 				topics: map[TopicID]int{id(0): 4}}
 			for range 30 {
 				l.change()
@@ -163,57 +163,57 @@ func eachLife(t *testing.T, alike bool, run func(l *life)) {
 	}
 }
 
-func (l *life) adopt(assigned map[string]Assignment) {
+func (l *history) apply(assigned map[string]Assignment) {
 	for i := range l.members {
 		l.members[i].Current = assigned[l.members[i].ID]
 	}
 }
 
-func TestUniformIsEvenAndMovesNoMoreThanItMust(t *testing.T) {
-	eachLife(t, true, func(l *life) {
+func TestUniformIsBalancedAndSticky(t *testing.T) {
+	eachHistory(t, true, func(l *history) {
 		assigned := Uniform(l.members, l.topics)
-		l.valid(assigned)
+		l.wantValid(assigned)
 		if d := l.spread(assigned); d > 1 {
-			l.t.Fatalf("members differ by %d", d)
+			l.t.Fatalf("the members' loads differ by %d", d)
 		}
-		if got, want := l.kept(assigned), l.keptMost(); got != want {
-			l.t.Fatalf("%d partitions stay where they were, %d could", got, want)
+		if got, want := l.kept(assigned), l.maxKept(); got != want {
+			l.t.Fatalf("%d partitions keep their owner, %d could", got, want)
 		}
-		l.adopt(assigned)
+		l.apply(assigned)
 		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again,
 			Assignment.Equal) {
-			l.t.Fatal("assigned again, something moves")
+			l.t.Fatal("assigning again moves partitions")
 		}
 	})
 }
 
-// Whatever members subscribe to, the sum of the squares of what they have is the least there is:
-// the dumb model tries all assignments.
-func TestUniformIsAsEvenAsSubscriptionsAllow(t *testing.T) {
-	eachLife(t, false, func(l *life) {
+// The sum of the squares of the loads is minimal for any subscriptions: the model tries all
+// assignments.
+func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
+	eachHistory(t, false, func(l *history) {
 		assigned := Uniform(l.members, l.topics)
-		l.valid(assigned)
+		l.wantValid(assigned)
 		if best, known := l.leastSquares(); known {
 			got := 0
 			for _, a := range assigned {
 				got += a.Len() * a.Len()
 			}
 			if got != best {
-				l.t.Fatalf("the sum of squares is %d, the least %d; members %+v, topics %v", got,
+				l.t.Fatalf("the sum of squares is %d, the minimum %d; members %+v, topics %v", got,
 					best, l.members, l.topics)
 			}
 		}
-		l.adopt(assigned)
+		l.apply(assigned)
 		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again,
 			Assignment.Equal) {
-			l.t.Fatal("assigned again, something moves")
+			l.t.Fatal("assigning again moves partitions")
 		}
 	})
 }
 
-// leastSquares tries how many partitions of each topic each subscriber could have; not where there
-// are too many ways.
-func (l *life) leastSquares() (best int, known bool) {
+// leastSquares returns the minimal sum of squares by trying all assignments; known is false if
+// there are too many.
+func (l *history) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
 	load, best, left := make([]int, len(l.members)), 1<<30, 5_000
@@ -255,10 +255,10 @@ func (l *life) leastSquares() (best int, known bool) {
 	return best, left >= 0
 }
 
-func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
-	eachLife(t, false, func(l *life) {
+func TestRangeSizesDifferByAtMostOne(t *testing.T) {
+	eachHistory(t, false, func(l *history) {
 		assigned := Range(l.members, l.topics)
-		l.valid(assigned)
+		l.wantValid(assigned)
 		for topic, of := range subscribers(ordered(l.members), l.topics) {
 			next, members := 0, ordered(l.members)
 			for i, at := range of {
@@ -269,7 +269,7 @@ func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
 				}
 				if len(partitions) != want || want > 0 &&
 					(int(partitions[0]) != next || int(partitions[want-1]) != next+want-1) {
-					l.t.Fatalf("subscriber %d of %d has %v, want %d from %d on", i, len(of),
+					l.t.Fatalf("subscriber %d of %d got %v, want %d starting at %d", i, len(of),
 						partitions, want, next)
 				}
 				next += want
@@ -278,12 +278,12 @@ func TestRangeGivesRangesThatDifferByOne(t *testing.T) {
 	})
 }
 
-func TestTwoWhoHadTheSamePartition(t *testing.T) {
+func TestUniformWithConflictingPreviousAssignments(t *testing.T) {
 	both := Assignment{id(1): {0, 1}}
 	assigned := Uniform([]Member{{ID: "a", Topics: []TopicID{id(1)}, Current: both},
 		{ID: "b", Topics: []TopicID{id(1)}, Current: both}}, map[TopicID]int{id(1): 2})
 	if assigned["a"].Len() != 1 || assigned["b"].Len() != 1 {
-		t.Errorf("assigned %v", assigned)
+		t.Errorf("assignment %v, want one partition each", assigned)
 	}
 }
 
@@ -294,11 +294,11 @@ func TestAssignorsByName(t *testing.T) {
 		}
 	}
 	if ByName("sticky") != nil || len(Uniform(nil, nil)) != 0 || len(Range(nil, nil)) != 0 {
-		t.Error("an assignor of nothing")
+		t.Error("an unknown assignor exists, or an assignment without members is not empty")
 	}
 }
 
-// A member comes to a group of 999 with 10,000 partitions of ten topics.
+// A member joins a group of 999 with 10,000 partitions of ten topics.
 func BenchmarkUniformJoin(b *testing.B) {
 	topics, all := map[TopicID]int{}, []TopicID(nil)
 	for n := range 10 {

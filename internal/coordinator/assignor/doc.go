@@ -1,10 +1,10 @@
-// Package assignor decides which member of a consumer group gets which partitions, on the server
-// (KIP-848). It is pure: what it says follows from the members, their subscriptions, the topics and
-// what was assigned before.
+// Package assignor assigns partitions to the members of a consumer group on the server (KIP-848).
+// It is pure: the result is a function of the members, their subscriptions, the topics and the
+// previous assignment.
 //
-// Invariants of what Uniform and Range return:
-//   - Each partition of a topic that anybody subscribes to is given to exactly one member, and that
-//     member subscribes to the topic.
-//   - Every member has an entry, be it empty.
-//   - The same arguments give the same result, whatever the order of maps.
+// Invariants of the results of Uniform and Range:
+//   - Each partition of a topic with subscribers is assigned to exactly one member, which
+//     subscribes to the topic.
+//   - Every member has an entry, which may be empty.
+//   - The same arguments give the same result, independent of map order.
 package assignor

@@ -2,11 +2,10 @@ package assignor
 
 import "container/heap"
 
-// queue has members by their load, the least first; of several with the same load the one that
-// comes first in the order of members.
+// queue is a heap of members ordered by load, and by index among equal loads.
 type queue struct {
 	members []int
-	load    []int // of all members; changed by others, who call fix after each change of the least
+	load    []int // of all members; after increasing that of least, the caller must call fix
 }
 
 func newQueue(members []int, load []int) *queue {
@@ -28,7 +27,7 @@ func (q *queue) Swap(i, j int) { q.members[i], q.members[j] = q.members[j], q.me
 func (q *queue) Push(x any) {
 	q.members = append(q.members,
 		x.(int))
-} //nolint:forcetypeassert // only newQueue fills it
+} //nolint:forcetypeassert // the heap contains only ints
 func (q *queue) Pop() any {
 	last := q.members[len(q.members)-1]
 	q.members = q.members[:len(q.members)-1]

@@ -1,9 +1,9 @@
 package assignor
 
-// Range gives each subscriber of a topic a range of its partitions, in the order of members; ranges
-// differ by one at most. Topics of as many partitions with the same subscribers are cut alike:
-// whoever gets partition 3 of one gets that of the others too, so that they can be joined. It looks
-// at nothing that was assigned before: who comes or goes shifts the ranges behind it.
+// Range assigns each subscriber of a topic a contiguous range of its partitions, in the order of
+// members; the sizes of ranges differ by at most one. Topics with the same subscribers and number
+// of partitions get the same ranges, so that a member can join their records. Range ignores the
+// previous assignment: a membership change moves all later ranges.
 func Range(members []Member, topics map[TopicID]int) map[string]Assignment {
 	members = ordered(members)
 	assigned := make(map[string]Assignment, len(members))

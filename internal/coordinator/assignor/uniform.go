@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Uniform gives every member as many partitions as any other, or one less, as far as subscriptions
-// allow, and leaves with each as much as it can of what it had.
+// Uniform assigns partitions so that the members' numbers of partitions differ by at most one, as
+// far as subscriptions allow, and keeps as much of the previous assignment as it can.
 //
-// It is a semi-matching of partitions to members. What is had and still wanted stays; what is free
-// goes to the subscriber with the least; then, as long as there is a way from a member to one that
-// has two fewer (who has a partition of a topic may hand it to any subscriber of the topic, who may
-// hand on one of another), a partition is handed on along each step of it. A matching without such
-// a way is as even as can be (Harvey, Ladner, Lovász and Tamir, "Semi-matchings for bipartite
-// graphs and load balancing", 2003). Where all subscribe to the same, ways have one step, and no
-// fewer partitions could change hands.
+// The result is an optimal semi-matching of partitions to members. Previous assignments of
+// subscribed topics stay, and each free partition goes to the subscriber with the fewest. Then,
+// while a path leads from a member to one with at least two partitions fewer, one partition is
+// transferred along each step of the path. A step leads from the owner of a partition to any
+// subscriber of its topic. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász
+// and Tamir, "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions
+// are the same, paths have one step, and the number of transferred partitions is minimal.
 func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	u := newUniform(ordered(members), topics)
 	u.keep()
-	if u.alike() {
-		u.shed()
+	if u.sameSubscriptions() {
+		u.releaseExcess()
 	}
-	u.handOut()
-	for u.even() {
+	u.assignFree()
+	for u.balance() {
 	}
 	assigned := make(map[string]Assignment, len(u.members))
 	for i := range u.members {
@@ -41,25 +41,25 @@ func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 
 // uniform is the state of one assignment. Members are indexes.
 type uniform struct {
-	members []Member
-	order   []TopicID         // sorted by how few subscribers there are, then by id
-	wanted  map[TopicID][]int // subscribers
-	owner   map[TopicID][]int // of each partition; -1: nobody yet
-	before  map[TopicID][]int // who had it
-	load    []int             // partitions of each member
-	counts  []map[TopicID]int // of each member, by topic
-	ordered [][]TopicID       // of each member, in the order of topics, those that it subscribes to
+	members     []Member
+	order       []TopicID         // ascending by number of subscribers, then by id
+	subscribers map[TopicID][]int // by topic
+	owner       map[TopicID][]int // of each partition; -1: none yet
+	previous    map[TopicID][]int // previous owner of each partition; -1: none
+	load        []int             // number of partitions of each member
+	counts      []map[TopicID]int // of each member, by topic
+	ordered     [][]TopicID       // of each member: its topics, in the order of order
 }
 
 func newUniform(members []Member, topics map[TopicID]int) *uniform {
 	u := &uniform{
-		members: members, wanted: subscribers(members, topics), owner: map[TopicID][]int{},
-		before: map[TopicID][]int{},
-		load:   make([]int, len(members)), counts: make([]map[TopicID]int, len(members)),
+		members: members, subscribers: subscribers(members, topics), owner: map[TopicID][]int{},
+		previous: map[TopicID][]int{},
+		load:     make([]int, len(members)), counts: make([]map[TopicID]int, len(members)),
 		ordered: make([][]TopicID, len(members)),
 	}
-	u.order = slices.SortedFunc(maps.Keys(u.wanted), func(a, b TopicID) int {
-		if d := len(u.wanted[a]) - len(u.wanted[b]); d != 0 {
+	u.order = slices.SortedFunc(maps.Keys(u.subscribers), func(a, b TopicID) int {
+		if d := len(u.subscribers[a]) - len(u.subscribers[b]); d != 0 {
 			return d
 		}
 		return compareTopics(a, b)
@@ -68,15 +68,15 @@ func newUniform(members []Member, topics map[TopicID]int) *uniform {
 		u.counts[i] = map[TopicID]int{}
 	}
 	for _, topic := range u.order {
-		u.owner[topic], u.before[topic] = nobody(topics[topic]), nobody(topics[topic])
-		for _, at := range u.wanted[topic] {
+		u.owner[topic], u.previous[topic] = unassigned(topics[topic]), unassigned(topics[topic])
+		for _, at := range u.subscribers[topic] {
 			u.ordered[at] = append(u.ordered[at], topic)
 		}
 	}
 	return u
 }
 
-func nobody(n int) []int {
+func unassigned(n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = -1
@@ -84,8 +84,8 @@ func nobody(n int) []int {
 	return all
 }
 
-// give makes a member the owner of a partition.
-func (u *uniform) give(topic TopicID, partition, to int) {
+// setOwner assigns a partition to a member.
+func (u *uniform) setOwner(topic TopicID, partition, to int) {
 	if from := u.owner[topic][partition]; from >= 0 {
 		u.load[from]--
 		u.counts[from][topic]--
@@ -95,35 +95,35 @@ func (u *uniform) give(topic TopicID, partition, to int) {
 	u.counts[to][topic]++
 }
 
-// keep leaves with members what they had and still subscribe to. Of two who had the same, the first
-// keeps it.
+// keep keeps the previous assignments of subscribed topics. If two members had the same partition,
+// the first keeps it.
 func (u *uniform) keep() {
 	for at := range u.members {
 		for _, topic := range u.ordered[at] {
 			for _, partition := range u.members[at].Current[topic] {
 				if partition >= 0 && int(partition) < len(u.owner[topic]) &&
 					u.owner[topic][partition] < 0 {
-					u.before[topic][partition] = at
-					u.give(topic, int(partition), at)
+					u.previous[topic][partition] = at
+					u.setOwner(topic, int(partition), at)
 				}
 			}
 		}
 	}
 }
 
-// alike tells whether all members subscribe to the same.
-func (u *uniform) alike() bool {
+// sameSubscriptions reports whether all members subscribe to the same topics.
+func (u *uniform) sameSubscriptions() bool {
 	for _, topic := range u.order {
-		if len(u.wanted[topic]) != len(u.members) {
+		if len(u.subscribers[topic]) != len(u.members) {
 			return false
 		}
 	}
 	return true
 }
 
-// shed takes from members that are all alike what is above their share at once, instead of one by
-// one (even). Those that have most may have the one more that not all can have.
-func (u *uniform) shed() {
+// releaseExcess releases the partitions above each member's share at once, where balance would move
+// them one by one. If shares differ, the members with the most partitions get the larger ones.
+func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (u *uniform) shed() {
 	}
 }
 
-// byLoad lists the members, those that have most first.
+// byLoad returns the members in descending order of load.
 func (u *uniform) byLoad() []int {
 	all := make([]int, len(u.members))
 	for i := range all {
@@ -161,24 +161,24 @@ func (u *uniform) byLoad() []int {
 	return all
 }
 
-// handOut gives what is free to the subscriber with the least; topics with few subscribers first,
-// whose partitions have less choice.
-func (u *uniform) handOut() {
+// assignFree assigns free partitions to the subscriber with the fewest; topics with few subscribers
+// come first, as their partitions have fewer alternatives.
+func (u *uniform) assignFree() {
 	for _, topic := range u.order {
-		queue := newQueue(u.wanted[topic], u.load)
+		queue := newQueue(u.subscribers[topic], u.load)
 		for partition, owner := range u.owner[topic] {
 			if owner < 0 {
-				u.give(topic, partition, queue.least())
+				u.setOwner(topic, partition, queue.least())
 				queue.fix()
 			}
 		}
 	}
 }
 
-// even takes one partition from a member that has too many along a way to one that has too few, and
-// tells whether it could.
-func (u *uniform) even() bool {
-	settled := make([]bool, len(u.members)) // no way leads from these to less
+// balance transfers one partition from a member with too many along a path to one with too few, and
+// reports whether there was such a path.
+func (u *uniform) balance() bool {
+	settled := make([]bool, len(u.members)) // no path leads from these to a lower load
 	for {
 		from := -1
 		for at := range u.members {
@@ -189,34 +189,35 @@ func (u *uniform) even() bool {
 		if from < 0 || u.load[from] == 0 {
 			return false
 		}
-		reached, came := u.reach(from)
+		reached, steps := u.reach(from)
 		best := from
-		for _, at := range reached { // the nearest come first
+		for _, at := range reached { // the nearest are first
 			if u.load[at] < u.load[best] {
 				best = at
 			}
 		}
 		if u.load[best] <= u.load[from]-2 {
-			u.handOn(from, best, came)
+			u.transfer(from, best, steps)
 			return true
 		}
-		// From what can be reached nothing else can be: and of all these from had the most.
+		// All paths from the reached members stay among them, and from has the highest load of
+		// them.
 		for _, at := range reached {
 			settled[at] = true
 		}
 	}
 }
 
-// step is how a member was come to: by a partition of a topic from another.
+// step is the last step of a path to a member: a partition of topic moves from another member.
 type step struct {
 	from  int
 	topic TopicID
 }
 
-// reach lists the members that a partition's worth of load can be handed to from one, itself among
-// them, in the order of their distance.
-func (u *uniform) reach(from int) (reached []int, came map[int]step) {
-	reached, came = []int{from}, map[int]step{from: {from: -1}}
+// reach returns the members to which a path leads from a member, including itself, in order of
+// distance, and the last step of each path.
+func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
+	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
 	for next := 0; next < len(reached); next++ {
 		at := reached[next]
@@ -225,36 +226,36 @@ func (u *uniform) reach(from int) (reached []int, came map[int]step) {
 				continue
 			}
 			seen[topic] = true
-			for _, to := range u.wanted[topic] {
-				if _, known := came[to]; !known {
-					came[to] = step{at, topic}
+			for _, to := range u.subscribers[topic] {
+				if _, known := steps[to]; !known {
+					steps[to] = step{at, topic}
 					reached = append(reached, to)
 				}
 			}
 		}
 	}
-	return reached, came
+	return reached, steps
 }
 
-// handOn hands one partition on along each step of the way.
-func (u *uniform) handOn(from, to int, came map[int]step) {
+// transfer transfers one partition along each step of the path.
+func (u *uniform) transfer(from, to int, steps map[int]step) {
 	for to != from {
-		s := came[to]
-		u.give(s.topic, u.choose(s, to), to)
+		s := steps[to]
+		u.setOwner(s.topic, u.selectPartition(s, to), to)
 		to = s.from
 	}
 }
 
-// choose is the partition that is handed on: one that the receiver had before, else one that its
-// owner had not, else the last.
-func (u *uniform) choose(s step, to int) int {
+// selectPartition returns the partition to transfer: one that the receiver had before, else one
+// that the owner did not have before, else the last.
+func (u *uniform) selectPartition(s step, to int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {
 		if owner != s.from {
 			continue
 		}
 		r := 0
-		switch u.before[s.topic][partition] {
+		switch u.previous[s.topic][partition] {
 		case to:
 			r = 2
 		case s.from:

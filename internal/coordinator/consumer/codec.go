@@ -16,8 +16,7 @@ import (
 // schemas, docs/format/consumer-groups.md).
 const (
 	kindGroup = 3
-	// what Kafka 4.0 kept of the topics' partitions; since 4.1 (KIP-1101) a hash in kindGroup.
-	// Passed over
+	// partition metadata of Kafka 4.0, replaced by a hash in kindGroup in 4.1 (KIP-1101); skipped
 	kindTopics           = 4
 	kindMember           = 5
 	kindAssignment       = 6
@@ -27,10 +26,10 @@ const (
 	valueVersion   int16 = 0
 )
 
-// ErrCorrupt is a record that cannot be read.
+// ErrCorrupt is returned for a record that cannot be decoded.
 var ErrCorrupt = errors.New("corrupt record of a consumer group")
 
-// Record is to be stored; Value is nil for a tombstone.
+// Record is a record to store. A nil Value is a tombstone.
 type Record struct {
 	Key, Value []byte
 }
@@ -39,15 +38,15 @@ type Record struct {
 type Key struct {
 	Kind  int16
 	Group string
-	Of    string // a member's id, or an expression; of kinds that are the group's: ""
+	ID    string // member id or expression; "" for kinds with one record per group
 }
 
-// Owns tells whether keys of a version are of the records of this package.
+// Owns reports whether this package decodes keys of a version.
 func Owns(keyVersion int16) bool {
 	return keyVersion >= kindGroup && keyVersion <= kindCurrent || keyVersion == kindExpression
 }
 
-// perMember tells whether a kind of record has a second part in its key.
+// perMember reports whether keys of a kind have an ID.
 func perMember(kind int16) bool {
 	return kind == kindMember || kind == kindTarget || kind == kindCurrent || kind == kindExpression
 }
@@ -55,17 +54,17 @@ func perMember(kind int16) bool {
 func (k Key) append() []byte {
 	key := kbin.AppendString(kbin.AppendInt16(nil, k.Kind), k.Group)
 	if perMember(k.Kind) {
-		key = kbin.AppendString(key, k.Of)
+		key = kbin.AppendString(key, k.ID)
 	}
 	return key
 }
 
-// ReadKey reads a record's key, of a version that Owns.
+// ReadKey decodes a key whose version Owns accepts.
 func ReadKey(key []byte) (Key, error) {
 	r := kbin.Reader{Src: key}
 	k := Key{Kind: r.Int16(), Group: r.String()}
 	if perMember(k.Kind) {
-		k.Of = r.String()
+		k.ID = r.String()
 	}
 	if err := r.Complete(); err != nil {
 		return Key{}, fmt.Errorf("%w: key: %w", ErrCorrupt, err)
@@ -76,7 +75,7 @@ func ReadKey(key []byte) (Key, error) {
 // groupValue is the value of kindGroup.
 type groupValue struct {
 	epoch int32
-	hash  int64 // of the topics that members subscribe to; 0: of none
+	hash  int64 // of the subscribed topics; 0: none
 }
 
 func (v groupValue) append() []byte {
@@ -88,14 +87,14 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is what a member says of itself: the value of kindMember.
+// Profile is what a member sends about itself: the value of kindMember.
 type Profile struct {
-	Instance, Rack       string // "": it has none
+	Instance, Rack       string // "": none
 	ClientID, ClientHost string
-	Topics               []string // sorted, without doubles
-	Expression           string   // of topics; "": none
+	Topics               []string // sorted and distinct
+	Expression           string   // "": none
 	Rebalance            time.Duration
-	Assignor             string // "": it does not choose
+	Assignor             string // "": no preference
 }
 
 func (p *Profile) append() []byte {
@@ -113,20 +112,20 @@ func (p *Profile) append() []byte {
 
 // assignmentValue is the value of kindAssignment.
 type assignmentValue struct {
-	epoch int32
-	atMs  int64 // when it was made; 0: unknown
+	epoch      int32
+	assignedMs int64 // time of the assignment; 0: unknown
 }
 
 func (v assignmentValue) append() []byte {
 	value := kbin.AppendInt32(kbin.AppendInt16(nil, valueVersion), v.epoch)
-	if v.atMs == 0 {
+	if v.assignedMs == 0 {
 		return kbin.AppendUvarint(value, 0)
 	}
 	value = append(value, 1, 0, 8) // one tag, 0, of 8 bytes
-	return kbin.AppendInt64(value, v.atMs)
+	return kbin.AppendInt64(value, v.assignedMs)
 }
 
-// appendTarget makes the value of kindTarget.
+// appendTarget returns the value of kindTarget.
 func appendTarget(a assignor.Assignment) []byte {
 	value := kbin.AppendCompactArrayLen(kbin.AppendInt16(nil, valueVersion), len(a))
 	for _, topic := range a.Topics() {
@@ -136,14 +135,14 @@ func appendTarget(a assignor.Assignment) []byte {
 	return kbin.AppendUvarint(value, 0)
 }
 
-// Current is where a member stands: the value of kindCurrent.
+// Current is the reconciliation state of a member: the value of kindCurrent.
 type Current struct {
 	Epoch, Previous    int32
 	Phase              Phase
-	Assigned, Revoking Owned // Revoking: to be given up, and not yet
+	Assigned, Revoking Owned // Revoking: must be revoked
 }
 
-// Owned is partitions, each with the assignment epoch in which its member got it.
+// Owned holds partitions, each with the assignment epoch in which the member got it.
 type Owned map[assignor.TopicID]map[int32]int32
 
 func (c *Current) append() []byte {
@@ -170,16 +169,16 @@ func (o Owned) append(value []byte) []byte {
 	return value
 }
 
-// Resolved is the topics that an expression matched: the value of kindExpression.
+// Resolved holds the topics that an expression matched: the value of kindExpression.
 type Resolved struct {
-	Topics  []string // sorted
-	Version int64    // of the cluster's metadata; ours have none: 0
-	AtMs    int64
+	Topics     []string // sorted
+	Version    int64    // of the metadata image; Heartwood stores 0
+	ResolvedMs int64
 }
 
 func (v *Resolved) append() []byte {
 	value := appendStrings(kbin.AppendInt16(nil, valueVersion), v.Topics)
-	value = kbin.AppendInt64(kbin.AppendInt64(value, v.Version), v.AtMs)
+	value = kbin.AppendInt64(kbin.AppendInt64(value, v.Version), v.ResolvedMs)
 	return kbin.AppendUvarint(value, 0)
 }
 

@@ -13,7 +13,7 @@ import (
 
 var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
 
-// examples are a value of each kind, as Kafka's dump-log reads them (test/compat).
+// examples returns a value of each kind. Kafka's dump-log decodes the same ones in test/compat.
 func examples() map[int16][]byte {
 	profile := Profile{
 		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"},
@@ -24,7 +24,7 @@ func examples() map[int16][]byte {
 		Epoch: 3, Previous: 2, Phase: Unrevoked,
 		Assigned: Owned{topicA: {0: 1, 2: 3}, topicB: {1: 2}}, Revoking: Owned{topicA: {5: 1}},
 	}
-	resolved := Resolved{Topics: []string{"a", "b"}, Version: 7, AtMs: 9}
+	resolved := Resolved{Topics: []string{"a", "b"}, Version: 7, ResolvedMs: 9}
 	return map[int16][]byte{
 		kindGroup:      groupValue{5, -2}.append(),
 		kindMember:     profile.append(),
@@ -36,7 +36,7 @@ func examples() map[int16][]byte {
 }
 
 // again decodes a value and encodes what came out.
-func again(kind int16, value []byte) ([]byte, error) {
+func roundTrip(kind int16, value []byte) ([]byte, error) {
 	switch kind {
 	case kindGroup:
 		v, err := readGroup(value)
@@ -59,8 +59,8 @@ func again(kind int16, value []byte) ([]byte, error) {
 	}
 }
 
-// The bytes are a contract: those of docs/format/consumer-groups.md.
-func TestRecordsAreTheseBytes(t *testing.T) {
+// The expected bytes are those of docs/format/consumer-groups.md.
+func TestRecordFormat(t *testing.T) {
 	want := map[int16]string{
 		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",
 		kindMember: "0000" + "0269" + "0272" + "0263" + "032f68" + "03" + "0261" + "0262" +
@@ -82,16 +82,17 @@ func TestRecordsAreTheseBytes(t *testing.T) {
 		if got := hex.EncodeToString(value); got != want[kind] {
 			t.Errorf("kind %d:\n got %s\nwant %s", kind, got, want[kind])
 		}
-		if got, err := again(kind, value); !bytes.Equal(got, value) || err != nil {
-			t.Errorf("kind %d: read and written again %x, %v", kind, got, err)
+		if got, err := roundTrip(kind, value); !bytes.Equal(got, value) || err != nil {
+			t.Errorf("kind %d: decoded and encoded again as %x, %v", kind, got, err)
 		}
 		for n := range value {
-			if _, err := again(kind, value[:n]); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("kind %d: %d of %d bytes pass: %v", kind, n, len(value), err)
+			if _, err := roundTrip(kind, value[:n]); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("kind %d: %d of %d bytes were decoded: %v", kind, n, len(value), err)
 			}
 		}
-		if _, err := again(kind, append([]byte{0, 1}, value[2:]...)); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("kind %d: version 1 passes: %v", kind, err)
+		if _, err := roundTrip(kind, append([]byte{0, 1}, value[2:]...)); !errors.Is(err,
+			ErrCorrupt) {
+			t.Errorf("kind %d: version 1 was decoded: %v", kind, err)
 		}
 	}
 	for key, want := range map[Key]string{
@@ -103,14 +104,14 @@ func TestRecordsAreTheseBytes(t *testing.T) {
 			t.Errorf("key %+v: %s, want %s", key, got, want)
 		}
 		if back, err := ReadKey(key.append()); back != key || err != nil {
-			t.Errorf("key %+v is read as %+v, %v", key, back, err)
+			t.Errorf("key %+v was decoded as %+v, %v", key, back, err)
 		}
 	}
 }
 
-// What Kafka before 4.3 wrote has no epochs of partitions, and what a newer one writes may have
-// tags that we do not know.
-func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
+// Records of Kafka before 4.3 have no epochs for partitions, and those of newer versions may have
+// unknown tags.
+func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" +
 		"02" + "00000005" + "00" + "01" + "00"
 	value, err := hex.DecodeString(bare)
@@ -131,26 +132,27 @@ func TestRecordsOfOtherVersionsOfKafka(t *testing.T) {
 	}
 }
 
-// FuzzRecords: any bytes give a value or an error, and what is read is written so that it is read
-// the same.
+// FuzzRecords checks that any bytes decode to a value or an error, and that encoding a decoded
+// value is stable.
 func FuzzRecords(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value)
 	}
 	f.Fuzz(func(t *testing.T, kind int16, value []byte) {
-		first, err := again(kind, value)
+		first, err := roundTrip(kind, value)
 		if err != nil {
 			return
 		}
-		second, err := again(kind, first)
+		second, err := roundTrip(kind, first)
 		if err != nil || !bytes.Equal(first, second) {
-			t.Errorf("kind %d: %x is written as %x and then as %x, %v", kind, value, first, second,
+			t.Errorf("kind %d: %x was encoded as %x and then as %x, %v", kind, value, first, second,
 				err)
 		}
 	})
 }
 
-// FuzzReplay: no records of the log, in whatever order, make a Group panic, nor what it does next.
+// FuzzReplay checks that a Group does not panic on any records in any order, nor on the next
+// heartbeat.
 func FuzzReplay(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value, int16(kindGroup), []byte(nil))
@@ -163,9 +165,9 @@ func FuzzReplay(f *testing.F) {
 		}
 		g.Loaded(now, config.Session)
 		w := world{topics: map[string]Topic{"a": {topicA, "a", 4}}}
-		w.show()
+		w.takeSnapshot()
 		h := Heartbeat{Group: "g", Member: "n", Topics: []string{"a"}, Owned: assignor.Assignment{}}
-		_, records, err := g.Heartbeat(now, &h, w.shown, config)
+		_, records, err := g.Heartbeat(now, &h, w.snapshot, config)
 		for _, r := range records {
 			k, bad := ReadKey(r.Key)
 			if bad == nil {
@@ -176,7 +178,7 @@ func FuzzReplay(f *testing.F) {
 			}
 		}
 		if d := g.Describe(); err == nil && len(d.Members) == 0 {
-			t.Errorf("who joined is not described: %+v", d)
+			t.Errorf("the member that joined is missing in %+v", d)
 		}
 	})
 }

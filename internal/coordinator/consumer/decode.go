@@ -10,30 +10,30 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reader reads a value of the flexible encoding (KIP-482). Lengths are held against the bytes that
-// are left before anything is allocated.
+// reader decodes a value of the flexible encoding (KIP-482). It checks lengths against the
+// remaining bytes before it allocates.
 type reader struct {
 	kbin.Reader
 }
 
-// read decodes a value whose version we know; what fields leaves behind, but for tags, is an error.
+// read decodes a value of the known version. Bytes that fields does not consume are an error.
 func read(value []byte, fields func(r *reader)) error {
 	r := reader{kbin.Reader{Src: value}}
 	if version := r.Int16(); r.Ok() && version != valueVersion {
-		return fmt.Errorf("%w: value version %d", ErrCorrupt, version)
+		return fmt.Errorf("%w: unknown value version %d", ErrCorrupt, version)
 	}
 	fields(&r)
 	if err := r.Complete(); err != nil {
 		return fmt.Errorf("%w: value: %w", ErrCorrupt, err)
 	}
 	if len(r.Src) > 0 {
-		return fmt.Errorf("%w: %d bytes behind the value", ErrCorrupt, len(r.Src))
+		return fmt.Errorf("%w: %d bytes after the value", ErrCorrupt, len(r.Src))
 	}
 	return nil
 }
 
-// tags reads a struct's tagged fields: those of tag 0 with zero, which must take all of one; others
-// are passed over.
+// tags reads the tagged fields of a struct. zero decodes tag 0 and must consume it completely;
+// other tags are skipped.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()
@@ -43,7 +43,7 @@ func (r *reader) tags(zero func(r *reader)) {
 		}
 		inner := reader{kbin.Reader{Src: content}}
 		if zero(&inner); !inner.Ok() || len(inner.Src) > 0 {
-			r.Span(-1) // marks all as malformed
+			r.Span(-1) // marks the value as malformed
 		}
 	}
 }
@@ -79,8 +79,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile reads a member. What Kafka keeps of one that came by the classic protocol (tag 0) is
-// passed over: it has to join anew.
+// readProfile decodes a member. It skips what Kafka stores for members of the classic protocol (tag
+// 0): they must join again.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()
@@ -93,7 +93,7 @@ func readProfile(value []byte) (p Profile, err error) {
 	return p, err
 }
 
-// distinct sorts texts, and leaves one of each.
+// distinct sorts strings and removes duplicates.
 func distinct(all []string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -102,7 +102,7 @@ func distinct(all []string) []string {
 func readAssignment(value []byte) (v assignmentValue, err error) {
 	err = read(value, func(r *reader) {
 		v.epoch = r.Int32()
-		r.tags(func(r *reader) { v.atMs = r.Int64() })
+		r.tags(func(r *reader) { v.assignedMs = r.Int64() })
 	})
 	return v, err
 }
@@ -133,7 +133,7 @@ func readCurrent(value []byte) (c Current, err error) {
 	return c, err
 }
 
-// owned reads partitions. Kafka before 4.3 stored no epochs of theirs: they are the member's then.
+// owned decodes partitions. Kafka before 4.3 stores no epochs for them; they get the member epoch.
 func (r *reader) owned(epoch int32) Owned {
 	owned := Owned{}
 	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {
@@ -160,7 +160,7 @@ func (o Owned) add(topic assignor.TopicID, partition, epoch int32) {
 
 func readResolved(value []byte) (v Resolved, err error) {
 	err = read(value, func(r *reader) {
-		v.Topics, v.Version, v.AtMs = distinct(r.texts()), r.Int64(), r.Int64()
+		v.Topics, v.Version, v.ResolvedMs = distinct(r.texts()), r.Int64(), r.Int64()
 		r.tags(nil)
 	})
 	return v, err

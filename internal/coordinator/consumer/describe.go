@@ -7,14 +7,14 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Description is a group as tools show it.
+// Description is the answer to ConsumerGroupDescribe for one group.
 type Description struct {
 	ID, State, Assignor    string
 	Epoch, AssignmentEpoch int32
 	Members                []MemberDescription // sorted by id
 }
 
-// MemberDescription is a member of a Description.
+// MemberDescription describes a member.
 type MemberDescription struct {
 	ID    string
 	Epoch int32
@@ -22,7 +22,7 @@ type MemberDescription struct {
 	Assigned, Target assignor.Assignment
 }
 
-// State is what Kafka's tools call it.
+// State returns Kafka's name of the group's state.
 func (g *Group) State() string {
 	switch {
 	case len(g.members) == 0:
@@ -38,9 +38,9 @@ func (g *Group) State() string {
 	return "Stable"
 }
 
-// Describe returns the group; what is in it is not to be changed.
+// Describe returns a description of the group. The caller must not modify its contents.
 func (g *Group) Describe() Description {
-	d := Description{ID: g.ID, State: g.State(), Assignor: g.chosen(), Epoch: g.epoch,
+	d := Description{ID: g.ID, State: g.State(), Assignor: g.assignor(), Epoch: g.epoch,
 		AssignmentEpoch: g.assignmentEpoch}
 	for _, m := range g.members {
 		d.Members = append(d.Members,
@@ -50,7 +50,7 @@ func (g *Group) Describe() Description {
 	return d
 }
 
-// Subscriptions are the topics that members subscribe to.
+// Subscriptions returns the topics that members subscribe to.
 func (g *Group) Subscriptions() map[string]bool {
 	topics := map[string]bool{}
 	for _, m := range g.members {
@@ -66,15 +66,15 @@ func (g *Group) Subscriptions() map[string]bool {
 	return topics
 }
 
-// Partition is one of a topic.
+// Partition identifies a partition.
 type Partition struct {
 	Topic assignor.TopicID
 	Index int32
 }
 
-// CheckCommit refuses a member's commit that comes too late: of an epoch before the one in which the
-// member got the partition (KIP-1251), or of a partition that is not its any more. In its own epoch
-// it may commit what it likes, as in Kafka.
+// CheckCommit rejects a late commit of a member: from an epoch before the one in which the member
+// got the partition (KIP-1251), or for a partition that it no longer owns. In its current epoch a
+// member may commit any partition, as in Kafka.
 func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error {
 	m := g.members[memberID]
 	switch {
@@ -88,19 +88,19 @@ func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error 
 		return ErrStaleEpoch
 	}
 	for _, p := range of {
-		got, its := m.Assigned[p.Topic][p.Index]
-		if !its {
-			got, its = m.Revoking[p.Topic][p.Index]
+		since, owned := m.Assigned[p.Topic][p.Index]
+		if !owned {
+			since, owned = m.Revoking[p.Topic][p.Index]
 		}
-		if !its || epoch < got {
+		if !owned || epoch < since {
 			return ErrStaleEpoch
 		}
 	}
 	return nil
 }
 
-// CheckFetch refuses to tell offsets to a member that is in another epoch than it thinks; without a
-// member's id anybody may ask.
+// CheckFetch rejects a fetch of offsets by a member with a wrong epoch. Clients without a member id
+// are accepted.
 func (g *Group) CheckFetch(memberID string, epoch int32) error {
 	m := g.members[memberID]
 	switch {

@@ -1,31 +1,32 @@
-// Package consumer is what a coordinator knows of a group of the consumer protocol (KIP-848), and
-// does: members that say what they subscribe to, and are told by the coordinator which partitions
-// are theirs. It is a plain struct, as internal/coordinator/group, whose State holds it: the time
-// and the cluster's topics come in, records to be stored and answers come out, and Replay of stored
-// records is the only thing that changes what is stored.
+// Package consumer implements one group of the consumer protocol (KIP-848): members send what they
+// subscribe to, and the coordinator assigns the partitions. Like internal/coordinator/group, whose
+// State contains it, it is a deterministic state machine: the time and the cluster's topics are
+// arguments, records to store and answers are results, and only Replay of stored records changes
+// stored state.
 //
-// Each heartbeat of a member does four things, as far as there is need:
+// A heartbeat of a member performs up to four steps:
 //
-//	what it says of itself, and which topics its expression matches ── differs ──► group epoch + 1
-//	group epoch above assignment epoch ──► a new target assignment of all (internal/coordinator/assignor), of that epoch
-//	the member's epoch and partitions ──► one step nearer to its target (reconcile.go)
-//	the answer: its epoch, and its partitions when they are news to it
+//	subscription or matched topics differ ──► group epoch + 1
+//	group epoch > assignment epoch ──► new target assignment of all members, with the group epoch (internal/coordinator/assignor)
+//	member's epoch and partitions ──► one step towards its target (reconcile.go)
+//	answer: its epoch, and its partitions if they changed
 //
-// A member's life between two epochs, by what is stored of it:
+// The stored states of a member between two epochs:
 //
-//	Stable ──some of its partitions are another's now──► Unrevoked ──it says that it has given them up──┐
-//	  ▲                                                                                                 ▼
-//	  └── all of its target are its own ◄── Unreleased: in the new epoch, waits for what others have not given up
+//	Stable ──must revoke partitions──► Unrevoked ──reports that it has revoked them──┐
+//	  ▲                                                                              ▼
+//	  └── owns its whole target ◄── Unreleased: in the new epoch, waits for partitions that others have not released
 //
 // Invariants:
-//   - A partition has one owner at most: it is in the Assigned or the Revoking of one member. A
-//     member is given one only once no other has it, and loses it only when it says so, leaves, or
-//     is out because it was not heard of in time.
-//   - A member's epoch is never above the assignment epoch, and that never above the group's.
-//   - Any prefix of the records of one request is a state that the next heartbeats, or the end of a
-//     session, put right. For that the group's epoch is stored before what it stands for, and a
-//     member that goes is taken off last (docs/format/consumer-groups.md).
+//   - A partition has at most one owner: it is in Assigned or Revoking of one member only. A member
+//     gets a partition only when no other member has it, and loses one only when it reports so,
+//     leaves, or its session or rebalance timeout expires.
+//   - A member's epoch <= the assignment epoch <= the group epoch.
+//   - Any prefix of the records of one request is a state from which the next heartbeats or the end
+//     of a session continue correctly. Therefore the group epoch is stored before the records that
+//     depend on it, and the record of a removed member is deleted last
+//     (docs/format/consumer-groups.md).
 //
 // The rules are those of Kafka 4.3's GroupMetadataManager and CurrentAssignmentBuilder (KIP-848,
-// 1082, 1101, 1251), not its code.
+// 1082, 1101, 1251); the code is not.
 package consumer

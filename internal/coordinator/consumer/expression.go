@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// expressionBytesMax bounds an expression; what matches takes time in proportion to it and to the
-// names of all topics.
+// expressionBytesMax bounds an expression. The time of matching is proportional to its length and
+// to the total length of all topic names.
 const expressionBytesMax = 1024
 
-// programMax bounds how many steps an expression is compiled to. The library's own bound allows 128
-// MiB of them.
+// programMax bounds the number of instructions of a compiled expression. The limit of package
+// regexp allows 128 MiB of them.
 const programMax = 10_000
 
-// programSize is about how many steps an expression is compiled to.
+// programSize estimates the number of instructions of a compiled expression.
 func programSize(re *syntax.Regexp) int {
 	size := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
 		size += programSize(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		size *= max(1, re.Min, re.Max) // the parser allows 1,000, also of nested ones together
+		// the parser limits the product of nested repetitions to 1,000
+		size *= max(1, re.Min, re.Max)
 	}
 	return size
 }
 
-// compile refuses what is no expression of RE2, and keeps what it is compiled to: one that a
-// topic's whole name has to match.
+// compile compiles an RE2 expression, which must match the whole name of a topic, and caches it.
 func (g *Group) compile(expression string) error {
 	if g.patterns[expression] != nil {
 		return nil
@@ -36,13 +36,13 @@ func (g *Group) compile(expression string) error {
 	if len(expression) > expressionBytesMax {
 		return fmt.Errorf("%w: longer than %d bytes", ErrInvalidExpression, expressionBytesMax)
 	}
-	// by itself, or "a)(b" would pass in parentheses
+	// parsed without the added parentheses, which would make "a)(b" valid
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidExpression, err)
 	}
 	if programSize(parsed) > programMax {
-		return fmt.Errorf("%w: its repetitions are too many", ErrInvalidExpression)
+		return fmt.Errorf("%w: too many repetitions", ErrInvalidExpression)
 	}
 	whole, err := regexp.Compile(`\A(?:` + expression + `)\z`)
 	if err != nil {
@@ -52,11 +52,11 @@ func (g *Group) compile(expression string) error {
 	return nil
 }
 
-// resolve finds the topics of all expressions that members have, when the topics are others than
-// when that was last done, or an expression is new; and drops those that nobody has.
-func (t *turn) resolve() {
+// resolveExpressions matches the members' expressions against the topics if the expression is new
+// or the topics have changed, and drops expressions that no member uses.
+func (t *transition) resolveExpressions() {
 	g, used := t.g, map[string]bool{}
-	t.all(func(m *Member) {
+	t.eachMember(func(m *Member) {
 		if m.Expression != "" {
 			used[m.Expression] = true
 		}
@@ -68,11 +68,11 @@ func (t *turn) resolve() {
 	}
 	for expression := range used {
 		has, known := g.resolved[expression]
-		if known && g.seen == t.topics || g.compile(expression) != nil {
-			continue // one of a newer format than ours keeps its topics
+		if known && g.currentFor == t.topics || g.compile(expression) != nil {
+			continue // an expression that does not compile here keeps its stored topics
 		}
 		if found := t.match(g.patterns[expression]); !known || !slices.Equal(found, has.Topics) {
-			t.resolved[expression] = &Resolved{Topics: found, AtMs: t.now.UnixMilli()}
+			t.resolved[expression] = &Resolved{Topics: found, ResolvedMs: t.now.UnixMilli()}
 		}
 	}
 	for expression := range g.patterns {
@@ -82,7 +82,7 @@ func (t *turn) resolve() {
 	}
 }
 
-func (t *turn) match(pattern *regexp.Regexp) (names []string) {
+func (t *transition) match(pattern *regexp.Regexp) (names []string) {
 	for topic := range t.topics.All {
 		if pattern.MatchString(topic.Name) {
 			names = append(names, topic.Name)
@@ -92,9 +92,9 @@ func (t *turn) match(pattern *regexp.Regexp) (names []string) {
 	return names
 }
 
-// subscribed is the names of topics that a member subscribes to, by name or by expression, be they
-// there or not.
-func (t *turn) subscribed(m *Member) map[string]bool {
+// subscribed returns the names of the topics that a member subscribes to, by name or by expression,
+// whether they exist or not.
+func (t *transition) subscribed(m *Member) map[string]bool {
 	names := make(map[string]bool, len(m.Topics))
 	for _, name := range m.Topics {
 		names[name] = true

@@ -9,43 +9,44 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// What a request can get wrong. internal/handler maps each to a Kafka error code.
+// Errors of requests. internal/handler maps each to a Kafka error code.
 var (
 	ErrInvalid             = errors.New("invalid heartbeat")
 	ErrUnknownMember       = errors.New("unknown member id")
-	ErrFencedEpoch         = errors.New("the member must give up all its partitions and join again")
-	ErrFencedInstance      = errors.New("another member has taken the group instance id")
-	ErrUnreleasedInstance  = errors.New("another member has the group instance id and has not left")
+	ErrFencedEpoch         = errors.New("fenced member epoch: revoke all partitions and join again")
+	ErrFencedInstance      = errors.New("another member has replaced this group instance id")
+	ErrUnreleasedInstance  = errors.New("another member still uses the group instance id")
 	ErrUnsupportedAssignor = errors.New("unsupported assignor")
 	ErrInvalidExpression   = errors.New("invalid regular expression")
 	ErrFull                = errors.New("group is full")
 	ErrStaleEpoch          = errors.New("stale member epoch")
-	ErrTooLarge            = errors.New("what the member says is too large to be stored")
+	ErrTooLarge            = errors.New("subscription too large to be stored")
 )
 
-// Epochs that are none (KIP-848).
+// Special member epochs (KIP-848).
 const (
-	EpochJoin        int32 = 0
-	EpochLeave       int32 = -1
-	EpochLeaveStatic int32 = -2 // a static member is away, and comes back under its instance id
+	EpochJoin  int32 = 0
+	EpochLeave int32 = -1
+	// a static member leaves temporarily and returns with its instance id
+	EpochLeaveStatic int32 = -2
 )
 
-// Config bounds groups; all fields must be set.
+// Config configures groups. All fields must be set.
 type Config struct {
-	Session        time.Duration // a member that is not heard of for so long is out
-	Interval       time.Duration // between heartbeats, as clients are told
+	Session        time.Duration // session timeout
+	Interval       time.Duration // between heartbeats
 	MembersMax     int
-	RecordBytesMax int // of what is stored of a member, or an expression
+	RecordBytesMax int // of any single record
 }
 
-// Phase is how far a member is on its way to its target; the numbers are stored.
+// Phase is the state of a member relative to its target. The numbers are stored.
 type Phase int8
 
 // The phases of a member.
 const (
-	Stable     Phase = iota // it has what it was assigned in its epoch
-	Unrevoked               // it has to give up partitions first
-	Unreleased              // others have not given up yet what is to be its
+	Stable     Phase = iota // it owns its target of its epoch
+	Unrevoked               // it must revoke partitions first
+	Unreleased              // others have not released partitions of its target yet
 )
 
 // Topic is a topic of the cluster.
@@ -55,47 +56,47 @@ type Topic struct {
 	Partitions int
 }
 
-// Topics is the cluster's topics at one moment. One is told from another by its address.
+// Topics is an immutable snapshot of the cluster's topics. Groups compare addresses to detect a new
+// snapshot.
 type Topics struct {
 	ByName func(name string) (Topic, bool)
 	All    iter.Seq[Topic]
 }
 
-// Member is one of a group. Profile and Current are stored, and are replaced as a whole.
+// Member is a member of a group. Profile and Current are stored, each in one record.
 type Member struct {
 	ID string
 	Profile
 	Current
 
-	deadline time.Time // of its session
-	revokeBy time.Time // of what it is to give up; zero: nothing
+	deadline time.Time // end of its session
+	revokeBy time.Time // rebalance timeout for Revoking; zero: nothing to revoke
 }
 
-// Group is a group's state. It changes by Replay only, but for what is not stored.
+// Group is the state of a group. Only Replay changes the stored fields.
 type Group struct {
 	ID string
 
-	kept            bool  // there is a record of the group itself
-	epoch           int32 // grows with each change of members, subscriptions and topics
-	hash            int64 // of the topics as of the epoch
+	stored          bool  // a record of the group itself exists
+	epoch           int32 // increases with each change of members, subscriptions and topics
+	hash            int64 // of the subscribed topics in this epoch
 	assignmentEpoch int32 // of the targets; assignmentEpoch <= epoch
 	members         map[string]*Member
 	targets         map[string]assignor.Assignment // by member
 	resolved        map[string]Resolved            // by expression
 
-	// Follows from the members.
-	instances map[string]string // group.instance.id: member id
-	// of partitions that are Assigned or Revoking: member id
+	// Derived from the members.
+	instances map[string]string // member ids by group.instance.id
+	// member ids by partition, Assigned or Revoking
 	owners  map[assignor.TopicID]map[int32]string
-	loading bool // owners are not known yet
+	loading bool // owners is not complete yet
 
-	// Not stored.
-	seen     *Topics                   // for which the group is up to date
-	patterns map[string]*regexp.Regexp // compiled expressions
+	// Volatile.
+	currentFor *Topics                   // snapshot that epoch and targets reflect
+	patterns   map[string]*regexp.Regexp // compiled expressions
 }
 
-// New returns a group of which nothing is known; loading tells that Loaded follows once all is
-// replayed.
+// New returns an empty group. loading reports that records of the log follow, and then Loaded.
 func New(id string, loading bool) *Group {
 	return &Group{
 		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
@@ -105,19 +106,20 @@ func New(id string, loading bool) *Group {
 	}
 }
 
-// Members is how many there are.
+// Members returns the number of members.
 func (g *Group) Members() int { return len(g.members) }
 
-// Unused tells whether nothing is stored of the group.
-func (g *Group) Unused() bool { return !g.kept && len(g.members) == 0 }
+// Unused reports whether nothing is stored of the group.
+func (g *Group) Unused() bool { return !g.stored && len(g.members) == 0 }
 
-// Loaded ends the replay of what is on the disk: all members have a session's time to be heard of.
+// Loaded ends the initial replay, and starts a session for every member.
 func (g *Group) Loaded(now time.Time, session time.Duration) {
 	g.loading = false
-	for _, away := range []bool{true, false} { // who is away gives way to who has come in its place
+	// a successor overrides the static member that is away
+	for _, away := range []bool{true, false} {
 		for _, m := range g.members {
 			if away == (m.Epoch == EpochLeaveStatic) {
-				g.own(m)
+				g.addOwner(m)
 				if m.Instance != "" {
 					g.instances[m.Instance] = m.ID
 				}
@@ -135,7 +137,7 @@ func (m *Member) startRevoking(now time.Time) {
 	}
 }
 
-// Due is when Expire is to be called for a member; ok is false if there is no such member.
+// Due returns when Expire must be called for a member; ok is false if the member does not exist.
 func (g *Group) Due(memberID string) (due time.Time, ok bool) {
 	m := g.members[memberID]
 	if m == nil {
@@ -147,7 +149,7 @@ func (g *Group) Due(memberID string) (due time.Time, ok bool) {
 	return m.deadline, true
 }
 
-// MemberIDs lists all members, in no order.
+// MemberIDs returns the ids of all members, in no particular order.
 func (g *Group) MemberIDs() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for id := range g.members {
@@ -158,8 +160,8 @@ func (g *Group) MemberIDs() iter.Seq[string] {
 	}
 }
 
-// own makes a member the owner of its partitions.
-func (g *Group) own(m *Member) {
+// addOwner records a member as the owner of its partitions.
+func (g *Group) addOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {
 			if g.owners[topic] == nil {
@@ -172,8 +174,8 @@ func (g *Group) own(m *Member) {
 	}
 }
 
-// disown takes back what own did.
-func (g *Group) disown(m *Member) {
+// removeOwner reverts addOwner.
+func (g *Group) removeOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {
 			for partition := range partitions {

@@ -9,30 +9,30 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Heartbeat is what a member says. What is nil, or Rebalance below 0, has not changed since it last
-// said it.
+// Heartbeat is a member's request. Fields that are nil, and Rebalance below 0, are unchanged since
+// the member last sent them.
 type Heartbeat struct {
 	Group, Member        string
-	Epoch                int32   // that it is in; or EpochJoin, EpochLeave, EpochLeaveStatic
-	Instance, Rack       *string // Instance: of each heartbeat of a static member
+	Epoch                int32   // of the member; or EpochJoin, EpochLeave, EpochLeaveStatic
+	Instance, Rack       *string // Instance: in each heartbeat of a static member
 	ClientID, ClientHost string
-	Rebalance            time.Duration // how long it takes at most to give up partitions
-	Topics               []string      // that it subscribes to by name
-	Expression           *string       // "": none any more
+	Rebalance            time.Duration // time limit for revoking partitions
+	Topics               []string      // subscribed by name
+	Expression           *string       // "": removed
 	Assignor             *string
-	Owned                assignor.Assignment // partitions it has; nil: as before
+	Owned                assignor.Assignment // partitions that the member owns
 }
 
-// Answer is what it is told.
+// Answer is the answer to a Heartbeat.
 type Answer struct {
 	Epoch    int32
 	Interval time.Duration // until its next heartbeat
-	// Assignment is the partitions it may use; nil: as before. Those that it has and that are not
-	// in it, it is to give up.
+	// Assignment holds the partitions that the member may consume; it must revoke all others. nil:
+	// unchanged.
 	Assignment assignor.Assignment
 }
 
-// Check refuses a heartbeat that makes no sense, whatever the group.
+// Check rejects a heartbeat that is invalid for any group.
 func (h *Heartbeat) Check() error {
 	empty := func(text *string) bool { return text != nil && *text == "" }
 	fault := ""
@@ -48,68 +48,68 @@ func (h *Heartbeat) Check() error {
 	case h.Epoch < EpochLeaveStatic:
 		fault = "member epoch below -2"
 	case h.Epoch == EpochLeaveStatic && h.Instance == nil:
-		fault = "only a member with an instance id may leave for a while"
+		fault = "leaving with epoch -2 requires an instance id"
 	case h.Epoch != EpochJoin:
 	case h.Rebalance < 0:
-		fault = "a member that joins has to tell its rebalance timeout"
+		fault = "a join requires a rebalance timeout"
 	case h.Owned == nil || len(h.Owned) > 0:
-		fault = "a member that joins has no partitions, and says so"
+		fault = "a join requires an empty list of owned partitions"
 	case h.Topics == nil && h.Expression == nil:
-		fault = "a member that joins has to tell what it subscribes to"
+		fault = "a join requires a subscription"
 	}
 	if fault != "" {
 		return fmt.Errorf("%w: %s", ErrInvalid, fault)
 	}
 	if h.Assignor != nil && *h.Assignor != "" && assignor.ByName(*h.Assignor) == nil {
-		return fmt.Errorf("%w %q; there are %v", ErrUnsupportedAssignor, *h.Assignor,
+		return fmt.Errorf("%w %q: use one of %v", ErrUnsupportedAssignor, *h.Assignor,
 			assignor.Names())
 	}
 	return nil
 }
 
-// complete tells whether it says everything, as one does who has lost the last answer.
-func (h *Heartbeat) complete() bool {
+// isFull reports whether all fields are set, as after a lost answer.
+func (h *Heartbeat) isFull() bool {
 	return h.Rebalance >= 0 && (h.Topics != nil || h.Expression != nil) && h.Owned != nil
 }
 
-// turn is one heartbeat: what is to be stored, over what is.
-type turn struct {
-	g       *Group
-	h       *Heartbeat
-	topics  *Topics
-	now     time.Time
-	member  Member // as it will be
-	isNew   bool   // it is not in g, and takes nobody's place
-	instead string // the id of the static member whose place it takes; ""
+// transition computes the changes that one heartbeat makes to a group.
+type transition struct {
+	g        *Group
+	h        *Heartbeat
+	topics   *Topics
+	now      time.Time
+	member   Member // new state
+	isNew    bool   // not in g, and replaces no static member
+	replaces string // id of the static member that it replaces; "": none
 
-	// expressions that changed; nil: nobody has it any more
+	// changed expressions; nil: no longer used
 	resolved               map[string]*Resolved
 	epoch, assignmentEpoch int32
 	hash                   int64
-	targets                map[string]assignor.Assignment // that changed
+	targets                map[string]assignor.Assignment // changed targets, by member
 }
 
-// Heartbeat answers one of those that are not about leaving. Nothing changes before the records are
-// replayed, but for the session.
+// Heartbeat handles a heartbeat other than a leave. Except for the session, the group changes only
+// when the records are replayed.
 func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record,
 	error) {
-	t := &turn{
+	t := &transition{
 		g: g, h: h, topics: topics, now: now, resolved: map[string]*Resolved{}, epoch: g.epoch,
 		assignmentEpoch: g.assignmentEpoch,
 		hash:            g.hash, targets: map[string]assignor.Assignment{},
 	}
-	if err := t.find(c.MembersMax); err != nil {
+	if err := t.findMember(c.MembersMax); err != nil {
 		return Answer{}, nil, err
 	}
 	before := t.member
-	if err := t.listen(); err != nil {
+	if err := t.updateProfile(); err != nil {
 		return Answer{}, nil, err
 	}
-	if !t.quiet(&before) {
-		t.resolve()
-		t.advance(&before)
+	if !t.unchanged(&before) {
+		t.resolveExpressions()
+		t.updateEpoch(&before)
 	}
-	t.assign()
+	t.updateTargets()
 	t.member.Current = g.reconcile(&t.member, t.target(), t.assignmentEpoch, t)
 	records := t.records(&before)
 	for _, r := range records {
@@ -121,17 +121,17 @@ func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config)
 		m.deadline = now.Add(c.Session)
 	}
 	if len(records) == 0 {
-		g.seen = topics
+		g.currentFor = topics
 	}
 	answer := Answer{Epoch: t.member.Epoch, Interval: c.Interval}
-	if h.Epoch == EpochJoin || h.complete() ||
+	if h.Epoch == EpochJoin || h.isFull() ||
 		!maps.EqualFunc(before.Assigned, t.member.Assigned, sameKeys) {
 		answer.Assignment = t.member.Assigned.assignment()
 	}
 	return answer, records, nil
 }
 
-// sameKeys tells whether two lists of partitions are the same, whatever the epochs.
+// sameKeys reports whether a and b have the same partitions.
 func sameKeys(a, b map[int32]int32) bool {
 	for partition := range a {
 		if _, has := b[partition]; !has {
@@ -149,8 +149,8 @@ func (o Owned) assignment() assignor.Assignment {
 	return a
 }
 
-// find finds the member, or makes one of who joins.
-func (t *turn) find(membersMax int) error {
+// findMember finds the member, or creates it for a join.
+func (t *transition) findMember(membersMax int) error {
 	current := t.g.members[t.h.Member]
 	if t.h.Instance != nil {
 		holder := t.g.members[t.g.instances[*t.h.Instance]]
@@ -162,11 +162,11 @@ func (t *turn) find(membersMax int) error {
 			return ErrFencedInstance
 		case holder.Epoch != EpochLeaveStatic:
 			return ErrUnreleasedInstance
-		default: // it is the same process, started again
-			t.instead = holder.ID
+		default: // the same process after a restart
+			t.replaces = holder.ID
 			t.member = *holder
 			t.member.ID = t.h.Member
-			t.comeBack()
+			t.returnStatic()
 			return nil
 		}
 	}
@@ -182,27 +182,26 @@ func (t *turn) find(membersMax int) error {
 	}
 	t.member = *current
 	if t.member.Epoch == EpochLeaveStatic && t.h.Epoch == EpochJoin {
-		t.comeBack()
+		t.returnStatic()
 	}
 	return t.checkEpoch()
 }
 
-// comeBack is of a static member that was away: it begins anew, and what it was assigned is its
-// still.
-func (t *turn) comeBack() {
+// returnStatic resets the epoch of a static member that was away. It keeps its assignment.
+func (t *transition) returnStatic() {
 	t.member.Epoch, t.member.Previous, t.member.Phase, t.member.Revoking = EpochJoin, EpochJoin,
 		Stable, nil
 }
 
-// checkEpoch refuses who is not in the epoch that we know it to be in. One that is in the one
-// before may have missed the answer: then it has nothing that is not its. One that joins anew has
-// nothing at all.
-func (t *turn) checkEpoch() error {
+// checkEpoch rejects a member with another epoch than the stored one. A member in the previous
+// epoch may have missed an answer; it is accepted if it owns only partitions that are assigned to
+// it. A member that joins again owns none.
+func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {
 	case t.h.Epoch == EpochJoin:
 		return nil
-	// of a version of the format that we do not know
+	// an unknown phase, from a newer format
 	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased:
 		return ErrFencedEpoch
 	case t.h.Epoch == m.Epoch:
@@ -212,7 +211,7 @@ func (t *turn) checkEpoch() error {
 	}
 	for topic, partitions := range t.h.Owned {
 		for _, partition := range partitions {
-			if _, its := m.Assigned[topic][partition]; !its {
+			if _, assigned := m.Assigned[topic][partition]; !assigned {
 				return ErrFencedEpoch
 			}
 		}
@@ -220,16 +219,16 @@ func (t *turn) checkEpoch() error {
 	return nil
 }
 
-// quiet tells whether there is nothing new for the group: almost every heartbeat is so, and looks
-// at nobody else then.
-func (t *turn) quiet(before *Member) bool {
-	return !t.isNew && t.instead == "" && t.g.kept && t.g.seen == t.topics &&
+// unchanged reports whether the heartbeat changes nothing for the group. This is the common case,
+// in which the other members are not visited.
+func (t *transition) unchanged(before *Member) bool {
+	return !t.isNew && t.replaces == "" && t.g.stored && t.g.currentFor == t.topics &&
 		t.g.targets[t.member.ID] != nil &&
 		t.member.Profile.equal(&before.Profile)
 }
 
-// listen takes in what the member says of itself.
-func (t *turn) listen() error {
+// updateProfile applies the fields of the heartbeat to the member.
+func (t *transition) updateProfile() error {
 	p := &t.member.Profile
 	p.ClientID, p.ClientHost = t.h.ClientID, t.h.ClientHost
 	set(&p.Instance, t.h.Instance)
@@ -254,7 +253,6 @@ func set(to, from *string) {
 	}
 }
 
-// equal tells whether two members say the same of themselves.
 func (p *Profile) equal(o *Profile) bool {
 	return p.Instance == o.Instance && p.Rack == o.Rack && p.ClientID == o.ClientID &&
 		p.ClientHost == o.ClientHost &&
@@ -262,23 +260,23 @@ func (p *Profile) equal(o *Profile) bool {
 		slices.Equal(p.Topics, o.Topics)
 }
 
-// all calls f for each member as it will be.
-func (t *turn) all(f func(m *Member)) {
+// eachMember calls f for each member in its new state.
+func (t *transition) eachMember(f func(m *Member)) {
 	for id, m := range t.g.members {
-		if id != t.member.ID && id != t.instead {
+		if id != t.member.ID && id != t.replaces {
 			f(m)
 		}
 	}
 	f(&t.member)
 }
 
-// records are what the turn changed, in the order that doc.go asks for.
-func (t *turn) records(before *Member) (records []Record) {
+// records returns the records of the transition, in the order that doc.go requires.
+func (t *transition) records(before *Member) (records []Record) {
 	g, id := t.g, t.member.ID
 	store := func(kind int16, of string, value []byte) {
 		records = append(records, Record{Key{kind, g.ID, of}.append(), value})
 	}
-	if t.epoch != g.epoch || t.hash != g.hash || !g.kept {
+	if t.epoch != g.epoch || t.hash != g.hash || !g.stored {
 		store(kindGroup, "", groupValue{t.epoch, t.hash}.append())
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(t.resolved)) {
@@ -288,8 +286,8 @@ func (t *turn) records(before *Member) (records []Record) {
 			store(kindExpression, pattern, nil)
 		}
 	}
-	comes := t.isNew || t.instead != ""
-	if comes || !t.member.Profile.equal(&before.Profile) {
+	joins := t.isNew || t.replaces != ""
+	if joins || !t.member.Profile.equal(&before.Profile) {
 		store(kindMember, id, t.member.Profile.append())
 	}
 	for _, of := range slices.Sorted(maps.Keys(t.targets)) {
@@ -298,15 +296,15 @@ func (t *turn) records(before *Member) (records []Record) {
 	if t.assignmentEpoch != g.assignmentEpoch {
 		store(kindAssignment, "", assignmentValue{t.assignmentEpoch, t.now.UnixMilli()}.append())
 	}
-	if t.instead != "" {
-		store(kindCurrent, t.instead, nil)
+	if t.replaces != "" {
+		store(kindCurrent, t.replaces, nil)
 	}
-	if comes || !t.member.Current.equal(&before.Current) {
+	if joins || !t.member.Current.equal(&before.Current) {
 		store(kindCurrent, id, t.member.Current.append())
 	}
-	if t.instead != "" {
-		store(kindTarget, t.instead, nil)
-		store(kindMember, t.instead, nil)
+	if t.replaces != "" {
+		store(kindTarget, t.replaces, nil)
+		store(kindMember, t.replaces, nil)
 	}
 	return records
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Leave takes a member out, or, if it is static and comes back, only has it be away: what it was
-// assigned stays its until its session is over.
+// Leave handles a heartbeat that leaves the group. A static member that leaves temporarily keeps
+// its assignment until its session expires.
 func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	m := g.members[h.Member]
 	if h.Instance != nil {
@@ -30,7 +30,7 @@ func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	return Answer{Epoch: h.Epoch}, g.remove(m), nil
 }
 
-// RemoveInstance takes out the member of an instance id, as an admin asks for.
+// RemoveInstance removes the member with an instance id, for an administrator.
 func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	if m := g.members[g.instances[instance]]; m != nil {
 		return g.remove(m), nil
@@ -38,7 +38,7 @@ func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	return nil, ErrUnknownMember
 }
 
-// Expire takes out a member that was not heard of, or has not given up partitions, in time.
+// Expire removes a member whose session or rebalance timeout has expired.
 func (g *Group) Expire(now time.Time, memberID string) []Record {
 	if due, ok := g.Due(memberID); !ok || now.Before(due) {
 		return nil
@@ -46,8 +46,8 @@ func (g *Group) Expire(now time.Time, memberID string) []Record {
 	return g.remove(g.members[memberID])
 }
 
-// remove is the records that take a member out. The others are told by the next epoch, for which
-// the next heartbeat makes targets.
+// remove returns the records that remove a member. They increment the group epoch; the next
+// heartbeat computes the new targets.
 func (g *Group) remove(m *Member) []Record {
 	records := []Record{
 		{Key{kindGroup, g.ID, ""}.append(), groupValue{g.epoch + 1, g.hash}.append()},
@@ -66,23 +66,23 @@ func (g *Group) remove(m *Member) []Record {
 	return append(records, Record{Key: Key{kindMember, g.ID, m.ID}.append()})
 }
 
-// Tombstones is the tombstones of all that is stored of the group; that of the group itself is the last.
+// Tombstones returns tombstones for all records of the group; that of the group record is the last.
 func (g *Group) Tombstones() (records []Record) {
-	bury := func(kind int16, of string) {
+	tombstone := func(kind int16, of string) {
 		records = append(records,
 			Record{Key: Key{kind, g.ID, of}.append()})
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
-		bury(kindCurrent, id)
-		bury(kindMember, id)
+		tombstone(kindCurrent, id)
+		tombstone(kindMember, id)
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.targets)) {
-		bury(kindTarget, id)
+		tombstone(kindTarget, id)
 	}
 	for _, expression := range slices.Sorted(maps.Keys(g.resolved)) {
-		bury(kindExpression, expression)
+		tombstone(kindExpression, expression)
 	}
-	bury(kindAssignment, "")
-	bury(kindGroup, "")
+	tombstone(kindAssignment, "")
+	tombstone(kindGroup, "")
 	return records
 }

@@ -13,19 +13,19 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var modelRuns = flag.Int("consumer.runs", 80, "random lives of a group")
+var modelRuns = flag.Int("consumer.runs", 80, "number of random runs")
 
-// newClient makes a client, in the place of one that is gone.
+// newClient returns a client with a new member id.
 func (w *world) newClient(instance string) *client {
-	w.named++
-	c := &client{id: fmt.Sprint("m", w.named), instance: instance, owned: assignor.Assignment{}}
+	w.nextID++
+	c := &client{id: fmt.Sprint("m", w.nextID), instance: instance, owned: assignor.Assignment{}}
 	c.assignor = []string{"", "uniform", "range"}[w.random.IntN(3)]
 	w.subscribe(c)
 	return c
 }
 
 func (w *world) subscribe(c *client) {
-	c.topics, c.expression, c.complete = nil, "", true
+	c.topics, c.expression, c.sendFull = nil, "", true
 	for _, name := range []string{"t0", "t1", "t2"} {
 		if w.random.IntN(2) == 0 {
 			c.topics = append(c.topics, name)
@@ -36,47 +36,47 @@ func (w *world) subscribe(c *client) {
 	}
 }
 
-// step lets one thing happen.
+// step performs one random action.
 func (w *world) step() {
 	at := w.random.IntN(len(w.clients))
 	c := w.clients[at]
 	switch n := w.random.IntN(100); {
 	case n < 45:
-		w.speak(c)
+		w.heartbeat(c)
 	case n < 60:
 		if c.granted != nil {
-			w.adopt(c)
+			w.applyAssignment(c)
 		}
-	case n < 63: // it does not wait any more
-		c.deaf = true
-	case n < 65 && c.sent != nil: // the network loses it
-		c.sent, c.complete, c.said = nil, true, false
+	case n < 63: // its request times out
+		c.timedOut = true
+	case n < 65 && c.sent != nil: // the request is lost
+		c.sent, c.sendFull, c.reported = nil, true, false
 	case n < 68:
 		w.subscribe(c)
 	case n < 74:
-		w.end(at, c)
+		w.stop(at, c)
 	case n < 77:
 		w.changeTopics()
 	case n < 80:
 		w.compact()
 		w.failover()
 	default:
-		w.advance(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+		w.advanceTime(time.Duration(w.random.IntN(3000)) * time.Millisecond)
 	}
 }
 
-// speak has a client send a heartbeat, or the coordinator take the one it has sent.
-func (w *world) speak(c *client) {
+// heartbeat sends a heartbeat of a client, and possibly delivers it to the coordinator.
+func (w *world) heartbeat(c *client) {
 	if c.sent == nil {
 		w.send(c)
 	}
-	if w.random.IntN(4) > 0 || w.calm {
+	if w.random.IntN(4) > 0 || w.faultless {
 		w.deliver(c)
 	}
 }
 
-// end has a client leave, or die; another comes in its place.
-func (w *world) end(at int, c *client) {
+// stop makes a client leave or crash, and replaces it by a new one.
+func (w *world) stop(at int, c *client) {
 	if c.epoch > 0 && w.random.IntN(2) == 0 {
 		c.owned, c.granted = assignor.Assignment{}, nil
 		h := &Heartbeat{Group: "g", Member: c.id, Epoch: EpochLeave, Rebalance: -1}
@@ -103,47 +103,47 @@ func (w *world) changeTopics() {
 		topic.Partitions++
 		w.topics[name] = topic
 	}
-	w.show()
+	w.takeSnapshot()
 }
 
-// settle lets everything be well, until all have what they are to have.
-func (w *world) settle() {
-	w.calm = true
+// converge runs without faults until all clients consume their targets.
+func (w *world) converge() {
+	w.faultless = true
 	for range 60 {
 		for _, c := range w.clients {
-			w.speak(c)
+			w.heartbeat(c)
 			for c.granted != nil {
-				w.adopt(c)
+				w.applyAssignment(c)
 				if c.granted != nil {
-					w.speak(c)
+					w.heartbeat(c)
 				}
 			}
 			w.check()
 		}
-		if w.settled() {
+		if w.converged() {
 			return
 		}
-		w.advance(2 * time.Second)
+		w.advanceTime(2 * time.Second)
 	}
 	for _, c := range w.clients {
 		w.t.Logf("client %+v", *c)
 	}
-	w.t.Fatalf("two minutes without a fault, and the group is %s: %+v", w.group.State(),
+	w.t.Fatalf("after two minutes without faults the group is %s: %+v", w.group.State(),
 		w.group.Describe())
 }
 
-// settled tells whether each partition is consumed by one who subscribes to its topic.
-func (w *world) settled() bool {
+// converged reports whether each partition is consumed by a client that subscribes to its topic.
+func (w *world) converged() bool {
 	if w.group.State() != "Stable" ||
 		len(w.group.members) != min(len(w.clients), config.MembersMax) {
 		return false
 	}
-	consumed, wanted := map[string]string{}, map[string]bool{}
+	consumed, want := map[string]string{}, map[string]bool{}
 	for _, c := range w.clients {
 		m := w.group.members[c.id]
 		if m == nil {
 			if len(c.owned) > 0 {
-				w.t.Fatalf("%s is no member and consumes %v", c.id, c.owned)
+				w.t.Fatalf("%s consumes %v and is not a member", c.id, c.owned)
 			}
 			continue
 		}
@@ -156,24 +156,24 @@ func (w *world) settled() bool {
 				w.group.resolved[c.expression].Topics,
 				name,
 			) {
-				w.t.Fatalf("%q matches %s: %v; known is %v", c.expression, name, matches,
+				w.t.Fatalf("%q matches %s: %v; the group has %v", c.expression, name, matches,
 					w.group.resolved)
 			}
 			for partition := range topic.Partitions {
 				if subscribes {
-					wanted[fmt.Sprint(name, partition)] = true
+					want[fmt.Sprint(name, partition)] = true
 				}
 			}
 			for _, partition := range c.owned[topic.ID] {
 				if !subscribes {
-					w.t.Fatalf("%s does not subscribe to %s", c.id, name)
+					w.t.Fatalf("%s consumes %s without a subscription", c.id, name)
 				}
 				consumed[fmt.Sprint(name, partition)] = c.id
 			}
 		}
 	}
-	if !maps.EqualFunc(wanted, consumed, func(bool, string) bool { return true }) {
-		w.t.Fatalf("wanted %v, consumed %v", slices.Sorted(maps.Keys(wanted)), consumed)
+	if !maps.EqualFunc(want, consumed, func(bool, string) bool { return true }) {
+		w.t.Fatalf("consumed %[2]v, want %[1]v", slices.Sorted(maps.Keys(want)), consumed)
 	}
 	return true
 }
@@ -186,10 +186,9 @@ func (c *client) matches(topic string) bool {
 	return c.expression != "" && regexp.MustCompile("^("+c.expression+")$").MatchString(topic)
 }
 
-// TestRandomLives lets consumers, the network, the topics and the coordinator do anything in any
-// order. No partition is ever consumed by two members, and once nothing fails any more, each is
-// consumed by one.
-func TestRandomLives(t *testing.T) {
+// Consumers, the network, topics and the coordinator act in random order. No partition is ever
+// consumed by two members, and after the last fault each becomes consumed by one.
+func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
@@ -204,7 +203,7 @@ func TestRandomLives(t *testing.T) {
 				w.step()
 				w.check()
 			}
-			w.settle()
+			w.converge()
 		})
 	}
 }

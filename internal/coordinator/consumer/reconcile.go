@@ -4,12 +4,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reconcile is the member's next step to its target: where it stands afterwards.
+// reconcile returns the member's state after its next step towards its target.
 func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch int32,
-	t *turn) Current {
+	t *transition) Current {
 	switch {
-	case m.Phase == Unrevoked && t.h.keeps(m.Revoking):
-		return m.Current // it has not given up what it has to
+	case m.Phase == Unrevoked && t.h.mayOwn(m.Revoking):
+		return m.Current // it has not revoked its partitions yet
 	case m.Phase == Stable && m.Epoch == assignmentEpoch:
 		return m.Current
 	}
@@ -24,8 +24,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 			}
 		}
 	}
-	if t.h.keeps(next.Revoking) {
-		// It stays in its epoch until it says that it has them no more.
+	if t.h.mayOwn(next.Revoking) {
+		// It stays in its epoch until it reports that it has revoked them.
 		next.Epoch, next.Phase = m.Epoch, Unrevoked
 		return next
 	}
@@ -36,7 +36,7 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 				continue
 			}
 			if owner := g.owners[topic][partition]; owner != "" && owner != m.ID &&
-				owner != t.instead {
+				owner != t.replaces {
 				next.Phase = Unreleased
 			} else {
 				next.Assigned.add(topic, partition, assignmentEpoch)
@@ -46,16 +46,16 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	if next.Epoch == m.Epoch && next.Phase == m.Phase {
 		next.Previous = m.Previous
 		if next.equal(&m.Current) {
-			return m.Current // it still waits for the same
+			return m.Current // no progress
 		}
 		next.Previous = m.Epoch
 	}
 	return next
 }
 
-// keeps tells whether the member may have any of the partitions still: as it says, or as long as it
-// says nothing.
-func (h *Heartbeat) keeps(of Owned) bool {
+// mayOwn reports whether the member may still own any of the partitions: if the heartbeat says so,
+// or has no list of owned partitions.
+func (h *Heartbeat) mayOwn(of Owned) bool {
 	if len(of) == 0 {
 		return false
 	}

@@ -2,9 +2,8 @@ package consumer
 
 import "time"
 
-// Replay takes in a record of the group that is stored, in the order of the log; a nil value is a
-// tombstone. Records of one group may come in any order when a cleaned log is read: each stands for
-// itself.
+// Replay applies a stored record of the group, in log order; a nil value is a tombstone. In a
+// compacted log the records of a group may be in any order, so no record depends on another.
 func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte) (err error) {
 	switch k.Kind {
 	case kindGroup:
@@ -12,7 +11,7 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 		if value != nil {
 			v, err = readGroup(value)
 		}
-		g.kept, g.epoch, g.hash = value != nil && err == nil, v.epoch, v.hash
+		g.stored, g.epoch, g.hash = value != nil && err == nil, v.epoch, v.hash
 	case kindAssignment:
 		var v assignmentValue
 		if value != nil {
@@ -20,28 +19,28 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 		}
 		g.assignmentEpoch = v.epoch
 	case kindMember:
-		err = g.replayMember(now, session, k.Of, value)
+		err = g.replayMember(now, session, k.ID, value)
 	case kindTarget:
-		delete(g.targets, k.Of)
+		delete(g.targets, k.ID)
 		if value != nil {
-			g.targets[k.Of], err = readTarget(value)
+			g.targets[k.ID], err = readTarget(value)
 		}
 	case kindCurrent:
-		err = g.replayCurrent(now, k.Of, value)
+		err = g.replayCurrent(now, k.ID, value)
 	case kindExpression:
-		delete(g.resolved, k.Of)
+		delete(g.resolved, k.ID)
 		if value != nil {
-			g.resolved[k.Of], err = readResolved(value)
+			g.resolved[k.ID], err = readResolved(value)
 		} else {
-			delete(g.patterns, k.Of)
+			delete(g.patterns, k.ID)
 		}
 	}
 	return err
 }
 
-// member returns a member, made if there is none: of a cleaned log any of its records may be the
-// first.
-func (g *Group) member(now time.Time, session time.Duration, id string) *Member {
+// memberOrNew returns a member, and creates it if it does not exist: in a compacted log any of its
+// records may be the first.
+func (g *Group) memberOrNew(now time.Time, session time.Duration, id string) *Member {
 	m := g.members[id]
 	if m == nil {
 		m = &Member{ID: id, deadline: now.Add(session)}
@@ -56,7 +55,7 @@ func (g *Group) replayMember(now time.Time, session time.Duration, id string, va
 		if m == nil {
 			return nil
 		}
-		g.disown(m)
+		g.removeOwner(m)
 		if g.instances[m.Instance] == id {
 			delete(g.instances, m.Instance)
 		}
@@ -67,7 +66,7 @@ func (g *Group) replayMember(now time.Time, session time.Duration, id string, va
 	if err != nil {
 		return err
 	}
-	m := g.member(now, session, id)
+	m := g.memberOrNew(now, session, id)
 	if m.Instance != "" && g.instances[m.Instance] == id {
 		delete(g.instances, m.Instance)
 	}
@@ -84,7 +83,7 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		if m == nil {
 			return nil
 		}
-		g.disown(m)
+		g.removeOwner(m)
 		m.Current, m.revokeBy = Current{}, time.Time{}
 		return nil
 	}
@@ -93,12 +92,12 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		m = g.member(now, 0, id) // Loaded begins its session
+		m = g.memberOrNew(now, 0, id) // Loaded starts its session
 	}
-	g.disown(m)
+	g.removeOwner(m)
 	m.Current = c
 	if !g.loading {
-		g.own(m)
+		g.addOwner(m)
 	}
 	m.startRevoking(now)
 	return nil

@@ -11,23 +11,23 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// quiet is a world in which nothing fails, with a topic t0 of four partitions.
-func quiet(t *testing.T) *world {
+// newFaultlessWorld returns a world without faults, with a topic t0 of four partitions.
+func newFaultlessWorld(t *testing.T) *world {
 	w := newWorld(t, 1)
-	w.calm = true
+	w.faultless = true
 	return w
 }
 
-func text(s string) *string { return &s }
+func pointer(s string) *string { return &s }
 
-func joining(id string) *Heartbeat {
+func join(id string) *Heartbeat {
 	return &Heartbeat{Group: "g", Member: id, Rebalance: time.Minute, Topics: []string{"t0"},
 		Owned: assignor.Assignment{}}
 }
 
-func (w *world) mustAsk(h *Heartbeat) Answer {
+func (w *world) mustHandle(h *Heartbeat) Answer {
 	w.t.Helper()
-	a, _, err := w.ask(h)
+	a, _, err := w.handle(h)
 	if err != nil {
 		w.t.Fatalf("%+v: %v", h, err)
 	}
@@ -35,8 +35,8 @@ func (w *world) mustAsk(h *Heartbeat) Answer {
 	return a
 }
 
-// beat is a heartbeat without news; owned nil: not said.
-func beat(id string, epoch int32, owned assignor.Assignment) *Heartbeat {
+// heartbeat returns a heartbeat without changes; nil: without owned partitions.
+func heartbeat(id string, epoch int32, owned assignor.Assignment) *Heartbeat {
 	return &Heartbeat{Group: "g", Member: id, Epoch: epoch, Rebalance: -1, Owned: owned}
 }
 
@@ -47,239 +47,241 @@ func (w *world) t0(partitions ...int32) assignor.Assignment {
 	return assignor.Assignment{w.topics["t0"].ID: partitions}
 }
 
-// The life of KIP-848's first example: one member has all, a second gets its share once the first
-// has given it up.
+// The first example of KIP-848: one member owns all partitions, and a second one gets its share
+// after the first has revoked it.
 func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
-	w := quiet(t)
+	w := newFaultlessWorld(t)
 	all := w.t0(0, 1, 2, 3)
-	if a := w.mustAsk(joining("a")); a.Epoch != 1 || !a.Assignment.Equal(all) ||
+	if a := w.mustHandle(join("a")); a.Epoch != 1 || !a.Assignment.Equal(all) ||
 		a.Interval != config.Interval {
-		t.Fatalf("a joins: %+v", a)
+		t.Fatalf("join of a: %+v", a)
 	}
-	if a := w.mustAsk(beat("a", 1, all)); a.Epoch != 1 || a.Assignment != nil ||
+	if a := w.mustHandle(heartbeat("a", 1, all)); a.Epoch != 1 || a.Assignment != nil ||
 		w.group.State() != "Stable" {
-		t.Errorf("a beats: %+v in a group that is %s", a, w.group.State())
+		t.Errorf("heartbeat of a: %+v in a group that is %s", a, w.group.State())
 	}
-	if b := w.mustAsk(joining("b")); b.Epoch != 2 || b.Assignment == nil ||
+	if b := w.mustHandle(join("b")); b.Epoch != 2 || b.Assignment == nil ||
 		b.Assignment.Len() != 0 {
-		t.Errorf("b joins: %+v", b)
+		t.Errorf("join of b: %+v", b)
 	}
 	half := w.t0(0, 1)
-	for _, owned := range []assignor.Assignment{nil, all} { // until it says that it has given up
-		a := w.mustAsk(beat("a", 1, owned))
+	// until it reports that it has revoked them
+	for _, owned := range []assignor.Assignment{nil, all} {
+		a := w.mustHandle(heartbeat("a", 1, owned))
 		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil &&
 			!a.Assignment.Equal(half) {
-			t.Errorf("a is told %+v in a group that is %s", a, w.group.State())
+			t.Errorf("heartbeat of a: %+v in a group that is %s", a, w.group.State())
 		}
-		if b := w.mustAsk(beat("b", 2, nil)); b.Assignment != nil {
-			t.Errorf("b is told %+v while a has all", b)
+		if b := w.mustHandle(heartbeat("b", 2, nil)); b.Assignment != nil {
+			t.Errorf("heartbeat of b while a owns all: %+v", b)
 		}
 	}
-	if a := w.mustAsk(beat("a", 1, half)); a.Epoch != 2 || a.Assignment != nil {
-		t.Errorf("a has given up: %+v", a)
+	if a := w.mustHandle(heartbeat("a", 1, half)); a.Epoch != 2 || a.Assignment != nil {
+		t.Errorf("heartbeat of a after the revocation: %+v", a)
 	}
-	if b := w.mustAsk(beat("b", 2, nil)); b.Epoch != 2 || !b.Assignment.Equal(w.t0(2, 3)) ||
+	if b := w.mustHandle(heartbeat("b", 2, nil)); b.Epoch != 2 || !b.Assignment.Equal(w.t0(2, 3)) ||
 		w.group.State() != "Stable" {
-		t.Errorf("b is told %+v in a group that is %s", b, w.group.State())
+		t.Errorf("heartbeat of b: %+v in a group that is %s", b, w.group.State())
 	}
 	d := w.group.Describe()
 	if d.Epoch != 2 || d.AssignmentEpoch != 2 || d.Assignor != "uniform" || len(d.Members) != 2 ||
 		!d.Members[0].Target.Equal(half) {
-		t.Errorf("described as %+v", d)
+		t.Errorf("description %+v", d)
 	}
 }
 
-// Who does not give up in its rebalance timeout is out, though it beats.
-func TestWhoDoesNotRevokeIsOut(t *testing.T) {
-	w := quiet(t)
-	w.mustAsk(joining("a"))
-	w.mustAsk(joining("b"))
+// A member that does not revoke within its rebalance timeout is removed, although it sends
+// heartbeats.
+func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {
+	w := newFaultlessWorld(t)
+	w.mustHandle(join("a"))
+	w.mustHandle(join("b"))
 	for range 4 {
-		w.mustAsk(beat("a", 1, nil))
-		w.mustAsk(beat("b", 2, nil))
-		w.advance(15 * time.Second)
+		w.mustHandle(heartbeat("a", 1, nil))
+		w.mustHandle(heartbeat("b", 2, nil))
+		w.advanceTime(15 * time.Second)
 	}
-	if _, _, err := w.ask(beat("a", 1, nil)); !errors.Is(err, ErrUnknownMember) {
-		t.Errorf("a is told %v", err)
+	if _, _, err := w.handle(heartbeat("a", 1, nil)); !errors.Is(err, ErrUnknownMember) {
+		t.Errorf("heartbeat of a: %v", err)
 	}
-	if b := w.mustAsk(beat("b", 2, nil)); !b.Assignment.Equal(w.t0(0, 1, 2, 3)) {
-		t.Errorf("b is told %+v", b)
+	if b := w.mustHandle(heartbeat("b", 2, nil)); !b.Assignment.Equal(w.t0(0, 1, 2, 3)) {
+		t.Errorf("heartbeat of b: %+v", b)
 	}
-	w.advance(config.Session) // b is not heard of
+	w.advanceTime(config.Session) // b sends no heartbeats
 	if w.group.State() != "Empty" || w.group.Unused() {
 		t.Errorf("the group is %s", w.group.State())
 	}
 }
 
-func TestEpochsFence(t *testing.T) {
-	w := quiet(t)
-	w.mustAsk(joining("a"))
-	w.mustAsk(joining("b"))
-	w.mustAsk(beat("a", 1, nil))
-	w.mustAsk(beat("a", 1, w.t0(0, 1))) // epoch 2, and the answer is lost
+func TestEpochFencing(t *testing.T) {
+	w := newFaultlessWorld(t)
+	w.mustHandle(join("a"))
+	w.mustHandle(join("b"))
+	w.mustHandle(heartbeat("a", 1, nil))
+	w.mustHandle(heartbeat("a", 1, w.t0(0, 1))) // epoch 2, and the answer is lost
 	for name, c := range map[string]struct {
 		h    *Heartbeat
 		want error
 	}{
-		"unknown":                          {beat("c", 1, nil), ErrUnknownMember},
-		"epoch from nowhere":               {beat("a", 3, nil), ErrFencedEpoch},
-		"the one before, with what is its": {beat("a", 1, w.t0(0)), nil},
-		"the one before, with too much":    {beat("a", 1, w.t0(0, 3)), ErrFencedEpoch},
-		"the one before, and says nothing": {beat("a", 1, nil), ErrFencedEpoch},
-		"joins anew":                       {joining("a"), nil},
+		"unknown member":                           {heartbeat("c", 1, nil), ErrUnknownMember},
+		"epoch above the stored one":               {heartbeat("a", 3, nil), ErrFencedEpoch},
+		"previous epoch, owns assigned partitions": {heartbeat("a", 1, w.t0(0)), nil},
+		"previous epoch, owns others":              {heartbeat("a", 1, w.t0(0, 3)), ErrFencedEpoch},
+		"previous epoch, without owned partitions": {heartbeat("a", 1, nil), ErrFencedEpoch},
+		"joins again":                              {join("a"), nil},
 	} {
-		if _, _, err := w.ask(c.h); !errors.Is(err, c.want) {
+		if _, _, err := w.handle(c.h); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 }
 
-func TestStaticMembersComeBackToWhatTheyHad(t *testing.T) {
-	w := quiet(t)
+func TestReturningStaticMemberKeepsItsAssignment(t *testing.T) {
+	w := newFaultlessWorld(t)
 	static := func(id, instance string, epoch int32) *Heartbeat {
-		h := joining(id)
-		if h.Instance = text(instance); epoch != EpochJoin {
-			h = beat(id, epoch, nil)
-			h.Instance = text(instance)
+		h := join(id)
+		if h.Instance = pointer(instance); epoch != EpochJoin {
+			h = heartbeat(id, epoch, nil)
+			h.Instance = pointer(instance)
 		}
 		return h
 	}
-	had := w.mustAsk(static("a", "i", EpochJoin)).Assignment
-	if _, _, err := w.ask(static("b", "i", EpochJoin)); !errors.Is(err, ErrUnreleasedInstance) {
-		t.Errorf("while a is there b is told %v", err)
+	had := w.mustHandle(static("a", "i", EpochJoin)).Assignment
+	if _, _, err := w.handle(static("b", "i", EpochJoin)); !errors.Is(err, ErrUnreleasedInstance) {
+		t.Errorf("join of b while a is present: %v", err)
 	}
-	if _, _, err := w.ask(static("b", "i", 1)); !errors.Is(err, ErrFencedInstance) {
-		t.Errorf("in an epoch b is told %v", err)
+	if _, _, err := w.handle(static("b", "i", 1)); !errors.Is(err, ErrFencedInstance) {
+		t.Errorf("heartbeat of b: %v", err)
 	}
-	if a := w.mustAsk(static("a", "i", EpochLeaveStatic)); a.Epoch != EpochLeaveStatic {
-		t.Errorf("a leaves for a while and is told %+v", a)
+	if a := w.mustHandle(static("a", "i", EpochLeaveStatic)); a.Epoch != EpochLeaveStatic {
+		t.Errorf("temporary leave of a: %+v", a)
 	}
-	if c := w.mustAsk(joining("c")); c.Assignment.Len() != 0 {
-		t.Errorf("what a had is given away: %+v", c)
+	if c := w.mustHandle(join("c")); c.Assignment.Len() != 0 {
+		t.Errorf("c got partitions of a: %+v", c)
 	}
 	w.failover()
-	b := w.mustAsk(static("b", "i", EpochJoin))
-	// c has its share of what was a's
+	b := w.mustHandle(static("b", "i", EpochJoin))
+	// c has its share of the partitions of a
 	if b.Epoch != 2 || !b.Assignment.Equal(w.t0(0, 1)) || len(w.group.members) != 2 {
-		t.Errorf("b comes in a's place and is told %+v; a had %v", b, had)
+		t.Errorf("join of b in the place of a: %+v; a had %v", b, had)
 	}
-	if _, _, err := w.ask(static("a", "i", 1)); !errors.Is(err, ErrFencedInstance) {
-		t.Errorf("a is told %v", err)
+	if _, _, err := w.handle(static("a", "i", 1)); !errors.Is(err, ErrFencedInstance) {
+		t.Errorf("heartbeat of a: %v", err)
 	}
 	records, err := w.group.RemoveInstance("i")
 	if err != nil || w.store(records) != nil || len(w.group.members) != 1 {
-		t.Errorf("removed: %v", err)
+		t.Errorf("remove instance: %v", err)
 	}
 	if _, err := w.group.RemoveInstance("i"); !errors.Is(err, ErrUnknownMember) {
-		t.Errorf("removed again: %v", err)
+		t.Errorf("remove instance again: %v", err)
 	}
 }
 
-func TestExpressionsMatchWholeNamesAlsoOfTopicsThatComeLater(t *testing.T) {
-	w := quiet(t)
-	h := joining("a")
-	h.Topics, h.Expression = nil, text("t[0-5]")
-	if a := w.mustAsk(h); a.Assignment.Len() != 4 {
-		t.Fatalf("told %+v", a)
+func TestExpressionsMatchWholeNamesAndNewTopics(t *testing.T) {
+	w := newFaultlessWorld(t)
+	h := join("a")
+	h.Topics, h.Expression = nil, pointer("t[0-5]")
+	if a := w.mustHandle(h); a.Assignment.Len() != 4 {
+		t.Fatalf("join: %+v", a)
 	}
 	w.create("t4", 2)
 	w.create("t44", 2)
-	if a := w.mustAsk(beat("a", 1, nil)); a.Epoch != 2 || a.Assignment.Len() != 6 {
-		t.Errorf("with t4 told %+v", a)
+	if a := w.mustHandle(heartbeat("a", 1, nil)); a.Epoch != 2 || a.Assignment.Len() != 6 {
+		t.Errorf("heartbeat after the creation of t4: %+v", a)
 	}
 	w.failover()
-	if a := w.mustAsk(beat("a", 2, nil)); a.Epoch != 2 || a.Assignment != nil {
-		t.Errorf("after a failover told %+v", a)
+	if a := w.mustHandle(heartbeat("a", 2, nil)); a.Epoch != 2 || a.Assignment != nil {
+		t.Errorf("heartbeat after a failover: %+v", a)
 	}
 	for bad, why := range map[string]string{"a)(b": "unexpected )", "(": "missing",
 		strings.Repeat("a", 1025): "longer", strings.Repeat(".{999}", 11): "too many"} {
-		h := beat("a", 2, nil)
-		h.Expression = text(bad)
-		if _, _, err := w.ask(h); !errors.Is(err, ErrInvalidExpression) ||
+		h := heartbeat("a", 2, nil)
+		h.Expression = pointer(bad)
+		if _, _, err := w.handle(h); !errors.Is(err, ErrInvalidExpression) ||
 			!strings.Contains(err.Error(), why) {
 			t.Errorf("%.30s: %v, want %s", bad, err, why)
 		}
 	}
-	h = beat("a", 2, nil)
-	h.Expression = text("")
-	if a := w.mustAsk(h); a.Assignment == nil || a.Assignment.Len() != 0 ||
+	h = heartbeat("a", 2, nil)
+	h.Expression = pointer("")
+	if a := w.mustHandle(h); a.Assignment == nil || a.Assignment.Len() != 0 ||
 		len(w.group.resolved) != 0 {
-		t.Errorf("without an expression told %+v; kept are %v", a, w.group.resolved)
+		t.Errorf("heartbeat without an expression: %+v; stored are %v", a, w.group.resolved)
 	}
 }
 
-func TestHeartbeatsThatMakeNoSense(t *testing.T) {
+func TestInvalidHeartbeatsAreRejected(t *testing.T) {
 	for name, change := range map[string]func(h *Heartbeat){
-		"no group":           func(h *Heartbeat) { h.Group = "" },
-		"no member":          func(h *Heartbeat) { h.Member = "" },
-		"empty instance":     func(h *Heartbeat) { h.Instance = text("") },
-		"empty rack":         func(h *Heartbeat) { h.Rack = text("") },
-		"epoch":              func(h *Heartbeat) { h.Epoch = -3 },
-		"away, not static":   func(h *Heartbeat) { h.Epoch = EpochLeaveStatic },
-		"no timeout":         func(h *Heartbeat) { h.Rebalance = -1 },
-		"partitions":         func(h *Heartbeat) { h.Owned = assignor.Assignment{{1}: {1}} },
-		"partitions unknown": func(h *Heartbeat) { h.Owned = nil },
-		"no subscription":    func(h *Heartbeat) { h.Topics = nil },
+		"no group":                         func(h *Heartbeat) { h.Group = "" },
+		"no member":                        func(h *Heartbeat) { h.Member = "" },
+		"empty instance":                   func(h *Heartbeat) { h.Instance = pointer("") },
+		"empty rack":                       func(h *Heartbeat) { h.Rack = pointer("") },
+		"epoch below -2":                   func(h *Heartbeat) { h.Epoch = -3 },
+		"temporary leave without instance": func(h *Heartbeat) { h.Epoch = EpochLeaveStatic },
+		"join without timeout":             func(h *Heartbeat) { h.Rebalance = -1 },
+		"join with partitions":             func(h *Heartbeat) { h.Owned = assignor.Assignment{{1}: {1}} },
+		"join without list of partitions":  func(h *Heartbeat) { h.Owned = nil },
+		"join without subscription":        func(h *Heartbeat) { h.Topics = nil },
 	} {
-		h := joining("a")
+		h := join("a")
 		if change(h); !errors.Is(h.Check(), ErrInvalid) {
 			t.Errorf("%s: %v", name, h.Check())
 		}
 	}
-	h := joining("a")
-	if h.Assignor = text("sticky"); !errors.Is(h.Check(), ErrUnsupportedAssignor) {
+	h := join("a")
+	if h.Assignor = pointer("sticky"); !errors.Is(h.Check(), ErrUnsupportedAssignor) {
 		t.Errorf("assignor: %v", h.Check())
 	}
 }
 
-func TestAssignorOfTheMost(t *testing.T) {
-	w := quiet(t)
+func TestAssignorIsSelectedByVotes(t *testing.T) {
+	w := newFaultlessWorld(t)
 	for i, name := range []string{"range", "range", "uniform"} {
-		h := joining(fmt.Sprint("m", i))
-		h.Assignor = text(name)
-		w.mustAsk(h)
+		h := join(fmt.Sprint("m", i))
+		h.Assignor = pointer(name)
+		w.mustHandle(h)
 	}
 	if got := w.group.Describe().Assignor; got != "range" {
-		t.Errorf("assignor %s", got)
+		t.Errorf("assignor %s, want range", got)
 	}
-	h := beat("m0", 1, nil)
-	h.Assignor = text("uniform")
+	h := heartbeat("m0", 1, nil)
+	h.Assignor = pointer("uniform")
 	before := w.group.epoch
-	if w.mustAsk(h); w.group.Describe().Assignor != "uniform" || w.group.epoch != before+1 {
+	if w.mustHandle(h); w.group.Describe().Assignor != "uniform" || w.group.epoch != before+1 {
 		t.Errorf("epoch %d after %d, assignor %s", w.group.epoch, before,
 			w.group.Describe().Assignor)
 	}
 }
 
-func TestGroupsHaveBounds(t *testing.T) {
-	w := quiet(t)
+func TestGroupLimits(t *testing.T) {
+	w := newFaultlessWorld(t)
 	for i := range config.MembersMax {
-		w.mustAsk(joining(fmt.Sprint("m", i)))
+		w.mustHandle(join(fmt.Sprint("m", i)))
 	}
-	if _, _, err := w.ask(joining("more")); !errors.Is(err, ErrFull) {
-		t.Errorf("one more: %v", err)
+	if _, _, err := w.handle(join("more")); !errors.Is(err, ErrFull) {
+		t.Errorf("one member too many: %v", err)
 	}
-	w.mustAsk(joining("m0")) // a member is never too many
-	h := beat("m0", w.group.members["m0"].Epoch, nil)
+	w.mustHandle(join("m0")) // a member may always join again
+	h := heartbeat("m0", w.group.members["m0"].Epoch, nil)
 	h.Topics = []string{strings.Repeat("x", config.RecordBytesMax)}
-	if _, _, err := w.ask(h); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a large subscription: %v", err)
+	if _, _, err := w.handle(h); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("oversized subscription: %v", err)
 	}
 }
 
-// KIP-1251: a commit that was sent in an earlier epoch counts, if the member has had the partition
-// since then.
+// A commit of an earlier epoch is accepted if the member has owned the partition since then
+// (KIP-1251).
 func TestCommitsOfEarlierEpochs(t *testing.T) {
-	w := quiet(t)
+	w := newFaultlessWorld(t)
 	id := w.topics["t0"].ID
 	if err := w.group.CheckCommit("", -1, nil); err != nil {
-		t.Errorf("an admin's commit to an empty group: %v", err)
+		t.Errorf("commit of an admin tool to an empty group: %v", err)
 	}
-	w.mustAsk(joining("a"))
-	w.mustAsk(joining("b"))
-	w.mustAsk(beat("a", 1, nil))
-	w.mustAsk(beat("a", 1, w.t0(0, 1)))
-	w.mustAsk(beat("b", 2, nil))
+	w.mustHandle(join("a"))
+	w.mustHandle(join("b"))
+	w.mustHandle(heartbeat("a", 1, nil))
+	w.mustHandle(heartbeat("a", 1, w.t0(0, 1)))
+	w.mustHandle(heartbeat("b", 2, nil))
 	for _, c := range []struct {
 		member    string
 		epoch     int32
@@ -288,10 +290,10 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 	}{
 		{"a", 2, 0, nil},
 		{"a", 1, 0, nil},
-		{"a", 1, 2, ErrStaleEpoch}, // b's now
+		{"a", 1, 2, ErrStaleEpoch}, // now owned by b
 		{"a", 3, 0, ErrStaleEpoch},
 		{"b", 2, 2, nil},
-		{"b", 1, 2, ErrStaleEpoch}, // it got that in epoch 2
+		{"b", 1, 2, ErrStaleEpoch}, // owned since epoch 2
 		{"a", -1, 0, ErrStaleEpoch},
 		{"", -1, 0, ErrUnknownMember},
 		{"c", 2, 0, ErrUnknownMember},
@@ -306,18 +308,17 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 		want  error
 	}{"": {-1, nil}, "a": {2, nil}, "b": {1, ErrStaleEpoch}, "c": {2, ErrUnknownMember}} {
 		if err := w.group.CheckFetch(member, c.epoch); !errors.Is(err, c.want) {
-			t.Errorf("%q fetches: %v", member, err)
+			t.Errorf("fetch of %q: %v", member, err)
 		}
 	}
 }
 
-// Tombstones leaves nothing, and is right for a group that was loaded.
-func TestBuryLeavesNothing(t *testing.T) {
-	w := quiet(t)
-	h := joining("a")
-	h.Expression = text("t.*")
-	w.mustAsk(h)
-	w.mustAsk(joining("b"))
+func TestTombstonesCoverAllRecords(t *testing.T) {
+	w := newFaultlessWorld(t)
+	h := join("a")
+	h.Expression = pointer("t.*")
+	w.mustHandle(h)
+	w.mustHandle(join("b"))
 	w.failover()
 	if err := w.store(w.group.Tombstones()); err != nil {
 		t.Fatal(err)
@@ -328,14 +329,14 @@ func TestBuryLeavesNothing(t *testing.T) {
 	}
 	for key, value := range left {
 		if value != nil {
-			t.Errorf("left: %q", key)
+			t.Errorf("no tombstone for %q", key)
 		}
 	}
 	if !w.group.Unused() || len(w.group.targets) != 0 || len(w.group.resolved) != 0 ||
 		len(w.group.owners) != 0 {
-		t.Errorf("left: %+v", w.group)
+		t.Errorf("the group is not empty: %+v", w.group)
 	}
 	if got := slices.Collect(w.group.MemberIDs()); len(got) != 0 {
-		t.Errorf("members %v", got)
+		t.Errorf("members %v, want none", got)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// advance makes the group's next epoch when members, what they subscribe to, or its topics have
+// updateEpoch increments the group epoch if members, subscriptions or subscribed topics have
 // changed.
-func (t *turn) advance(before *Member) {
-	changed := t.isNew || !t.g.kept || len(t.resolved) > 0 || t.instead == "" &&
+func (t *transition) updateEpoch(before *Member) {
+	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&
 		t.g.targets[t.member.ID] == nil ||
 		!slices.Equal(t.member.Topics, before.Topics) || t.member.Expression != before.Expression ||
-		t.chosen() != t.g.chosen()
-	if !changed && t.g.seen == t.topics {
+		t.assignor() != t.g.assignor()
+	if !changed && t.g.currentFor == t.topics {
 		return
 	}
 	hash := t.hashTopics()
@@ -26,11 +26,11 @@ func (t *turn) advance(before *Member) {
 	t.hash = hash
 }
 
-// hashTopics is a number for what the group's topics are: others have another. It is 0 if there are
-// none.
-func (t *turn) hashTopics() int64 {
+// hashTopics returns a hash of the ids and partition counts of the subscribed topics; 0 if there
+// are none.
+func (t *transition) hashTopics() int64 {
 	names := map[string]bool{}
-	t.all(func(m *Member) {
+	t.eachMember(func(m *Member) {
 		for name := range t.subscribed(m) {
 			names[name] = true
 		}
@@ -48,20 +48,21 @@ func (t *turn) hashTopics() int64 {
 	return int64(binary.BigEndian.Uint64(sum.Sum(nil)))
 }
 
-// assign makes a target for each member if the group's epoch is ahead of that of the last ones.
-func (t *turn) assign() {
+// updateTargets computes the targets of all members if the group epoch is above the assignment
+// epoch.
+func (t *transition) updateTargets() {
 	if t.epoch <= t.assignmentEpoch {
-		if t.instead != "" {
-			t.targets[t.member.ID] = t.g.targets[t.instead]
+		if t.replaces != "" {
+			t.targets[t.member.ID] = t.g.targets[t.replaces]
 		}
 		return
 	}
 	var members []assignor.Member
 	topics := map[assignor.TopicID]int{}
-	t.all(func(m *Member) {
+	t.eachMember(func(m *Member) {
 		has := t.g.targets[m.ID]
-		if m == &t.member && t.instead != "" {
-			has = t.g.targets[t.instead]
+		if m == &t.member && t.replaces != "" {
+			has = t.g.targets[t.replaces]
 		}
 		one := assignor.Member{ID: m.ID, Instance: m.Instance, Current: has}
 		for _, name := range slices.Sorted(maps.Keys(t.subscribed(m))) {
@@ -72,7 +73,7 @@ func (t *turn) assign() {
 		}
 		members = append(members, one)
 	})
-	for id, target := range assignor.ByName(t.chosen())(members, topics) {
+	for id, target := range assignor.ByName(t.assignor())(members, topics) {
 		if has, ok := t.g.targets[id]; !ok || !has.Equal(target) {
 			t.targets[id] = target
 		}
@@ -80,26 +81,26 @@ func (t *turn) assign() {
 	t.assignmentEpoch = t.epoch
 }
 
-// target is the member's.
-func (t *turn) target() assignor.Assignment {
+// target returns the target of the member.
+func (t *transition) target() assignor.Assignment {
 	if target, changed := t.targets[t.member.ID]; changed {
 		return target
 	}
 	return t.g.targets[t.member.ID]
 }
 
-// chosen is the assignor that most members want; of several the first by name.
-func (t *turn) chosen() string { return chosen(t.all) }
+// assignor returns the assignor that most members prefer; of several, the first by name.
+func (t *transition) assignor() string { return selectAssignor(t.eachMember) }
 
-func (g *Group) chosen() string {
-	return chosen(func(f func(m *Member)) {
+func (g *Group) assignor() string {
+	return selectAssignor(func(f func(m *Member)) {
 		for _, m := range g.members {
 			f(m)
 		}
 	})
 }
 
-func chosen(all func(f func(m *Member))) string {
+func selectAssignor(all func(f func(m *Member))) string {
 	votes := map[string]int{}
 	all(func(m *Member) {
 		if assignor.ByName(m.Assignor) != nil {

@@ -12,38 +12,38 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// world plays a cluster's topics, consumers, the network, the clock, the log and failovers around a
-// Group.
+// world simulates a cluster's topics, consumers, the network, the clock, the log and failovers
+// around a Group.
 type world struct {
-	t       *testing.T
-	random  *rand.Rand
-	now     time.Time
-	log     []Record
-	group   *Group
-	topics  map[string]Topic
-	shown   *Topics
-	clients []*client
-	named   int
-	calm    bool // nothing fails any more
+	t         *testing.T
+	random    *rand.Rand
+	now       time.Time
+	log       []Record
+	group     *Group
+	topics    map[string]Topic
+	snapshot  *Topics
+	clients   []*client
+	nextID    int
+	faultless bool // no faults occur
 }
 
-// client is a consumer as KIP-848 has it. It has one heartbeat on its way at most. What one says
-// that it has it is taken at its word for: so it takes nothing more before that heartbeat is
-// answered, and nothing that an answer before it said.
+// client is a consumer of KIP-848. It has at most one heartbeat in flight. The coordinator relies
+// on the owned partitions that a heartbeat lists, so until its answer arrives the client starts to
+// consume no partition, not even one of an earlier answer.
 type client struct {
 	id, instance string
 	topics       []string
 	expression   string
 	assignor     string
 
-	epoch    int32               // as it was told; 0: it has to join
+	epoch    int32               // of the last answer; 0: must join
 	owned    assignor.Assignment // partitions that it consumes
-	granted  assignor.Assignment // that it was told; nil: no news
-	complete bool                // its next heartbeat says everything, because an answer was lost
-	said     bool                // the coordinator was told of owned as it is now
-	sent     *Heartbeat          // on its way, or in the coordinator's queue
-	deaf     bool                // it does not wait for the answer any more
-	dead     bool                // the process is gone
+	granted  assignor.Assignment // of the last answer; nil: applied
+	sendFull bool                // the next heartbeat has all fields, because an answer was lost
+	reported bool                // the coordinator has received owned as it is now
+	sent     *Heartbeat          // in flight
+	timedOut bool                // it no longer waits for the answer
+	dead     bool                // the process has exited
 }
 
 var config = Config{Session: 45 * time.Second, Interval: 5 * time.Second, MembersMax: 5,
@@ -58,22 +58,22 @@ func newWorld(t *testing.T, seed uint64) *world {
 }
 
 func (w *world) create(name string, partitions int) {
-	w.named++
-	w.topics[name] = Topic{ID: assignor.TopicID{byte(w.named >> 8), byte(w.named)}, Name: name,
+	w.nextID++
+	w.topics[name] = Topic{ID: assignor.TopicID{byte(w.nextID >> 8), byte(w.nextID)}, Name: name,
 		Partitions: partitions}
-	w.show()
+	w.takeSnapshot()
 }
 
-// show makes the next image of the topics.
-func (w *world) show() {
+// takeSnapshot takes a new snapshot of the topics.
+func (w *world) takeSnapshot() {
 	topics := maps.Clone(w.topics)
-	w.shown = &Topics{
+	w.snapshot = &Topics{
 		ByName: func(name string) (Topic, bool) { topic, ok := topics[name]; return topic, ok },
 		All:    maps.Values(topics),
 	}
 }
 
-// failover throws the Group away and makes one of the log.
+// failover replaces the Group by one that is loaded from the log.
 func (w *world) failover() {
 	w.group = New("g", true)
 	for _, r := range w.log {
@@ -93,8 +93,8 @@ func (w *world) replay(r Record) {
 	}
 }
 
-// compact cleans a part of the log, as the cleaner does: the last of each key stays, and of
-// tombstones some.
+// compact cleans a prefix of the log like the cleaner: it keeps the last record of each key, and
+// some tombstones.
 func (w *world) compact() {
 	upTo, last := w.random.IntN(len(w.log)+1), map[string]int{}
 	for i, r := range w.log[:upTo] {
@@ -111,16 +111,15 @@ func (w *world) compact() {
 
 var errCrashed = errors.New("the coordinator crashed, or could not store")
 
-// store appends and replays; now and then the coordinator crashes with a part of the records
-// stored.
+// store appends and replays records. Sometimes the coordinator crashes after a part of them.
 func (w *world) store(records []Record) error {
-	if len(records) > 0 && !w.calm && w.random.IntN(30) == 0 {
+	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
 		w.log = append(w.log, records[:w.random.IntN(len(records)+1)]...)
 		w.failover()
 		return errCrashed
 	}
-	if len(records) > 0 && !w.calm && w.random.IntN(30) == 0 {
-		return errCrashed // nothing is stored, and the coordinator lives on
+	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
+		return errCrashed // the append fails, and the coordinator continues
 	}
 	for _, r := range records {
 		w.log = append(w.log, r)
@@ -129,62 +128,64 @@ func (w *world) store(records []Record) error {
 	return nil
 }
 
-// send has a client send a heartbeat.
+// send creates the next heartbeat of a client.
 func (w *world) send(c *client) {
 	h := &Heartbeat{Group: "g", Member: c.id, Epoch: c.epoch, Rebalance: -1, ClientID: "client"}
 	if c.instance != "" {
 		h.Instance = &c.instance
 	}
-	if c.epoch == EpochJoin || c.complete || !c.said && c.granted != nil || w.random.IntN(10) == 0 {
+	if c.epoch == EpochJoin || c.sendFull || !c.reported && c.granted != nil ||
+		w.random.IntN(10) == 0 {
 		h.Rebalance, h.Topics, h.Owned = time.Minute, append([]string{}, c.topics...),
 			maps.Clone(c.owned)
 		h.Expression, h.Assignor = &c.expression, &c.assignor
 	}
-	if !c.said {
+	if !c.reported {
 		h.Owned = maps.Clone(c.owned)
 	}
 	if h.Owned != nil {
-		c.granted = nil // the answer has what it may take, if it comes
+		c.granted = nil // the answer to this heartbeat replaces it
 	}
-	c.sent, c.deaf, c.complete = h, false, false
+	c.sent, c.timedOut, c.sendFull = h, false, false
 }
 
-// deliver has the coordinator take a heartbeat, whose answer may be lost.
+// deliver delivers a heartbeat to the coordinator. Its answer may be lost.
 func (w *world) deliver(c *client) {
 	h := c.sent
 	c.sent = nil
-	answer, records, err := w.ask(h)
+	answer, records, err := w.handle(h)
 	w.check()
-	lost := c.deaf || !w.calm && w.random.IntN(8) == 0 || errors.Is(err, errCrashed)
+	lost := c.timedOut || !w.faultless && w.random.IntN(8) == 0 || errors.Is(err, errCrashed)
 	_ = records
 	switch {
 	case lost:
-		c.complete, c.said = true, false
+		c.sendFull, c.reported = true, false
 	case errors.Is(err, ErrFencedEpoch),
 		errors.Is(err, ErrUnknownMember),
 		errors.Is(err, ErrFencedInstance):
-		c.abandon()
+		c.resetMembership()
 	case errors.Is(err, ErrUnreleasedInstance), errors.Is(err, ErrFull):
 	case err != nil:
 		w.t.Fatalf("%+v: %v", h, err)
 	case h.Epoch < EpochJoin:
 	default:
 		c.epoch = answer.Epoch
-		c.said = c.said || h.Owned != nil && maps.EqualFunc(h.Owned, c.owned, slices.Equal[[]int32])
+		c.reported = c.reported || h.Owned != nil &&
+			maps.EqualFunc(h.Owned, c.owned, slices.Equal[[]int32])
 		if answer.Assignment != nil {
 			c.granted = answer.Assignment
 		}
 	}
 }
 
-func (w *world) ask(h *Heartbeat) (answer Answer, records []Record, err error) {
+func (w *world) handle(h *Heartbeat) (answer Answer, records []Record, err error) {
 	if err := h.Check(); err != nil {
 		w.t.Fatalf("%+v: %v", h, err)
 	}
 	if h.Epoch < EpochJoin {
 		answer, records, err = w.group.Leave(h)
 	} else {
-		answer, records, err = w.group.Heartbeat(w.now, h, w.shown, config)
+		answer, records, err = w.group.Heartbeat(w.now, h, w.snapshot, config)
 	}
 	if err == nil {
 		err = w.store(records)
@@ -192,14 +193,16 @@ func (w *world) ask(h *Heartbeat) (answer Answer, records []Record, err error) {
 	return answer, records, err
 }
 
-// abandon is of one that is told that it is no member: what it has is lost, and it joins anew.
-func (c *client) abandon() {
-	c.epoch, c.owned, c.granted, c.said, c.complete = EpochJoin, assignor.Assignment{}, nil, false,
+// resetMembership handles the loss of the membership: the client loses its partitions and joins
+// again.
+func (c *client) resetMembership() {
+	c.epoch, c.owned, c.granted, c.reported, c.sendFull = EpochJoin, assignor.Assignment{}, nil,
+		false,
 		false
 }
 
-// adopt has a client give up what it has to, and then take what it may.
-func (w *world) adopt(c *client) {
+// applyAssignment revokes partitions first, and then starts to consume new ones.
+func (w *world) applyAssignment(c *client) {
 	kept := assignor.Assignment{}
 	for topic, partitions := range c.owned {
 		for _, partition := range partitions {
@@ -209,22 +212,22 @@ func (w *world) adopt(c *client) {
 		}
 	}
 	if !kept.Equal(c.owned) {
-		c.owned, c.said = kept, false
+		c.owned, c.reported = kept, false
 		return
 	}
 	if c.sent != nil && c.sent.Owned != nil {
 		return
 	}
 	if !c.owned.Equal(c.granted) {
-		c.said = false
+		c.reported = false
 	}
 	c.owned, c.granted = maps.Clone(c.granted), nil
 }
 
-// advance lets time pass, and members be out.
-func (w *world) advance(d time.Duration) {
+// advanceTime advances the clock and expires members.
+func (w *world) advanceTime(d time.Duration) {
 	w.now = w.now.Add(d)
-	for range 100 { // a removal that cannot be stored is tried again
+	for range 100 { // a removal that could not be stored is retried
 		late := ""
 		for id := range w.group.MemberIDs() {
 			if due, ok := w.group.Due(id); ok && !due.After(w.now) && (late == "" || id < late) {
@@ -236,16 +239,15 @@ func (w *world) advance(d time.Duration) {
 		}
 		records := w.group.Expire(w.now, late)
 		if records == nil {
-			w.t.Fatalf("%s is due and does not go", late)
+			w.t.Fatalf("%s is due and was not removed", late)
 		}
 		_ = w.store(records)
 		w.check()
 	}
 }
 
-// check is what holds between any two steps: no partition is two members', and what a client
-// consumes is its own as long as the coordinator knows it. So no partition is consumed by two that
-// are members.
+// check verifies the invariants that hold after every step: no partition has two owners, and a
+// member consumes only partitions that it owns. So no two members consume the same partition.
 func (w *world) check() {
 	w.t.Helper()
 	owners := map[string]string{}
@@ -255,19 +257,20 @@ func (w *world) check() {
 			for topic, partitions := range owned {
 				for partition := range partitions {
 					at := fmt.Sprint(topic, partition)
-					if other, taken := owners[at]; taken && !w.away(other) && !w.away(id) {
-						w.t.Fatalf("%s is of %s and %s", at, id, other)
+					if other, taken := owners[at]; taken && !w.isAway(other) && !w.isAway(id) {
+						w.t.Fatalf("%s is owned by %s and %s", at, id, other)
 					}
 					owners[at] = id
 				}
 			}
 		}
 		if m.Epoch > g.assignmentEpoch || g.assignmentEpoch > g.epoch {
-			w.t.Fatalf("%s is in epoch %d, targets %d, group %d", id, m.Epoch, g.assignmentEpoch,
+			w.t.Fatalf("%s is in epoch %d, the targets in %d, the group in %d", id, m.Epoch,
+				g.assignmentEpoch,
 				g.epoch)
 		}
 		if m.Phase != Unrevoked && len(m.Revoking) > 0 {
-			w.t.Fatalf("%s is to revoke %v in phase %d", id, m.Revoking, m.Phase)
+			w.t.Fatalf("%s must revoke %v in phase %d", id, m.Revoking, m.Phase)
 		}
 	}
 	for _, c := range w.clients {
@@ -280,7 +283,7 @@ func (w *world) check() {
 				_, assigned := m.Assigned[topic][partition]
 				_, revoking := m.Revoking[topic][partition]
 				if !assigned && !revoking {
-					w.t.Fatalf("%s consumes %v %d, which is not its: %+v", c.id, topic[:2],
+					w.t.Fatalf("%s consumes %v %d, which it does not own: %+v", c.id, topic[:2],
 						partition, m.Current)
 				}
 			}
@@ -288,6 +291,6 @@ func (w *world) check() {
 	}
 }
 
-// away tells whether a member is a static one that has left for a while: its successor may have
-// taken over what it had, in the middle of which the coordinator crashed.
-func (w *world) away(id string) bool { return w.group.members[id].Epoch == EpochLeaveStatic }
+// isAway reports whether a member is a static one that has left temporarily. If the coordinator
+// crashed while a successor replaced it, both own its partitions.
+func (w *world) isAway(id string) bool { return w.group.members[id].Epoch == EpochLeaveStatic }

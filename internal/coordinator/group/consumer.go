@@ -132,11 +132,11 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 		return nil
 	}
 	s.updateFromConsumer(g)
-	if g.consumer != nil && k.Of != "" {
-		if _, member := g.consumer.Due(k.Of); member {
-			s.setConsumerTimer(now, g.consumer, k.Of)
+	if g.consumer != nil && k.ID != "" {
+		if _, member := g.consumer.Due(k.ID); member {
+			s.setConsumerTimer(now, g.consumer, k.ID)
 		} else {
-			s.timers.Clear(TimerKey{g.id, k.Of})
+			s.timers.Clear(TimerKey{g.id, k.ID})
 		}
 	}
 	return nil

@@ -24,8 +24,8 @@
 //     retracts one. Only CallVolatile does not wait: its answers reveal nothing stored.
 //   - A shard's last append has returned before the next shard of its partition starts to load.
 //   - If records cannot be appended on which a change of volatile state depended
-//     (Output.VolatileChanged), the shard loads its partition again; waiting requests get ErrLoading
-//     and are retried by their clients.
+//     (Output.VolatileChanged), the shard loads its partition again; waiting requests get
+//     ErrLoading and are retried by their clients.
 //
 // Locks: Runtime.mu, held while shards are started and stopped; Shard.queue.Mutex, a leaf. Nothing
 // blocks under either.
