@@ -18,22 +18,22 @@ type Clean struct {
 	Addresses  []string // HOST:PORT of the brokers' HTTP ports, at least one
 }
 
-// Replica is one replica that is to be cleaned, and what became of it.
+// Replica is the state of the request at one replica.
 type Replica struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// State is asked, then done or failed; unreached if its broker could not be asked.
+	// State is asked, then done or failed; unreached if its broker could not be reached.
 	State string `json:"state"`
 	// Pass is the pass that served the request, absent before.
 	Pass *report.Pass `json:"pass,omitempty"`
-	// Reason is why there is something left to clean, if it is held back: a reason of the Topic
-	// condition Compacting.
+	// Reason is why part of the dirty section was not cleaned, if it is blocked: a reason of the
+	// Topic condition Compacting.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 
 	address string
 	ticket  int64
-	seen    string // the step that was told last
+	printed string // the last step that Wait reported
 }
 
 // States of a Replica.
@@ -48,14 +48,15 @@ func (r *Replica) name(topic string) string {
 	return fmt.Sprintf("%s-%d on broker %d", topic, r.Partition, r.Broker)
 }
 
-// Cleaning is what was asked for: sorted by partition and broker.
+// Cleaning is the state of a Clean request: its replicas, sorted by partition and broker.
 type Cleaning struct {
 	Topic    string     `json:"topic"`
 	Replicas []*Replica `json:"replicas"`
 }
 
-// Start asks the brokers, and those that they name. It fails when a broker refuses, or the first
-// cannot be reached; a replica whose broker was named and cannot be reached is Unreached.
+// Start sends the request to the brokers of clean.Addresses, and to the brokers of further replicas
+// that their responses name. It fails if a broker refuses the request, or if one of clean.Addresses
+// cannot be reached. A replica is Unreached if its broker was only named and cannot be reached.
 func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	found := &Cleaning{Topic: clean.Topic, Replicas: []*Replica{}}
 	elsewhere := map[[2]int32]report.CleanElsewhere{}
@@ -64,17 +65,17 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 		if err != nil {
 			return nil, err
 		}
-		found.take(address, answer, elsewhere)
+		found.add(address, answer, elsewhere)
 	}
 	for _, host := range hosts(elsewhere) {
-		_, port, _ := net.SplitHostPort(clean.Addresses[0]) // was parsed before
+		_, port, _ := net.SplitHostPort(clean.Addresses[0]) // ParseAddress has accepted it
 		address := net.JoinHostPort(host, port)
 		answer, err := c.clean(ctx, address, clean.Topic, clean.Partitions)
 		if errors.As(err, new(*Refused)) || ctx.Err() != nil {
 			return nil, err
 		}
 		if err == nil {
-			found.take(address, answer, elsewhere)
+			found.add(address, answer, elsewhere)
 		}
 	}
 	for _, other := range elsewhere {
@@ -87,9 +88,9 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	return found, nil
 }
 
-// take notes what a broker was asked for, and which replicas it says are elsewhere, but for those
-// that were asked already.
-func (c *Cleaning) take(address string, answer report.CleanRequests,
+// add records the replicas that a broker accepted the request for. elsewhere collects the replicas
+// that the broker reports on other brokers, except those that have accepted it already.
+func (c *Cleaning) add(address string, answer report.CleanRequests,
 	elsewhere map[[2]int32]report.CleanElsewhere) {
 	for _, request := range answer.Requests {
 		delete(elsewhere, [2]int32{request.Broker, request.Partition})
@@ -100,8 +101,7 @@ func (c *Cleaning) take(address string, answer report.CleanRequests,
 	}
 	for _, other := range answer.Elsewhere {
 		asked := func(r *Replica) bool {
-			return r.Broker == other.Broker &&
-				r.Partition == other.Partition
+			return r.Broker == other.Broker && r.Partition == other.Partition
 		}
 		if !slices.ContainsFunc(c.Replicas, asked) {
 			elsewhere[[2]int32{other.Broker, other.Partition}] = other
@@ -109,7 +109,7 @@ func (c *Cleaning) take(address string, answer report.CleanRequests,
 	}
 }
 
-// hosts are those of brokers that were not asked, each once, sorted.
+// hosts returns the distinct hosts of brokers that have not received the request, sorted.
 func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	for _, other := range elsewhere {
 		if other.Host != "" && !slices.Contains(names, other.Host) {
@@ -120,7 +120,8 @@ func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	return names
 }
 
-// Fault is why not all is as it was asked for; nil if it is, or may still come to be.
+// Fault returns an error that names the replicas that failed or could not be reached, and nil if
+// there is none: every replica is done or still in progress.
 func (c *Cleaning) Fault() error {
 	var unreached, failed []string
 	for _, r := range c.Replicas {
@@ -137,8 +138,9 @@ func (c *Cleaning) Fault() error {
 	}
 	if len(unreached) > 0 {
 		faults = append(faults,
-			fmt.Errorf("not asked, as the broker cannot be reached from here: %s\n"+
-				"give its address with another --address; or, on Kubernetes: kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\" --overwrite",
+			fmt.Errorf("failed to reach the brokers of %s\n"+
+				"Pass their addresses with further --address flags; or, on Kubernetes, run\n"+
+				"kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\" --overwrite",
 				strings.Join(unreached, ", ")))
 	}
 	return errors.Join(faults...)

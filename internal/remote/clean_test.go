@@ -15,16 +15,16 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// pretender is a broker that answers as its script says.
-type pretender struct {
+// fakeBroker is an HTTP server with scripted responses.
+type fakeBroker struct {
 	mu       sync.Mutex
-	asked    []string // POSTs
+	posts    []string // URLs
 	requests report.CleanRequests
 	refusal  *report.Failure
-	rows     [][]report.Partition // one for each look, the last again and again
+	rows     [][]report.Partition // one for each GET; the last is repeated
 }
 
-func (p *pretender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -32,7 +32,7 @@ func (p *pretender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		_ = json.NewEncoder(w).Encode(p.refusal)
 	case r.Method == http.MethodPost:
-		p.asked = append(p.asked, r.URL.String())
+		p.posts = append(p.posts, r.URL.String())
 		w.WriteHeader(http.StatusAccepted)
 		_ = json.NewEncoder(w).Encode(p.requests)
 	default:
@@ -43,8 +43,8 @@ func (p *pretender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve makes a pretender listen on an address of loopback, port 0 for any.
-func serve(t *testing.T, p *pretender, address string) string {
+// serve starts a fakeBroker on a loopback address; port 0 picks a free port.
+func serve(t *testing.T, p *fakeBroker, address string) string {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", address)
@@ -61,10 +61,10 @@ func request(broker, partition int32, ticket int64) report.CleanRequest {
 	return report.CleanRequest{Broker: broker, Partition: partition, Ticket: ticket}
 }
 
-// TestBrokersNameOneAnother: those that are named are asked at the same port; those that cannot be
-// reached are told.
-func TestBrokersNameOneAnother(t *testing.T) {
-	first := &pretender{requests: report.CleanRequests{
+// TestRequestIsSentToNamedBrokers covers brokers that only a response names: they receive the
+// request at the same port, and those that cannot be reached are reported.
+func TestRequestIsSentToNamedBrokers(t *testing.T) {
+	first := &fakeBroker{requests: report.CleanRequests{
 		Requests: []report.CleanRequest{request(0, 1, 5)},
 		Elsewhere: []report.CleanElsewhere{
 			{Broker: 1, Partition: 0, Host: "127.0.0.2"},
@@ -74,7 +74,7 @@ func TestBrokersNameOneAnother(t *testing.T) {
 	}}
 	address := serve(t, first, "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(address)
-	second := &pretender{requests: report.CleanRequests{
+	second := &fakeBroker{requests: report.CleanRequests{
 		Requests:  []report.CleanRequest{request(1, 2, 7), request(1, 0, 1)},
 		Elsewhere: []report.CleanElsewhere{{Broker: 0, Partition: 1, Host: "127.0.0.1"}},
 	}}
@@ -95,11 +95,9 @@ func TestBrokersNameOneAnother(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if path := "/api/v1/topics/a.b/clean?partition=0&partition=1&partition=2&partition=3&partition=4"; len(
-		first.asked,
-	) != 1 ||
-		first.asked[0] != path {
-		t.Errorf("asked %v, want once %s", first.asked, path)
+	path := "/api/v1/topics/a.b/clean?partition=0&partition=1&partition=2&partition=3&partition=4"
+	if len(first.posts) != 1 || first.posts[0] != path {
+		t.Errorf("requests %v, want once %s", first.posts, path)
 	}
 	fault := cleaning.Fault()
 	if fault == nil || !strings.Contains(fault.Error(), "a.b-3 on broker 2, a.b-4 on broker 4") ||
@@ -108,8 +106,8 @@ func TestBrokersNameOneAnother(t *testing.T) {
 	}
 }
 
-func TestARefusalIsTold(t *testing.T) {
-	p := &pretender{refusal: &report.Failure{Error: "topic is not compacted",
+func TestRefusalIsReturned(t *testing.T) {
+	p := &fakeBroker{refusal: &report.Failure{Error: "topic is not compacted",
 		Reason: "NotCompacted"}}
 	_, err := (&Client{}).Start(t.Context(),
 		Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
@@ -118,7 +116,7 @@ func TestARefusalIsTold(t *testing.T) {
 	}
 }
 
-// TestWaitFollowsEachReplica to its end, in lines that say something new.
+// TestWaitFollowsEachReplica checks that Wait reports each step of each replica once, to its end.
 func TestWaitFollowsEachReplica(t *testing.T) {
 	row := func(partition int32, c report.Compaction) report.Partition {
 		return report.Partition{Topic: "t", Partition: partition, Compaction: &c}
@@ -131,7 +129,7 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 		LastPass: &report.Pass{Result: "failed", Error: "disk on fire"}}
 	running := report.Compaction{CleanNowAsked: 1, Phase: "rewriting", ProgressRatio: 0.47,
 		EtaSeconds: new(125.0), RunningPass: &report.Pass{}}
-	p := &pretender{
+	p := &fakeBroker{
 		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1),
 			request(0, 1, 1), request(0, 2, 1)}},
 		rows: [][]report.Partition{
@@ -153,13 +151,13 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"t-0 on broker 0: waits for a worker",
+		"t-0 on broker 0: waiting for a worker slot",
 		"t-1 on broker 0: rewriting, 40 % done, about 2 min left",
-		"t-2 on broker 0: waits for a worker",
+		"t-2 on broker 0: waiting for a worker slot",
 		"t-0 on broker 0: rewriting, 40 % done, about 2 min left",
 		"t-1 on broker 0: failed: disk on fire",
-		"t-2 on broker 0: failed: the broker was restarted and has forgotten the request; ask again",
-		"t-0 on broker 0: done in 2.5 s: 3 MiB and 42 records reclaimed; 2 MiB read, 0 B written (what is younger than compaction.minLag stays)",
+		"t-2 on broker 0: failed: the broker has restarted and lost the request; send it again",
+		"t-0 on broker 0: done in 2.5 s: 3 MiB and 42 records reclaimed; 2 MiB read, 0 B written (records younger than compaction.minLag were kept)",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -174,9 +172,9 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithItsContext: Ctrl-C.
+// TestWaitEndsWithItsContext covers Ctrl-C.
 func TestWaitEndsWithItsContext(t *testing.T) {
-	p := &pretender{
+	p := &fakeBroker{
 		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1)}},
 		rows: [][]report.Partition{{{Topic: "t",
 			Compaction: &report.Compaction{CleanNowAsked: 1}}}},
@@ -189,21 +187,22 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err = client.Wait(ctx, cleaning, func(string) { cancel() })
-	if err == nil || !strings.Contains(err.Error(), "which goes on: context canceled") {
+	if err == nil || !strings.Contains(err.Error(), "which continues: context canceled") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestABrokerThatIsSilentIsGivenUp, but not at once: it may be restarting.
-func TestABrokerThatIsSilentIsGivenUp(t *testing.T) {
+// TestUnresponsiveBrokerFails: the replicas of a broker that does not respond fail, but only after
+// silenceMax, because the broker may be restarting.
+func TestUnresponsiveBrokerFails(t *testing.T) {
 	cleaning := &Cleaning{Topic: "t",
 		Replicas: []*Replica{{State: Asked, address: "a"}, {State: Asked, address: "b"}}}
 	gone := context.DeadlineExceeded
-	cleaning.look("a", report.Partitions{}, gone, false,
-		func(string) { t.Error("told of a silence") })
-	told := 0
-	cleaning.look("a", report.Partitions{}, gone, true, func(string) { told++ })
-	if told != 1 || cleaning.Replicas[0].State != Failed || cleaning.Replicas[1].State != Asked {
-		t.Errorf("told %d times, %+v, %+v", told, cleaning.Replicas[0], cleaning.Replicas[1])
+	cleaning.update("a", report.Partitions{}, gone, false,
+		func(string) { t.Error("reported a missing response before the timeout") })
+	lines := 0
+	cleaning.update("a", report.Partitions{}, gone, true, func(string) { lines++ })
+	if lines != 1 || cleaning.Replicas[0].State != Failed || cleaning.Replicas[1].State != Asked {
+		t.Errorf("%d lines, %+v, %+v", lines, cleaning.Replicas[0], cleaning.Replicas[1])
 	}
 }

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// answerTimeout bounds one answer, its body included.
-	answerTimeout = 10 * time.Second
-	// answerBytesMax bounds what is read of one answer.
-	answerBytesMax = 64 << 20
+	// responseTimeout bounds one request, including the body of its response.
+	responseTimeout = 10 * time.Second
+	// responseBytesMax bounds the bytes that are read of one response.
+	responseBytesMax = 64 << 20
 )
 
-// Refused is a request that a broker answered with a Failure.
+// Refused is the error of a request to which a broker responded with a Failure.
 type Refused struct {
 	Address string
 	Status  int
@@ -33,8 +33,8 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Failure.Error }
 
-// ParseAddress takes HOST:PORT, or the http://HOST:PORT that the ready line of heartwood dev
-// prints, and returns HOST:PORT.
+// ParseAddress returns HOST:PORT for HOST:PORT, or for the http://HOST:PORT that the ready line of
+// `heartwood dev` prints.
 func ParseAddress(text string) (string, error) {
 	address := strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
 	host, port, err := net.SplitHostPort(address)
@@ -47,41 +47,41 @@ func ParseAddress(text string) (string, error) {
 	return address, nil
 }
 
-// Client asks brokers; the zero value works.
+// Client sends requests to the HTTP ports of brokers. The zero value is ready to use.
 type Client struct{ http http.Client }
 
-// Topics is GET /api/v1/topics; all topics if none are named.
+// Topics is GET /api/v1/topics. Without topics it returns all of them.
 func (c *Client) Topics(ctx context.Context, address string,
-	topics []string) (answer summary.Topics, err error) {
-	err = c.ask(ctx, http.MethodGet, address,
-		"/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &answer)
-	return answer, err
+	topics []string) (response summary.Topics, err error) {
+	err = c.do(ctx, http.MethodGet, address,
+		"/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &response)
+	return response, err
 }
 
 // partitions is GET /api/v1/partitions of one topic.
-func (c *Client) partitions(ctx context.Context, address, topic string) (answer report.Partitions,
+func (c *Client) partitions(ctx context.Context, address, topic string) (response report.Partitions,
 	err error) {
-	err = c.ask(ctx, http.MethodGet, address,
-		"/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &answer)
-	return answer, err
+	err = c.do(ctx, http.MethodGet, address,
+		"/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &response)
+	return response, err
 }
 
 // clean is POST /api/v1/topics/TOPIC/clean.
 func (c *Client) clean(ctx context.Context, address, topic string,
-	partitions []int32) (answer report.CleanRequests, err error) {
+	partitions []int32) (response report.CleanRequests, err error) {
 	query := url.Values{}
 	for _, index := range partitions {
 		query.Add("partition", strconv.Itoa(int(index)))
 	}
-	err = c.ask(ctx, http.MethodPost, address,
-		"/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &answer)
-	return answer, err
+	err = c.do(ctx, http.MethodPost, address,
+		"/api/v1/topics/"+url.PathEscape(topic)+"/clean?"+query.Encode(), &response)
+	return response, err
 }
 
-// ask fails with a *Refused if the broker gave a reason. Fields that are not known here are passed
-// over, so brokers may be newer.
-func (c *Client) ask(ctx context.Context, method, address, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+// do sends a request and decodes the response into into. It fails with a *Refused if the broker
+// responded with an error. Unknown fields are ignored, so brokers may be newer than this client.
+func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
 	if err != nil {
@@ -91,22 +91,22 @@ func (c *Client) ask(ctx context.Context, method, address, path string, into any
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the address, which would come twice
+			err = failed.Err // without the address, which the message below adds
 		}
-		return fmt.Errorf("no broker answers at %s: %w", address, err)
+		return fmt.Errorf("connect to broker at %s: %w", address, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body := json.NewDecoder(io.LimitReader(response.Body, answerBytesMax))
+	body := json.NewDecoder(io.LimitReader(response.Body, responseBytesMax))
 	if response.StatusCode >= http.StatusBadRequest {
 		refused := &Refused{Address: address, Status: response.StatusCode}
 		if body.Decode(&refused.Failure) != nil || refused.Failure.Error == "" {
-			refused.Failure.Error = fmt.Sprintf("%s is no broker's HTTP port: it answers %s",
+			refused.Failure.Error = fmt.Sprintf("%s is not the HTTP port of a broker: response status %s",
 				address, response.Status)
 		}
 		return refused
 	}
 	if err := body.Decode(into); err != nil {
-		return fmt.Errorf("%s is no broker's HTTP port: read its answer: %w", address, err)
+		return fmt.Errorf("%s is not the HTTP port of a broker: decode response: %w", address, err)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/api/summary"
 )
 
-// PrintTopics writes a table, a line a topic, as kubectl get topics does. now is the reader's.
+// PrintTopics writes a table with one line for each topic, as `kubectl get topics` does. now is the
+// current time on the reader's machine.
 func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table,
@@ -23,7 +24,7 @@ func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	return table.Flush() // the writes go to memory, and fail here
 }
 
-// line has a dash for what is not known, or has no meaning.
+// line returns the columns of a topic, with a dash for values that are unknown or do not apply.
 func line(topic summary.Topic, now time.Time) []string {
 	dirty, reclaimable, cleaner, cleaned, why := "-", "-", "-", "-", "not compacted"
 	if c := topic.Compaction; c != nil {
@@ -53,7 +54,7 @@ func line(topic summary.Topic, now time.Time) []string {
 		reclaimable, cleaner, cleaned, why}
 }
 
-// age writes a duration with one unit, the largest of which there are two.
+// age formats a duration in the largest unit of which it has at least two.
 func age(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-func TestTopicsAreATable(t *testing.T) {
+func TestPrintTopics(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	at := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-ago)} }
 	var out strings.Builder
@@ -75,8 +75,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoBrokerIsTold: somebody gave the address of something else.
-func TestWhatIsNoBrokerIsTold(t *testing.T) {
+// TestAddressOfAnotherServerIsReported covers an address that is not the HTTP port of a broker.
+func TestAddressOfAnotherServerIsReported(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("topic") {
 			http.Error(w, "<html>", http.StatusTeapot)
@@ -88,14 +88,14 @@ func TestWhatIsNoBrokerIsTold(t *testing.T) {
 	address := server.Listener.Addr().String()
 	for _, topics := range [][]string{nil, {"t"}} {
 		if _, err := (&Client{}).Topics(t.Context(), address, topics); err == nil ||
-			!strings.Contains(err.Error(), address+" is no broker's HTTP port") {
+			!strings.Contains(err.Error(), address+" is not the HTTP port of a broker") {
 			t.Errorf("%v", err)
 		}
 	}
 	server.Close()
 	if _, err := (&Client{}).Topics(t.Context(), address, nil); err == nil ||
 		strings.Count(err.Error(), address) > 2 ||
-		!strings.Contains(err.Error(), "no broker answers at "+address) {
+		!strings.Contains(err.Error(), "connect to broker at "+address) {
 		t.Errorf("%v", err)
 	}
 }

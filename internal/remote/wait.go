@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// waitInterval is how often brokers are asked how far they are.
+	// waitInterval is the interval at which the brokers are polled for progress.
 	waitInterval = 500 * time.Millisecond
-	// silenceMax is how long a broker may give no answer before its replicas count as failed.
+	// silenceMax is how long a broker may fail to respond before its replicas count as failed.
 	silenceMax = 30 * time.Second
 )
 
-// Wait returns when each replica that was asked for is done or has failed, or with ctx's error.
-// tell is given a line whenever there is something new.
-func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line string)) error {
+// Wait returns when every replica of the request is done or has failed, or with the error of ctx.
+// It calls printLine with one line for each step that a replica takes.
+func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(line string)) error {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
-	silent := map[string]int{} // by address: looks without an answer
+	silent := map[string]int{} // by address: polls without a response
 	for {
 		open := map[string]bool{}
 		for _, r := range cleaning.Replicas {
@@ -36,15 +36,15 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line st
 		for address := range open {
 			rows, err := c.partitions(ctx, address, cleaning.Topic)
 			if ctx.Err() != nil {
-				return fmt.Errorf("wait for %s to be cleaned, which goes on: %w", cleaning.Topic,
+				return fmt.Errorf("wait for the cleaning of %s, which continues: %w", cleaning.Topic,
 					ctx.Err())
 			}
 			silent[address]++
 			if err == nil {
 				silent[address] = 0
 			}
-			cleaning.look(address, rows, err,
-				time.Duration(silent[address])*waitInterval >= silenceMax, tell)
+			cleaning.update(address, rows, err,
+				time.Duration(silent[address])*waitInterval >= silenceMax, printLine)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,30 +53,31 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, tell func(line st
 	}
 }
 
-// errForgotten is why a replica counts as failed whose broker knows nothing of the request.
-var errForgotten = errors.New("the broker was restarted and has forgotten the request; ask again")
+// errRequestLost is the error of a replica whose broker no longer has the request.
+var errRequestLost = errors.New("the broker has restarted and lost the request; send it again")
 
-// look takes in one broker's answer, or that there was none.
-func (c *Cleaning) look(address string, rows report.Partitions, err error, givenUp bool,
-	tell func(string)) {
+// update applies one broker's response, or the error in place of one, to its replicas. They fail if
+// timedOut is set.
+func (c *Cleaning) update(address string, rows report.Partitions, err error, timedOut bool,
+	printLine func(string)) {
 	for _, r := range c.Replicas {
 		if r.State != Asked || r.address != address {
 			continue
 		}
 		row := find(rows, r)
 		switch {
-		case err != nil && givenUp:
+		case err != nil && timedOut:
 			r.fail(err)
 		case err != nil:
 			continue
 		case row == nil || row.CleanNowAsked < r.ticket:
-			r.fail(errForgotten)
+			r.fail(errRequestLost)
 		default:
-			r.look(row)
+			r.update(row)
 		}
-		if step, more := r.describe(row); step != r.seen {
-			r.seen = step
-			tell(r.name(c.Topic) + ": " + step + more)
+		if step, more := r.describe(row); step != r.printed {
+			r.printed = step
+			printLine(r.name(c.Topic) + ": " + step + more)
 		}
 	}
 }
@@ -92,8 +93,8 @@ func find(rows report.Partitions, r *Replica) *report.Compaction {
 
 func (r *Replica) fail(err error) { r.State, r.Error = Failed, err.Error() }
 
-// look takes in how far the replica is.
-func (r *Replica) look(row *report.Compaction) {
+// update sets the state of the replica from its broker's report.
+func (r *Replica) update(row *report.Compaction) {
 	if row.CleanNowServed < r.ticket {
 		return
 	}
@@ -108,22 +109,22 @@ func (r *Replica) look(row *report.Compaction) {
 	}
 }
 
-// describe says how far the replica is, in steps that are worth a line, and what more there is to
-// say in it.
+// describe returns the current step of the replica, of which each is printed once, and details that
+// are appended to that line.
 func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	switch {
 	case r.State == Failed:
 		return "failed: " + r.Error, ""
 	case r.State == Done && (r.Pass == nil || r.Pass.Result == report.ResultNothingToDo):
-		return "done: there was nothing to reclaim", left(r.Reason)
+		return "done: there was nothing to reclaim", kept(r.Reason)
 	case r.State == Done:
 		return fmt.Sprintf("done in %s: %s and %d records reclaimed; %s read, %s written",
 			seconds(r.Pass),
 			Bytes(r.Pass.ReclaimedBytes), r.Pass.RemovedRecords,
 			Bytes(r.Pass.ReadBytes+r.Pass.SidecarReadBytes),
-			Bytes(r.Pass.WrittenBytes+r.Pass.SidecarWrittenBytes)), left(r.Reason)
+			Bytes(r.Pass.WrittenBytes+r.Pass.SidecarWrittenBytes)), kept(r.Reason)
 	case row.RunningPass == nil:
-		return "waits for a worker", ""
+		return "waiting for a worker slot", ""
 	}
 	step = fmt.Sprintf("%s, %d %% done", row.Phase, int(row.ProgressRatio*10)*10)
 	if row.EtaSeconds != nil && *row.EtaSeconds >= 60 {
@@ -132,18 +133,18 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	return step, more
 }
 
-// left says why something is left.
-func left(reason string) string {
+// kept returns which dirty records the pass did not clean.
+func kept(reason string) string {
 	switch reason {
 	case v1alpha1.ReasonMinLagNotReached:
-		return " (what is younger than compaction.minLag stays)"
+		return " (records younger than compaction.minLag were kept)"
 	case v1alpha1.ReasonBlockedByOpenTransaction:
-		return " (what lies above an open transaction stays)"
+		return " (records above an open transaction were kept)"
 	}
 	return ""
 }
 
-// seconds is how long a pass took.
+// seconds formats the duration of a pass.
 func seconds(pass *report.Pass) string {
 	if pass.Ended == nil {
 		return "no time"
@@ -151,7 +152,7 @@ func seconds(pass *report.Pass) string {
 	return fmt.Sprintf("%.1f s", *pass.Ended-pass.Began)
 }
 
-// Bytes writes a size for people: 3 digits and a binary unit.
+// Bytes formats a size with three significant digits and a binary unit.
 func Bytes(n int64) string {
 	value, unit := float64(n), 0
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
