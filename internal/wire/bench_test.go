@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// patient is a handler whose requests wait for a moment, as an acks=all produce waits for
-// followers, or do not.
-type patient struct {
+// waitingHandler answers at once, or after a short wait, as an acks=all produce waits for
+// followers.
+type waitingHandler struct {
 	*testHandler
 	wait time.Duration
 }
 
-func (p patient) Handle(ctx context.Context, req *Request) (Reply, error) {
+func (p waitingHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	if p.wait > 0 {
 		select {
 		case <-ctx.Done():
@@ -27,17 +27,19 @@ func (p patient) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return Reply{Chunks: []Chunk{{Bytes: req.Body}}}, nil
 }
 
-// BenchmarkRequest is one connection's request and reply, of 100 bytes, over loopback. cpu-us/op is
-// user and system time of the process, the client's half included.
+// BenchmarkRequest measures a request and its reply of 100 bytes on one connection over loopback.
+// cpu-us/op is the user and system time of the process, the client included.
 func BenchmarkRequest(b *testing.B) {
-	for name, wait := range map[string]time.Duration{"quick": 0, "waits": 200 * time.Microsecond} {
+	for name, wait := range map[string]time.Duration{"answers at once": 0,
+		"waits": 200 * time.Microsecond} {
 		b.Run(name, func(b *testing.B) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := NewServer(Options{Listener: listener, Handler: patient{newTestHandler(), wait},
-				Logger: slog.New(slog.DiscardHandler)})
+			s := NewServer(Options{Listener: listener,
+				Handler: waitingHandler{newTestHandler(), wait},
+				Logger:  slog.New(slog.DiscardHandler)})
 			ctx, stop := context.WithCancel(b.Context())
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(ctx) }()
@@ -52,7 +54,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// exchange sends a request and reads its reply, again and again.
+// exchange sends requests and reads their replies, one at a time.
 func exchange(b *testing.B, address string) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -74,7 +76,7 @@ func exchange(b *testing.B, address string) {
 	b.ReportMetric(float64(cpuTime(b)-began)/1e3/float64(b.N), "cpu-us/op")
 }
 
-// cpuTime is what the process has used.
+// cpuTime returns the user and system time of the process.
 func cpuTime(b *testing.B) time.Duration {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {

@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget bounds how many bytes large frames hold together. Who waits for a share gets it in the
-// order of coming.
+// budget bounds the bytes that large frames hold together. Waiters are served first come, first
+// served.
 type budget struct {
 	*semaphore.Weighted
-	waiting *atomic.Int64 // how many wait in acquire
+	waiting *atomic.Int64 // calls of acquire that wait
 }
 
 func newBudget(bytes int64) budget {
 	return budget{semaphore.NewWeighted(bytes), new(atomic.Int64)}
 }
 
-// acquire waits for a share until ctx ends, whose error it then returns.
+// acquire takes bytes of the budget, and waits until they are free. It fails with ctx's error when
+// ctx ends first.
 func (b budget) acquire(ctx context.Context, bytes int64) error {
 	if b.TryAcquire(bytes) {
 		return nil
@@ -28,5 +29,5 @@ func (b budget) acquire(ctx context.Context, bytes int64) error {
 	return b.Acquire(ctx, bytes)
 }
 
-// wanted tells whether somebody waits for a share.
-func (b budget) wanted() bool { return b.waiting.Load() > 0 }
+// contended reports whether a frame waits for the budget.
+func (b budget) contended() bool { return b.waiting.Load() > 0 }

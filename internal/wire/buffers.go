@@ -5,18 +5,17 @@ import (
 	"sync"
 )
 
-// Buffers are pooled by size, in powers of two, up to the largest that is asked for: a frame that
-// is not large, a step of a file.
+// Buffers are pooled by size, in powers of two, up to the largest that is requested: a frame that
+// is not large, or one step of a file.
 const (
 	bufferBitsMin = 9  // 512 bytes
 	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 
-// The pools hold *[]byte: a plain slice would be allocated anew each time it is put into an
-// interface.
+// The pools hold *[]byte: converting a slice to an interface would allocate on every Put.
 var bufferPools [bufferBitsMax - bufferBitsMin + 1]sync.Pool
 
-// takeBuffer returns a buffer of n bytes; its content is whatever was there.
+// takeBuffer returns a buffer of n bytes with undefined content.
 func takeBuffer(n int) []byte {
 	class := bufferClass(n)
 	if class >= len(bufferPools) {
@@ -28,8 +27,8 @@ func takeBuffer(n int) []byte {
 	return make([]byte, n, 1<<(class+bufferBitsMin))
 }
 
-// giveBuffer gives back what takeBuffer returned. Nobody may hold a slice of it any more.
-func giveBuffer(buf []byte) {
+// putBuffer returns a buffer of takeBuffer to its pool. The caller must hold no slice of it.
+func putBuffer(buf []byte) {
 	class := bufferClass(cap(buf))
 	if class >= len(bufferPools) || cap(buf) != 1<<(class+bufferBitsMin) {
 		return
@@ -37,7 +36,7 @@ func giveBuffer(buf []byte) {
 	bufferPools[class].Put(&buf)
 }
 
-// bufferClass returns the smallest class that holds n bytes.
+// bufferClass returns the smallest class whose buffers hold n bytes.
 func bufferClass(n int) int {
 	return max(0, bits.Len(uint(max(1, n)-1))-bufferBitsMin)
 }

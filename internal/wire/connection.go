@@ -10,43 +10,46 @@ import (
 	"time"
 )
 
-// connection is one client's connection, from accept to close.
+// connection is the connection of one client, from accept to close. It answers one request at a
+// time, in order.
 type connection struct {
 	server   *Server // for its options, metrics and budget
 	socket   net.Conn
 	routines sync.WaitGroup // of serve
 
-	// Of each request: where the connection was accepted, and whose it is.
+	// Copied into each request.
 	listener  string
 	principal Principal
 
-	head [headBytes]byte // of the frame being read; of who reads
-	// holds one while no request is in hand: who reads takes it for the frame that is to be next
-	turn   chan struct{}
-	behind chan struct{} // holds one while a frame waits for the request in hand
-	sender sender        // of who has the turn
-	// drainEnd is when a reply must have left once ctx has ended: one time for all of it, however
-	// many steps it takes.
+	head [headBytes]byte // of the frame being read; used by the reading goroutine alone
+	// turn holds one token while no request is being handled. The reading goroutine takes it for
+	// the next frame.
+	turn chan struct{}
+	// nextRequest holds one token while a frame waits for the current request.
+	nextRequest chan struct{}
+	sender      sender // used by the goroutine that has the token of turn
+	// drainEnd returns the deadline of all replies once ctx has ended: one deadline for a reply,
+	// however many steps it takes.
 	drainEnd func() time.Time
 }
 
 func newConnection(s *Server, socket net.Conn) *connection {
 	c := &connection{
 		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1),
-		behind:   make(chan struct{}, 1),
-		drainEnd: sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
-		listener: s.opts.Name, principal: Anonymous,
+		nextRequest: make(chan struct{}, 1),
+		drainEnd:    sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
+		listener:    s.opts.Name, principal: Anonymous,
 	}
 	c.turn <- struct{}{}
 	return c
 }
 
-// serve answers the connection's requests until the peer goes, something fails, or ctx ends, and
-// joins all that it started.
+// serve answers requests until the peer closes the connection, an error occurs or ctx ends, and
+// joins every goroutine that it started.
 func (c *connection) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	// Deadlines wake what waits in the socket; readUntil and writeUntil look at ctx after setting
-	// theirs, so none comes later.
+	// A past deadline wakes a blocked read or write. readUntil and writeUntil check ctx after they
+	// set theirs, so they never overwrite it.
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
@@ -58,58 +61,59 @@ func (c *connection) serve(ctx context.Context) {
 	_ = c.socket.Close()
 }
 
-// work reads requests and answers them, one after the other. When one begins to wait, another
-// goroutine is started to do the same from the next frame on, one frame ahead at most; then this
-// one ends with its request. So most requests are read and answered by one goroutine, nobody has to
-// be woken for that, and yet a peer that goes is noticed by all that wait.
+// work reads requests and answers them, one after the other. When a request begins to wait, work
+// starts a goroutine that continues with the next frame, and returns once its own request is
+// answered. So one goroutine reads and answers most requests without a context switch, and yet a
+// closed connection is noticed while a request waits.
 //
-// Whoever fails ends the connection, by cancel: who waits for an answer gives up, and who reads
-// finds the deadline passed.
+// An error cancels ctx, which ends the connection: waiting requests return, and reads fail with the
+// past deadline.
 func (c *connection) work(ctx context.Context, cancel func()) {
-	handOn := func() { c.routines.Go(func() { c.work(ctx, cancel) }) }
+	startNext := func() { c.routines.Go(func() { c.work(ctx, cancel) }) }
 	for {
 		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
 			c.logEnd(ctx, err)
-			cancel() // the peer is gone, or never to be heard again: waiting for it ends
+			cancel() // requests that wait have no client any more
 			return
 		}
-		request := &requestContext{Context: ctx, waits: handOn}
+		request := &requestContext{Context: ctx, onWait: startNext}
 		if err := c.answer(ctx, request, f); err != nil {
 			c.logEnd(ctx, err)
-			cancel() // and the turn is kept: nothing may follow half a reply
+			cancel() // the token stays taken: nothing may follow half a reply
 			return
 		}
 		c.turn <- struct{}{}
 		if request.hasWaited() {
-			return // somebody else reads
+			return // another goroutine reads now
 		}
 	}
 }
 
-// requestContext is what a handler gets. Who is about to wait asks for Done: that is when somebody
-// has to look after the socket in its place, and not before.
+// requestContext is the context of one request. A handler that is about to wait calls Done; only
+// then must another goroutine watch the socket.
 type requestContext struct {
 	context.Context
-	once  sync.Once
-	waits func() // called once at most, by the first Done before hasWaited
+	once   sync.Once
+	onWait func() // called at most once, by the first Done before hasWaited
 }
 
 // Done implements context.Context.
 func (r *requestContext) Done() <-chan struct{} {
-	r.once.Do(r.waits)
+	r.once.Do(r.onWait)
 	return r.Context.Done()
 }
 
-// hasWaited tells whether waits was called. From then on it will not be: a context may be held for
-// longer than its request.
+// hasWaited reports whether onWait was called. Afterwards onWait is never called: a handler may
+// keep the context for longer than its request.
 func (r *requestContext) hasWaited() bool {
 	waited := true
 	r.once.Do(func() { waited = false })
 	return waited
 }
 
-// takeTurn waits until no request is in hand, and lets the one that is know. Its error is ctx's.
+// takeTurn waits until no request is being handled, and signals the current one through
+// nextRequest. It returns ctx's error when ctx ends first.
 func (c *connection) takeTurn(ctx context.Context) error {
 	select {
 	case <-c.turn:
@@ -117,12 +121,12 @@ func (c *connection) takeTurn(ctx context.Context) error {
 	default:
 	}
 	select {
-	case c.behind <- struct{}{}:
+	case c.nextRequest <- struct{}{}:
 	default:
 	}
-	defer func() { // unless the one in hand took it
+	defer func() { // unless the current request received it
 		select {
-		case <-c.behind:
+		case <-c.nextRequest:
 		default:
 		}
 	}()
@@ -134,17 +138,17 @@ func (c *connection) takeTurn(ctx context.Context) error {
 	}
 }
 
-// answer handles one request and sends its reply. Any error closes the connection: a part of the
-// reply may have left already, and what followed it would be read as its rest. Request and reply
-// are released in every case, and the reply only after it was sent. The handler gets a context of
-// its own, of ctx.
+// answer handles one request and sends its reply. Every error closes the connection: part of the
+// reply may be sent already, and the client would read what follows as its rest. Request and reply
+// are released in every case, the reply only after it was sent. request is the handler's context,
+// derived from ctx.
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
 	req := &Request{
 		Key: f.key, Version: f.version, CorrelationID: f.correlationID,
 		Listener: c.listener, Principal: c.principal, Remote: c.socket.RemoteAddr(),
-		Release: f.release, NextRequest: c.behind,
+		Release: f.release, NextRequest: c.nextRequest,
 	}
 	defer req.ReleaseBody()
 	var err error
@@ -165,14 +169,14 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	if err == nil && !reply.None {
 		err = c.sender.send(f.correlationID, &reply, func() { c.writeUntil(ctx) })
 	}
-	s.metrics.took(api, time.Since(begin))
+	s.metrics.observe(api, time.Since(begin))
 	return err
 }
 
-// readUntil bounds the next read. The deadline is set first and ctx looked at after, so the end of
-// ctx is never overwritten: if ctx ended before the look, the past is set here; if it ends later,
-// the hook of serve sets it, after ours. The other order would leave a gap in which the hook comes
-// first and a stopping server then waits for limit.
+// readUntil sets the deadline of the next read. It sets the deadline first and checks ctx
+// afterwards. If ctx ended before the check, the past deadline is set here; if it ends later, the
+// AfterFunc of serve sets it. In the other order AfterFunc could run in between, and a stopping
+// server would wait for limit.
 func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {
@@ -180,9 +184,9 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// writeUntil bounds the next write, in the order that readUntil explains. Each step of a large
-// reply has the whole limit again, until ctx ends: then all of it has Drain, or a slow client could
-// hold up the stop for as long as it liked.
+// writeUntil sets the deadline of the next write, in the order that readUntil explains. Each step
+// of a large reply has the whole limit until ctx ends. From then on all of the reply has
+// Options.Drain, or a slow client could delay the stop without bound.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
 	if ctx.Err() != nil {
@@ -190,7 +194,7 @@ func (c *connection) writeUntil(ctx context.Context) {
 	}
 }
 
-// logEnd says why a connection is closed, unless that is everyday life: the peer went, or we stop.
+// logEnd logs why a connection is closed, unless the peer closed it or the server stops.
 func (c *connection) logEnd(ctx context.Context, err error) {
 	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote",
 		c.socket.RemoteAddr())
@@ -198,12 +202,12 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	switch {
 	case errors.As(err, &rejected):
 		c.server.metrics.rejected(rejected.reason)
-		logger.Warn("connection closed: not a request we take", "reason", rejected.reason, "detail",
+		logger.Warn("connection closed: invalid request", "reason", rejected.reason, "detail",
 			rejected.detail)
 	case errors.Is(err, io.EOF), ctx.Err() != nil, isReset(err):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		logger.Debug("connection closed: idle or stalled")
 	default:
-		logger.Info("connection closed", "error", err)
+		logger.Info("connection failed", "error", err)
 	}
 }

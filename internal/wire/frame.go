@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	// frameBytesMax is Kafka's socket.request.max.bytes: nothing larger is a request.
+	// frameBytesMax is Kafka's socket.request.max.bytes, the largest request.
 	frameBytesMax = 100 << 20
-	// headBytes is what is read of a frame before its buffer is chosen: its size, and the prefix of
+	// headBytes is read before the buffer of a frame is chosen: its size, and the fixed prefix of
 	// its header.
 	headBytes = 4 + prefixBytes
-	// largeBytes is the size from which a frame is charged to the server's budget, and lies in
-	// memory of its own (reserve).
+	// largeBytes is the size above which a frame has memory of its own (reserve) and is charged to
+	// Options.LargeBytesMax.
 	largeBytes = 1 << 20
-	// stepBytes is read or sent between two looks at the deadline: a slow peer that moves is not
-	// cut off, and one that moves less in Options.Stall is taken for stalled. Without such a pace a
-	// few peers could sit on the whole budget for large frames.
+	// stepBytes is read or sent between two deadlines: a slow peer that makes progress keeps its
+	// connection, and one that moves less in Options.Stall is closed. Without that pace a few peers
+	// could hold the whole budget of large frames.
 	stepBytes = 1 << 20
-	// aheadBytesMax is the largest frame that is read while the request before it is in hand, and
-	// that is charged to no budget. That request may wait for minutes, and a larger one behind it
-	// would hold its memory as long; Kafka reads none ahead.
+	// aheadBytesMax is the largest frame that is read while the request before it is being handled,
+	// and that is charged to no budget. That request may wait for minutes, and a larger frame
+	// behind it would hold its memory as long. Kafka reads none ahead.
 	aheadBytesMax = 16 << 10
-	// crowdedShare is the share of Options.Stall that a frame has to come in while others wait for
-	// the budget of its size.
-	crowdedShare = 10
-	// largePace is how fast a large frame has to come, in bytes a second and after a first
-	// Options.Stall, once others wait for its share of the budget. At stepBytes in each Stall
-	// alone, one of 100 MiB could hold its share for 50 minutes.
+	// contendedShare divides Options.Stall: a frame must arrive within that time while other frames
+	// wait for the budget of its size.
+	contendedShare = 10
+	// largePace is the least rate of a large frame, in bytes a second and after a first
+	// Options.Stall, once other frames wait for the budget. At stepBytes in each Stall alone, a
+	// frame of 100 MiB could hold its share for 50 minutes.
 	largePace = 1 << 20
 )
 
-// rejectedError closes a connection for what its peer sent; reason is the metric's label.
+// rejectedError closes a connection because of what its peer sent. reason is a reject constant, the
+// label of the metric.
 type rejectedError struct {
 	reason string
 	detail string
@@ -43,20 +44,20 @@ type rejectedError struct {
 
 func (e *rejectedError) Error() string { return e.detail }
 
-// frame is one request as it came, after its size.
+// frame is one request as it arrived, without its size.
 type frame struct {
 	prefix
 	rest    []byte // what follows the prefix; from a pool, or reserved
-	release func() // gives the buffer and the budget back
+	release func() // returns the buffer and its share of the budget
 }
 
-// readFrame reads one frame. It returns io.EOF if the connection ended between frames, an
-// *rejectedError for what must not be taken, and ctx's error when the wait for budget was cut
-// short.
+// readFrame reads one frame. It returns io.EOF if the connection ended between frames, a
+// *rejectedError for an invalid frame, and ctx's error when ctx ended while it waited for the
+// budget.
 //
-// It reads the head alone, then the rest where it is to stay: what a read-ahead brought along would
-// have to be copied from there. That makes two system calls of a small request, and one copy less
-// of every batch (docs/format/copies.md).
+// It reads the head alone, then the rest into its final buffer: bytes that a buffered reader read
+// ahead would have to be copied there. A small request takes two system calls that way, and every
+// batch one copy less (docs/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head
 	c.readUntil(ctx, c.server.opts.Idle)
@@ -81,8 +82,8 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	return f, err
 }
 
-// readInTurn reads the rest of a frame, and waits until the one before it was answered: with a
-// small one in hand, before a larger one.
+// readInTurn reads the rest of a frame and waits until the request before it is answered: a small
+// frame is read before the wait, a larger one after it.
 func (c *connection) readInTurn(ctx context.Context, r io.Reader, f *frame, n int) error {
 	if n > aheadBytesMax {
 		if err := c.takeTurn(ctx); err != nil {
@@ -94,14 +95,14 @@ func (c *connection) readInTurn(ctx context.Context, r io.Reader, f *frame, n in
 		return err
 	}
 	if err := c.takeTurn(ctx); err != nil {
-		f.release() // nobody takes it any more
+		f.release()
 		return err
 	}
 	return nil
 }
 
-// checkLimit refuses frames of unknown APIs and those too large for theirs, before anything is
-// allocated for them.
+// checkLimit rejects frames of unknown APIs and frames above the limit of their API, before
+// anything is allocated for them.
 func (c *connection) checkLimit(key int16, size int) error {
 	switch limit := c.server.opts.Handler.FrameMax(key); {
 	case limit == 0:
@@ -109,59 +110,61 @@ func (c *connection) checkLimit(key int16, size int) error {
 			fmt.Sprintf("request for api key %d, which is not served", key)}
 	case size > limit:
 		return &rejectedError{rejectTooLarge,
-			fmt.Sprintf("frame of %d bytes for api key %d, %d are allowed", size, key, limit)}
+			fmt.Sprintf("frame of %d bytes for api key %d: at most %d are allowed", size, key,
+				limit)}
 	}
 	return nil
 }
 
-// readRest fills the frame's buffer. One up to largeBytes comes from the pool, and above
-// aheadBytesMax is charged to the budget of its size. A large one is charged to the budget first,
-// then reserved whole, which costs nothing until its bytes come: a peer that names 100 MB and sends
-// nothing costs a share of the budget.
+// readRest reads the rest of a frame into a buffer. A frame up to largeBytes has a pooled buffer,
+// charged to a budget above aheadBytesMax. A larger frame is charged first and then reserved whole,
+// which commits no memory until bytes arrive: a peer that announces 100 MB and sends nothing costs
+// a share of the budget only.
 //
-// Who holds a share of the budget waits for its peer (no longer than Options.Stall a step, and
-// largePace overall) or for an append, never for more of the budget, so waiting for it cannot end
-// in a deadlock.
+// A frame that holds a share of the budget waits for its peer (at most Options.Stall for a step,
+// and largePace overall) or for an append. It never waits for more of the budget, so frames cannot
+// deadlock.
 func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
-	buf, give, err := c.frameBuffer(ctx, n)
+	buf, release, err := c.frameBuffer(ctx, n)
 	if err != nil {
 		return err
 	}
 	fair := c.server.opts.Stall + time.Duration(n)*time.Second/largePace
 	stall := c.server.opts.Stall
-	if n <= largeBytes && c.server.medium.wanted() {
-		stall /= crowdedShare // it comes in one step, so there is no pace to look at
+	if n <= largeBytes && c.server.medium.contended() {
+		stall /= contendedShare // the frame arrives in one step, so no pace is measured
 	}
 	for filled, begin := 0, time.Now(); filled < n; {
-		if filled > 0 && time.Since(begin) > fair && c.server.large.wanted() {
-			give()
+		if filled > 0 && time.Since(begin) > fair && c.server.large.contended() {
+			release()
 			return &rejectedError{rejectSlow,
-				fmt.Sprintf("%d bytes of a frame of %d in %v, others wait for its memory", filled,
+				fmt.Sprintf("%d bytes of a frame of %d arrived in %v while others wait for its memory", filled,
 					n, fair)}
 		}
 		step := min(n, filled+stepBytes)
 		c.readUntil(ctx, stall)
 		if _, err := io.ReadFull(r, buf[filled:step]); err != nil {
-			give()
+			release()
 			return unexpected(err)
 		}
 		filled = step
 	}
-	f.rest, f.release = buf, give
+	f.rest, f.release = buf, release
 	return nil
 }
 
-// frameBuffer returns a buffer of n bytes, and how to give it back, with its share of the budget if
-// it has one.
-func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give func(), err error) {
+// frameBuffer returns a buffer of n bytes and the function that returns it, and its share of a
+// budget, if it has one.
+func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
+	err error) {
 	if n <= aheadBytesMax {
 		buf = takeBuffer(n)
-		return buf, func() { giveBuffer(buf) }, nil
+		return buf, func() { putBuffer(buf) }, nil
 	}
 	if n <= largeBytes {
 		return c.mediumBuffer(ctx, n)
 	}
-	// above the whole budget it would wait for ever
+	// A request for more than the whole budget would never be granted.
 	charged := min(int64(n), c.server.opts.LargeBytesMax)
 	if err := c.server.large.acquire(ctx, charged); err != nil {
 		return nil, nil, err
@@ -169,7 +172,7 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give f
 	buf, unreserve, err := reserve(n)
 	if err != nil {
 		c.server.large.Release(charged)
-		return nil, nil, fmt.Errorf("reserve %d bytes for a request: %w", n, err)
+		return nil, nil, fmt.Errorf("reserve memory for a request of %d bytes: %w", n, err)
 	}
 	return buf, func() {
 		unreserve()
@@ -177,20 +180,21 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, give f
 	}, nil
 }
 
-// mediumBuffer is frameBuffer for what is not large. Charged is the pooled buffer's whole size.
-func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, give func(), err error) {
+// mediumBuffer is frameBuffer of a frame that is not large. The whole pooled buffer is charged.
+func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, release func(),
+	err error) {
 	charged := min(int64(1)<<(bufferClass(n)+bufferBitsMin), c.server.opts.MediumBytesMax)
 	if err := c.server.medium.acquire(ctx, charged); err != nil {
 		return nil, nil, err
 	}
 	buf = takeBuffer(n)
 	return buf, func() {
-		giveBuffer(buf)
+		putBuffer(buf)
 		c.server.medium.Release(charged)
 	}, nil
 }
 
-// unexpected turns the end of the stream within a frame into the error it is.
+// unexpected turns io.EOF within a frame into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -7,14 +7,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// prefixBytes is what every request frame begins with, whatever its header version: API key, API
-// version, correlation id.
+// prefixBytes is the size of the fields that every request header begins with, whatever its
+// version: API key, API version, correlation id.
 const prefixBytes = 8
 
-// errBadHeader is for a header that ends too early or lies about its lengths.
+// errBadHeader is a header that ends early or contains a wrong length.
 var errBadHeader = errors.New("malformed request header")
 
-// prefix is the fixed part of a request header.
 type prefix struct {
 	key, version  int16
 	correlationID int32
@@ -28,9 +27,9 @@ func parsePrefix(b [prefixBytes]byte) prefix {
 	}
 }
 
-// parseHeaderRest splits what follows the prefix into client id and body. Header v1 is a nullable
-// string; v2 adds tagged fields after it, none of which is known, so they are skipped. The client
-// id is never compact, so that brokers of any age can read it.
+// parseHeaderRest splits the bytes after the prefix into client id and body. Header v1 has a
+// nullable string; v2 adds tagged fields after it, none of which is known, so they are skipped. The
+// client id is never in compact form, so that brokers of any version can read it.
 func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, err error) {
 	r := kbin.Reader{Src: rest}
 	if id := r.NullableString(); id != nil {
@@ -45,8 +44,9 @@ func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, 
 	return clientID, r.Src, nil
 }
 
-// SkipTags skips a section of tagged fields. kmsg.SkipTags believes the section's count: six bytes
-// that say 2^32-1 keep it busy for half a minute. This one stops where the bytes end.
+// SkipTags skips a section of tagged fields. kmsg.SkipTags loops as often as the section's count
+// says: six bytes that say 2^32-1 keep it busy for half a minute. This one stops at the end of the
+// bytes.
 func SkipTags(r *kbin.Reader) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		r.Uvarint() // tag

@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// Quirk 17: a negative or huge size closes the connection before anything is allocated; HTTP and
-// TLS are called by name.
-func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
+// TestQuirk17InvalidFramesCloseTheConnection checks that an invalid size closes the connection
+// before anything is allocated, and that HTTP and TLS are named in the log.
+func TestQuirk17InvalidFramesCloseTheConnection(t *testing.T) {
 	withKey := func(size int32, key int16) []byte {
 		b := kbin.AppendInt32(nil, size)
 		b = kbin.AppendInt16(b, key)
@@ -33,8 +33,8 @@ func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 		"no room for a key": {kbin.AppendInt32(nil, 7), rejectTooLarge, "frame size 7 is not in"},
 		"above 100 MB": {kbin.AppendInt32(nil, frameBytesMax+1), rejectTooLarge,
 			"frame size 104857601"},
-		"above its API's": {withKey(1001, keyEcho), rejectTooLarge,
-			"frame of 1001 bytes for api key 1, 1000 are allowed"},
+		"above the limit of its API": {withKey(1001, keyEcho), rejectTooLarge,
+			"frame of 1001 bytes for api key 1: at most 1000 are allowed"},
 		"unknown API":  {withKey(100, 99), rejectUnknownAPI, "api key 99"},
 		"negative API": {withKey(100, -1), rejectUnknownAPI, "api key -1"},
 		"HTTP": {[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), rejectHTTP,
@@ -55,7 +55,7 @@ func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 			s.shutdown()
 			if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 				c.reason)); n != 1 {
-				t.Errorf("rejections for %s: %v", c.reason, n)
+				t.Errorf("%s: %v rejections, want 1", c.reason, n)
 			}
 			if !strings.Contains(s.log.String(), c.log) {
 				t.Errorf("log lacks %q:\n%s", c.log, s.log.String())
@@ -64,7 +64,7 @@ func TestQuirk17WhatIsNoFrameClosesTheConnection(t *testing.T) {
 	}
 }
 
-func TestHalfFramesEndWithTheirConnection(t *testing.T) {
+func TestIncompleteFramesAreNotHandled(t *testing.T) {
 	s := startServer(t, nil)
 	whole := request(keyEcho, 0, 1, []byte("body"))
 	for cut := 1; cut < len(whole); cut++ {
@@ -76,7 +76,7 @@ func TestHalfFramesEndWithTheirConnection(t *testing.T) {
 		c.wantClosed()
 	}
 	if len(s.handler.got) != 0 {
-		t.Error("half a frame was handled")
+		t.Error("an incomplete frame was handled")
 	}
 }
 
@@ -92,8 +92,9 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	s.dial().wantClosed()
 }
 
-// A peer that names 100 MB and sends little must cost little.
-func TestAFramesSizeAloneAllocatesLittle(t *testing.T) {
+// TestAnnouncedFrameSizeAllocatesLittle checks that a peer that announces 100 MB and sends little
+// costs little memory.
+func TestAnnouncedFrameSizeAllocatesLittle(t *testing.T) {
 	s := startServer(t, nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -108,7 +109,7 @@ func TestAFramesSizeAloneAllocatesLittle(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
-		t.Errorf("%d bytes allocated", grown)
+		t.Errorf("%d bytes allocated, want at most 8 MiB", grown)
 	}
 }
 
@@ -122,7 +123,8 @@ func FuzzHeader(f *testing.F) {
 			return
 		}
 		if len(id)+len(body)+2 > len(rest) {
-			t.Errorf("%d bytes became id %q and %d bytes of body", len(rest), id, len(body))
+			t.Errorf("%d bytes were parsed as id %q and a body of %d bytes", len(rest), id,
+				len(body))
 		}
 		if !bytes.HasSuffix(rest, body) {
 			t.Error("the body is not the end of the frame")
@@ -130,7 +132,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// Whatever a peer sends, reading it ends, and what comes out are whole frames within the limits.
+// FuzzFrames checks that reading any bytes ends and returns whole frames within the limits.
 func FuzzFrames(f *testing.F) {
 	f.Add(append(request(keyEcho, 0, 1, []byte("one")), request(keyWait, 3, 2, nil)...))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
@@ -149,10 +151,10 @@ func FuzzFrames(f *testing.F) {
 			}
 			taken += 4 + prefixBytes + len(frame.rest)
 			frame.release()
-			c.turn <- struct{}{} // it was answered
+			c.turn <- struct{}{} // as after its answer
 		}
 		if taken > len(stream) {
-			t.Errorf("%d bytes of frames in %d bytes", taken, len(stream))
+			t.Errorf("%d bytes of frames were read from %d bytes", taken, len(stream))
 		}
 	})
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// The APIs of the tests: what is below these keys is not served.
+// The API keys of the tests. Other keys are not served.
 const (
 	keyEcho   = 1 // answers with its body
 	keyWait   = 2 // waits for its ctx, then answers
 	keySilent = 3 // no answer
 	keyFail   = 4 // closes the connection
 	keyFiles  = 5 // answers with the chunks of the test
-	keyDrop   = 6 // gives its body up, waits for its ctx, then answers
+	keyDrop   = 6 // releases its body, waits for its ctx, then answers
 	keyBehind = 7 // waits for the next request, then answers
 )
 
 const flexibleFrom = 2
 
-// testHandler is the other side of the seam; what Kafka's APIs answer is not wire's business.
+// testHandler implements Handler for the tests.
 type testHandler struct {
 	frameMax int
 	chunks   []Chunk
-	waiting  chan struct{} // a request waits
-	released chan struct{} // a reply was released
+	waiting  chan struct{} // one value for each request that waits
+	released chan struct{} // one value for each released reply
 	got      chan Request
 }
 
@@ -87,7 +87,7 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return reply, nil
 }
 
-// testServer is a server on loopback, and what it logged and counted.
+// testServer is a server on loopback with its log and its metrics.
 type testServer struct {
 	*Server
 	t        *testing.T
@@ -144,7 +144,7 @@ func (s *testServer) shutdown() {
 	if err := <-s.served; err != nil {
 		s.t.Errorf("serve: %v", err)
 	}
-	s.served <- nil // a second shutdown finds it done
+	s.served <- nil // for a second shutdown
 }
 
 // client is a raw connection.
@@ -170,7 +170,7 @@ func (c *client) send(raw []byte) {
 	}
 }
 
-// reply reads one response frame: correlation id and what follows.
+// reply reads one response frame and returns its correlation id and what follows.
 func (c *client) reply() (int32, []byte) {
 	c.t.Helper()
 	var size [4]byte
@@ -184,11 +184,11 @@ func (c *client) reply() (int32, []byte) {
 	return int32(binary.BigEndian.Uint32(rest)), rest[4:]
 }
 
-// wantClosed fails unless the server closes the connection without another byte.
+// wantClosed fails the test unless the server closes the connection without another byte.
 func (c *client) wantClosed() {
 	c.t.Helper()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
-		c.t.Fatal("the connection is still used")
+		c.t.Fatal("the server has not closed the connection")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestNoAddressTakesAllConnections(t *testing.T) {
+func TestConnectionsOfAnAddressAreLimited(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.ConnectionsMax = 4 })
 	first, second := s.dial(), s.dial()
 	for _, c := range []*client{first, second} {
@@ -19,30 +19,30 @@ func TestNoAddressTakesAllConnections(t *testing.T) {
 	s.dial().wantClosed()
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 		rejectAddress)); n != 1 {
-		t.Errorf("%v connections counted as rejected", n)
+		t.Errorf("%v connections counted as rejected, want 1", n)
 	}
 	if held := len(s.slots); held != 2 {
-		t.Errorf("%d slots held by 2 connections", held)
+		t.Errorf("2 connections hold %d slots", held)
 	}
 	_ = first.Close()
 	_ = second.Close()
 	s.shutdown()
 	if len(s.peers.held) != 0 {
-		t.Errorf("left of the counts: %v", s.peers.held)
+		t.Errorf("connection counts are left after the shutdown: %v", s.peers.held)
 	}
 }
 
-func TestAddressesOfPeersAreOneFormEach(t *testing.T) {
+func TestPeerAddressesAreNormalized(t *testing.T) {
 	for text, want := range map[string]string{"[::ffff:10.0.0.1]:9": "10.0.0.1",
 		"10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
 		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
 		if got := addressOf(addressed{at: at}); got != netip.MustParseAddr(want) {
-			t.Errorf("%s is counted as %v", text, got)
+			t.Errorf("%s is counted as %v, want another address", text, got)
 		}
 	}
 }
 
-// addressed is a socket of which only the peer's address is asked.
+// addressed is a connection with a given remote address.
 type addressed struct {
 	net.Conn
 	at net.Addr
@@ -50,8 +50,8 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.at }
 
-// Frames that are not large share a budget, too; those that are read ahead do not, and pass while
-// it is used up.
+// TestMediumFramesShareABudget checks that medium frames share a budget, and that small frames are
+// read while it is exhausted.
 func TestMediumFramesShareABudget(t *testing.T) {
 	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
 	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })
@@ -61,7 +61,7 @@ func TestMediumFramesShareABudget(t *testing.T) {
 		<-s.handler.waiting
 	}
 	if s.medium.TryAcquire(1) {
-		t.Fatal("frames in hand are not charged")
+		t.Fatal("frames being handled are not charged")
 	}
 	late := s.dial()
 	go func() { _, _ = late.Write(request(keyEcho, 0, 7, make([]byte, size))) }()
@@ -77,13 +77,13 @@ func TestMediumFramesShareABudget(t *testing.T) {
 	_ = holders[1].Close()
 	s.shutdown()
 	if !s.medium.TryAcquire(budget) {
-		t.Error("the budget is not given back")
+		t.Error("the budget was not returned")
 	}
 }
 
-// While others wait, a frame that does not come gives its share up in a part of the time it would
-// have.
-func TestAHalfFrameGivesWayToThoseWhoWait(t *testing.T) {
+// TestIncompleteFrameIsClosedUnderContention checks that an incomplete frame loses its share of the
+// budget after a tenth of Stall while other frames wait.
+func TestIncompleteFrameIsClosedUnderContention(t *testing.T) {
 	const size = 200 << 10
 	s := startServer(t, func(o *Options) { o.MediumBytesMax, o.Stall = 256<<10, 10*time.Second })
 	if !s.medium.TryAcquire(256 << 10) {
@@ -101,14 +101,15 @@ func TestAHalfFrameGivesWayToThoseWhoWait(t *testing.T) {
 	}
 	half.wantClosed()
 	if took := time.Since(begin); took < 900*time.Millisecond {
-		t.Errorf("the half frame was given up after %v", took)
+		t.Errorf("the incomplete frame was closed after %v, want about a second", took)
 	}
 }
 
 // awaitWaiting waits until n frames wait for the budget.
 func awaitWaiting(t *testing.T, s *testServer, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); s.medium.waiting.Load() < n; time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for ; s.medium.waiting.Load() < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d frames wait, want %d", s.medium.waiting.Load(), n)
 		}

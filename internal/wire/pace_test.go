@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writeAtPace writes a frame in pieces of a size, a pause after each.
+// writeAtPace writes a frame in pieces, with a pause after each.
 func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 	for ; len(frame) > 0; time.Sleep(pause) {
 		n := min(size, len(frame))
@@ -24,8 +24,9 @@ func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 	_ = conn.Close()
 }
 
-// A large frame may take as long as it likes, if a MiB of it comes in each Stall.
-func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
+// TestSlowFramesAreReadAndStalledOnesClosed checks that a large frame may take any time if 1 MiB of
+// it arrives in each Stall.
+func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		piece int
 		pause time.Duration
@@ -33,7 +34,7 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 	}{
 		"a MiB each 20 s":       {1 << 20, 20 * time.Second, true},
 		"half of one each 20 s": {1 << 19, 20 * time.Second, false},
-		"no more":               {1 << 22, time.Hour, false},
+		"nothing more":          {1 << 22, time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,20 +54,19 @@ func TestASlowFrameIsReadAndAStalledOneIsNot(t *testing.T) {
 					t.Fatalf("read: %v", err)
 				}
 				if err == nil && !bytes.HasSuffix(f.rest, body) {
-					t.Error("the frame is not what was sent")
+					t.Error("the frame differs from what was sent")
 				}
 				if !s.large.TryAcquire(s.opts.LargeBytesMax) && err != nil {
-					t.Error("the frame was given up, its budget was not")
+					t.Error("the frame was abandoned and its budget is still held")
 				}
 			})
 		})
 	}
 }
 
-// Once others wait for the memory that a slow frame holds, it has to come at largePace: three of
-// them, each at a MiB in 20 s, are cut off one after the other, and the small one behind them is
-// read.
-func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
+// TestSlowFramesAreClosedUnderContention checks largePace: of three frames that arrive at 1 MiB in
+// 20 s while a small one waits behind them, each is closed in turn, and the small one is read.
+func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
 		var all sync.WaitGroup
@@ -90,25 +90,25 @@ func TestASlowFrameGivesWayToThoseWhoWait(t *testing.T) {
 				var rejected *rejectedError
 				if err := read(body, 1<<20); !errors.As(err, &rejected) ||
 					rejected.reason != rejectSlow {
-					t.Errorf("a slow frame: %v", err)
+					t.Errorf("slow frame: error %v, want reason %s", err, rejectSlow)
 				}
 			})
-			synctest.Wait() // they wait in this order
+			synctest.Wait() // they acquire the budget in this order
 		}
 		begin := time.Now()
 		if err := read(body[:2<<20], 2<<20); err != nil {
-			t.Errorf("the frame behind them: %v", err)
+			t.Errorf("small frame: %v", err)
 		}
-		// Each has 30 s and a second a MiB, and then the step it is in.
+		// Each frame has 30 s and a second for each MiB, and then the current step.
 		if took := time.Since(begin); took > 3*(30+9+20)*time.Second+20*time.Second {
-			t.Errorf("it waited %v", took)
+			t.Errorf("the small frame waited %v", took)
 		}
 	})
 }
 
-// A large frame behind a request that waits is not read, and holds no budget; a small one is read,
-// so that it is at hand.
-func TestALargeFrameIsReadInItsTurn(t *testing.T) {
+// TestLargeFramesAreNotReadAhead checks that a large frame behind a waiting request is not read and
+// holds no budget, and that a small one is read.
+func TestLargeFramesAreNotReadAhead(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
@@ -117,14 +117,14 @@ func TestALargeFrameIsReadInItsTurn(t *testing.T) {
 	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }()
 	other := s.dial()
 	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))
-	other.send(request(keyEcho, 0, 4, nil)) // it is answered once the one before is done with
+	other.send(request(keyEcho, 0, 4, nil)) // answered after the one before
 	for _, want := range []int32{3, 4} {
 		if id, _ := other.reply(); id != want {
 			t.Errorf("reply to %d, want %d", id, want)
 		}
 	}
 	if !s.large.TryAcquire(s.opts.LargeBytesMax) {
-		t.Error("a frame that waits for its turn holds budget")
+		t.Error("a frame that is not read yet holds budget")
 	} else {
 		s.large.Release(s.opts.LargeBytesMax)
 	}
@@ -134,9 +134,9 @@ func TestALargeFrameIsReadInItsTurn(t *testing.T) {
 	}
 }
 
-// A request that was given up has no share of the budget any more, however long it waits for its
-// answer.
-func TestADroppedRequestHoldsNoBudget(t *testing.T) {
+// TestReleasedRequestHoldsNoBudget checks that a request whose body was released holds no share of
+// the budget while it waits.
+func TestReleasedRequestHoldsNoBudget(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = 3 << 20 })
 	const requests = 20
 	for i := range int32(requests) {
@@ -144,33 +144,34 @@ func TestADroppedRequestHoldsNoBudget(t *testing.T) {
 		<-s.handler.waiting
 	}
 	if !s.large.TryAcquire(s.opts.LargeBytesMax) {
-		t.Error("requests that wait hold budget")
+		t.Error("waiting requests hold budget")
 	}
 	s.large.Release(s.opts.LargeBytesMax)
 }
 
-// holdings is a connection that notes how much a sender held copied at each write.
-type holdings struct {
+// copyMeter is a connection that records the most bytes that a sender held copied at a write.
+type copyMeter struct {
 	net.Conn
 	sender *sender
 	most   int
 	bytes  bytes.Buffer
 }
 
-func (h *holdings) Write(p []byte) (int, error) {
+func (h *copyMeter) Write(p []byte) (int, error) {
 	h.most = max(h.most, h.sender.copied)
 	return h.bytes.Write(p)
 }
 
-// A fetch of thousands of partitions is thousands of small ranges; they go out bit by bit.
-func TestManySmallRangesDoNotPileUp(t *testing.T) {
+// TestManySmallRangesAreWrittenInSteps covers a fetch of thousands of partitions, which is
+// thousands of small ranges.
+func TestManySmallRangesAreWrittenInSteps(t *testing.T) {
 	file, content := fileOf(t, vfs.NewMem(), copyBytesMax)
 	var reply Reply
 	for range 1000 {
 		reply.Chunks = append(reply.Chunks, Chunk{Bytes: []byte("|")},
 			Chunk{File: file, Length: copyBytesMax})
 	}
-	conn := &holdings{}
+	conn := &copyMeter{}
 	s := newSender(conn)
 	conn.sender = &s
 	if err := s.send(1, &reply, func() {}); err != nil {
@@ -178,9 +179,9 @@ func TestManySmallRangesDoNotPileUp(t *testing.T) {
 	}
 	if want := bytes.Repeat(append([]byte("|"), content...),
 		1000); !bytes.Equal(conn.bytes.Bytes()[8:], want) {
-		t.Error("the reply is not what was to be sent")
+		t.Error("the reply differs from its chunks")
 	}
 	if conn.most > gatherBytesMax+copyBytesMax {
-		t.Errorf("%d bytes were held at once", conn.most)
+		t.Errorf("%d bytes were held at one time", conn.most)
 	}
 }

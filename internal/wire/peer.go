@@ -15,40 +15,40 @@ import (
 )
 
 const (
-	// peerResponseMax bounds an answer. A fetch answers with what it was asked for, and may exceed
-	// that by its first batch.
+	// peerResponseMax bounds a response, in bytes. A fetch response may exceed the requested size
+	// by its first batch.
 	peerResponseMax = 128 << 20
-	// peerStall is how long a request or an answer that has begun may stand still.
+	// peerStall is how long a request or response that has begun may make no progress.
 	peerStall = 30 * time.Second
-	// peerLinger is the same once nobody wants the answer any more: one that is coming is taken,
-	// and who hangs is not waited for.
+	// peerLinger replaces peerStall after a cancellation: a response that is arriving is still
+	// read, and a hung peer is not waited for.
 	peerLinger = time.Second
-	// peerNudge bounds the writing of a nudge, for which others wait.
-	peerNudge = 100 * time.Millisecond
+	// interruptTimeout bounds the write of an interrupting request, during which Peer.mu is held.
+	interruptTimeout = 100 * time.Millisecond
 )
 
-// errBadResponse closes the connection to a peer that does not speak the protocol.
+// errBadResponse is a response that does not follow the protocol; the connection must be closed.
 var errBadResponse = errors.New("malformed response")
 
-// Peer is a connection to another broker: one request at a time, by one goroutine, which others may
-// nudge. After an error it must be closed.
+// Peer is a connection to another broker. One goroutine sends one request at a time; other
+// goroutines may interrupt its wait. After an error it must be closed.
 type Peer struct {
 	socket   net.Conn
 	clientID string
-	out      []byte // of the request; kept for the next
-	in       []byte // of the answer; kept for the next, unless it grew large
+	out      []byte // buffer of the request, reused
+	in       []byte // buffer of the response, reused up to peerKeep
 
-	// mu guards what Nudge and Do share. A nudge is written under it: some twenty bytes, behind a
-	// request that the other side has read.
+	// mu guards what Interrupt and Do share. It is held while an interrupting request is written:
+	// some twenty bytes behind a request that the peer has read.
 	mu struct {
 		sync.Mutex
 		correlation int32
-		waits       bool  // a request was sent and is not answered yet
-		nudged      bool  // it was followed by a nudge
-		due         *Call // the nudge that is to follow the next request
-		// correlation ids of nudges whose answers are to come; one at most, but for the moment of
-		// its coming
-		strays []int32
+		waiting     bool  // a request was sent and is not answered yet
+		interrupted bool  // an interrupting request was sent after it
+		pending     *Call // interrupting request to send after the next request
+		// unanswered are the correlation ids of interrupting requests without a response: one, or
+		// two for a moment.
+		unanswered []int32
 	}
 }
 
@@ -56,7 +56,7 @@ type Peer struct {
 type Call struct {
 	Key, Version int16
 	Flexible     bool                // the version's headers carry tags, in both directions
-	Append       func([]byte) []byte // appends the body; nil: it is empty
+	Append       func([]byte) []byte // appends the body; nil: an empty body
 }
 
 // Dialer opens connections to other brokers; net.Dialer and tls.Dialer are Dialers.
@@ -74,17 +74,17 @@ func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Pe
 	return NewPeer(socket, clientID), nil
 }
 
-// NewPeer is DialPeer for who has a connection already, and gives it away.
+// NewPeer returns a Peer over a connection that the caller has opened. The Peer owns it.
 func NewPeer(socket net.Conn, clientID string) *Peer {
 	return &Peer{socket: socket, clientID: clientID}
 }
 
-// Close ends the connection. It may be called while Do waits, which then fails.
+// Close closes the connection. It may be called while Do waits, which then fails.
 func (p *Peer) Close() error { return p.socket.Close() }
 
-// Do sends a request and returns the body of its answer, which is valid until the next call. It
-// waits for the answer until ctx ends; one that has begun to come is read to its end: whatever ctx
-// says, as long as it moves.
+// Do sends a request and returns the body of its response, which is valid until the next call. It
+// waits for the response until ctx ends. A response that has begun is read to its end while it
+// makes progress, unless ctx is cancelled.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
@@ -92,23 +92,23 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 		return nil, fmt.Errorf("send request: %w", err)
 	}
 	if err := p.sent(); err != nil {
-		return nil, fmt.Errorf("send nudge: %w", err)
+		return nil, fmt.Errorf("send interrupting request: %w", err)
 	}
 	for {
 		size, err := p.await(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("await answer: %w", err)
+			return nil, fmt.Errorf("await response: %w", err)
 		}
 		body, err := p.receive(ctx, size)
 		if err != nil {
-			return nil, fmt.Errorf("read answer: %w", err)
+			return nil, fmt.Errorf("read response: %w", err)
 		}
 		r := kbin.Reader{Src: body}
 		if of := r.Int32(); of != id {
-			if p.isStray(of) {
-				continue // of a nudge
+			if p.takeUnanswered(of) {
+				continue // of an interrupting request
 			}
-			return nil, fmt.Errorf("read answer: %w: correlation id %d, want %d", errBadResponse,
+			return nil, fmt.Errorf("read response: %w: correlation id %d, want %d", errBadResponse,
 				of, id)
 		}
 		p.answered()
@@ -116,42 +116,41 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 			SkipTags(&r)
 		}
 		if !r.Ok() {
-			return nil, fmt.Errorf("read answer: %w", errBadResponse)
+			return nil, fmt.Errorf("read response: %w", errBadResponse)
 		}
 		return r.Src, nil
 	}
 }
 
-// Nudge sends a request behind the one that Do waits for, by which the other side may see that it
-// had better answer that; if Do does not wait, it follows its next request. Its own answer is read
-// and thrown away. It may be called by any goroutine. One that cannot be sent ends the connection,
-// so that Do fails.
+// Interrupt sends a request behind the one that Do waits for: the peer notices it and ends the wait
+// of that one. If Do is not waiting, the request follows the next request of Do. Its response is
+// read and discarded. Any goroutine may call it. A failure closes the connection, so that Do fails.
 func (p *Peer) Interrupt(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case !p.mu.waits:
-		p.mu.due = &call
-	case !p.mu.nudged:
-		_ = p.nudgeLocked(call)
+	case !p.mu.waiting:
+		p.mu.pending = &call
+	case !p.mu.interrupted:
+		_ = p.interruptLocked(call)
 	}
 }
 
-func (p *Peer) nudgeLocked(call Call) error {
-	p.mu.nudged = true
+func (p *Peer) interruptLocked(call Call) error {
+	p.mu.interrupted = true
 	p.mu.correlation++
-	p.mu.strays = append(p.mu.strays, p.mu.correlation)
-	err := p.socket.SetWriteDeadline(time.Now().Add(peerNudge))
+	p.mu.unanswered = append(p.mu.unanswered, p.mu.correlation)
+	err := p.socket.SetWriteDeadline(time.Now().Add(interruptTimeout))
 	if err == nil {
 		_, err = p.socket.Write(p.frame(nil, p.mu.correlation, call))
 	}
-	if err != nil { // half of it may have left
+	if err != nil { // a part may have been sent
 		_ = p.socket.Close()
 	}
 	return err
 }
 
-// correlate returns the id of the next request.
+// correlate returns the correlation id of the next request.
 func (p *Peer) correlate() int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,33 +158,34 @@ func (p *Peer) correlate() int32 {
 	return p.mu.correlation
 }
 
-// sent notes that a request is on its way, and sends the nudge behind it that is due.
+// sent records that a request was sent, and sends the pending interrupting request.
 func (p *Peer) sent() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.waits, p.mu.nudged = true, false
-	due := p.mu.due
-	p.mu.due = nil
-	if due == nil {
+	p.mu.waiting, p.mu.interrupted = true, false
+	pending := p.mu.pending
+	p.mu.pending = nil
+	if pending == nil {
 		return nil
 	}
-	return p.nudgeLocked(*due)
+	return p.interruptLocked(*pending)
 }
 
-// answered notes that the answer is here.
+// answered records that the response was read.
 func (p *Peer) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.waits = false
+	p.mu.waiting = false
 }
 
-// isStray tells whether an answer is that of a nudge, once.
-func (p *Peer) isStray(id int32) bool {
+// takeUnanswered reports whether a correlation id is that of an interrupting request, and removes
+// it.
+func (p *Peer) takeUnanswered(id int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := slices.Index(p.mu.strays, id)
+	at := slices.Index(p.mu.unanswered, id)
 	if at >= 0 {
-		p.mu.strays = slices.Delete(p.mu.strays, at, at+1)
+		p.mu.unanswered = slices.Delete(p.mu.unanswered, at, at+1)
 	}
 	return at >= 0
 }
@@ -218,39 +218,39 @@ func (p *Peer) send(ctx context.Context, frame []byte) error {
 	return err
 }
 
-// bound bounds steps of a read or a write: step is called before each, and done behind the last.
-// The deadline is set before ctx is looked at, so that it is never later than what the end of ctx
-// sets.
+// bound sets the deadlines of a read or write that is done in steps: step is called before each,
+// and done after the last. step sets the deadline before it checks ctx, so that it never overrides
+// an earlier one set by the end of ctx.
 //
-// Only a cancellation says that nobody wants the answer. That ctx ran out of time does not: a large
-// answer over a slow line would never come.
+// Only a cancellation means that the response is not needed. An expired deadline does not: a large
+// response over a slow line would never arrive.
 func bound(ctx context.Context, deadline func(time.Time) error) (step func() error, done func()) {
-	unwanted := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
+	cancelled := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
 	linger := func() error { return deadline(time.Now().Add(peerLinger)) }
 	hooked := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		defer close(hooked)
-		if unwanted() {
+		if cancelled() {
 			_ = linger()
 		}
 	})
 	step = func() error {
 		err := deadline(time.Now().Add(peerStall))
-		if unwanted() {
+		if cancelled() {
 			err = linger()
 		}
 		return err
 	}
 	done = func() {
 		if !unhook() {
-			<-hooked // else it could set its deadline for what comes next
+			<-hooked // else it could set a deadline for the next operation
 		}
 	}
 	return step, done
 }
 
-// await waits for the size of the answer, or the end of ctx. The deadline is set before ctx is
-// looked at, by AfterFunc: its end is never overwritten.
+// await waits for the size of the response, or the end of ctx. The deadline is reset before
+// AfterFunc checks ctx, so the end of ctx is never overwritten.
 func (p *Peer) await(ctx context.Context) (int, error) {
 	if err := p.socket.SetReadDeadline(time.Time{}); err != nil {
 		return 0, err
@@ -259,7 +259,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	var size [4]byte
 	_, err := io.ReadFull(p.socket, size[:])
 	if !unhook() && err == nil {
-		// ctx ended while the answer came. Its hook may still be about to set the past as deadline.
+		// ctx ended while the response arrived. Its hook may still be about to set the past
+		// deadline.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -267,18 +268,18 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	}
 	n := int(int32(binary.BigEndian.Uint32(size[:])))
 	if n < 4 || n > peerResponseMax {
-		return 0, fmt.Errorf("%w: a frame of %d bytes", errBadResponse, n)
+		return 0, fmt.Errorf("%w: frame of %d bytes", errBadResponse, n)
 	}
 	return n, nil
 }
 
-// receive reads the rest of an answer, step by step: memory is taken as bytes come, not because a
-// length says so.
+// receive reads the rest of a response in steps: memory grows with the bytes that arrive, and not
+// with the announced length.
 func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	next, done := bound(ctx, p.socket.SetReadDeadline)
 	defer done()
 	if cap(p.in) > peerKeep && size <= peerKeep {
-		p.in = nil // one large answer is not to be paid for ever
+		p.in = nil // do not keep the buffer of one large response
 	}
 	in := p.in[:0]
 	for len(in) < size {
@@ -300,5 +301,6 @@ func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	return in, nil
 }
 
-// peerKeep is the largest buffer that is kept for the next answer: that of a full fetch.
+// peerKeep is the largest buffer that is reused for the next response, in bytes: that of a full
+// fetch.
 const peerKeep = 12 << 20

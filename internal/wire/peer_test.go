@@ -27,9 +27,9 @@ func echo(version int16, body []byte) Call {
 		Append: func(b []byte) []byte { return append(b, body...) }}
 }
 
-// TestPeerTalksToTheServer: both header versions, small and large, one after the other on one
+// TestPeerExchangesRequests sends small and large requests with both header versions on one
 // connection.
-func TestPeerTalksToTheServer(t *testing.T) {
+func TestPeerExchangesRequests(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
 	for _, version := range []int16{1, flexibleFrom} {
@@ -37,7 +37,8 @@ func TestPeerTalksToTheServer(t *testing.T) {
 			body := bytes.Repeat([]byte{byte(size)}, size)
 			got, err := p.Do(t.Context(), echo(version, body))
 			if err != nil || !bytes.Equal(got, body) {
-				t.Fatalf("version %d: %d bytes came back as %d: %v", version, size, len(got), err)
+				t.Fatalf("version %d: sent %d bytes, received %d, error %v", version, size,
+					len(got), err)
 			}
 			if request := <-s.handler.got; request.ClientID != "peer-7" {
 				t.Errorf("client id %q", request.ClientID)
@@ -46,9 +47,9 @@ func TestPeerTalksToTheServer(t *testing.T) {
 	}
 }
 
-// TestPeerStopsWaiting when ctx ends, and the server's handler with it, once the connection is
-// closed.
-func TestPeerStopsWaiting(t *testing.T) {
+// TestPeerStopsWaitingWhenItsContextEnds also checks that the server's handler ends once the
+// connection is closed.
+func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +59,7 @@ func TestPeerStopsWaiting(t *testing.T) {
 	}()
 	_, err := p.Do(ctx, Call{Key: keyWait, Append: func(b []byte) []byte { return b }})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want that it was cancelled", err)
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -66,7 +67,7 @@ func TestPeerStopsWaiting(t *testing.T) {
 	<-s.handler.released
 }
 
-// TestPeerCloseEndsAWait from another goroutine.
+// TestPeerCloseEndsAWait closes the connection from another goroutine.
 func TestPeerCloseEndsAWait(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -77,27 +78,29 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 	if _, err := p.Do(t.Context(),
 		Call{Key: keyWait, Append: func(b []byte) []byte { return b }}); !errors.Is(err,
 		net.ErrClosed) {
-		t.Errorf("%v, want that it was closed", err)
+		t.Errorf("error %v, want net.ErrClosed", err)
 	}
 }
 
-// TestPeerDoesNotWaitForWhoHangs once nobody wants its answer: a node that lost its power half-way
-// through one must not hold up who follows another leader by now. One that is slow, and whose
-// answer is wanted, is waited for, also when its time was up long ago.
-func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
+// TestPeerAbandonsAHungResponse checks that a cancelled request does not wait for a peer that hangs
+// in the middle of its response: a follower must be free to follow another leader. A slow response
+// that is still needed is read, even after the deadline of its ctx.
+func TestPeerAbandonsAHungResponse(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
 		cancels bool
-		moves   time.Duration // so often a tenth of the answer comes; 0: it stands still half-way
-		least   time.Duration
-		most    time.Duration
-		fails   bool
+		// interval in which a tenth of the response arrives; 0: it stops half-way
+		moves time.Duration
+		least time.Duration
+		most  time.Duration
+		fails bool
 	}{
-		"hangs, and nobody wants it": {cancels: true, least: peerLinger, most: 2 * peerLinger,
+		"hangs and is cancelled": {cancels: true, least: peerLinger, most: 2 * peerLinger,
 			fails: true},
-		"hangs":                      {least: peerStall, most: peerStall + peerLinger, fails: true},
-		"moves, and nobody wants it": {cancels: true, moves: peerLinger / 10, most: 2 * peerLinger},
-		"moves slowly": {moves: peerStall / 10, least: 15 * time.Second,
+		"hangs": {least: peerStall, most: peerStall + peerLinger, fails: true},
+		"progresses and is cancelled": {cancels: true, moves: peerLinger / 10,
+			most: 2 * peerLinger},
+		"progresses slowly": {moves: peerStall / 10, least: 15 * time.Second,
 			most: peerStall},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +130,7 @@ func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 				body, err := p.Do(ctx, Call{})
 				if took := time.Since(begin); took < test.least || took > test.most ||
 					(err != nil) != test.fails || !test.fails && len(body) != size-4 {
-					t.Errorf("%d bytes, %v after %v", len(body), err, took)
+					t.Errorf("received %d bytes, error %v after %v", len(body), err, took)
 				}
 				_ = ours.Close()
 				_ = theirs.Close()
@@ -136,8 +139,9 @@ func TestPeerDoesNotWaitForWhoHangs(t *testing.T) {
 	}
 }
 
-// TestANudgeHoldsNobodyUp: who gives one holds what others wait for.
-func TestANudgeHoldsNobodyUp(t *testing.T) {
+// TestInterruptDoesNotBlock checks that Interrupt, which holds a lock that Do needs, returns soon
+// when the peer reads nothing.
+func TestInterruptDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		p := &Peer{socket: ours}
@@ -149,31 +153,31 @@ func TestANudgeHoldsNobodyUp(t *testing.T) {
 		_, _ = theirs.Read(make([]byte, 1000))
 		synctest.Wait()
 		begin := time.Now()
-		p.Interrupt(Call{}) // the other side reads nothing
+		p.Interrupt(Call{}) // the peer reads nothing
 		if took := time.Since(begin); took > time.Second {
-			t.Errorf("a nudge took %v", took)
+			t.Errorf("Interrupt took %v", took)
 		}
 		if err := <-failed; err == nil {
-			t.Error("who waits does so still")
+			t.Error("Do did not fail")
 		}
 		_ = theirs.Close()
 	})
 }
 
-// TestPeerRefusesWhatIsNoAnswer, without taking memory for it.
-func TestPeerRefusesWhatIsNoAnswer(t *testing.T) {
+// TestPeerRejectsInvalidResponses also checks that little memory is allocated for them.
+func TestPeerRejectsInvalidResponses(t *testing.T) {
 	frame := func(size int32, rest ...byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(size)), rest...)
 	}
 	for name, answer := range map[string][]byte{
-		"negative size":         frame(-1),
-		"huge":                  frame(1 << 30),
-		"no correlation id":     frame(2, 0, 0),
-		"another's":             frame(4, 0, 0, 0, 9),
-		"ends early":            frame(100, 0, 0, 0, 1),
-		"promises and ends":     frame(peerResponseMax, 0, 0, 0, 1),
-		"tags without an end":   frame(6, 0, 0, 0, 1, 1, 3),
-		"nothing but the close": nil,
+		"negative size":                     frame(-1),
+		"huge":                              frame(1 << 30),
+		"no correlation id":                 frame(2, 0, 0),
+		"correlation id of another request": frame(4, 0, 0, 0, 9),
+		"ends early":                        frame(100, 0, 0, 0, 1),
+		"announces much and ends":           frame(peerResponseMax, 0, 0, 0, 1),
+		"tags without an end":               frame(6, 0, 0, 0, 1, 1, 3),
+		"closed without a byte":             nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
@@ -188,24 +192,24 @@ func TestPeerRefusesWhatIsNoAnswer(t *testing.T) {
 			defer cancel()
 			if _, err := p.Do(ctx,
 				Call{Flexible: true, Append: func(b []byte) []byte { return b }}); err == nil {
-				t.Error("taken for an answer")
+				t.Error("the response was accepted")
 			}
 			if cap(p.in) > 2*stepBytes {
-				t.Errorf("%d bytes were taken for it", cap(p.in))
+				t.Errorf("%d bytes were allocated", cap(p.in))
 			}
 		})
 	}
 }
 
-// TestANudgeIsSeenByTheRequestBefore it, and its answer by nobody: also of one that comes between
-// two requests.
-func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
+// TestInterruptEndsTheWaitOfARequest checks that the interrupting request reaches the handler that
+// waits, also when it was sent between two requests, and that its response is discarded.
+func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
-	nudge := echo(1, []byte("nudge"))
+	interrupt := echo(1, []byte("interrupt"))
 	for i := range 3 {
 		if i > 0 {
-			p.Interrupt(nudge) // for the one that follows
+			p.Interrupt(interrupt) // before the request
 		}
 		ended := make(chan error, 1)
 		go func() {
@@ -215,11 +219,11 @@ func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 		select {
 		case <-s.handler.waiting:
 		case err := <-ended:
-			t.Fatalf("ended before it waited: %v", err)
+			t.Fatalf("the request ended before it waited: %v", err)
 		}
 		if i == 0 {
-			p.Interrupt(nudge)
-			p.Interrupt(nudge) // once is enough
+			p.Interrupt(interrupt)
+			p.Interrupt(interrupt) // the second has no effect
 		}
 		select {
 		case err := <-ended:
@@ -227,40 +231,40 @@ func TestANudgeIsSeenByTheRequestBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 		case <-time.After(time.Minute):
-			t.Fatal("the nudge was not seen")
+			t.Fatal("the request was not interrupted")
 		}
 	}
 	for range 3 {
 		if got, err := p.Do(t.Context(), echo(1, []byte("after"))); err != nil ||
 			string(got) != "after" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("received %q, error %v", got, err)
 		}
 	}
-	if n := len(p.mu.strays); n != 0 {
-		t.Errorf("%d answers of nudges are awaited still", n)
+	if n := len(p.mu.unanswered); n != 0 {
+		t.Errorf("%d interrupting requests are still unanswered", n)
 	}
 }
 
-// TestNudgesFromEverywhere: with -race, whenever they come.
-func TestNudgesFromEverywhere(t *testing.T) {
+// TestInterruptFromAnotherGoroutine is most useful with -race.
+func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 5000 { // the server remembers twice as many requests at most
+		for range 5000 { // the test handler queues twice as many
 			if ctx.Err() != nil {
 				return
 			}
-			p.Interrupt(echo(1, []byte("nudge")))
+			p.Interrupt(echo(1, []byte("interrupt")))
 			runtime.Gosched()
 		}
 	}()
 	for i := range 300 {
 		want := []byte{byte(i)}
 		if got, err := p.Do(t.Context(), echo(1, want)); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("%v, %v", got, err)
+			t.Fatalf("received %v, error %v", got, err)
 		}
 	}
 	cancel()

@@ -6,24 +6,23 @@ import (
 	"syscall"
 )
 
-// reservedBitsMax is the largest class of reserved memory, in which a frame of frameBytesMax has
-// room.
+// reservedBitsMax is the largest class of reserved memory, which holds a frame of frameBytesMax.
 const reservedBitsMax = 27
 
-// reserved keeps address ranges between requests, by size: free[n] are of 1<<n bytes. Together they
-// are as many as there were large requests at once, which the budget bounds; they hold no memory.
+// reserved keeps address ranges between requests, by size: free[n] are of 1<<n bytes. Their number
+// is the largest number of concurrent large requests, which the budget bounds. They hold no memory.
 var reserved struct {
 	sync.Mutex
 	free [reservedBitsMax + 1][][]byte
 }
 
-// reserve returns n bytes, up to frameBytesMax, of memory that the kernel gives page by page, as
-// they are written, and how to give it all back. Go's own allocator would clear them first, and so
-// take them all; a buffer that grows as bytes come would copy what it has each time.
+// reserve returns n bytes, up to frameBytesMax, of memory that the kernel commits page by page as
+// it is written, and the function that returns it. Go's allocator would clear, and so commit, all
+// of it at once; a buffer that grows as bytes arrive would copy its content each time.
 //
-// Memory is given back, addresses are not: what of a request outlives it by mistake reads zeros or
-// another request, as with the pooled buffers of small ones. Were they unmapped, they could be the
-// Go heap's next, and such a mistake anybody's (docs/adr/0062).
+// The pages are returned and the addresses are kept: a use after the release reads zeros or another
+// request, as with pooled buffers. If the range were unmapped, the Go heap could get those
+// addresses, and such a bug could read any memory (ADR 0062).
 func reserve(n int) (buf []byte, unreserve func(), err error) {
 	class := bits.Len(uint(max(1, n) - 1))
 	whole := takeReserved(class)
@@ -34,10 +33,10 @@ func reserve(n int) (buf []byte, unreserve func(), err error) {
 			return nil, nil, err
 		}
 	}
-	return whole[:n:n], func() { giveReserved(class, whole) }, nil
+	return whole[:n:n], func() { putReserved(class, whole) }, nil
 }
 
-// takeReserved returns a range that was used before, nil if none is free.
+// takeReserved returns a free range, or nil if there is none.
 func takeReserved(class int) []byte {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -50,9 +49,9 @@ func takeReserved(class int) []byte {
 	return whole
 }
 
-// giveReserved gives the pages back to the kernel, and keeps the range. Of a process whose memory
-// is locked the kernel takes no pages back this way: it has to be unmapped.
-func giveReserved(class int, whole []byte) {
+// putReserved returns the pages to the kernel and keeps the range. If the memory of the process is
+// locked, the kernel keeps the pages, and the range is unmapped instead.
+func putReserved(class int, whole []byte) {
 	if syscall.Madvise(whole, syscall.MADV_DONTNEED) != nil {
 		_ = syscall.Munmap(whole)
 		return

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// residentBytes is what of the process lies in memory.
+// residentBytes returns the resident set size of the process.
 func residentBytes(t *testing.T) int {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/statm")
@@ -22,8 +22,8 @@ func residentBytes(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-func TestReservedMemoryIsTakenAsItIsWritten(t *testing.T) {
-	// else what earlier tests left is given back in between, and taken for ours
+func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
+	// Memory of earlier tests that is freed in between would distort the measurement.
 	debug.FreeOSMemory()
 	before := residentBytes(t)
 	buf, unreserve, err := reserve(frameBytesMax)
@@ -32,23 +32,23 @@ func TestReservedMemoryIsTakenAsItIsWritten(t *testing.T) {
 	}
 	buf[0], buf[frameBytesMax-1] = 1, 1
 	if grown := residentBytes(t) - before; grown > 16<<20 {
-		t.Errorf("two bytes written, %d taken", grown)
+		t.Errorf("two bytes written, %d bytes committed", grown)
 	}
 	for at := 0; at < len(buf); at += 4096 {
 		buf[at] = 1
 	}
 	if grown := residentBytes(t) - before; grown < 80<<20 {
-		t.Errorf("all written, %d taken: this test sees nothing", grown)
+		t.Errorf("all written, %d bytes committed: the measurement does not work", grown)
 	}
 	unreserve()
 	if grown := residentBytes(t) - before; grown > 16<<20 {
-		t.Errorf("%d bytes still held", grown)
+		t.Errorf("%d bytes are still committed", grown)
 	}
 }
 
-// What outlives a request by mistake must not be somebody else's memory, and sees nothing of the
-// request.
-func TestReservedAddressesStayOursAndEmpty(t *testing.T) {
+// TestReleasedReservationReadsZeros checks that a slice that outlives its request by mistake reads
+// zeros and no other memory.
+func TestReleasedReservationReadsZeros(t *testing.T) {
 	buf, unreserve, err := reserve(3 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestReservedAddressesStayOursAndEmpty(t *testing.T) {
 	}
 	defer unreserve()
 	if &again[0] != &buf[0] || len(again) != 4<<20 || cap(again) != 4<<20 {
-		t.Errorf("%d bytes elsewhere: ranges would pile up", len(again))
+		t.Errorf("%d bytes at another address: ranges are not reused", len(again))
 	}
 	other, unreserveOther, err := reserve(4 << 20)
 	if err != nil {
@@ -73,15 +73,15 @@ func TestReservedAddressesStayOursAndEmpty(t *testing.T) {
 	}
 	defer unreserveOther()
 	if &other[0] == &again[0] {
-		t.Error("two requests have one memory")
+		t.Error("two requests share memory")
 	}
 }
 
-func TestEverySizeOfALargeFrameCanBeReserved(t *testing.T) {
+func TestReserveOfEveryFrameSize(t *testing.T) {
 	for _, n := range []int{1, largeBytes + 1, 2 << 20, 2<<20 + 1, 64 << 20, frameBytesMax} {
 		buf, unreserve, err := reserve(n)
 		if err != nil || len(buf) != n || cap(buf) != n {
-			t.Fatalf("%d bytes: %d, %v", n, len(buf), err)
+			t.Fatalf("reserve(%d) returned %d bytes, error %v", n, len(buf), err)
 		}
 		buf[n-1] = 1
 		unreserve()

@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fileOf makes a file with random content on a filesystem: OS is sent by sendfile, Mem is read.
+// fileOf creates a file of random content: vfs.OS is sent by sendfile, vfs.Mem is read.
 func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	t.Helper()
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // never fails
 	file, err := fsys.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
-		// Mem knows no temporary directory of ours.
+		// Mem has no such directory.
 		file, err = fsys.Create("/data")
 	}
 	if err != nil {
@@ -35,7 +35,7 @@ func forEachFS(t *testing.T, run func(t *testing.T, fsys vfs.FS)) {
 	t.Run("read", func(t *testing.T) { run(t, vfs.NewMem()) })
 }
 
-func TestFileRangesGoOutBetweenBytes(t *testing.T) {
+func TestFileRangesAreSentBetweenBytes(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		file, content := fileOf(t, fsys, 8<<20)
 		s := startServer(t, nil)
@@ -66,9 +66,9 @@ func TestFileRangesGoOutBetweenBytes(t *testing.T) {
 	})
 }
 
-// Many connections send from one file, and its writer appends to it: sending must not move the
-// file's own offset.
-func TestSendfileLeavesTheFilesOffset(t *testing.T) {
+// TestSendfileLeavesTheFileOffset checks that sending does not move the offset of the file: many
+// connections send from one file, and its writer appends to it.
+func TestSendfileLeavesTheFileOffset(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 1<<20)
 	s := startServer(t, nil)
 	s.handler.chunks = []Chunk{{File: file, Position: 1, Length: 1<<20 - 1}}
@@ -77,15 +77,14 @@ func TestSendfileLeavesTheFilesOffset(t *testing.T) {
 	c.reply()
 	osFile, ok := vfs.OSFile(file)
 	if !ok {
-		t.Fatal("no *os.File")
+		t.Fatal("the file is not an *os.File")
 	}
 	if at, err := osFile.Seek(0, io.SeekCurrent); at != 0 || err != nil {
-		t.Errorf("the offset is %d, %v", at, err)
+		t.Errorf("the offset is %d, error %v, want 0", at, err)
 	}
 }
 
-// The socket's buffers are smaller than the reply: sendfile goes on where the last, partial one
-// ended.
+// TestPartialWritesAreResumed sends a reply that is larger than the buffers of the socket.
 func TestPartialWritesAreResumed(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		file, content := fileOf(t, fsys, 32<<20)
@@ -102,12 +101,13 @@ func TestPartialWritesAreResumed(t *testing.T) {
 			at += n
 		}
 		if !bytes.Equal(got[8:8+len(content)], content) || string(got[8+len(content):]) != "end" {
-			t.Error("the reply differs")
+			t.Error("the reply differs from its chunks")
 		}
 	})
 }
 
-// A file that is shorter than its range cannot be sent: better no connection than wrong bytes.
+// TestShortFileClosesTheConnection checks that a file that ends before its range closes the
+// connection, instead of sending other bytes.
 func TestShortFileClosesTheConnection(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		for _, size := range []int{copyBytesMax / 2, 1 << 20} {
@@ -118,7 +118,7 @@ func TestShortFileClosesTheConnection(t *testing.T) {
 			c.send(request(keyFiles, 0, 1, nil))
 			got, err := io.ReadAll(c)
 			if err != nil || len(got) > 8+size {
-				t.Errorf("%d bytes, %v", len(got), err)
+				t.Errorf("read %d bytes, error %v", len(got), err)
 			}
 			<-s.handler.released
 		}
@@ -132,10 +132,10 @@ func TestBufferClasses(t *testing.T) {
 		if len(buf) != n || (n > 0 && cap(buf) < n) || cap(buf) > max(want, 2*n) {
 			t.Errorf("takeBuffer(%d): length %d, capacity %d, want %d", n, len(buf), cap(buf), want)
 		}
-		giveBuffer(buf)
+		putBuffer(buf)
 	}
-	giveBuffer(make([]byte, 1000)) // of no class: left to the garbage collector
+	putBuffer(make([]byte, 1000)) // of no class, so not pooled
 	if buf := takeBuffer(1000); cap(buf) != 1024 {
-		t.Errorf("capacity %d", cap(buf))
+		t.Errorf("capacity %d, want 1024", cap(buf))
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendfileWorks is a constant, so that each system compiles its own way only (docs/adr/0037).
+// sendfileWorks is a constant, so that each platform compiles only its own path (ADR 0037).
 const sendfileWorks = true
 
-// sendfile sends at most n bytes of file from position on, waiting (until the write deadline) for
-// room in the socket, and returns how many went. The position is passed explicitly, so the file's
-// own offset, shared by all who read it, never moves; this is why net.TCPConn.ReadFrom would not
-// do.
+// sendfile sends at most n bytes of file from position, waits (until the write deadline) for space
+// in the socket, and returns how many bytes it sent. The position is passed explicitly, so the
+// offset of the file, which all readers share, never moves; net.TCPConn.ReadFrom would move it.
 func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, err error) {
 	socket, err := to.SyscallConn()
 	if err != nil {
@@ -26,7 +25,7 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 		return 0, err
 	}
 	var failed error
-	// Control holds the file open while its descriptor is in use.
+	// Control keeps the file open while its descriptor is in use.
 	err = source.Control(func(from uintptr) {
 		err := socket.Write(func(out uintptr) bool {
 			sent, failed = sendOnce(int(out), int(from), position, n)
@@ -37,8 +36,8 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 	return sent, errors.Join(err, failed)
 }
 
-// sendOnce calls sendfile until a signal does not interrupt it. EAGAIN goes back to the caller, for
-// the poller to wait for room.
+// sendOnce calls sendfile until no signal interrupts it. The caller handles EAGAIN by waiting for
+// space.
 func sendOnce(out, from int, position int64, n int) (int, error) {
 	for {
 		offset := position
@@ -49,13 +48,14 @@ func sendOnce(out, from int, position int64, n int) (int, error) {
 		case err != nil:
 			return 0, err
 		case sent == 0:
-			return 0, io.ErrUnexpectedEOF // the file is shorter than the handler said
+			return 0, io.ErrUnexpectedEOF // the file ends before the chunk
 		}
 		return sent, nil
 	}
 }
 
-// cork holds back partial packets; uncorking sends them. It is a hint: failure only costs packets.
+// cork holds back partial packets; uncorking sends them. A failure is ignored: it costs packets
+// only.
 func cork(conn *net.TCPConn, on bool) {
 	value := 0
 	if on {

@@ -15,70 +15,71 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Request is one request frame, its header decoded.
+// Request is one request frame with its header decoded.
 type Request struct {
 	Key           int16
 	Version       int16
 	CorrelationID int32
-	ClientID      string // empty if the client sent none
-	// valid until Drop, or until the reply was sent: what is kept of it has to be copied
+	ClientID      string // "" if the client sent none
+	// Body is valid until ReleaseBody, or until the reply was sent: what is kept of it must be
+	// copied.
 	Body []byte
-	// Listener is the name of the listener on which the connection was accepted: Options.Name.
+	// Listener is Options.Name of the server that accepted the connection.
 	Listener string
 	// Principal is the identity of the client: Anonymous without authentication.
 	Principal Principal
 	Remote    net.Addr
-	// gives Body's memory and its share of the budget back; nil: nobody wants them. It is Drop's to
-	// call
+	// Release returns the memory of Body and its share of the budget; nil: nothing to return. Call
+	// ReleaseBody instead.
 	Release func()
-	// NextRequest has something to receive, once, when the client has sent another request, which waits
-	// for the answer to this one.
+	// NextRequest receives one value when the client has sent another request, which waits for the
+	// reply to this one.
 	NextRequest <-chan struct{}
 }
 
-// ReleaseBody gives up Body before the request is answered. A handler that is about to wait, and needs
-// Body no more, calls it: otherwise those who wait keep others from being read. The reply must not
-// alias Body then.
+// ReleaseBody releases Body before the request is answered. A handler calls it before it waits, if
+// it needs Body no longer: requests that wait would otherwise keep others from being read. The
+// reply must not alias Body then.
 func (r *Request) ReleaseBody() {
-	free := r.Release
+	release := r.Release
 	r.Body, r.Release = nil, nil
-	if free != nil {
-		free()
+	if release != nil {
+		release()
 	}
 }
 
-// Chunk is a part of a reply: bytes, or a range of a file that goes out without being copied.
+// Chunk is a part of a reply: bytes, or a range of a file that is sent without being copied.
 type Chunk struct {
 	Bytes    []byte
-	File     vfs.File // when not nil, Length bytes from Position
+	File     vfs.File // not nil: Length bytes from Position
 	Position int64
 	Length   int
 }
 
-// Reply is the body of a response (what follows the correlation id and, for flexible versions, the
-// header's tags).
+// Reply is the body of a response: what follows the correlation id and, in flexible versions, the
+// tags of the header.
 type Reply struct {
 	Flexible bool // the response header carries tags; never for ApiVersions
 	Chunks   []Chunk
-	Release  func() // called once the reply was sent or given up; may be nil
-	None     bool   // no answer at all (acks=0)
+	Release  func() // called after the reply was sent or abandoned; may be nil
+	None     bool   // the request has no response (acks=0)
 	Error    string // Kafka error name for request_errors_total; empty: none
 }
 
-// Handler answers requests. An error closes the connection. Requests of one connection come one
-// after the other.
+// Handler answers requests. An error closes the connection. The requests of one connection arrive
+// one after the other.
 type Handler interface {
-	// FrameMax returns the largest frame taken for an API key, in bytes; 0 if the key is not
-	// served, which closes the connection, as Kafka does.
+	// FrameMax returns the largest frame of an API key, in bytes; 0 if the key is not served, which
+	// closes the connection, as in Kafka.
 	FrameMax(key int16) int
-	// Flexible tells whether the header of a request carries tagged fields (header v2, KIP-482).
+	// Flexible reports whether the header of a request carries tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
-	// Handle answers one request. ctx ends when the client goes or the server stops. The reply may
-	// alias req.Body; its Release is called also when an error comes with it.
+	// Handle answers one request. ctx ends when the client disconnects or the server stops. The
+	// reply may alias req.Body. The reply's Release is called even if an error is returned with it.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
-// Options of a Server. Handler and Listener must be set.
+// Options configure a Server. Handler and Listener are required.
 type Options struct {
 	Listener net.Listener
 	Handler  Handler
@@ -87,21 +88,23 @@ type Options struct {
 	Registry prometheus.Registerer  // may be nil
 	Logger   *slog.Logger           // default: discards
 
-	ConnectionsMax int // connections at once; default 10000
-	// ConnectionsPerAddressMax is how many of them one IP address may have; default half of
-	// ConnectionsMax, so that none takes all.
+	ConnectionsMax int // concurrent connections; default 10000
+	// ConnectionsPerAddressMax bounds the connections of one IP address; default half of
+	// ConnectionsMax, so that no address can take all.
 	ConnectionsPerAddressMax int
-	// bytes that frames above 16 KiB and up to 1 MiB hold together, all connections; default 512
-	// MiB
+	// MediumBytesMax bounds the bytes of frames above 16 KiB and up to 1 MiB of all connections
+	// together; default 512 MiB.
 	MediumBytesMax int64
-	// bytes that frames above 1 MiB hold together, all connections; default 256 MiB
+	// LargeBytesMax bounds the bytes of frames above 1 MiB of all connections together; default 256
+	// MiB.
 	LargeBytesMax int64
-	// a connection that sends nothing for so long is closed; default 10 min, as Kafka
+	// Idle is how long a connection may send nothing before it is closed; default 10 min, as in
+	// Kafka.
 	Idle time.Duration
-	// a frame or reply of which not stepBytes more, or its rest, moved in so long closes the
-	// connection; default 30 s
+	// Stall is how long a frame or reply may take for each 1 MiB, or for its rest, before the
+	// connection is closed; default 30 s.
 	Stall time.Duration
-	// after Serve's ctx ended, how long a reply may take to leave; default 5 s
+	// Drain is how long a reply may take after the ctx of Serve has ended; default 5 s.
 	Drain time.Duration
 }
 
@@ -124,7 +127,6 @@ func (o *Options) setDefaults() {
 	o.Drain = defaulted(o.Drain, 5*time.Second)
 }
 
-// defaulted returns value, or standard if value is zero.
 func defaulted[T comparable](value, standard T) T {
 	var zero T
 	if value == zero {
@@ -133,21 +135,20 @@ func defaulted[T comparable](value, standard T) T {
 	return value
 }
 
-// Server takes connections and hands their requests to a Handler.
+// Server accepts connections and passes their requests to a Handler.
 type Server struct {
 	opts    Options
 	metrics *metrics
-	// bytes of frames above aheadBytesMax and up to largeBytes; held <= Options.MediumBytesMax
-	medium budget
-	large  budget        // bytes of frames above largeBytes; held <= Options.LargeBytesMax
-	slots  chan struct{} // holds one a connection; len(slots) <= Options.ConnectionsMax
-	peers  peerCounts
-	conns  sync.WaitGroup
+	medium  budget        // of frames above aheadBytesMax and up to largeBytes
+	large   budget        // of frames above largeBytes
+	slots   chan struct{} // one token for each connection
+	peers   peerCounts
+	conns   sync.WaitGroup
 
-	refusals outage.State // of connections, one too many; of Serve's goroutine
+	refusals outage.State // connections refused above a limit; used by Serve alone
 }
 
-// NewServer returns a server; Serve runs it.
+// NewServer returns a Server; call Serve to run it.
 func NewServer(opts Options) *Server {
 	opts.setDefaults()
 	return &Server{
@@ -155,19 +156,19 @@ func NewServer(opts Options) *Server {
 		metrics: newMetrics(opts.Registry, opts.Name),
 		medium:  newBudget(opts.MediumBytesMax),
 		large:   newBudget(opts.LargeBytesMax),
-		peers:   peerCounts{most: opts.ConnectionsPerAddressMax, held: map[netip.Addr]int{}},
+		peers:   peerCounts{limit: opts.ConnectionsPerAddressMax, held: map[netip.Addr]int{}},
 		slots:   make(chan struct{}, opts.ConnectionsMax),
 	}
 }
 
-// Serve runs until ctx ends, then stops taking requests, lets those in hand finish (their ctx is
-// cancelled, so long polls end), and joins every goroutine. It returns early, with an error, only
-// if the listener fails.
+// Serve runs until ctx ends, then reads no more requests, waits until the current ones are answered
+// (their ctx ends, so long polls return), and joins every goroutine. It returns early with an error
+// only if the listener fails.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
-	// They run from the last to the first: a listener that fails ends the connections, too, before
-	// they are joined.
+	// Deferred calls run in reverse: a listener that fails ends the connections before they are
+	// joined.
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
@@ -176,29 +177,28 @@ func (s *Server) Serve(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if failed, ends := accepts.Succeed(); ends {
-				s.opts.Logger.Info("connections are accepted again", "listener", s.opts.Name,
+				s.opts.Logger.Info("accepting connections again", "listener", s.opts.Name,
 					"failed", failed)
 			}
-			s.take(ctx, socket)
+			s.admit(ctx, socket)
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
 		default:
-			// Most likely out of file descriptors: they come back when connections end.
+			// Usually the process is out of file descriptors, which are freed when connections end.
 			if accepts.Fail(time.Now()) {
-				s.opts.Logger.Warn("accept failed", "listener", s.opts.Name, "error", err)
+				s.opts.Logger.Warn("failed to accept connection", "listener", s.opts.Name, "error",
+					err)
 			}
 			pause(ctx, acceptRetry)
 		}
 	}
 }
 
-// acceptRetry is how long a failed accept waits: without a pause the loop would keep a processor
-// busy while it lasts.
+// acceptRetry is the pause after a failed accept: without it the loop would spin.
 const acceptRetry = 100 * time.Millisecond
 
-// pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -208,20 +208,21 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refuse closes a connection that is one too many. That is a warning once, and a metric each time:
-// a client that is refused comes again at once.
+// refuse closes a connection above a limit. Only the first of a series is logged, and every one is
+// counted: clients reconnect at once.
 func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	s.metrics.rejected(reason)
 	if s.refusals.Fail(time.Now()) {
-		s.opts.Logger.Warn("connection refused: too many", "listener", s.opts.Name, "remote",
+		s.opts.Logger.Warn("connection refused: limit reached", "listener", s.opts.Name, "remote",
 			socket.RemoteAddr(), "reason", reason, "limit", limit)
 	}
 	_ = socket.Close()
 }
 
-// take starts a connection's goroutines, or refuses it. It does not wait for a slot: a client whose
-// connection is closed tries another broker, one that is kept waiting takes this one for hung.
-func (s *Server) take(ctx context.Context, socket net.Conn) {
+// admit starts the goroutines of a connection, or refuses it. It never waits for a slot: a client
+// whose connection is closed tries another broker, and one that is kept waiting takes this broker
+// for hung.
+func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
@@ -229,20 +230,20 @@ func (s *Server) take(ctx context.Context, socket net.Conn) {
 		return
 	}
 	peer := addressOf(socket)
-	if !s.peers.take(peer) {
+	if !s.peers.acquire(peer) {
 		<-s.slots
 		s.refuse(socket, rejectAddress, s.opts.ConnectionsPerAddressMax)
 		return
 	}
 	if failed, ends := s.refusals.Succeed(); ends {
-		s.opts.Logger.Info("connections are taken again", "listener", s.opts.Name, "refused",
+		s.opts.Logger.Info("connections below the limit again", "listener", s.opts.Name, "refused",
 			failed)
 	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {
 		newConnection(s, socket).serve(ctx)
 		s.metrics.connections.Dec()
-		s.peers.give(peer)
+		s.peers.release(peer)
 		<-s.slots
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestQuirk16RepliesComeInTheOrderOfRequests(t *testing.T) {
+func TestQuirk16RepliesKeepTheOrderOfRequests(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	var pipelined []byte
@@ -32,8 +32,8 @@ func TestQuirk16RepliesComeInTheOrderOfRequests(t *testing.T) {
 	}
 }
 
-// Quirk 4: header v2, with tags of which none is known, exactly when the version is flexible; the
-// response's header likewise.
+// TestHeaderFollowsFlexibility checks quirk 4: headers of requests and responses have tags exactly
+// when the version is flexible, and unknown tags are skipped.
 func TestHeaderFollowsFlexibility(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -45,7 +45,7 @@ func TestHeaderFollowsFlexibility(t *testing.T) {
 		req := <-s.handler.got
 		if req.ClientID != "tester" || req.Version != version || req.CorrelationID != 5 ||
 			req.Remote == nil {
-			t.Errorf("request %+v", req)
+			t.Errorf("unexpected request %+v", req)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestRequestWithoutReplyKeepsTheOrder(t *testing.T) {
 	c := s.dial()
 	c.send(append(request(keySilent, 0, 1, nil), request(keyEcho, 0, 2, []byte("x"))...))
 	if id, _ := c.reply(); id != 2 {
-		t.Errorf("reply to %d, want 2: acks=0 has no answer", id)
+		t.Errorf("reply to %d, want 2: a request without a response must be skipped", id)
 	}
 }
 
@@ -78,9 +78,9 @@ func TestHandlerErrorClosesTheConnection(t *testing.T) {
 	<-s.handler.released
 }
 
-// A long poll must not outlive its client: its ctx ends when the client goes, also with a request
-// waiting behind it unsent.
-func TestLongPollEndsWhenItsClientGoes(t *testing.T) {
+// TestLongPollEndsWhenItsClientDisconnects checks that the ctx of a waiting request ends when the
+// client closes the connection.
+func TestLongPollEndsWhenItsClientDisconnects(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
@@ -89,7 +89,7 @@ func TestLongPollEndsWhenItsClientGoes(t *testing.T) {
 	<-s.handler.released
 }
 
-func TestServeLetsRequestsFinishAndJoins(t *testing.T) {
+func TestServeAnswersPendingRequestsBeforeItReturns(t *testing.T) {
 	s := startServer(t, nil)
 	idle, waiting := s.dial(), s.dial()
 	idle.send(request(keyEcho, 0, 1, nil))
@@ -103,30 +103,30 @@ func TestServeLetsRequestsFinishAndJoins(t *testing.T) {
 	waiting.wantClosed()
 	idle.wantClosed()
 	if _, err := net.Dial("tcp", s.opts.Listener.Addr().String()); err == nil {
-		t.Error("still listening")
+		t.Error("the listener still accepts connections")
 	}
 }
 
-func TestServeEndsWhileAClientDoesNotRead(t *testing.T) {
+func TestServeReturnsWhileAClientDoesNotRead(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.Drain = time.Millisecond })
 	s.handler.chunks = []Chunk{{Bytes: make([]byte, 64<<20)}}
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
 	<-s.handler.got
-	s.shutdown() // returns although the reply never leaves
+	s.shutdown() // must return although the client does not read
 }
 
-// Who reads is who stops the server, so that all but the first of the reply is read after the stop,
-// on however busy a machine. From then on the client takes no more than four steps in the time that
-// the whole reply has, and what else has left is in the sockets' buffers.
-func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
+// TestServeReturnsWhileAClientReadsSlowly reads all but the first step after the stop, on a slow
+// machine too, since one goroutine reads and stops. From then on the client reads at most four
+// steps in the time that the whole reply has; what else was sent is in the buffers of the sockets.
+func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes, stepBytes = 100 * time.Millisecond, 64 << 20, 1 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })
 	file, _ := fileOf(t, vfs.OS{}, replyBytes)
 	s.handler.chunks = []Chunk{{File: file, Length: replyBytes}}
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
-	// of a server that neither goes on nor closes
+	// Fails the test if the server neither sends nor closes.
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -140,11 +140,11 @@ func TestServeEndsWhileAClientReadsSlowly(t *testing.T) {
 	}
 	s.shutdown()
 	if total >= replyBytes {
-		t.Errorf("all %d bytes were waited for", total)
+		t.Errorf("the server waited until all %d bytes were read", total)
 	}
 }
 
-func TestServeFailsWithItsListener(t *testing.T) {
+func TestServeFailsWhenItsListenerFails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestServeFailsWithItsListener(t *testing.T) {
 	s := NewServer(Options{Listener: listener, Handler: newTestHandler()})
 	_ = listener.Close()
 	if err := s.Serve(context.Background()); err == nil {
-		t.Error("no error")
+		t.Error("Serve returned no error")
 	}
 }
 
@@ -169,15 +169,15 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 		rejectConnections)); n != refused {
-		t.Errorf("%v connections counted as rejected", n)
+		t.Errorf("%v connections counted as rejected, want 20", n)
 	}
 	if lines := strings.Count(s.log.String(), "connection refused"); lines != 1 {
-		t.Errorf("told %d times", lines)
+		t.Errorf("the refusal was logged %d times, want once", lines)
 	}
 }
 
-// A connection's frames come from the pool and go back; what a reply aliases must not change under
-// it.
+// TestBuffersAreNotSharedBetweenRequests checks that a pooled buffer is not reused while a reply
+// aliases it.
 func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	s := startServer(t, nil)
 	const clients, requests = 8, 50
@@ -211,8 +211,8 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// Large frames are charged to one budget, however many connections send them, until their requests
-// are done.
+// TestLargeFramesShareABudget checks that large frames of all connections are charged to one budget
+// until their requests are answered.
 func TestLargeFramesShareABudget(t *testing.T) {
 	const size, budget = 2 << 20, 5 << 20
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })
@@ -221,7 +221,7 @@ func TestLargeFramesShareABudget(t *testing.T) {
 	first.send(request(keyWait, 0, 1, body))
 	<-s.handler.waiting
 	if s.large.TryAcquire(budget - size) {
-		t.Error("a large frame in hand is not charged")
+		t.Error("a large frame being handled is not charged")
 	}
 	_ = first.Close()
 	<-s.handler.released
@@ -234,7 +234,7 @@ func TestLargeFramesShareABudget(t *testing.T) {
 	}
 	s.shutdown()
 	if !s.large.TryAcquire(budget) {
-		t.Error("the budget is not given back")
+		t.Error("the budget was not returned")
 	}
 }
 
@@ -249,7 +249,7 @@ func TestMetrics(t *testing.T) {
 # HELP heartwood_broker_connections Open client connections.
 # TYPE heartwood_broker_connections gauge
 heartwood_broker_connections{listener="test"} 1
-# HELP heartwood_requests_in_flight Requests being handled, those that wait included.
+# HELP heartwood_requests_in_flight Requests being handled, including those that wait.
 # TYPE heartwood_requests_in_flight gauge
 heartwood_requests_in_flight 1
 `
@@ -260,7 +260,7 @@ heartwood_requests_in_flight 1
 	}
 	s.shutdown()
 	want = `
-# HELP heartwood_request_errors_total Requests answered with a Kafka error, by the first error in the answer.
+# HELP heartwood_request_errors_total Requests answered with a Kafka error, by the first error of the response.
 # TYPE heartwood_request_errors_total counter
 heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 `
@@ -269,7 +269,7 @@ heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(s.metrics.duration); n != 2 {
-		t.Errorf("durations of %d apis, want 2", n)
+		t.Errorf("durations of %d APIs, want 2", n)
 	}
 }
 

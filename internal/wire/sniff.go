@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// httpMethods are the first four bytes of what an HTTP client sends first. Read as a frame's size,
-// "GET " is 1.1 GB.
+// httpMethods are the first four bytes of HTTP requests. As the size of a frame, "GET " is 1.1 GB.
 const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
 
-// looksLike tells what protocol the bytes at a frame's start belong to, when they are no size:
-// "http", "tls", or nothing.
+// looksLike returns the reject reason of the protocol that the first bytes of a connection belong
+// to: HTTP, TLS, or "" for neither.
 func looksLike(start [4]byte) string {
 	if i := strings.Index(httpMethods, string(start[:])); i >= 0 && i%4 == 0 {
 		return rejectHTTP
@@ -22,7 +21,8 @@ func looksLike(start [4]byte) string {
 	return ""
 }
 
-// rejectSize says why a size is none, in words for the person who pointed the wrong client here.
+// rejectSize returns the error for an invalid frame size, and names the protocol that the client
+// seems to speak.
 func rejectSize(start [4]byte, size int) error {
 	switch looksLike(start) {
 	case rejectHTTP:

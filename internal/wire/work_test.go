@@ -9,59 +9,59 @@ import (
 	"time"
 )
 
-// working counts the goroutines that read and answer, of all connections.
-func working() int {
+// readers counts the goroutines that read and answer, over all connections.
+func readers() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*connection).work(")
 }
 
-// One goroutine reads and answers a connection's requests while none waits; one that waits has
-// somebody read in its place.
-func TestWhoWaitsHasSomebodyRead(t *testing.T) {
+// TestWaitingRequestHasAnotherReader checks that one goroutine reads and answers while no request
+// waits, and that a second one reads while a request waits.
+func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	s := startServer(t, nil)
-	before := working()
+	before := readers()
 	c := s.dial()
 	for id := range int32(100) {
 		c.send(request(keyEcho, 0, id, nil))
 		c.reply()
-		if now := working() - before; now != 1 {
+		if now := readers() - before; now != 1 {
 			t.Fatalf("%d goroutines answer after %d requests", now, id+1)
 		}
 	}
 	c.send(request(keyWait, 0, 100, nil))
 	<-s.handler.waiting
-	c.send(request(keyEcho, 0, 101, nil)) // read ahead, and answered in its turn
+	c.send(request(keyEcho, 0, 101, nil)) // read ahead
 	_ = c.Close()
 	s.shutdown()
-	if now := working() - before; now != 0 {
-		t.Errorf("%d goroutines are left", now)
+	if now := readers() - before; now != 0 {
+		t.Errorf("%d goroutines have not ended", now)
 	}
 }
 
-// moody is a handler that waits for some requests and not for others, in ways in which handlers do.
-type moody struct{ *testHandler }
+// mixedHandler waits for some requests and not for others, in the ways in which handlers wait.
+type mixedHandler struct{ *testHandler }
 
-func (m moody) Handle(ctx context.Context, req *Request) (Reply, error) {
+func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	switch req.Body[0] % 4 {
 	case 1:
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Microsecond):
 		}
-	case 2: // a child of the context asks for Done
+	case 2: // a child context calls Done
 		child, cancel := context.WithTimeout(ctx, 50*time.Microsecond)
 		defer cancel()
 		<-child.Done()
-	case 3: // somebody asks when the request has been answered
+	case 3: // Done is called after the request was answered
 		time.AfterFunc(50*time.Microsecond, func() { _ = ctx.Done() })
 	}
 	return Reply{Chunks: []Chunk{{Bytes: []byte{req.Body[0]}}}}, nil
 }
 
-// Replies keep their order and their content, whoever reads and answers. Most useful with -race.
-func TestTurnsBetweenThoseWhoWaitAndThoseWhoDoNot(t *testing.T) {
-	before := working()
-	s := startServer(t, func(o *Options) { o.Handler = moody{newTestHandler()} })
+// TestRepliesOfMixedRequestsKeepTheirOrder is most useful with -race.
+func TestRepliesOfMixedRequestsKeepTheirOrder(t *testing.T) {
+	before := readers()
+	s := startServer(t, func(o *Options) { o.Handler = mixedHandler{newTestHandler()} })
 	const requests = 500
 	var all sync.WaitGroup
 	for g := range 4 {
@@ -86,26 +86,26 @@ func TestTurnsBetweenThoseWhoWaitAndThoseWhoDoNot(t *testing.T) {
 	}
 	all.Wait()
 	s.shutdown()
-	if now := working() - before; now != 0 {
-		t.Errorf("%d goroutines are left", now)
+	if now := readers() - before; now != 0 {
+		t.Errorf("%d goroutines have not ended", now)
 	}
 }
 
-func TestRequestContextWaitsOnceAndNotTooLate(t *testing.T) {
+func TestRequestContextSignalsTheFirstWaitOnly(t *testing.T) {
 	calls := 0
-	early := &requestContext{Context: t.Context(), waits: func() { calls++ }}
+	early := &requestContext{Context: t.Context(), onWait: func() { calls++ }}
 	_, _ = early.Done(), early.Done()
 	if calls != 1 || !early.hasWaited() {
-		t.Errorf("%d calls", calls)
+		t.Errorf("%d calls of onWait, want 1", calls)
 	}
-	late := &requestContext{Context: t.Context(), waits: func() { calls++ }}
+	late := &requestContext{Context: t.Context(), onWait: func() { calls++ }}
 	if late.hasWaited() {
-		t.Error("nobody has waited")
+		t.Error("hasWaited is true before Done was called")
 	}
 	if _ = late.Done(); calls != 1 {
-		t.Error("a request that was answered has somebody read")
+		t.Error("onWait was called after the request was answered")
 	}
 	if late.Done() == nil || late.Err() != nil {
-		t.Error("it is not its parent's context")
+		t.Error("the context differs from its parent")
 	}
 }
