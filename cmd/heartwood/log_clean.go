@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // cleanFlags is what the command line of log clean says.
 type cleanFlags struct {
-	logstore.ByHand
+	cleaner.OfflineOptions
 	memory, ioRate, segment float64
 	dirty, garbage          float64 // shares
 	now                     string
@@ -103,7 +104,7 @@ are missing, as any pass does, and mends what a crash cut off, as any start does
 	return cmd
 }
 
-// settle checks what flags say together, and puts it into ByHand.
+// settle checks what flags say together, and puts it into OfflineOptions.
 func (f *cleanFlags) settle() error {
 	var wrong []error
 	check := func(ok bool, format string, args ...any) {
@@ -168,7 +169,7 @@ func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
 }
 
 func cleanOne(ctx context.Context, dir string, f cleanFlags,
-	logger *slog.Logger) (cleaned logstore.Cleaned, err error) {
+	logger *slog.Logger) (cleaned cleaner.OfflineResult, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return cleaned, err
@@ -183,7 +184,7 @@ func cleanOne(ctx context.Context, dir string, f cleanFlags,
 	if err != nil {
 		return cleaned, err
 	}
-	cleaned, err = o.Clean(ctx, f.ByHand)
+	cleaned, err = cleaner.CleanOffline(ctx, o, f.OfflineOptions)
 	return cleaned, errors.Join(err, o.Close())
 }
 
@@ -197,7 +198,7 @@ func cpuSeconds() float64 {
 }
 
 // add takes in one more directory.
-func (r *cleanReport) add(c logstore.Cleaned) {
+func (r *cleanReport) add(c cleaner.OfflineResult) {
 	r.Passes += c.Passes
 	r.SegmentsTotal += c.SegmentsTotal
 	r.SegmentsRewritten += c.SegmentsRewritten

@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -117,7 +118,7 @@ func write(ctx context.Context, o options) (made summary, err error) {
 	if err != nil {
 		return made, err
 	}
-	cleaner := logstore.NewCleaner(store, logstore.CleanerOptions{})
+	cleaner := cleaner.New(store, cleaner.Options{})
 	defer cleaner.Close()
 	if err := o.append(ctx, log); err != nil {
 		return made, err

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -60,7 +61,7 @@ type Broker struct {
 	cluster  string          // what the file cluster-id says; follow's, once it runs
 	logger   *slog.Logger
 	store    *logstore.Store
-	cleaner  *logstore.Cleaner
+	cleaner  *cleaner.Cleaner
 	cleanNow *cleanNow
 	replicas *replica.Set
 	groups   *coordinator.Groups
@@ -131,7 +132,7 @@ func (b *Broker) open() (err error) {
 	}
 	// The cleaner may start at once: until an image has configured a log, the log is not a
 	// compacted one.
-	b.cleaner = logstore.NewCleaner(b.store, logstore.CleanerOptions{Logger: b.logger})
+	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger})
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
 		cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{

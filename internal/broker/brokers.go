@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -80,11 +81,11 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	case topic == nil:
 		return answer, fmt.Errorf("%w %q", ErrUnknownTopic, topicName)
 	case !topic.Settings.Compact:
-		return answer, fmt.Errorf("%w: %s has cleanupPolicy Delete", logstore.ErrNotCompacted,
+		return answer, fmt.Errorf("%w: %s has cleanupPolicy Delete", cleaner.ErrNotCompacted,
 			topicName)
 	case image.Cleaner.Workers == 0:
 		return answer, fmt.Errorf("%w: set spec.cleaner.workers of the LogCluster",
-			logstore.ErrCleanerDisabled)
+			cleaner.ErrDisabled)
 	}
 	for _, index := range partitions {
 		if index < 0 || int(index) >= len(topic.Partitions) {

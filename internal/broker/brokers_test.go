@@ -10,7 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -120,7 +120,7 @@ func TestBrokersRefuseToClean(t *testing.T) {
 		partitions []int32
 		want       error
 	}{
-		{"nothing", nil, ErrUnknownTopic}, {"events", nil, logstore.ErrNotCompacted},
+		{"nothing", nil, ErrUnknownTopic}, {"events", nil, cleaner.ErrNotCompacted},
 		{"tickets", []int32{0, 2}, ErrUnknownPartition},
 		{"tickets", []int32{-1}, ErrUnknownPartition},
 	} {
@@ -130,7 +130,7 @@ func TestBrokersRefuseToClean(t *testing.T) {
 		}
 	}
 	c.sync(0, 1, 2, "")
-	if _, err := all.CleanNow("tickets", nil); !errors.Is(err, logstore.ErrCleanerDisabled) {
+	if _, err := all.CleanNow("tickets", nil); !errors.Is(err, cleaner.ErrDisabled) {
 		t.Errorf("without workers: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ type cleanNow struct {
 
 // cleanerSeam is what cleanNow needs of the cleaner.
 type cleanerSeam struct {
-	// ask is logstore.Cleaner.CleanNow: it asks for a pass and returns the request's ticket, 1 or
+	// ask is cleaner.Cleaner.CleanNow: it asks for a pass and returns the request's ticket, 1 or
 	// higher.
 	ask    func(logstore.PartitionID) (ticket int64, err error)
 	status func(logstore.PartitionID) *report.Compaction // nil: no such log, or it is not compacted

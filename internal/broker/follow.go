@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -108,12 +109,12 @@ func (b *Broker) recordCluster() error {
 
 // cleanerOptions turns the cluster's budget into the cleaner's: there 0 workers are none, here they
 // are the default.
-func cleanerOptions(budget metadata.CleanerBudget, b *Broker) logstore.CleanerOptions {
+func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	workers := budget.Workers
 	if workers == 0 {
 		workers = -1
 	}
-	return logstore.CleanerOptions{
+	return cleaner.Options{
 		Workers: workers, MemoryBytes: budget.MemoryBytes, IOBytesRate: budget.IOBytesRate,
 		Logger: b.logger,
 	}

@@ -15,7 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
 // HTTPOptions of NewHTTP. Funcs, so that one broker and several in one process look the same, and
@@ -128,8 +128,8 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 		{ErrUnknownTopic, http.StatusNotFound, "UnknownTopic"},
 		{ErrUnknownPartition, http.StatusNotFound, "UnknownPartition"},
 		{ErrStarting, http.StatusServiceUnavailable, "NotReady"},
-		{logstore.ErrNotCompacted, http.StatusConflict, "NotCompacted"},
-		{logstore.ErrCleanerDisabled, http.StatusConflict, "CleanerDisabled"},
+		{cleaner.ErrNotCompacted, http.StatusConflict, "NotCompacted"},
+		{cleaner.ErrDisabled, http.StatusConflict, "CleanerDisabled"},
 		{nil, http.StatusInternalServerError, "Failed"},
 	} {
 		if known.err == nil || errors.Is(err, known.err) {

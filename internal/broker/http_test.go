@@ -15,7 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
 func get(t *testing.T, handler http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -101,8 +101,8 @@ func TestHTTPCleanNow(t *testing.T) {
 	}{
 		{ErrUnknownTopic, 404, "UnknownTopic"}, {ErrUnknownPartition, 404, "UnknownPartition"},
 		{ErrStarting, 503, "NotReady"},
-		{logstore.ErrNotCompacted, 409, "NotCompacted"},
-		{logstore.ErrCleanerDisabled, 409, "CleanerDisabled"},
+		{cleaner.ErrNotCompacted, 409, "NotCompacted"},
+		{cleaner.ErrDisabled, 409, "CleanerDisabled"},
 		{errors.New("disk on fire"), 500, "Failed"},
 	} {
 		fault = fmt.Errorf("clean: %w", c.err)

@@ -41,9 +41,11 @@ var layers = map[string][]string{
 		"internal/logstore/segment"},
 	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys",
 		"internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/cleaner": {"api/report", "internal/logstore", "internal/logstore/clean",
+		"internal/logstore/keys", "internal/logstore/segment", "internal/topicconfig"},
 	"internal/logstore": {
 		"internal/logstore/inspect", // in tests: what a store wrote is verified
-		"api/report", "internal/logstore/segment", "internal/logstore/keys",
+		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
@@ -62,7 +64,9 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica": {"internal/logstore", "internal/metadata", "internal/outage",
+	"internal/replica": {"internal/logstore",
+		"internal/logstore/cleaner", // in tests: replicas whose logs are compacted
+		"internal/metadata", "internal/outage",
 		"internal/timer", "internal/record", "internal/topicconfig"},
 	"internal/coordinator/assignor": {},
 	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
@@ -86,8 +90,8 @@ var layers = map[string][]string{
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
 		"internal/coordinator",
-		"internal/replica", "internal/logstore", "internal/metadata", "internal/outage",
-		"internal/timer", "internal/version", "internal/vfs",
+		"internal/replica", "internal/logstore", "internal/logstore/cleaner", "internal/metadata",
+		"internal/outage", "internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},
 	"internal/dev": {

@@ -42,7 +42,7 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	// the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
-	collected := l.takeCollector(config)
+	collected := l.compaction.sidecars.collector(config.settings.Compact)
 	if collected != nil {
 		rules.Keys = collected.add
 		defer collected.release()
@@ -70,7 +70,8 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 			return err
 		}
 		if collected != nil {
-			l.spoolLocked(b, collected.Records)
+			l.compaction.sidecars.spools.appendLocked(l.list.Load().active(),
+				*l.compaction.sidecars.salt.Load(), b, collected.Records)
 		}
 		return nil
 	})

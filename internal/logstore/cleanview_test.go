@@ -45,14 +45,14 @@ func sum(sizes []int64) int64 {
 
 func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
 	_, log := compactLog(t, vfs.NewMem(), nil)
-	view := log.cleanView(epoch0.Add(time.Hour))
-	defer view.Release()
+	view := log.compaction.view(epoch0.Add(time.Hour))
+	defer view.release()
 	sizes := sizesOf(log)
-	if len(view.Segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 ||
+	if len(view.segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 ||
 		view.CleanBytes != 0 || view.DirtyBytes != sum(sizes[:4]) {
 		t.Errorf("%+v", view)
 	}
-	if want := map[string]int64{blockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked, want) {
+	if want := map[string]int64{BlockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked, want) {
 		t.Errorf("blocked %v, want %v", view.Blocked, want)
 	}
 	if !view.OldestDirty.Equal(epoch0) {
@@ -64,10 +64,10 @@ func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3},
 		{40, 4}} {
-		if err := log.setFirstDirty(test.firstDirty); err != nil {
+		if err := log.compaction.setFirstDirty(test.firstDirty); err != nil {
 			t.Fatal(err)
 		}
-		view := log.cleanView(epoch0)
+		view := log.compaction.view(epoch0)
 		sizes := sizesOf(log)
 		if view.CleanBytes != sum(sizes[:test.clean]) ||
 			view.DirtyBytes != sum(sizes[test.clean:4]) || view.FirstDirty != test.firstDirty {
@@ -76,7 +76,7 @@ func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I
 		if view.OldestDirty.IsZero() != (view.DirtyBytes == 0) {
 			t.Errorf("first dirty %d: oldest dirty %v", test.firstDirty, view.OldestDirty)
 		}
-		view.Release()
+		view.release()
 	}
 }
 
@@ -84,46 +84,46 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	t.Run("the high watermark, rounded down to a segment (KAFKA-13194)", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		log.highWatermark.Store(35)
-		view := log.cleanView(epoch0)
-		defer view.Release()
-		if view.Bound != 30 || view.Blocked[blockedUnreplicated] != sizesOf(log)[3] {
+		view := log.compaction.view(epoch0)
+		defer view.release()
+		if view.Bound != 30 || view.Blocked[BlockedUnreplicated] != sizesOf(log)[3] {
 			t.Errorf("%+v", view)
 		}
 	})
 	t.Run("what is not synced yet (ADR 0015)", func(t *testing.T) {
 		store, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, 10)
-		view := log.cleanView(epoch0)
-		if view.Bound != 40 || len(view.Segments) != 4 {
+		view := log.compaction.view(epoch0)
+		if view.Bound != 40 || len(view.segments) != 4 {
 			t.Errorf("%+v", view)
 		}
-		view.Release()
+		view.release()
 		store.tick(epoch0, false)
-		if view = log.cleanView(epoch0); view.Bound != 50 {
+		if view = log.compaction.view(epoch0); view.Bound != 50 {
 			t.Errorf("after the flush: %+v", view)
 		}
-		view.Release()
+		view.release()
 	})
 	t.Run("minLag, which holds dirty segments only", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(),
 			func(s *topicconfig.Settings) { s.MinLag = time.Hour })
-		view := log.cleanView(epoch0.Add(time.Hour - time.Millisecond))
-		if view.Bound != 0 || len(view.Segments) != 0 ||
-			view.Blocked[blockedMinLag] != sum(sizesOf(log)[:4]) {
+		view := log.compaction.view(epoch0.Add(time.Hour - time.Millisecond))
+		if view.Bound != 0 || len(view.segments) != 0 ||
+			view.Blocked[BlockedMinLag] != sum(sizesOf(log)[:4]) {
 			t.Errorf("%+v", view)
 		}
-		view.Release()
-		if view = log.cleanView(epoch0.Add(time.Hour)); view.Bound != 40 {
+		view.release()
+		if view = log.compaction.view(epoch0.Add(time.Hour)); view.Bound != 40 {
 			t.Errorf("an hour later: %+v", view)
 		}
-		view.Release()
-		if err := log.setFirstDirty(20); err != nil {
+		view.release()
+		if err := log.compaction.setFirstDirty(20); err != nil {
 			t.Fatal(err)
 		}
-		if view = log.cleanView(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
+		if view = log.compaction.view(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
 			t.Errorf("with two clean segments: %+v", view)
 		}
-		view.Release()
+		view.release()
 	})
 }
 
@@ -131,20 +131,20 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)
-	if err := log.setFirstDirty(99); err != nil {
+	if err := log.compaction.setFirstDirty(99); err != nil {
 		t.Fatal(err)
 	}
-	view := log.cleanView(epoch0)
+	view := log.compaction.view(epoch0)
 	if view.FirstDirty != 0 || view.DirtyBytes == 0 {
 		t.Errorf("above the end: %+v", view)
 	}
-	view.Release()
+	view.release()
 	if got := createLog(t, openStore(t, mem.CrashClone()),
 		settings(nil)).saved().firstDirty; got != 0 {
 		t.Errorf("%d after a crash", got)
 	}
 
-	if err := log.setFirstDirty(10); err != nil {
+	if err := log.compaction.setFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	log.Configure(settings(func(s *topicconfig.Settings) {
@@ -152,17 +152,17 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 			1900
 	}), true)
 	store.tick(epoch0, true)
-	if view = log.cleanView(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
+	if view = log.compaction.view(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
 		log.saved().firstDirty != 30 {
 		t.Errorf("below the start: %+v", view)
 	}
-	view.Release()
+	view.release()
 }
 
 func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
-	if got, want := log.cleanProducers(),
+	if got, want := log.compaction.producers(),
 		(map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -170,18 +170,18 @@ func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
 
 func TestAViewKeepsItsSegmentsReadable(t *testing.T) {
 	store, log := compactLog(t, vfs.NewMem(), nil)
-	view := log.cleanView(epoch0)
+	view := log.compaction.view(epoch0)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), true)
 	store.tick(epoch0, true)
 	if got := bases(log); !slices.Equal(got, []int64{40}) {
 		t.Fatalf("segments %v", got)
 	}
-	for _, s := range view.Segments {
+	for _, s := range view.segments {
 		if _, err := s.HeaderAt(0); err != nil {
 			t.Errorf("segment %d: %v", s.Base(), err)
 		}
 	}
-	view.Release()
+	view.release()
 }
 
 func TestMetricsOfLogs(t *testing.T) {
@@ -190,7 +190,7 @@ func TestMetricsOfLogs(t *testing.T) {
 		true); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.setFirstDirty(10); err != nil {
+	if err := log.compaction.setFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()

@@ -104,7 +104,7 @@ func (l *Log) noteSyncedLocked(end int64) {
 // no flush beside it.
 func (l *Log) cutLocked(end int64) {
 	l.mu.cuts++
-	l.cutSidecarsLocked()
+	l.compaction.sidecars.invalidateLocked(l.currentLocked())
 	l.synced.Store(min(l.synced.Load(), end))
 	l.mu.recoveryPoint = min(l.mu.recoveryPoint, end)
 	l.mu.checkpointed = min(l.mu.checkpointed, end)

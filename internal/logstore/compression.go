@@ -86,10 +86,10 @@ func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	sums := maps.Clone(m.mu.sums)
 	m.mu.Unlock()
 	for kind, sum := range sums {
-		s := series{metrics, []string{kind.codec.String(), kind.levelLabel(), kind.site}}
-		s.counter(compressedInDesc, float64(sum.in))
-		s.counter(compressedOutDesc, float64(sum.out))
-		s.counter(compressedTimeDesc, sum.spent.Seconds())
+		labels := []string{kind.codec.String(), kind.levelLabel(), kind.site}
+		metrics <- counter(compressedInDesc, float64(sum.in), labels...)
+		metrics <- counter(compressedOutDesc, float64(sum.out), labels...)
+		metrics <- counter(compressedTimeDesc, sum.spent.Seconds(), labels...)
 	}
 }
 

@@ -112,12 +112,12 @@ func readAlong(t *testing.T, log *Log, random *rand.Rand, stop chan struct{}) {
 
 // rewriteFirst replaces the first two segments by a copy.
 func rewriteFirst(t *testing.T, log *Log) {
-	view := log.cleanView(epoch0)
-	defer view.Release()
-	if len(view.Segments) < 3 {
+	view := log.compaction.view(epoch0)
+	defer view.release()
+	if len(view.segments) < 3 {
 		return
 	}
-	sources := view.Segments[:2]
+	sources := view.segments[:2]
 	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), cleanedSuffix,
 		segment.Config{})
 	if err != nil {

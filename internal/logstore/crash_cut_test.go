@@ -70,7 +70,7 @@ func (w *workload) truncate(p *promised, log *Log) {
 	p.highWatermarkM = min(p.highWatermarkM, got)
 	w.forgetEpochs(p, got)
 	p.leading = false
-	if dirty := log.firstDirty.Load(); dirty > bases(log)[len(bases(log))-1] {
+	if dirty := log.compaction.firstDirty.Load(); dirty > bases(log)[len(bases(log))-1] {
 		w.failf("%s is clean up to %d, within what was cut, at %d", p.id, dirty, got)
 	}
 	w.checkLog(p, log)

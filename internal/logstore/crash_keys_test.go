@@ -14,7 +14,7 @@ import (
 func (w *workload) keys(_ *promised, log *Log) {
 	w.drain() // a pass without room for sidecars fails, and that is all
 	if w.random.IntN(2) == 0 {
-		for log.tendSidecars(context.Background(), time.Now(), sidecarOptions{background: true}) {
+		for log.compaction.sidecars.buildNext(context.Background(), time.Now(), sidecarOptions{background: true}) {
 		}
 		w.checkKeys(log)
 		return
@@ -25,12 +25,12 @@ func (w *workload) keys(_ *promised, log *Log) {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
 			continue
 		}
-		reader, err := log.openKeys(context.Background(), h.Segment,
+		reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
 			sidecarOptions{background: true})
 		w.must(err, "open keys")
 		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare keys")
 	}
-	log.trimSidecars()
+	log.compaction.sidecars.trim()
 }
 
 // checkKeys holds every sidecar that there is against its segment: one that may be opened must be
@@ -42,7 +42,7 @@ func (w *workload) checkKeys(log *Log) {
 	list := log.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
-		reader, err := log.openSidecar(h, true)
+		reader, err := log.compaction.sidecars.open(h, true)
 		if keys.Unusable(err) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

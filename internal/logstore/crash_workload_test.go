@@ -306,12 +306,9 @@ func (w *workload) clean(p *promised, log *Log) {
 	// once.
 	p.cleanable = max(p.cleanable, min(log.saved().recoveryPoint, log.LastStable()))
 	p.relied = max(p.relied, log.HighWatermark())
-	c := newCleaner(w.store, CleanerOptions{Logger: w.logger()})
-	seen := look{log: log, config: log.config.Load(), settings: log.Settings()}
-	_, err := c.clean(context.Background(), &cleanerState{log: log}, seen,
-		budget{memoryBytes: 1 << 20})
+	_, err := compact(context.Background(), log)
 	w.done(err, "clean")
-	if dirty := log.firstDirty.Load(); dirty > p.end() {
+	if dirty := log.compaction.firstDirty.Load(); dirty > p.end() {
 		w.failf("%s is clean up to %d, beyond its end %d", p.id, dirty, p.end())
 	}
 }

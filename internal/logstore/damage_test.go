@@ -348,7 +348,7 @@ func countKeys(t *testing.T, log *Log) (counts []string) {
 	list := log.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
-		reader, err := log.openKeys(t.Context(), h.Segment, sidecarOptions{background: true})
+		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment, sidecarOptions{background: true})
 		if err != nil {
 			t.Fatal(err)
 		}

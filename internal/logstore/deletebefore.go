@@ -25,9 +25,9 @@ func (l *Log) DeleteBefore(offset int64) error {
 	}
 	// No lock is held: it asks every log for its offsets. It also writes the first dirty offset,
 	// which the log start may have passed.
-	if within := firstDirtyWithin(l.firstDirty.Load(), l.LogStart(),
-		l.LogEnd()); within != l.firstDirty.Load() {
-		l.firstDirty.Store(within) // reference I3
+	if within := firstDirtyWithin(l.compaction.firstDirty.Load(), l.LogStart(),
+		l.LogEnd()); within != l.compaction.firstDirty.Load() {
+		l.compaction.firstDirty.Store(within) // reference I3
 	}
 	if err := l.env.saveFirstDirty(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)

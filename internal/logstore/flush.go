@@ -149,10 +149,10 @@ func (l *Log) saved() saved {
 		logStart:      l.logStart.Load(),
 		recoveryPoint: l.mu.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
-		firstDirty:    l.firstDirty.Load(),
-		horizon:       l.tombstonesDue(),
-		lonelyTo:      l.lonelyTo.Load(),
-		agreed:        l.agreement.saved(l.LonelyTo()),
+		firstDirty:    l.compaction.firstDirty.Load(),
+		horizon:       l.compaction.tombstonesDue(),
+		lonelyTo:      l.compaction.tombstoneClean.Load(),
+		agreed:        l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
 }
 
@@ -201,7 +201,7 @@ func (l *Log) close() error {
 	l.mu.Lock()
 	l.mu.aborted = countAborted(l.currentLocked(), l.mu.recoveryPoint)
 	old := l.publishLocked(nil)
-	l.discardSpoolsLocked()
+	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {

@@ -11,7 +11,6 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -83,23 +82,11 @@ type Log struct {
 	epochs atomic.Pointer[leaderepoch.Cache]
 	// fault is why the log stopped, nil while it is well. It is set once.
 	fault atomic.Pointer[error]
-	// firstDirty is where the cleaner begins to look for what may go: below it the log was cleaned.
-	firstDirty atomic.Int64
-	// horizon is when the earliest tombstone below firstDirty may go (ms), horizonNone or
-	// horizonUnknown.
-	horizon atomic.Int64
 	// durable is the end of what may be cleaned: min(mu.checkpointed, base of mu.unsealed[0]), see
 	// the invariants in doc.go. It is stored under Log.mu, and before a list that the change
 	// concerns.
-	durable atomic.Int64
-	// quarantined is set while the cleaner leaves the log alone because a pass failed; for the
-	// metrics only.
-	quarantined atomic.Bool
-	// lonelyTo is what the last pass has told of tombstones below firstDirty: see LonelyTo. 0 if
-	// nobody knows.
-	lonelyTo  atomic.Int64
-	agreement agreement
-	sidecars  sidecars
+	durable    atomic.Int64
+	compaction Compaction
 
 	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after
 	// close.
@@ -147,10 +134,6 @@ type Log struct {
 		// how often the end was cut off: a sync that began before one proves nothing
 		cuts int
 		cut  *pendingCut // the truncation that is under way; nil if none is
-		// spool has the keys of the active segment, nil if not all of them are known; spools those
-		// of rolled ones, oldest first.
-		spool  *keys.Spool
-		spools []rolledSpool
 	}
 }
 
@@ -260,7 +243,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 		return // closed: the directory may not be this log's any more
 	}
 	config := newConfig(s, retain)
-	l.prepareSidecars(config)
+	l.compaction.sidecars.enable(config.settings.Compact)
 	l.config.Store(config)
 	l.appended(config) // what is there already counts by the new durability now
 	if old.retain == retain {

@@ -47,9 +47,9 @@ var (
 		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
-// blockedReasons are always exported, so that a series does not vanish when its value is 0; so is
-// blockedQuarantined.
-var blockedReasons = []string{blockedActive, blockedMinLag, blockedTransaction, blockedUnreplicated}
+// blockedReasons are always exported, so that a series does not disappear when its value is 0; so is
+// BlockedQuarantined.
+var blockedReasons = []string{BlockedActive, BlockedMinLag, BlockedTransaction, BlockedUnreplicated}
 
 // Collector returns the store's metrics.
 func (s *Store) Collector() prometheus.Collector { return collector{s} }
@@ -81,42 +81,37 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(endDesc, float64(stats.LogEnd))
 		gauge(highWatermarkDesc, float64(stats.HighWatermark))
 		gauge(lastStableDesc, float64(stats.LastStable))
-		counter := series{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}}
-		counter.counter(syncsDesc, float64(log.syncs.count.Load()))
-		counter.counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds())
+		labels := []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}
+		metrics <- counter(syncsDesc, float64(log.syncs.count.Load()), labels...)
+		metrics <- counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds(),
+			labels...)
 		if log.Settings().Compact {
-			log.collectCleaning(gauge, now)
+			log.compaction.collect(gauge, now)
 		}
 	}
 }
 
-// collectCleaning computes the view as the cleaner does, but changes nothing.
-func (l *Log) collectCleaning(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
-	list, facts := l.cleanFacts()
-	if list == nil {
-		return
-	}
-	defer list.release()
-	view := viewOf(list.handles, facts, l.Settings(), now)
-	gauge(cleanDesc, float64(view.CleanBytes))
-	gauge(dirtyDesc, float64(view.DirtyBytes))
-	gauge(dirtyRatioDesc, view.dirtyRatio())
-	gauge(lonelyDesc, float64(l.LonelyTo()))
-	gauge(allLonelyDesc, float64(l.replicasLonelyTo()))
-	for _, reason := range blockedReasons {
-		gauge(blockedDesc, float64(view.Blocked[reason]), reason)
-	}
-	quarantined := 0.0
-	if l.quarantined.Load() {
-		quarantined = float64(view.DirtyBytes)
-	}
-	gauge(blockedDesc, quarantined, blockedQuarantined)
+func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-// dirtyRatio is Kafka's definition (reference I4).
-func (v cleanView) dirtyRatio() float64 {
-	if v.CleanBytes+v.DirtyBytes == 0 {
-		return 0
+// collect computes the sections as the cleaner does, and changes nothing.
+func (c *Compaction) collect(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
+	s, ok := c.Sections(now)
+	if !ok {
+		return
 	}
-	return float64(v.DirtyBytes) / float64(v.CleanBytes+v.DirtyBytes)
+	gauge(cleanDesc, float64(s.CleanBytes))
+	gauge(dirtyDesc, float64(s.DirtyBytes))
+	gauge(dirtyRatioDesc, s.DirtyRatio())
+	gauge(lonelyDesc, float64(c.TombstoneClean()))
+	gauge(allLonelyDesc, float64(c.ReportedReplicasTombstoneClean()))
+	for _, reason := range blockedReasons {
+		gauge(blockedDesc, float64(s.Blocked[reason]), reason)
+	}
+	quarantined := 0.0
+	if c.quarantined.Load() {
+		quarantined = float64(s.DirtyBytes)
+	}
+	gauge(blockedDesc, quarantined, BlockedQuarantined)
 }

@@ -90,7 +90,7 @@ func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 20)
-	if err := log.setFirstDirty(10); err != nil {
+	if err := log.compaction.setFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Release(partition, true); err != nil {
@@ -392,7 +392,7 @@ func takeUp(t *testing.T, store *Store) {
 func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
-	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
+	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
 	takeUp(t, store)
@@ -409,7 +409,7 @@ func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
-	if err := errors.Join(log.setFirstDirty(20), store.Release(partition, true)); err != nil {
+	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
 	takeUp(t, store)

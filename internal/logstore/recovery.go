@@ -50,12 +50,12 @@ type recovery struct {
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
-	l := &Log{id: id, dir: dir, env: env, sidecars: sidecars{making: make(chan struct{}, 1)}}
-	l.agreement.begin(nil, 0)
+	l := &Log{id: id, dir: dir, env: env}
+	l.compaction.init(l)
 	l.stable.undecided = math.MaxInt64
 	l.topic.Store(&topic)
 	l.config.Store(config)
-	l.prepareSidecars(config)
+	l.compaction.sidecars.enable(config.settings.Compact)
 	return l
 }
 
@@ -433,15 +433,7 @@ func (r *recovery) install() error {
 	if err := r.settleDecided(); err != nil {
 		return err
 	}
-	l.firstDirty.Store(r.saved.firstDirty)
-	l.lonelyTo.Store(r.saved.lonelyTo)
-	l.agreement.begin(r.saved.agreed, end)
-	l.horizon.Store(r.saved.horizon)
-	if l.LonelyTo() == start && r.saved.firstDirty > start {
-		// nobody knows what became of the tombstones there: a pass shall look, be the log quiet or
-		// not
-		l.horizon.Store(horizonUnknown)
-	}
+	l.compaction.restore(r.saved, start, end)
 	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a
 	// full disk wait for a flush that can seal their segment, and the recovery point with them.
 	l.mu.recoveryPoint = end

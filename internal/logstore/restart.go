@@ -108,12 +108,10 @@ func (l *Log) restartShown(offset int64, before []*handle, active *handle) {
 	l.lineage.Add(1)
 	l.mu.unsealed, l.mu.producers, l.mu.owed, l.mu.firstAppend = nil, producer.State{}, nil,
 		time.Time{}
-	l.discardSpoolsLocked()
+	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.recoveryPoint = offset
 	l.synced.Store(offset)
-	l.firstDirty.Store(offset)
-	l.lonelyTo.Store(offset)
-	l.agreement.cut(0)
+	l.compaction.emptied(offset)
 	l.lowerOffsets(offset, offset)
 	l.settleDurableLocked()
 	for _, h := range before {

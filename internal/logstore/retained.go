@@ -18,7 +18,7 @@ type saved struct {
 	recoveryPoint int64 // unknownOffset: everything has to be scanned
 	highWatermark int64
 	firstDirty    int64
-	horizon       int64                  // horizonUnknown after a Release: then a pass looks again
+	horizon       int64                  // TombstonesUnknown after a Release: then a pass looks again
 	lonelyTo      int64                  // of a log that was put aside 0: a pass looks again
 	agreed        clean.CleaningProgress // of a log that was put aside nothing
 	// of the segments below the recovery point; nothing of a log that was put aside
@@ -76,7 +76,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 }
 
 // merge takes, of two states of one log, the later one, field by field: each only ever rises while
-// a log lives. The horizon is the exception: it may fall, and is left at horizonUnknown, after
+// a log lives. The horizon is the exception: it may fall, and is left at TombstonesUnknown, after
 // which a pass looks again. So is all that is known of tombstones: nobody has kept it up to date
 // meanwhile.
 func (s saved) merge(other saved) saved {

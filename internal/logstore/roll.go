@@ -65,7 +65,7 @@ func (l *Log) rollLocked() error {
 	l.mu.firstAppend = time.Time{}
 	// The old list's segments are all in the new one: its release closes nothing.
 	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
-	l.rollSpoolLocked(old)
+	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
 }
 

@@ -119,7 +119,7 @@ var offsetCheckpoints = []struct {
 		unknownOffset},
 	{checkpoint.LogStartFile, func(s *saved) *int64 { return &s.logStart }, 0},
 	{checkpoint.HighWatermarkFile, func(s *saved) *int64 { return &s.highWatermark }, 0},
-	{checkpoint.HorizonFile, func(s *saved) *int64 { return &s.horizon }, horizonUnknown},
+	{checkpoint.HorizonFile, func(s *saved) *int64 { return &s.horizon }, TombstonesUnknown},
 	{checkpoint.FirstDirtyFile, func(s *saved) *int64 { return &s.firstDirty }, 0},
 }
 

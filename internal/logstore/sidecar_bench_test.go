@@ -43,7 +43,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 		s.Delete, s.RetentionBytes = true, 256<<20
 	}))
 	if with == "nothing" {
-		log.sidecars.salt.Store(nil)
+		log.compaction.sidecars.salt.Store(nil)
 	}
 	batches := benchmarkBatches(b, size, codec)
 	scratch := make([]byte, 0, 1<<20)
@@ -68,7 +68,7 @@ func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
 	if with == "made" {
-		for log.tendSidecars(context.Background(), epoch0,
+		for log.compaction.sidecars.buildNext(context.Background(), epoch0,
 			sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
 		}
 	}

@@ -61,7 +61,7 @@ func keyedSegments(t testing.TB, log *Log) []*handle {
 
 // tend has the log's sidecars made as the cleaner does, until there is nothing to do.
 func tend(log *Log, now time.Time) {
-	for log.tendSidecars(context.Background(), now, sidecarOptions{background: true}) {
+	for log.compaction.sidecars.buildNext(context.Background(), now, sidecarOptions{background: true}) {
 	}
 }
 
@@ -91,7 +91,7 @@ func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records 
 
 // compareKeys holds a sidecar against its segment. It returns what differs.
 func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
-	wantEntries, wantRecords, err := expectedKeys(h, log.sidecars.salt.Load().Hasher())
+	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.salt.Load().Hasher())
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func checkSidecars(t testing.TB, log *Log) {
 		t.Fatal("no sealed segment")
 	}
 	for _, h := range segments {
-		reader, err := log.openSidecar(h, true)
+		reader, err := log.compaction.sidecars.open(h, true)
 		if err != nil {
 			t.Fatalf("segment %d: %v", h.Base(), err)
 		}

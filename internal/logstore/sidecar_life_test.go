@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
@@ -61,7 +60,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 		t.Errorf("made: %v", made)
 	}
 	for _, h := range keyedSegments(t, log) {
-		reader, err := log.openKeys(context.Background(), h.Segment,
+		reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
 			sidecarOptions{background: true})
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +69,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log.trimSidecars()
+	log.compaction.sidecars.trim()
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
 		if strings.HasSuffix(name, keys.Extension) {
 			t.Errorf("%s is left after the pass", name)
@@ -136,10 +135,10 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 	if err := log.replaceSegments(sources, cleaned); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fsys.Stat(log.sidecarName(sources[0].Base())); err == nil {
+	if _, err := fsys.Stat(log.compaction.sidecars.name(sources[0].Base())); err == nil {
 		t.Fatal("the sidecar of a source lies beside the cleaned segment")
 	}
-	if _, err := log.openKeys(context.Background(), sources[0],
+	if _, err := log.compaction.sidecars.openOrBuild(context.Background(), sources[0],
 		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a sidecar for a segment that was replaced: %v", err)
 	}
@@ -174,7 +173,7 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 	store.tick(epoch0, false)
 	h := keyedSegments(t, log)[1]
 	replaced := false
-	err := log.makeSidecar(context.Background(), h,
+	err := log.compaction.sidecars.build(context.Background(), h,
 		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
 			if !replaced {
 				replaced = true
@@ -203,18 +202,18 @@ func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 	fillKeyed(t, log, 50)
 	store.tick(epoch0, false)
 	h := keyedSegments(t, log)[1]
-	err := log.makeSidecar(context.Background(), h,
+	err := log.compaction.sidecars.build(context.Background(), h,
 		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.cutSidecarsLocked()
+			log.compaction.sidecars.invalidateLocked(log.currentLocked())
 			log.mu.cuts++
 			return nil
 		}}})
 	if !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("%v", err)
 	}
-	if h.noted() != nil || log.mu.spool != nil || len(log.mu.spools) > 0 {
+	if h.sidecarState() != nil || log.compaction.sidecars.spools.active != nil || len(log.compaction.sidecars.spools.rolled) > 0 {
 		t.Error("something is still believed of keys")
 	}
 	tend(log, epoch0)
@@ -227,40 +226,12 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	fillKeyed(t, log, 200)
-	if n := len(log.mu.spools); n != spoolsMax {
+	if n := len(log.compaction.sidecars.spools.rolled); n != spoolsMax {
 		t.Errorf("%d spools are kept of %d segments", n, len(bases(log)))
 	}
 	store.tick(epoch0, false)
 	tend(log, epoch0.Add(time.Hour))
 	checkSidecars(t, log)
-}
-
-// The cleaner makes what is missing by itself, and leaves off when it is closed.
-func TestCleanerMakesSidecarsInTheBackground(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fsys := vfs.NewMem()
-		store := openStore(t, fsys)
-		log := createLog(t, store,
-			keyedSettings(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 }))
-		fillKeyed(t, log, 35)
-		store.tick(time.Now(), false)
-		cleaner := NewCleaner(store, CleanerOptions{Logger: quiet()})
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		checkSidecars(t, log)
-		cleaner.Close()
-		fillKeyed(t, log, 20)
-		store.tick(time.Now(), false)
-		before := len(namesWith(t, fsys, log, keys.Extension))
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if after := len(namesWith(t, fsys, log, keys.Extension)); after != before {
-			t.Errorf("%d sidecars after Close, %d before", after, before)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
 }
 
 // The order on disk: the salt before what is hashed with it, the sidecar under its name only when

@@ -39,11 +39,11 @@ func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
 			tend(log, epoch0)
 		}
 		checkSidecars(t, log)
-		if n := log.sidecars.scannedBytes.Load(); n > 0 {
+		if n := log.compaction.sidecars.scannedBytes.Load(); n > 0 {
 			t.Errorf("%s: %d bytes were scanned", codec, n)
 		}
-		if read, written := log.sidecars.readBytes.Load(),
-			log.sidecars.writtenBytes.Load(); read == 0 || written == 0 {
+		if read, written := log.compaction.sidecars.readBytes.Load(),
+			log.compaction.sidecars.writtenBytes.Load(); read == 0 || written == 0 {
 			t.Errorf("%d bytes of sidecars read, %d written", read, written)
 		}
 	}
@@ -98,7 +98,7 @@ func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
 			tend(log, epoch0)
 		}
 		checkSidecars(t, log)
-		if n := log.sidecars.scannedBytes.Load(); n > 0 {
+		if n := log.compaction.sidecars.scannedBytes.Load(); n > 0 {
 			t.Errorf("seed %d: %d bytes were scanned: the spool did not fit", seed, n)
 		}
 	}
@@ -140,7 +140,7 @@ func TestSpoolOnAFailingDisk(t *testing.T) {
 	store.tick(epoch0, false)
 	tend(log, epoch0)
 	checkSidecars(t, log)
-	if log.sidecars.scannedBytes.Load() == 0 {
+	if log.compaction.sidecars.scannedBytes.Load() == 0 {
 		t.Error("nothing was scanned: the spool did not fail")
 	}
 }
@@ -166,7 +166,7 @@ func TestFollowerAndMarkers(t *testing.T) {
 		tend(leader, epoch0)
 	}
 	checkSidecars(t, leader)
-	if n := leader.sidecars.scannedBytes.Load(); n > 0 {
+	if n := leader.compaction.sidecars.scannedBytes.Load(); n > 0 {
 		t.Errorf("the leader scanned %d bytes", n)
 	}
 
@@ -189,7 +189,7 @@ func TestFollowerAndMarkers(t *testing.T) {
 	store.tick(epoch0, false)
 	tend(follower, epoch0)
 	checkSidecars(t, follower)
-	if follower.sidecars.scannedBytes.Load() == 0 {
+	if follower.compaction.sidecars.scannedBytes.Load() == 0 {
 		t.Error("the follower scanned nothing, and nobody told it the keys")
 	}
 }
@@ -204,7 +204,7 @@ func TestSidecarsOverARestart(t *testing.T) {
 	store.tick(epoch0, false)
 	tend(log, epoch0)
 	fillKeyed(t, log, 30)
-	salt := *log.sidecars.salt.Load()
+	salt := *log.compaction.sidecars.salt.Load()
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestSidecarsOverARestart(t *testing.T) {
 
 	store = openStore(t, fsys)
 	log = createLog(t, store, keyedSettings(nil))
-	if *log.sidecars.salt.Load() != salt {
+	if *log.compaction.sidecars.salt.Load() != salt {
 		t.Error("the salt is another one")
 	}
 	fillKeyed(t, log, 20)
@@ -227,13 +227,13 @@ func TestSidecarsOverARestart(t *testing.T) {
 	for _, h := range segments[made:] {
 		unknown += h.SizeBytes()
 	}
-	if got := log.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
+	if got := log.compaction.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
 		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes",
 			got, made, len(segments), unknown)
 	}
-	scanned := log.sidecars.scannedBytes.Load()
+	scanned := log.compaction.sidecars.scannedBytes.Load()
 	tend(log, epoch0)
-	if log.sidecars.scannedBytes.Load() != scanned {
+	if log.compaction.sidecars.scannedBytes.Load() != scanned {
 		t.Error("what is there was made again")
 	}
 }
@@ -253,7 +253,7 @@ func TestLostSaltMakesSidecarsAnew(t *testing.T) {
 			fillKeyed(t, log, 35)
 			store.tick(epoch0, false)
 			tend(log, epoch0)
-			salt := *log.sidecars.salt.Load()
+			salt := *log.compaction.sidecars.salt.Load()
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -262,12 +262,12 @@ func TestLostSaltMakesSidecarsAnew(t *testing.T) {
 			}
 			store = openStore(t, fsys)
 			log = createLog(t, store, keyedSettings(nil))
-			if *log.sidecars.salt.Load() == salt {
+			if *log.compaction.sidecars.salt.Load() == salt {
 				t.Fatal("the salt is the same")
 			}
 			tend(log, epoch0)
 			checkSidecars(t, log)
-			if log.sidecars.scannedBytes.Load() == 0 {
+			if log.compaction.sidecars.scannedBytes.Load() == 0 {
 				t.Error("sidecars of another salt were taken")
 			}
 		})
@@ -283,7 +283,7 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 	store.tick(epoch0, false)
 	tend(log, epoch0)
 	h := keyedSegments(t, log)[1]
-	name := log.sidecarName(h.Base())
+	name := log.compaction.sidecars.name(h.Base())
 	whole, err := fsys.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -293,14 +293,14 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 		"cut":      func(c []byte) []byte { return c[:len(c)-3] },
 		"empty":    func([]byte) []byte { return nil },
 		"longer":   func(c []byte) []byte { return append(c, 0) },
-		"of other": func([]byte) []byte { return mustRead(t, fsys, log.sidecarName(0)) },
+		"of other": func([]byte) []byte { return mustRead(t, fsys, log.compaction.sidecars.name(0)) },
 	} {
 		for _, restarted := range []bool{false, true} {
 			if restarted {
 				h.sidecar.Store(nil) // as after a start
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
-			reader, err := log.openKeys(context.Background(), h.Segment,
+			reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
 				sidecarOptions{background: true})
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)
@@ -313,7 +313,7 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 	if err := fsys.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := log.openKeys(context.Background(), h.Segment, sidecarOptions{background: true})
+	reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment, sidecarOptions{background: true})
 	if err != nil {
 		t.Fatalf("removed: %v", err)
 	}

@@ -21,8 +21,8 @@ type handle struct {
 	refs   atomic.Int64
 	doomed atomic.Bool
 	logger *slog.Logger
-	// sidecar is what is known of the segment's key sidecar; see noted.
-	sidecar atomic.Pointer[sidecarNote]
+	// sidecar is what is known of the segment's key sidecar; see sidecarState.
+	sidecar atomic.Pointer[sidecarState]
 
 	// before is the handle of the same segment that this one came after (succeed), which it holds a
 	// reference of; nil for most.

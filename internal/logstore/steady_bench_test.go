@@ -46,11 +46,10 @@ func BenchmarkSteadyState(b *testing.B) {
 // steady is one run.
 type steady struct {
 	*testing.B
-	store   *Store
-	log     *Log
-	cleaner *Cleaner
-	key     func() int
-	now     time.Time
+	store *Store
+	log   *Log
+	key   func() int
+	now   time.Time
 
 	sum        clean.Stats // of the second half
 	appended   int64       // bytes, of the second half
@@ -71,7 +70,6 @@ func newSteady(b *testing.B, order string, dirty, garbage int) *steady {
 		s.KeepCodec, s.SegmentBytes, s.MessageBytesMax = true, steadySegmentBytes, 1<<20
 		s.MinDirtyPercent, s.MaxGarbagePercent = dirty, garbage
 	}))
-	s.cleaner = newCleaner(store, CleanerOptions{Logger: quiet()})
 	random := rand.New(rand.NewPCG(4, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, steadyKeys-1)
 	s.key = func() int { return random.IntN(steadyKeys) }
@@ -107,7 +105,7 @@ func (s *steady) run() {
 		if done%1000 == 0 {
 			s.log.AdvanceHighWatermark(s.log.LogEnd())
 			s.store.tick(s.now, false)
-			for s.log.tendSidecars(context.Background(), s.now,
+			for s.log.compaction.sidecars.buildNext(context.Background(), s.now,
 				sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
 			}
 			s.pass()
@@ -124,14 +122,14 @@ func (s *steady) run() {
 
 // pass cleans the log if it is dirty enough.
 func (s *steady) pass() {
-	seen := lookAt(s.log, s.now)
-	if seen.view.dirtyRatio()*100 <= float64(seen.settings.MinDirtyPercent) {
+	c := s.log.Compaction()
+	sections, _ := c.Sections(s.now)
+	if sections.DirtyRatio()*100 <= float64(c.Settings().MinDirtyPercent) {
 		return
 	}
-	seen.at = s.now
 	before := s.log.Stats().SizeBytes
-	stats, err := s.cleaner.clean(context.Background(), &cleanerState{log: s.log}, seen,
-		budget{memoryBytes: s.cleaner.options().MemoryBytes})
+	stats, err := c.Pass(context.Background(), PassOptions{Settings: c.Settings(), Now: s.now,
+		MemoryBytes: 128 << 20})
 	if err != nil {
 		s.Fatal(err)
 	}

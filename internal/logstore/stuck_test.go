@@ -174,7 +174,7 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	if stats := log.Stats(); stats.LogEnd < 50 || log.Fault() != nil || log.EpochAt(40) > 9 {
 		t.Errorf("%+v, fault %v", stats, log.Fault())
 	}
-	if seen := lookAt(log, time.Now()); seen.closed {
+	if _, ok := log.Compaction().Sections(time.Now()); !ok {
 		t.Error("the cleaner sees a closed log")
 	}
 	registry := prometheus.NewRegistry()

@@ -47,7 +47,9 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
 			return err
 		}
-		l.spoolMarkerLocked(b, config)
+		if salt := l.compaction.sidecars.salt.Load(); salt != nil && config.settings.Compact {
+			l.compaction.sidecars.spools.appendMarkerLocked(l.list.Load().active(), *salt, b)
+		}
 		return nil
 	})
 	if err != nil {

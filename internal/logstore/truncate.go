@@ -240,7 +240,7 @@ func (l *Log) cutTo(pending pendingCut, handles []*handle) error {
 	// Its key sidecar, and what a pass noted, tell of more than will be there. It would be found
 	// out, but need not be.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
-		name := l.keysPath(handles[at].Base(), extension, "")
+		name := l.compaction.sidecars.path(handles[at].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 		}
@@ -370,9 +370,7 @@ func (l *Log) showCut(end int64, state producer.State, before, after []*handle) 
 	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed),
 		func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.mu.producers = state
-	l.firstDirty.Store(min(l.firstDirty.Load(), active.Base()))
-	l.lonelyTo.Store(min(l.lonelyTo.Load(), active.Base()))
-	l.agreement.cut(end)
+	l.compaction.truncated(active.Base(), end)
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}
 	}

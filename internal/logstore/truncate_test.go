@@ -280,11 +280,11 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.setFirstDirty(40); err != nil {
+	if err := log.compaction.setFirstDirty(40); err != nil {
 		t.Fatal(err)
 	}
-	view := log.cleanView(epoch0)
-	defer view.Release()
+	view := log.compaction.view(epoch0)
+	defer view.release()
 	cleaned, err := cleanedOf(t, log, sourcesOf(log, 0, 1), []int64{3})
 	if err != nil {
 		t.Fatal(err)
@@ -292,19 +292,19 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if err := log.TruncateTo(25); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.firstDirty.Load(); got != 20 {
+	if got := log.compaction.firstDirty.Load(); got != 20 {
 		t.Errorf("first dirty offset %d", got)
 	}
 	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
 		errSegmentsChanged) {
 		t.Errorf("a pass of before replaced segments: %v", err)
 	}
-	if err := log.setCleanedIn(view.Lineage,
+	if err := log.compaction.setCleaned(view.Lineage,
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("a pass of before was recorded: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),
-		settings(nil)).firstDirty.Load(); got != 20 {
+		settings(nil)).compaction.firstDirty.Load(); got != 20 {
 		t.Errorf("after a crash the first dirty offset is %d", got)
 	}
 }

@@ -58,7 +58,7 @@ func (p *partition) giveUp(r *role) error {
 	p.logger.Info("give up a log that was made for another assignment", "partition", p.id, "start",
 		p.log.LogStart(), "end", p.log.LogEnd(),
 		"madeFor", p.assignment, "assignment", r.assignment)
-	p.log.SetReplicasLonely(0)
+	p.log.Compaction().SetReplicasTombstoneClean(0)
 	if err := p.restart(0); err != nil {
 		return fmt.Errorf("give up a log of another assignment: %w", err)
 	}

@@ -23,9 +23,10 @@ func (p *partition) pulls(r *role, bytesMax int) (FollowerPartition, error) {
 	at := FollowerPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(),
 		LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		TombstoneClean: p.log.LonelyTo(), ReplicasTombstoneClean: p.log.ReplicasLonely(),
-		ReplicaIncarnation: r.held,
-		BytesMax:           bytesMax,
+		TombstoneClean:         p.log.Compaction().TombstoneClean(),
+		ReplicasTombstoneClean: p.log.Compaction().ReplicasTombstoneClean(),
+		ReplicaIncarnation:     r.held,
+		BytesMax:               bytesMax,
 	}
 	at.Offset = p.log.LogEnd()
 	at.DurableEnd = min(p.log.SafeEnd(), at.Offset)
@@ -60,7 +61,7 @@ func (p *partition) follow(r *role, asked *FollowerPartition, got *FollowerResul
 	if got.HighWater >= 0 {
 		moved = p.log.AdvanceHighWatermark(got.HighWater) // at most the log end
 	}
-	p.log.SetReplicasLonely(got.ReplicasTombstoneClean)
+	p.log.Compaction().SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
 	// What the leader has given up; never above the high watermark, which may be behind it for a
 	// moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {

@@ -13,11 +13,11 @@ import "math"
 // tombstone on the next (docs/replication.md).
 func lonelyInAll(p *partition, r *role) int64 {
 	if len(r.replicas) == 1 {
-		p.log.SetReplicasLonely(math.MaxInt64)
-		return p.log.LonelyTo()
+		p.log.Compaction().SetReplicasTombstoneClean(math.MaxInt64)
+		return p.log.Compaction().TombstoneClean()
 	}
-	lonely := r.reign.lonely(p.log.LonelyTo())
-	p.log.SetReplicasLonely(lonely)
+	lonely := r.reign.lonely(p.log.Compaction().TombstoneClean())
+	p.log.Compaction().SetReplicasTombstoneClean(lonely)
 	return lonely
 }
 
@@ -28,6 +28,6 @@ func boundCleaning(p *partition, before, r *role) {
 	case r.reign != nil:
 		lonelyInAll(p, r)
 	case before == nil || before.epoch != r.epoch:
-		p.log.SetReplicasLonely(0)
+		p.log.Compaction().SetReplicasTombstoneClean(0)
 	}
 }

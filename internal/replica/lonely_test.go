@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -23,7 +23,7 @@ func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 		s.MinDirtyPercent, s.MaxGarbagePercent = 0, 99
 		topic.Partitions[0].Replicas, topic.Partitions[0].ISR = replicas, slices.Clone(replicas)
 	})
-	c := &cleanedNodes{nodes: n, cleaners: map[int32]*logstore.Cleaner{}}
+	c := &cleanedNodes{nodes: n, cleaners: map[int32]*cleaner.Cleaner{}}
 	t.Cleanup(func() {
 		for _, cleaner := range c.cleaners {
 			cleaner.Close()
@@ -38,12 +38,12 @@ func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 // cleanedNodes is nodes with a cleaner each.
 type cleanedNodes struct {
 	*nodes
-	cleaners map[int32]*logstore.Cleaner
+	cleaners map[int32]*cleaner.Cleaner
 }
 
 func (n *cleanedNodes) startCleaner(id int32) {
-	n.cleaners[id] = logstore.NewCleaner(n.nodes.nodes[id].store,
-		logstore.CleanerOptions{Logger: slog.New(slog.DiscardHandler)})
+	n.cleaners[id] = cleaner.New(n.nodes.nodes[id].store,
+		cleaner.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
 // stopNode ends a broker and its cleaner; startNode starts both again.
@@ -222,7 +222,7 @@ func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 		for _, id := range n.ids {
 			n.want(id, "gone", false, false)
 			n.want(id, "stays", true, false)
-			if told, start := n.log(id).ReplicasLonely(),
+			if told, start := n.log(id).Compaction().ReplicasTombstoneClean(),
 				n.log(id).LogStart(); told != 4 || start != 1 {
 				n.t.Errorf(
 					"broker %d was told that all tombstones are lonely below %d, want 4; its log starts at %d, want 1",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -44,7 +45,7 @@ type life struct {
 	cancel  context.CancelFunc
 	witness *witness
 	store   *logstore.Store
-	cleaner *logstore.Cleaner
+	cleaner *cleaner.Cleaner
 	set     *replica.Set
 	wire    *listener    // nil unless the brokers of this run speak Kafka's protocol
 	epoch   atomic.Int64 // 0: not registered yet
@@ -80,8 +81,8 @@ func (b *broker) start() {
 	}
 	l := &life{broker: b, store: store, witness: witness, closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
-	l.cleaner = logstore.NewCleaner(store,
-		logstore.CleanerOptions{Logger: logger, MemoryBytes: 1 << 20})
+	l.cleaner = cleaner.New(store,
+		cleaner.Options{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
 		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial,
 		ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,

@@ -1,0 +1,133 @@
+package cleaner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+)
+
+// runBackground builds missing key sidecars and stale estimates until Close: one at a time, one of
+// each log in turn, within the I/O budget of all passes. Without worker slots it does nothing: no
+// pass would read them.
+func (c *Cleaner) runBackground() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		for more := true; more; {
+			more = c.options().Workers > 0 && c.buildSidecars(time.Now())
+		}
+		if c.options().Workers > 0 {
+			c.estimateAll(time.Now())
+		}
+		timer.Reset(c.options().Interval)
+	}
+}
+
+// buildSidecars builds at most one sidecar of each log, and reports whether more may be missing.
+func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
+	for _, log := range c.compactions() {
+		if c.ctx.Err() != nil {
+			return false
+		}
+		ctx, done := c.beginBackground(log)
+		more = log.BuildSidecar(ctx, now, logstore.SidecarBuild{
+			Slot: c.sidecarSlotFor(nil), Throttle: c.limit.wait,
+		}) || more
+		done()
+	}
+	return more
+}
+
+// estimateAll estimates the garbage of each log that has changed enough since the last estimate.
+func (c *Cleaner) estimateAll(now time.Time) {
+	for _, log := range c.compactions() {
+		view := viewOf(log, now)
+		if !view.compacted() || !c.needsEstimate(view, now) {
+			continue
+		}
+		found, err := c.estimateOne(log)
+		if errors.Is(err, logstore.ErrSidecarsMissing) || errors.Is(err, context.Canceled) {
+			continue
+		}
+		if err != nil {
+			c.options().Logger.Debug("failed to estimate garbage", "partition", log.ID(), "error",
+				err)
+		}
+		c.mu.Lock()
+		if state := c.stateLocked(log, now); state != nil && !state.running() {
+			state.estimate = estimate{made: true, Garbage: found}
+		}
+		c.mu.Unlock()
+		c.awake()
+	}
+}
+
+// estimateOne waits for the sidecar slot and estimates the garbage of a log.
+func (c *Cleaner) estimateOne(log *logstore.Compaction) (logstore.Garbage, error) {
+	ctx, done := c.beginBackground(log)
+	defer done()
+	if !c.lockSidecarSlot(ctx.Done()) {
+		return logstore.Garbage{}, ctx.Err()
+	}
+	defer c.unlockSidecarSlot()
+	return log.EstimateGarbage(ctx, logstore.EstimateOptions{
+		MemoryBytes: c.options().sidecarsMemoryBytes(), Throttle: c.limit.wait,
+	})
+}
+
+func (c *Cleaner) needsEstimate(view logView, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.stateLocked(view.log, now)
+	return state != nil && !state.running() && view.CleanBytes+view.DirtyBytes > 0 &&
+		state.estimate.stale(view.Sections)
+}
+
+// backgroundJob is the log for which a sidecar or an estimate is computed; log is nil if none is.
+type backgroundJob struct {
+	log    *logstore.Compaction
+	cancel context.CancelFunc
+}
+
+// beginBackground records that something is computed for a log. The context ends when the log is
+// closed or no longer compacted (endStale), or with done, which must be called.
+func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.background = backgroundJob{log, cancel}
+	return ctx, func() {
+		cancel()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.mu.background = backgroundJob{}
+	}
+}
+
+// sidecarSlotFor returns the sidecar slot for a pass, which releases its worker slot while it waits:
+// the holder of the sidecar slot may be waiting for that one. held is nil for the background.
+func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
+	return logstore.SidecarSlot{
+		Lock: func(ctx context.Context) error {
+			locked := false
+			err := held.releaseDuring(ctx, func() error {
+				if locked = c.lockSidecarSlot(ctx.Done()); !locked {
+					return ctx.Err()
+				}
+				return nil
+			})
+			if err != nil && locked {
+				c.unlockSidecarSlot()
+			}
+			return err
+		},
+		Unlock: c.unlockSidecarSlot,
+	}
+}

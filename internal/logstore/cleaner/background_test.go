@@ -1,0 +1,74 @@
+package cleaner
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// sidecars lists the base offsets of the segments that have a sidecar, and verifies each against
+// its data.
+func (f *cleanerFixture) sidecars() (bases []int64) {
+	f.t.Helper()
+	content, err := f.fsys.ReadFile(logDir + "/" + keys.SaltFile)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	salt, err := keys.DecodeSalt(content)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, base := range segmentBases(f.t, f.fsys) {
+		data, err := f.fsys.Open(segmentPath(base))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		size, err := data.Size()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		reader, err := keys.Open(f.fsys, logDir+"/"+segment.Name(base, keys.Extension, ""),
+			keys.Expect{Identity: keys.Identity{Base: base, LogBytes: size}, SaltID: salt.ID()})
+		if err != nil {
+			_ = data.Close()
+			continue
+		}
+		if err := errors.Join(reader.Verify(data), reader.Close(), data.Close()); err != nil {
+			f.t.Errorf("segment %d: %v", base, err)
+		}
+		bases = append(bases, base)
+	}
+	return bases
+}
+
+func TestSidecarsAreBuiltInTheBackgroundUntilClose(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		fill := func(n int) {
+			for range n {
+				batch := sent{keys: []string{fmt.Sprintf("k%d", f.log.LogEnd())},
+					value: strings.Repeat("v", 100), timestamp: time.Now()}
+				appendBatch(t, f.log, batch.bytes(t))
+			}
+		}
+		fill(35)
+		wait(3 * time.Second)
+		sealed := segmentBases(t, f.fsys)
+		sealed = sealed[:len(sealed)-1]
+		if got := f.sidecars(); len(sealed) == 0 || fmt.Sprint(got) != fmt.Sprint(sealed) {
+			t.Errorf("segments with a sidecar %v, want %v", got, sealed)
+		}
+		f.cleaner.Close()
+		fill(20)
+		wait(5 * time.Second)
+		if got := f.sidecars(); fmt.Sprint(got) != fmt.Sprint(sealed) {
+			t.Errorf("segments with a sidecar after Close %v, want %v", got, sealed)
+		}
+	})
+}

@@ -1,0 +1,295 @@
+package cleaner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// compacted are settings of a compacted topic whose segments hold about nine small batches.
+func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
+	return settings(func(s *topicconfig.Settings) {
+		s.Compact, s.Delete, s.KeepCodec = true, false, true
+		s.MinDirtyPercent, s.MaxGarbagePercent = 50, 0
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// cleanerFixture is a store whose flush runs every second, as the cleaner needs it, in a bubble of
+// synctest.
+type cleanerFixture struct {
+	t       *testing.T
+	fsys    *vfs.Mem
+	store   *logstore.Store
+	cleaner *Cleaner
+	log     *logstore.Log
+}
+
+func inBubble(t *testing.T, config topicconfig.Settings, opts Options,
+	run func(t *testing.T, f *cleanerFixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &cleanerFixture{t: t, fsys: vfs.NewMem()}
+		var err error
+		f.store, err = logstore.Open(logstore.Options{FS: f.fsys, Dir: dataDir, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := f.store.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		f.log = createLog(t, f.store, config)
+		opts.Logger = quiet()
+		f.cleaner = New(f.store, opts)
+		defer func() { f.cleaner.Close() }() // not the one of now: there may be another by then
+		run(t, f)
+	})
+}
+
+// restart closes cleaner and store, in order, and opens them again.
+func (f *cleanerFixture) restart() {
+	f.t.Helper()
+	f.cleaner.Close()
+	if err := f.store.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	var err error
+	if f.store, err = logstore.Open(logstore.Options{FS: f.fsys, Dir: dataDir, Logger: quiet()}); err != nil {
+		f.t.Fatal(err)
+	}
+	settings := f.log.Settings()
+	f.log = f.store.Log(partition)
+	f.log.Configure(settings, true)
+	f.cleaner = New(f.store, Options{Logger: quiet()})
+}
+
+// put appends one batch for each key.
+func (f *cleanerFixture) put(keys ...string) {
+	f.t.Helper()
+	for _, key := range keys {
+		batch := sent{keys: []string{key}, value: "a value of some thirty bytes",
+			timestamp: time.Now()}.bytes(f.t)
+		if _, err := f.log.Append(batch, time.Now()); err != nil {
+			f.t.Fatal(err)
+		}
+		f.log.AdvanceHighWatermark(f.log.LogEnd())
+	}
+}
+
+// wait lets time pass, and everything that is due in it.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (f *cleanerFixture) wantReason(reason string) {
+	f.t.Helper()
+	if status := f.cleaner.Status(partition); status == nil || status.Reason != reason {
+		f.t.Fatalf("status %+v, want reason %s", status, reason)
+	}
+}
+
+// latest checks that the last record of each key is there, and returns how many records there are.
+func (f *cleanerFixture) latest(want map[string]int64) int {
+	f.t.Helper()
+	found := map[string]int64{}
+	records := readKeys(f.t, f.log, 0)
+	for _, text := range records {
+		var offset int64
+		at, key, _ := strings.Cut(text, "=")
+		_, _ = fmt.Sscan(at, &offset)
+		found[key] = offset
+	}
+	for key, offset := range want {
+		if found[key] != offset {
+			f.t.Errorf("the latest record of %s is at %d, want %d", key, found[key], offset)
+		}
+	}
+	return len(records)
+}
+
+func updates(n, keys int) (all []string, latest map[string]int64) {
+	latest = map[string]int64{}
+	for i := range n {
+		key := fmt.Sprintf("k%d", i%keys)
+		all, latest[key] = append(all, key), int64(i)
+	}
+	return all, latest
+}
+
+func TestCleanerCleansByItself(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.wantReason(reasonUpToDate)
+		keys, latest := updates(100, 5)
+		f.put(keys...)
+		wait(5 * time.Second)
+		if n := f.latest(latest); n > 30 {
+			t.Errorf("%d records are left of 100 of 5 keys", n)
+		}
+		status := f.cleaner.Status(partition)
+		if status.DirtyBytes != 0 || status.CleanBytes == 0 || status.Runs[runSuccess] == 0 ||
+			status.RemovedRecords < 70 ||
+			status.ReclaimedBytes < 5000 || status.LastSuccess == nil || status.Phase != "idle" ||
+			status.ReclaimableBytes == nil {
+			t.Errorf("status %+v", status)
+		}
+		f.wantReason(reasonActiveSegmentOnly)
+	})
+}
+
+func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+		var keys []string
+		for i := range 90 { // unique: about ten segments
+			keys = append(keys, fmt.Sprintf("u%d", i))
+		}
+		f.put(keys...)
+		wait(5 * time.Second)
+		runs := f.cleaner.Status(partition).Runs
+		if runs[runNothingToDo] != 1 || runs[runSuccess] != 0 {
+			t.Fatalf("unique keys: runs %v, want one that has nothing to do", runs)
+		}
+		f.put(keys[:20]...)
+		wait(5 * time.Second)
+		status := f.cleaner.Status(partition)
+		if status.Reason != reasonBelowDirtyRatio || status.DirtyRatio == 0 ||
+			status.DirtyRatio > 0.5 || status.Runs[runSuccess] != 0 {
+			t.Errorf("status %+v, want it to wait", status)
+		}
+		if status.ReclaimableBytes != nil {
+			t.Errorf("reclaimable is %d; nobody can know", *status.ReclaimableBytes)
+		}
+		f.log.Configure(compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 0 }), true)
+		wait(5 * time.Second)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] != 1 {
+			t.Errorf("runs %v after the ratio was set to 0", runs)
+		}
+	})
+}
+
+func TestI5MaxLagOverridesTheDirtyRatio(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, latest := updates(40, 5)
+		f.put(keys...)
+		wait(59 * time.Minute)
+		f.wantReason(reasonBelowDirtyRatio)
+		wait(2 * time.Minute)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 {
+			t.Errorf("runs %v past maxLag", runs)
+		}
+		f.latest(latest)
+	})
+}
+
+func TestMinLagIsAReason(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) { s.MinLag = time.Hour })
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, _ := updates(40, 5)
+		f.put(keys...)
+		wait(5 * time.Second)
+		f.wantReason(reasonMinLagNotReached)
+		wait(time.Hour)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 {
+			t.Errorf("runs %v past minLag", runs)
+		}
+	})
+}
+
+func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would stay for ever
+	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.put("gone", "kept")
+		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
+		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		keys, _ := updates(20, 3)
+		f.put(keys...)
+		has := func() bool {
+			return slices.ContainsFunc(readKeys(t, f.log, 0),
+				func(text string) bool { return strings.HasSuffix(text, "=gone") })
+		}
+		wait(59 * time.Minute)
+		if !has() {
+			t.Fatal("the tombstone went before its retention")
+		}
+		wait(2 * time.Minute)
+		if has() {
+			t.Error("the tombstone is there after its retention, though the log is quiet")
+		}
+	})
+}
+
+// Each start used to begin the wait for the retention anew: a broker that starts once a day never
+// came to it.
+func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.put("gone")
+		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
+		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		keys, _ := updates(20, 3)
+		f.put(keys...)
+		for range 4 {
+			wait(20 * time.Minute)
+			f.restart()
+		}
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
+			t.Errorf(
+				"runs %v since a start after all tombstones went: it knows that there are none",
+				runs,
+			)
+		}
+		if records := readKeys(t, f.log, 0); slices.ContainsFunc(records,
+			func(text string) bool { return strings.HasSuffix(text, "=gone") }) {
+			t.Errorf("the tombstone is there after 80 minutes: %v", records)
+		}
+		wait(2 * time.Hour)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
+			t.Errorf("runs %v of a log that wants nothing", runs)
+		}
+	})
+}
+
+func TestNoWorkersMeansDisabled(t *testing.T) {
+	inBubble(t, compacted(nil), Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
+		keys, _ := updates(40, 2)
+		f.put(keys...)
+		wait(time.Minute)
+		f.wantReason(reasonCleanerDisabled)
+		f.cleaner.Configure(Options{Logger: quiet()})
+		wait(time.Minute)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 {
+			t.Errorf("runs %v with a worker", runs)
+		}
+	})
+}
+
+func TestLogThatIsNotCompactedHasNoStatus(t *testing.T) {
+	inBubble(t, settings(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.put("a", "a")
+		wait(time.Minute)
+		if status := f.cleaner.Status(partition); status != nil {
+			t.Errorf("status %+v", status)
+		}
+		if status := f.cleaner.Status(logstore.PartitionID{Topic: "nobody"}); status != nil {
+			t.Errorf("status %+v of no log", status)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package cleaner
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// dirtyOf is the status' share of garbage, which must be known.
+func (f *cleanerFixture) garbage() (ratio float64, exact bool) {
+	f.t.Helper()
+	status := f.cleaner.Status(partition)
+	if status.GarbageRatio == nil || status.ReclaimableBytes == nil {
+		f.t.Fatalf("the garbage is not known: %+v", status)
+	}
+	return *status.GarbageRatio, status.ReclaimableExact
+}
+
+// The story of a first publication: all keys are unique, and Kafka's cleaner would copy all of it,
+// again and again.
+func TestDirtySectionWithoutGarbageIsLeftAlone(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes,
+			s.MaxGarbagePercent = 50_000, 10
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.fillWith(f.log, 2_000, 2_000)
+		wait(15 * time.Second)
+		f.wantReason(reasonNothingToReclaim)
+		status := f.cleaner.Status(partition)
+		if status.Runs[runNothingToDo]+status.Runs[runSuccess] != 0 || status.ReadBytes+
+			status.WrittenBytes != 0 {
+			t.Errorf("status %+v, want not one byte of the log read", status)
+		}
+		if ratio, exact := f.garbage(); ratio != 0 || exact {
+			t.Errorf("garbage %g, exact %t", ratio, exact)
+		}
+		// Published again, a part of it: as soon as there is more garbage than the topic allows, it
+		// is cleaned.
+		f.fillWith(f.log, 300, 300)
+		wait(15 * time.Second)
+		f.wantReason(reasonNothingToReclaim)
+		if ratio, _ := f.garbage(); ratio == 0 || ratio > 0.1 {
+			t.Errorf("garbage %g, want it seen", ratio)
+		}
+		f.fillWith(f.log, 1_000, 1_000)
+		wait(15 * time.Second)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] != 1 {
+			t.Errorf("runs %v", runs)
+		}
+		if ratio, _ := f.garbage(); ratio > 0.1 {
+			t.Errorf("garbage %g behind the pass", ratio)
+		}
+	})
+}
+
+func TestDirtySectionWaitsForOneRetentionAtMost(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes,
+			s.TombstoneRetention = 50_000, time.Hour
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.delete("gone")
+		f.fillWith(f.log, 2_000, 2_000)
+		wait(55 * time.Minute)
+		f.wantReason(reasonNothingToReclaim)
+		wait(10 * time.Minute)
+		if runs := f.cleaner.Status(partition).Runs; runs[runNothingToDo] != 1 {
+			t.Errorf("runs %v: nobody has looked for tombstones", runs)
+		}
+		wait(time.Hour)
+		if n := len(readKeys(t, f.log, 0)); n != 2_000 {
+			t.Errorf("%d records, the tombstone is not gone", n)
+		}
+	})
+}
+
+func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many records take some seconds")
+	}
+	const records = 120_000
+	for name, key := range map[string]func(i int) int{
+		"uniform":     func(i int) int { return i * 7919 % (records / 2) },
+		"unique":      func(i int) int { return i },
+		"one hot key": func(i int) int { return i * (i % 2) },
+		"skewed": func(i int) int {
+			return int(math.Pow(float64(i*7919%records)/records,
+				4) * records)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := compacted(func(s *topicconfig.Settings) {
+				s.SegmentBytes,
+					s.MinDirtyPercent = 2<<20, 100
+			})
+			inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+				value := string(make([]byte, 120))
+				for i := 0; i < records; i += 500 {
+					batch := sent{value: value, timestamp: time.Now()}
+					for j := range 500 {
+						batch.keys = append(batch.keys, fmt.Sprintf("key %d", key(i+j)))
+					}
+					if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.log.AdvanceHighWatermark(f.log.LogEnd())
+				wait(15 * time.Second)
+				estimated, exact := f.garbage()
+				// a pass that counts, and takes only segments all of which is garbage
+				log := f.log.Compaction()
+				settings, dirty := *log.Settings(), f.cleaner.Status(partition).DirtyBytes
+				settings.MaxGarbagePercent = 100
+				stats, err := log.Pass(t.Context(), logstore.PassOptions{Settings: &settings,
+					MemoryBytes: 64 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				counted := float64(stats.GarbageBytes+
+					stats.ReclaimedBytes) / float64(dirty)
+				if exact || math.Abs(estimated-counted) > 0.02 {
+					t.Errorf("estimated %.4f (exact: %t), counted %.4f", estimated, exact, counted)
+				}
+				t.Logf("estimated %.4f, counted %.4f", estimated, counted)
+			})
+		})
+	}
+}
+
+func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MaxGarbagePercent, s.MinDirtyPercent = 50_000, 40, 0
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.fillWith(f.log, 3_000, 1_500)
+		f.until(time.Minute, "the log is clean",
+			func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
+		wait(time.Minute)
+		before := f.cleaner.Status(partition)
+		if before.ReclaimableBytes == nil || *before.ReclaimableBytes == 0 ||
+			!before.ReclaimableExact {
+			t.Fatalf("status %+v, want some garbage left, and counted", before)
+		}
+		cleaned, horizon := f.log.Compaction().FirstDirty(), f.due()
+		f.restart()
+		wait(5 * time.Second)
+		after := f.cleaner.Status(partition)
+		if after.ReclaimableBytes == nil || *after.ReclaimableBytes != *before.ReclaimableBytes ||
+			!after.ReclaimableExact {
+			t.Errorf("status %+v after the restart, want %d bytes, counted", after,
+				*before.ReclaimableBytes)
+		}
+		if f.log.Compaction().FirstDirty() != cleaned || f.due() != horizon {
+			t.Errorf("clean to %d, horizon %d; before the restart %d and %d",
+				f.log.Compaction().FirstDirty(), f.due(), cleaned, horizon)
+		}
+		if runs := after.Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
+			t.Errorf("runs %v after the restart", runs)
+		}
+	})
+}
+
+// due returns when the log needs a pass for its tombstones.
+func (f *cleanerFixture) due() int64 {
+	sections, _ := f.log.Compaction().Sections(time.Now())
+	return sections.TombstonesDue
+}
+
+// estimatedDirtyBytes returns the size of the dirty section at the last estimate.
+func (f *cleanerFixture) estimatedDirtyBytes() int64 {
+	f.cleaner.mu.Lock()
+	defer f.cleaner.mu.Unlock()
+	return f.cleaner.mu.logs[partition].estimate.Sections.DirtyBytes
+}
+
+func TestEstimatesAreBounded(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent = 20_000,
+			100
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.fillWith(f.log, 10_000, 10_000)
+		wait(15 * time.Second)
+		before := f.log.Compaction().SidecarBytes().Read
+		wait(time.Hour)
+		if after := f.log.Compaction().SidecarBytes().Read; after != before {
+			t.Errorf("%d bytes of sidecars read while nothing has changed", after-before)
+		}
+		first := f.estimatedDirtyBytes()
+		f.fillWith(f.log, 100, 100) // a segment more, a hundredth of the log
+		wait(15 * time.Second)
+		if f.estimatedDirtyBytes() != first {
+			t.Error("estimated anew for a hundredth")
+		}
+		f.fillWith(f.log, 500, 500)
+		wait(15 * time.Second)
+		if f.estimatedDirtyBytes() == first {
+			t.Error("not estimated anew for a twentieth")
+		}
+	})
+}
+
+func TestEstimateGoesStale(t *testing.T) {
+	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Lineage: 1}
+	e := estimate{made: true, Garbage: logstore.Garbage{Sections: v}}
+	for name, change := range map[string]func(e *estimate, v *logstore.Sections){
+		"nobody looked":  func(e *estimate, _ *logstore.Sections) { e.made = false },
+		"truncated":      func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
+		"cleaned":        func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
+		"retention":      func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
+		"grown":          func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
+		"exact no more":  func(e *estimate, v *logstore.Sections) { e.Exact = true; v.DirtyBytes++ },
+		"a byte more":    func(_ *estimate, v *logstore.Sections) { v.DirtyBytes++ },
+		"nothing at all": func(*estimate, *logstore.Sections) {},
+	} {
+		e, v := e, v
+		change(&e, &v)
+		if got, want := e.stale(v), name != "a byte more" && name != "nothing at all"; got != want {
+			t.Errorf("%s: stale %t", name, got)
+		}
+	}
+}
+
+func TestWhatAPassIsWorth(t *testing.T) {
+	s := topicconfig.Settings{MaxGarbagePercent: 20, TombstoneRetention: time.Hour}
+	v := logstore.Sections{CleanBytes: 500, DirtyBytes: 500, OldestDirty: epoch0}
+	now := epoch0.Add(time.Minute)
+	for name, c := range map[string]struct {
+		e    estimate
+		now  time.Time
+		want bool
+	}{
+		"unknown":            {estimate{}, now, true},
+		"none":               {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
+		"less than may stay": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now, false},
+		"more":               {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now, true},
+		"perhaps more":       {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190, Error: 0.02}}, now, true},
+		"of before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
+			Sections: logstore.Sections{Lineage: 7}}}, now, true},
+		"none, for a retention long": {estimate{Garbage: logstore.Garbage{Known: true}}, epoch0.Add(time.Hour), true},
+	} {
+		if got := c.e.worthPass(v, &s, c.now); got != c.want {
+			t.Errorf("%s: worth %t", name, got)
+		}
+	}
+}

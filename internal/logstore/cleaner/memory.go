@@ -1,0 +1,64 @@
+package cleaner
+
+// passMemoryBytesMin is the least memory that a pass is started with beside others; a pass that
+// runs alone gets what there is. Less memory makes a pass slower, and never fails it.
+const passMemoryBytesMin = 64 << 10
+
+// sidecarMemoryBytes is set aside for key sidecars and estimates: the memory that building one
+// sidecar takes at most. A budget below 64 MiB sets less aside, and the sidecar of a segment with
+// very many records then exceeds it.
+const sidecarMemoryBytes = 16 << 20
+
+// sidecarsMemoryBytes is the part of the budget for sidecars and estimates, one at a time.
+func (o Options) sidecarsMemoryBytes() int64 { return min(sidecarMemoryBytes, o.MemoryBytes/4) }
+
+// passesMemoryBytes is the part of the budget for all passes together.
+func (o Options) passesMemoryBytes() int64 { return o.MemoryBytes - o.sidecarsMemoryBytes() }
+
+// grantLocked returns how much memory a pass gets that could use target bytes, and whether that is
+// enough to start it.
+//
+// A pass gets its target, but at most an equal share of a worker slot, and at most three quarters
+// of what is free: however many large logs are compacted, memory is left for a small one. A pass
+// keeps its grant until it ends, so all passes together never exceed the budget.
+func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
+	all := c.mu.opts.passesMemoryBytes()
+	free := max(0, all-c.mu.grantedBytes)
+	bytes = max(1, min(target, all/int64(max(1, c.mu.opts.Workers)), free-free/4))
+	return bytes, c.mu.passes == 0 || bytes >= min(target, passMemoryBytesMin)
+}
+
+// memoryBytes returns the memory that is held now, passes as of their last progress, and the
+// budget.
+func (c *Cleaner) memoryBytes() (held, limit int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held = c.mu.sidecarBytes
+	for _, state := range c.mu.logs {
+		if state.running() {
+			held += state.progress.MemoryBytes
+		}
+	}
+	return held, c.mu.opts.MemoryBytes
+}
+
+// lockSidecarSlot waits for the right to build a sidecar or an estimate. The caller holds no worker
+// slot and no lock of a log's sidecars.
+func (c *Cleaner) lockSidecarSlot(done <-chan struct{}) bool {
+	select {
+	case c.sidecarSlot <- struct{}{}:
+	case <-done:
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.sidecarBytes = c.mu.opts.sidecarsMemoryBytes()
+	return true
+}
+
+func (c *Cleaner) unlockSidecarSlot() {
+	c.mu.Lock()
+	c.mu.sidecarBytes = 0
+	c.mu.Unlock()
+	<-c.sidecarSlot
+}

@@ -1,0 +1,128 @@
+package cleaner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+)
+
+// total adds up the series of a metric whose labels contain all of the given values.
+func total(t *testing.T, registry *prometheus.Registry, name string,
+	labels ...string) (value float64, series int) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			text := metric.String()
+			matches := true
+			for _, label := range labels {
+				matches = matches && strings.Contains(text, `"`+label+`"`)
+			}
+			if matches {
+				value += metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+				series++
+			}
+		}
+	}
+	return value, series
+}
+
+func TestMetricsOfTheCleaner(t *testing.T) {
+	inBubble(t, compacted(nil), Options{MemoryBytes: 5000000, Workers: 2},
+		func(t *testing.T, f *cleanerFixture) {
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
+			want := func(value float64, name string, labels ...string) {
+				t.Helper()
+				if got, n := total(t, registry, "heartwood_"+name, labels...); got != value ||
+					n != 1 {
+					t.Errorf("%s%v is %g in %d series, want %g in one", name, labels, got, n, value)
+				}
+			}
+			// Counters are there at 0 before anything has happened.
+			for _, result := range runResults {
+				want(0, "cleaner_runs_total", "tickets", result)
+			}
+			for _, name := range []string{"read_bytes", "written_bytes", "reclaimed_bytes",
+				"removed_records"} {
+				want(0, "cleaner_"+name+"_total", "tickets", "log")
+				want(0, "cleaner_"+name+"_total", "tickets", "sidecar")
+			}
+			want(1, "cleaner_phase", "idle")
+			want(0, "log_reclaimable_exact")
+			want(5000000, "cleaner_memory_limit_bytes")
+			want(2, "cleaner_workers")
+
+			keys, _ := updates(50, 5)
+			f.put(keys...)
+			wait(5 * time.Second)
+			status := f.cleaner.Status(partition)
+			want(1, "cleaner_runs_total", "success")
+			want(float64(status.ReadBytes), "cleaner_read_bytes_total", "log")
+			want(float64(status.ReclaimedBytes), "cleaner_reclaimed_bytes_total", "log")
+			want(*status.LastSuccess, "cleaner_last_success_timestamp_seconds")
+			want(1, "log_reclaimable_exact")
+			want(0, "log_dirty_ratio")
+			want(0, "cleaner_quarantined_partitions")
+			want(0, "log_blocked_bytes", "quarantined")
+
+			f.put("stays, beside records that go")
+			at := f.log.LogEnd() - 1
+			f.put(append(keys, keys...)...)
+			f.spoilRecord(f.log, at)
+			wait(5 * time.Second)
+			want(1, "cleaner_quarantined_partitions")
+			want(float64(f.cleaner.Status(partition).DirtyBytes), "log_blocked_bytes",
+				"quarantined")
+			if problems, err := testutil.CollectAndLint(f.cleaner.Collector()); err != nil ||
+				len(problems) > 0 {
+				t.Errorf("%v, %v", problems, err)
+			}
+		})
+}
+
+// In each phase that lasts, a log shows that phase and no other, and the pool what it does: for as
+// long as the phase is held.
+func TestEachPhaseIsShown(t *testing.T) {
+	for phase, pool := range map[string]struct{ queued, busy float64 }{
+		// who has sidecars made gives the worker back
+		"queued": {1, 1}, "indexing": {0, 0}, "deduplicating": {0, 1}, "rewriting": {0, 1},
+	} {
+		t.Run(phase, func(t *testing.T) {
+			inBubble(t, abortable(nil), Options{Logger: quiet()},
+				func(t *testing.T, f *cleanerFixture) {
+					f.reach(phase)
+					registry := prometheus.NewRegistry()
+					registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
+					for _, one := range clean.Phases {
+						if got, n := total(t, registry, "heartwood_cleaner_phase", "tickets",
+							one.String()); got != boolean(one.String() == phase) || n != 1 {
+							t.Errorf("%s: %g in %d series", one, got, n)
+						}
+					}
+					for name, want := range map[string]float64{"queue_length": pool.queued,
+						"workers_busy": pool.busy, "workers": 1} {
+						if got, n := total(t, registry, "heartwood_cleaner_"+name); got != want ||
+							n != 1 {
+							t.Errorf("%s is %g in %d series, want %g", name, got, n, want)
+						}
+					}
+					if memory, _ := total(t, registry,
+						"heartwood_cleaner_memory_bytes"); (memory > 0) != (phase != "queued") {
+						t.Errorf("%g bytes are held", memory)
+					}
+				})
+		})
+	}
+}

@@ -1,0 +1,480 @@
+package cleaner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/producer"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// offlineDir is the partition's directory in the fixture.
+var offlineDir = filepath.Join(dataDir, partition.String())
+
+// abandoned returns a disk with a log of n updates of so many keys, as a broker left it that was
+// closed; and the latest offset of each key.
+func abandoned(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
+	t.Helper()
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, compacted(nil))
+	all, latest := updates(n, keys)
+	for _, key := range all {
+		appendBatch(t, log, keyed(t, key))
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return disk, latest
+}
+
+// byHand cleans the fixture's directory.
+func byHand(t *testing.T, fsys vfs.FS, by OfflineOptions) (OfflineResult, error) {
+	t.Helper()
+	return byHandAt(t, fsys, by, time.Time{})
+}
+
+// byHandAt is byHand as if the time was now.
+func byHandAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (OfflineResult, error) {
+	t.Helper()
+	o, err := logstore.OpenOffline(logstore.Options{FS: fsys, Logger: quiet()}, offlineDir, now)
+	if err != nil {
+		return OfflineResult{}, err
+	}
+	cleaned, err := CleanOffline(t.Context(), o, by)
+	return cleaned, errors.Join(err, o.Close())
+}
+
+// latestIn reads the log as a broker would after a start, and returns the last offset of each key,
+// and how many records there are.
+func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) {
+	t.Helper()
+	s := openStore(t, fsys)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	log := s.Log(partition)
+	if log == nil {
+		t.Fatal(s.Offline())
+	}
+	latest = map[string]int64{}
+	for _, text := range readKeys(t, log, log.LogStart()) {
+		var offset int64
+		at, key, _ := strings.Cut(text, "=")
+		if _, err := fmt.Sscan(at, &offset); err != nil {
+			t.Fatal(err)
+		}
+		latest[key] = offset
+		records++
+	}
+	return latest, records
+}
+
+func TestOfflineCleansAndIsDone(t *testing.T) {
+	disk, latest := abandoned(t, 400, 20)
+	cleaned, err := byHand(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cleaned.Passes != 1 || cleaned.RecordsRemoved == 0 || cleaned.ReclaimedBytes <= 0 ||
+		cleaned.SegmentsRewritten == 0 {
+		t.Errorf("cleaned %+v", cleaned)
+	}
+	if got, records := latestIn(t, disk); !maps.Equal(got, latest) ||
+		records >= 400-int(cleaned.RecordsRemoved)+1 {
+		t.Errorf("%d records, latest %v, want %v", records, got, latest)
+	}
+	again, err := byHand(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
+	if err != nil || again.RecordsRemoved != 0 || again.SegmentsRewritten != 0 ||
+		again.LogWrittenBytes != 0 {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+}
+
+func TestOfflineDryRunChangesNoRecord(t *testing.T) {
+	disk, latest := abandoned(t, 400, 20)
+	dry, err := byHand(t, disk, OfflineOptions{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, records := latestIn(t, disk); records != 400 {
+		t.Errorf("a dry run left %d records", records)
+	}
+	cleaned, err := byHand(t, disk, OfflineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dry.ReclaimedBytes <= 0 || dry.LogWrittenBytes < cleaned.LogWrittenBytes ||
+		dry.RecordsRead != cleaned.RecordsRead ||
+		dry.SegmentsRewritten != cleaned.SegmentsRewritten ||
+		dry.SegmentsUntouched != cleaned.SegmentsUntouched ||
+		dry.RecordsRemoved != cleaned.RecordsRemoved || cleaned.RecordsRemoved == 0 {
+		t.Errorf("foretold %+v, done %+v", dry, cleaned)
+	}
+	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 ||
+		off < -0.1 {
+		t.Errorf("foretold %d bytes, %d were freed", dry.ReclaimedBytes, cleaned.ReclaimedBytes)
+	}
+	if got, _ := latestIn(t, disk); !maps.Equal(got, latest) {
+		t.Errorf("latest %v, want %v", got, latest)
+	}
+}
+
+// Two passes over the same segments rewrite each once, as far as anybody asks.
+func TestOfflineCountsASegmentOnce(t *testing.T) {
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, compacted(nil))
+	for _, key := range []string{"gone", "a", "a", "b", "c"} {
+		appendBatch(t, log, keyed(t, key))
+	}
+	appendBatch(t, log, sent{keys: []string{"gone"}, timestamp: epoch0}.withoutValue(t))
+	for range 60 {
+		appendBatch(t, log, keyed(t, "a"))
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cleaned, err := byHand(t, disk, OfflineOptions{TombstoneRetention: 0})
+	if err != nil || cleaned.Passes != 2 || cleaned.TombstonesRemoved != 1 {
+		t.Fatalf("cleaned %+v, %v; want two passes, and the tombstone gone", cleaned, err)
+	}
+	if cleaned.SegmentsRewritten+cleaned.SegmentsUntouched != cleaned.SegmentsTotal ||
+		cleaned.SegmentsRewritten == 0 {
+		t.Errorf("of %d segments %d rewritten and %d untouched", cleaned.SegmentsTotal,
+			cleaned.SegmentsRewritten, cleaned.SegmentsUntouched)
+	}
+}
+
+// unkeyed is a batch of one record without a key.
+func unkeyed(t *testing.T) []byte {
+	t.Helper()
+	b := record.NewBuilder(compress.None, compress.LevelDefault)
+	b.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
+	b.Add(&record.Record{Timestamp: epoch0.UnixMilli(),
+		Value: []byte("a value of some thirty bytes")})
+	batch, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+// A log without keys would be empty behind a clean: somebody has named the wrong directory.
+func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
+	disk := vfs.NewMem()
+	s := openStore(t, disk)
+	log := createLog(t, s, settings(nil))
+	for range 60 {
+		appendBatch(t, log, unkeyed(t))
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		if _, err := byHand(t, disk, OfflineOptions{DryRun: dry}); !errors.Is(err, ErrUnkeyed) {
+			t.Errorf("dry %t: %v", dry, err)
+		}
+	}
+	if _, records := latestIn(t, disk); records != 60 {
+		t.Errorf("%d records are left", records)
+	}
+}
+
+func TestOfflineHeedsTheCheckpoints(t *testing.T) {
+	disk, _ := abandoned(t, 400, 20)
+	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
+	content := "0\n2\ncarts 7 99\ntickets 0 0\n"
+	if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	cleaned, err := byHand(t, disk, OfflineOptions{})
+	if err != nil || cleaned.RecordsRemoved != 0 {
+		t.Errorf("nothing is replicated, and %+v, %v", cleaned, err)
+	}
+	now, err := disk.ReadFile(name)
+	if err != nil || !strings.Contains(string(now), "carts 7 99") {
+		t.Errorf("what is known of the other partition is lost: %q, %v", now, err)
+	}
+	if err := disk.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil || cleaned.RecordsRemoved == 0 {
+		t.Errorf("without checkpoints all is replicated: %+v, %v", cleaned, err)
+	}
+}
+
+func TestOfflineRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, disk *vfs.Mem)
+		want   string
+	}{
+		{"a damaged end", func(t *testing.T,
+			disk *vfs.Mem) {
+			flipByte(t, disk, lastLog(t, disk), 70)
+		}, "batch at 0"},
+		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
+			"corrupt"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			disk, _ := abandoned(t, 400, 20)
+			if err := disk.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
+				t.Fatal(err)
+			}
+			c.change(t, disk)
+			before := filesOf(t, disk)
+			_, err := byHand(t, disk, OfflineOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v does not say %q", err, c.want)
+			}
+			if now := filesOf(t, disk); !maps.Equal(before, now) {
+				t.Errorf("data files were %v, are %v", before, now)
+			}
+		})
+	}
+}
+
+// As at the start of a broker, malformed checkpoints are rebuilt.
+func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
+	for _, file := range []string{checkpoint.FirstDirtyFile, checkpoint.AbortedFile,
+		checkpoint.RecoveryPointFile} {
+		for name, damage := range checkpointDamages {
+			t.Run(file+" "+name, func(t *testing.T) {
+				disk, latest := abandoned(t, 400, 20)
+				if _, err := byHand(t, disk, OfflineOptions{DryRun: true}); err != nil {
+					t.Fatal(err) // writes the files that a broker has none of yet
+				}
+				path := filepath.Join(dataDir, file)
+				content, err := disk.ReadFile(path)
+				if err == nil {
+					err = vfs.WriteFileAtomic(disk, path, damage(content))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				cleaned, err := byHand(t, disk, OfflineOptions{})
+				if err != nil || cleaned.RecordsRemoved == 0 {
+					t.Fatalf("%+v, %v", cleaned, err)
+				}
+				if offsets, _ := latestIn(t, disk); !maps.Equal(offsets, latest) {
+					t.Errorf("latest offsets %v, want %v", offsets, latest)
+				}
+				content, err = disk.ReadFile(path)
+				if err != nil || !bytes.HasPrefix(content, []byte("0\n")) {
+					t.Errorf("%s was not rebuilt: %q, %v", file, content, err)
+				}
+			})
+		}
+	}
+}
+
+// checkpointDamages make a checkpoint file malformed.
+var checkpointDamages = map[string]func(content []byte) []byte{
+	"flipped":   func(content []byte) []byte { content[0] ^= 4; return content },
+	"emptied":   func([]byte) []byte { return nil },
+	"truncated": func(content []byte) []byte { return content[:1] },
+}
+
+// Without the recovery point, or the high watermark, nothing says that the log is replicated beyond
+// the checkpoints that are left.
+func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
+	disk, _ := abandoned(t, 400, 20)
+	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
+	if err := vfs.WriteFileAtomic(disk, name, nil); err != nil {
+		t.Fatal(err)
+	}
+	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil || cleaned.RecordsRemoved != 0 {
+		t.Errorf("%+v, %v", cleaned, err)
+	}
+}
+
+// Producers expire by the time that a clean is given, not by the clock: the last batch of a
+// producer that is active then stays, though all its records are superseded.
+func TestOfflineExpiresProducersByItsTime(t *testing.T) {
+	for _, test := range []struct {
+		at   time.Time
+		kept int
+	}{{epoch0.Add(time.Hour), 1}, {epoch0.Add(producer.Expiry + time.Hour), 0}, {time.Time{}, 0}} {
+		disk := vfs.NewMem()
+		s := openStore(t, disk)
+		log := createLog(t, s, compacted(nil))
+		appendBatch(t, log, sent{producer: 7, keys: []string{"k0"}}.bytes(t))
+		all, _ := updates(400, 20)
+		for _, key := range append(all, "k0") {
+			appendBatch(t, log, keyed(t, key))
+		}
+		fill(t, log, 60)
+		log.AdvanceHighWatermark(log.LogEnd())
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := byHandAt(t, disk, OfflineOptions{}, test.at); err != nil {
+			t.Fatal(err)
+		}
+		slice, err := openStore(t, disk).Logs()[0].ReadReplica(0, 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, b := range batchesOf(t, slice) {
+			if b.ProducerID() == 7 {
+				kept++
+			}
+		}
+		slice.Release()
+		if kept != test.kept {
+			t.Errorf("cleaned at %v: %d batches of the producer are left, want %d", test.at, kept,
+				test.kept)
+		}
+	}
+}
+
+// TestOfflineLock: a broker that runs, and another clean.
+func TestOfflineLock(t *testing.T) {
+	disk, _ := abandoned(t, 40, 4)
+	s := openStore(t, disk)
+	if _, err := byHand(t, disk, OfflineOptions{}); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("beside a broker: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := byHand(t, disk, OfflineOptions{}); err != nil {
+		t.Errorf("when it is gone: %v", err)
+	}
+}
+
+// TestOfflineFollowsNoLink: on a real disk, for only there are links.
+func TestOfflineFollowsNoLink(t *testing.T) {
+	root := t.TempDir()
+	dir, elsewhere := filepath.Join(root, "tickets-0"), filepath.Join(root, "elsewhere")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(elsewhere, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	open := func(dir string) error {
+		_, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: quiet()}, dir, time.Time{})
+		return err
+	}
+	if err := open(dir); !errors.Is(err, logstore.ErrNoPartition) ||
+		!strings.Contains(err.Error(), "no .log file") {
+		t.Errorf("empty: %v", err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "00000000000000000000.log")); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(dir); !errors.Is(err, logstore.ErrNoPartition) {
+		t.Errorf("with a link inside: %v", err)
+	}
+	if err := os.Symlink(dir, filepath.Join(root, "link-0")); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(filepath.Join(root, "link-0")); !errors.Is(err, logstore.ErrNoPartition) {
+		t.Errorf("a link itself: %v", err)
+	}
+	if err := open(filepath.Join(root, "missing-0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, lockFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is refused is not locked: %v", err)
+	}
+}
+
+// TestOfflineSurvivesACrashAnywhere: the disk is cloned at every change of a name and every sync,
+// as a crash would leave it, and cleaned once more.
+func TestOfflineSurvivesACrashAnywhere(t *testing.T) {
+	disk, latest := abandoned(t, 200, 10)
+	var crashed []*vfs.Mem
+	recorder := &crashDisk{FS: disk, before: func(op, _ string) {
+		if op != "write" && op != "truncate" {
+			crashed = append(crashed, disk.CrashClone())
+		}
+	}}
+	if _, err := byHand(t, recorder, OfflineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(crashed) < 10 {
+		t.Fatalf("%d moments only", len(crashed))
+	}
+	for i, clone := range crashed {
+		if _, err := byHand(t, clone, OfflineOptions{}); err != nil {
+			t.Fatalf("moment %d: %v", i, err)
+		}
+		if got, _ := latestIn(t, clone); !maps.Equal(got, latest) {
+			t.Fatalf("moment %d: latest %v, want %v", i, got, latest)
+		}
+	}
+}
+
+// firstLog is the first segment's data file.
+var firstLog = filepath.Join(offlineDir, "00000000000000000000.log")
+
+// filesOf returns the sizes of the data files.
+func filesOf(t *testing.T, disk *vfs.Mem) map[string]int64 {
+	t.Helper()
+	entries, err := disk.ReadDir(offlineDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string]int64{}
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".log") {
+			info, err := entry.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes[entry.Name()] = info.Size()
+		}
+	}
+	return sizes
+}
+
+// lastLog is the active segment's data file.
+func lastLog(t *testing.T, disk *vfs.Mem) string {
+	t.Helper()
+	last := ""
+	for name := range filesOf(t, disk) {
+		last = max(last, name)
+	}
+	return filepath.Join(offlineDir, last)
+}
+
+// flipByte changes one byte of a file.
+func flipByte(t *testing.T, disk *vfs.Mem, name string, at int64) {
+	t.Helper()
+	file, err := disk.OpenReadWrite(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := file.ReadAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x40
+	if _, err := file.WriteAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,206 @@
+package cleaner
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// workerSlots are the worker slots that passes share. More passes may be started than there are
+// slots. A running pass holds a slot, and releases it at the end of its time slice to the pass that
+// has waited longest. So a log of a terabyte and one of a megabyte share the slots, and the small
+// one is done soon (ADR 0110).
+//
+// Invariants, under mu: free = slots - slots held; queue is empty unless free <= 0.
+type workerSlots struct {
+	mu struct {
+		sync.Mutex
+		slots int
+		free  int // negative for a while after resize
+		queue []chan struct{}
+	}
+}
+
+// resize sets the number of slots. Excess slots are withdrawn at the end of their time slices.
+func (w *workerSlots) resize(slots int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.free += slots - w.mu.slots
+	w.mu.slots = slots
+	w.grantLocked()
+}
+
+// grantLocked gives free slots to the queue.
+func (w *workerSlots) grantLocked() {
+	for w.mu.free > 0 && len(w.mu.queue) > 0 {
+		close(w.mu.queue[0])
+		w.mu.queue = w.mu.queue[1:]
+		w.mu.free--
+	}
+}
+
+// acquire waits for a slot, first come, first served. On an error, which is that of ctx, the caller
+// has none.
+func (w *workerSlots) acquire(ctx context.Context) error {
+	w.mu.Lock()
+	granted := make(chan struct{})
+	w.mu.queue = append(w.mu.queue, granted)
+	w.grantLocked()
+	w.mu.Unlock()
+	select {
+	case <-granted:
+		return nil
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := slices.Index(w.mu.queue, granted); at >= 0 {
+		w.mu.queue = slices.Delete(w.mu.queue, at, at+1)
+	} else { // granted at the same moment
+		w.mu.free++
+		w.grantLocked()
+	}
+	return ctx.Err()
+}
+
+// tryAcquire takes a slot if one is free.
+func (w *workerSlots) tryAcquire() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.free <= 0 {
+		return false
+	}
+	w.mu.free--
+	return true
+}
+
+// release returns n slots.
+func (w *workerSlots) release(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.free += n
+	w.grantLocked()
+}
+
+// contended reports whether a pass waits for a slot, or more slots are held than there are.
+func (w *workerSlots) contended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mu.queue) > 0 || w.mu.free < 0
+}
+
+// usage returns the number of slots that are held, and that are free.
+func (w *workerSlots) usage() (busy, idle int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.slots - w.mu.free, max(0, w.mu.free)
+}
+
+// A time slice ends after so many bytes or so much time: long enough that a pass reads and writes
+// in large pieces, short enough that no pass waits for a segment of a gigabyte.
+const (
+	sliceBytes = 16 << 20
+	sliceTime  = time.Second
+)
+
+// heldSlots are the worker slots that one pass holds: one, and while its hash slices are resolved
+// as many more as no other pass waits for. The slots are alike: any goroutine of the pass may
+// release one. A nil *heldSlots needs no slot.
+//
+// Lock order: Cleaner.sidecarSlot comes before a worker slot. A goroutine that waits for the
+// sidecar slot holds none.
+type heldSlots struct {
+	slots *workerSlots
+	held  atomic.Int32
+	began atomic.Int64 // of the time slice, Unix nanoseconds
+	bytes atomic.Int64 // read and written in it
+}
+
+// tryAcquire begins the first time slice if a slot is free.
+func (h *heldSlots) tryAcquire() bool {
+	if !h.slots.tryAcquire() {
+		return false
+	}
+	h.held.Add(1)
+	h.beginSlice()
+	return true
+}
+
+// acquire waits for a slot and begins a time slice.
+func (h *heldSlots) acquire(ctx context.Context) error {
+	if err := h.slots.acquire(ctx); err != nil {
+		return err
+	}
+	h.held.Add(1)
+	h.beginSlice()
+	return nil
+}
+
+func (h *heldSlots) beginSlice() {
+	h.bytes.Store(0)
+	h.began.Store(time.Now().UnixNano())
+}
+
+// used counts n bytes. At the end of the time slice, if another pass waits for a slot, it releases
+// the slot and waits for the next one. On an error, which is that of ctx, the slot is released.
+func (h *heldSlots) used(ctx context.Context, n int) error {
+	if h == nil || h.bytes.Add(int64(n)) < sliceBytes &&
+		time.Now().UnixNano()-h.began.Load() < int64(sliceTime) {
+		return nil
+	}
+	if !h.slots.contended() {
+		h.beginSlice()
+		return nil
+	}
+	return h.releaseDuring(ctx, func() error { return nil })
+}
+
+// releaseDuring releases a slot while it calls wait, and then acquires one again.
+func (h *heldSlots) releaseDuring(ctx context.Context, wait func() error) error {
+	if h == nil {
+		return wait()
+	}
+	h.held.Add(-1)
+	h.slots.release(1)
+	if err := wait(); err != nil {
+		return err
+	}
+	return h.acquire(ctx)
+}
+
+// parallel calls do(0) to do(n-1) on as many goroutines as there are free slots, and returns when
+// all have returned.
+func (h *heldSlots) parallel(n int, do func(int)) {
+	spare := 0
+	for spare < n-1 && h.slots.tryAcquire() {
+		h.held.Add(1)
+		spare++
+	}
+	parallel(n, spare+1, do)
+	for h.held.Load() > 1 {
+		h.held.Add(-1)
+		h.slots.release(1)
+	}
+}
+
+// releaseAll returns every slot that is held.
+func (h *heldSlots) releaseAll() { h.slots.release(int(h.held.Swap(0))) }
+
+// parallel calls do(0) to do(n-1) on the calling goroutine and workers-1 others, and returns when
+// all have returned.
+func parallel(n, workers int, do func(int)) {
+	var next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			do(int(i))
+		}
+	}
+	var others sync.WaitGroup
+	for range min(workers, n) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+}

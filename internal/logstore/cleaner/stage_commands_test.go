@@ -1,0 +1,367 @@
+package cleaner
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// stageCommands are the words that a line of a script begins with.
+var stageCommands = map[string]func(s *stage, args []string){
+	"config":        (*stage).config,
+	"put":           (*stage).put,
+	"fill":          (*stage).fill,
+	"commit":        func(s *stage, args []string) { s.endTxn(args, true) },
+	"abort":         func(s *stage, args []string) { s.endTxn(args, false) },
+	"roll":          func(s *stage, _ []string) { s.roll() },
+	"wait":          (*stage).wait,
+	"truncate":      (*stage).truncate,
+	"delete-before": (*stage).deleteBefore,
+	"restart":       func(s *stage, _ []string) { s.restart() },
+	"kill":          func(s *stage, _ []string) { s.kill() },
+	"lead":          func(s *stage, _ []string) { s.lead() },
+	"memory":        (*stage).memory,
+	"log":           func(s *stage, _ []string) { s.print() },
+	"paragraph":     func(s *stage, _ []string) { s.out.WriteString(paragraphEnd) },
+	"counts":        func(s *stage, _ []string) { s.counts() },
+	"read":          func(s *stage, _ []string) { s.ledger.checkReads(s) },
+	"settled":       func(s *stage, _ []string) { s.ledger.checkSettled(s) },
+}
+
+// config changes settings: name=value each. What is not named stays.
+func (s *stage) config(args []string) {
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		set, known := stageSettings[name]
+		if !known {
+			stageFail("no such setting: %s", name)
+		}
+		stageMust(set(&s.settings, value), name)
+	}
+	s.log.Configure(s.settings, true)
+}
+
+var stageSettings = map[string]func(to *topicconfig.Settings, value string) error{
+	"segment": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.SegmentBytes)
+	},
+	"dirty": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MinDirtyPercent)
+	},
+	"garbage": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MaxGarbagePercent)
+	},
+	"message": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.MessageBytesMax)
+	},
+	"bytes": func(to *topicconfig.Settings,
+		v string) error {
+		return scan(v, &to.RetentionBytes)
+	},
+	"age": func(to *topicconfig.Settings,
+		v string) error {
+		return duration(v, &to.SegmentAge)
+	},
+	"retention": func(to *topicconfig.Settings,
+		v string) error {
+		return duration(v, &to.TombstoneRetention)
+	},
+	"minlag": func(to *topicconfig.Settings, v string) error { return duration(v, &to.MinLag) },
+	"maxlag": func(to *topicconfig.Settings, v string) error { return duration(v, &to.MaxLag) },
+	"policy": func(to *topicconfig.Settings, v string) error {
+		to.Compact, to.Delete = v != "delete", v != "compact"
+		return nil
+	},
+	"codec": func(to *topicconfig.Settings, v string) (err error) {
+		if to.KeepCodec = v == "producer"; !to.KeepCodec {
+			to.Codec, err = compress.ParseCodec(v)
+		}
+		return err
+	},
+	"clean": func(to *topicconfig.Settings, v string) (err error) {
+		if v == "off" {
+			to.CleanCodec = topicconfig.CleanCodec{}
+			return nil
+		}
+		to.CleanCodec.Set, to.CleanCodec.Level = true, compress.LevelDefault
+		to.CleanCodec.Codec, err = compress.ParseCodec(v)
+		return err
+	},
+}
+
+func scan(text string, to any) error {
+	if text == "unlimited" {
+		text = strconv.Itoa(topicconfig.Unlimited)
+	}
+	_, err := fmt.Sscan(text, to)
+	return err
+}
+
+func duration(text string, to *time.Duration) (err error) {
+	if text == "unlimited" {
+		*to = topicconfig.Unlimited
+		return nil
+	}
+	*to, err = time.ParseDuration(text)
+	return err
+}
+
+// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n is n
+// times the value. Before them: -zstd or another codec, -producer=5, -txn, and as a follower gets
+// it, -time=ms and -at=offset.
+func (s *stage) put(args []string) {
+	b := ledgerBatch{producer: -1, base: s.ledger.end}
+	codec, ms := compress.None, time.Now().UnixMilli()
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		name, value, _ := strings.Cut(args[0][1:], "=")
+		var err error
+		switch name {
+		case "producer":
+			err = scan(value, &b.producer)
+			b.producer += s.producers
+		case "txn":
+			b.transactional = true
+		case "time":
+			b.forged, err = true, scan(value, &ms)
+		case "at":
+			b.forged, err = true, scan(value, &b.base)
+		default:
+			codec, err = compress.ParseCodec(name)
+		}
+		stageMust(err, args[0])
+		args = args[1:]
+	}
+	unkeyed := false
+	for i, arg := range args {
+		b.records = append(b.records, recordOf(arg, ms))
+		unkeyed = unkeyed || b.records[i].Key == nil
+	}
+	if s.settings.Compact && unkeyed && !b.forged {
+		if _, err := s.log.Append(b.build(codec), time.Now()); !errors.Is(err,
+			record.ErrInvalidRecord) {
+			stageFail("a record without a key, in a compacted topic: %v", err)
+		}
+		return
+	}
+	s.append(b, codec)
+}
+
+// recordOf makes a record of a word.
+func recordOf(word string, ms int64) record.Record {
+	key, value, valued := strings.Cut(word, "=")
+	r := record.Record{Timestamp: ms,
+		Headers: []record.Header{{Key: []byte("h"), Value: []byte(word)}, {Key: []byte("h")}}}
+	if unquoted, err := strconv.Unquote(key); err == nil {
+		r.Key = []byte(unquoted) // which may be empty, and is a key
+	} else if key != "" {
+		r.Key = []byte(key)
+	}
+	if text, times, ok := strings.Cut(value, "*"); ok && valued {
+		n, err := strconv.Atoi(times)
+		stageMust(err, "repeat a value")
+		value, r.Headers = strings.Repeat(text, n), nil
+	}
+	if valued {
+		r.Value = []byte(value)
+	}
+	return r
+}
+
+// build makes the bytes that a producer sends.
+func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
+	id := record.Identity{LastOffsetDelta: int32(len(b.records) - 1), LeaderEpoch: -1,
+		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
+	if b.producer >= 0 {
+		id.ProducerID, id.ProducerEpoch, id.BaseSequence, id.Transactional = b.producer, 0,
+			b.sequence, b.transactional
+	}
+	builder := record.NewBuilder(codec, compress.LevelDefault)
+	builder.Reset(id)
+	for i := range b.records {
+		b.records[i].Offset = int64(i)
+		builder.Add(&b.records[i])
+		b.records[i].Offset += b.base
+	}
+	built, err := builder.Build(nil)
+	stageMust(err, "build")
+	return built
+}
+
+// append appends a batch to the log, and to the ledger. A forged one, which no leader would take,
+// comes as a follower takes it: unlooked at.
+func (s *stage) append(b ledgerBatch, codec compress.Codec) {
+	if b.producer >= 0 {
+		b.sequence = s.ledger.nextSequence(b.producer)
+		b.transactional = b.transactional || s.log.HasOpenTransaction(b.producer, 0)
+	}
+	built := b.build(codec)
+	b.wire = append(b.wire, built...)
+	if b.forged {
+		built.SetBaseOffset(b.base)
+		built.SetLeaderEpoch(s.epoch)
+		stageMust(s.log.AppendReplicated(built, time.Now()), "append as a follower")
+	} else {
+		got, err := s.log.AppendVerified(built, logstore.Verified{Transaction: b.transactional}, time.Now())
+		stageMust(err, "append")
+		if got.BaseOffset != b.base || got.Duplicate {
+			stageFail("append at %d gave %+v", b.base, got)
+		}
+	}
+	s.ledger.append(b)
+	s.replicated()
+}
+
+// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo
+// keys=100, value=50 bytes long; txn=5: in the transaction of that producer.
+func (s *stage) fill(args []string) {
+	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
+	for _, arg := range args {
+		name, text, _ := strings.Cut(arg, "=")
+		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys,
+			"value": &value, "txn": &txn}[name]
+		if to == nil {
+			stageFail("fill %s", arg)
+		}
+		stageMust(scan(text, to), arg)
+	}
+	for i := 0; i < n; {
+		b := ledgerBatch{producer: int64(txn), base: s.ledger.end, transactional: txn >= 0}
+		for range min(batch, n-i) {
+			r := record.Record{Timestamp: time.Now().UnixMilli(),
+				Key:   fmt.Appendf(nil, "k%d", (from+i)%keys),
+				Value: []byte(strings.Repeat("v", value))}
+			b.records = append(b.records, r)
+			i++
+		}
+		s.append(b, compress.None)
+	}
+}
+
+// endTxn writes a marker.
+func (s *stage) endTxn(args []string, commit bool) {
+	var producer int64
+	stageMust(scan(args[0], &producer), "producer")
+	s.end(s.producers+producer, commit)
+}
+
+func (s *stage) end(producer int64, commit bool) {
+	got, err := s.log.AppendControl(logstore.EndTxn{ProducerID: producer, Commit: commit}, time.Now())
+	stageMust(err, "end a transaction")
+	if got.BaseOffset != s.ledger.end {
+		stageFail("a marker at %d is at %d", s.ledger.end, got.BaseOffset)
+	}
+	s.ledger.append(ledgerBatch{base: s.ledger.end, producer: producer, marker: true,
+		commit: commit})
+	s.replicated()
+}
+
+func (s *stage) roll() {
+	_, err := s.log.Compaction().Roll()
+	stageMust(err, "roll")
+}
+
+// wait lets time pass, and tells what the cleaner did in it.
+func (s *stage) wait(args []string) {
+	var d time.Duration
+	stageMust(duration(args[0], &d), "wait")
+	time.Sleep(d)
+	synctest.Wait()
+	now, was := s.tally(), s.seen
+	s.seen = now
+	if len(args) > 1 && args[1] == "quietly" {
+		return
+	}
+	passes := ""
+	for _, result := range runResults {
+		if n := now.runs[result] - was.runs[result]; n > 0 {
+			passes += fmt.Sprintf("%d %s, ", n, result)
+		}
+	}
+	if passes == "" {
+		fmt.Fprintf(&s.out, "no pass (%s)\n", now.reason)
+		return
+	}
+	fmt.Fprintf(&s.out, "passes: %sremoved %d, read %s, wrote %s, freed %s (%s)\n", passes,
+		now.removed-was.removed,
+		size(now.read-was.read), size(now.written-was.written), size(now.reclaimed-was.reclaimed),
+		now.reason)
+	if now.lastError != "" {
+		fmt.Fprintf(&s.out, "error: %s\n", now.lastError)
+	}
+}
+
+// size is a number of bytes, as a reader wants to know it: exact while it is small.
+func size(n int64) string {
+	if n >= 20_000 {
+		return fmt.Sprintf("%d kB", (n+500)/1000)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// truncate cuts off what is at or above an offset, or, if that is negative, as many offsets: what a
+// follower does, which then leads.
+func (s *stage) truncate(args []string) {
+	var offset int64
+	stageMust(scan(args[0], &offset), "offset")
+	if offset < 0 {
+		offset += s.ledger.end
+	}
+	offset = min(max(offset, s.log.LogStart()+1), s.ledger.end)
+	if offset >= s.ledger.end {
+		return
+	}
+	stageMust(s.log.TruncateTo(offset), "truncate")
+	if end := s.log.LogEnd(); end > offset {
+		stageFail("the log ends at %d, cut at %d", end, offset)
+	}
+	s.lead()
+	if s.ledger.truncate(s) {
+		s.producers += 100
+	}
+	s.abandon()
+	s.replicated()
+}
+
+// abandon ends the transactions of producers that are no more, as a coordinator does when their
+// time is over.
+func (s *stage) abandon() {
+	for _, b := range s.ledger.lastOfProducers() {
+		if b.producer < s.producers && s.log.HasOpenTransaction(b.producer, 0) {
+			s.end(b.producer, false)
+		}
+	}
+}
+
+// deleteBefore gives up what is below an offset, or, if that is negative, below so many before the
+// end: DeleteRecords.
+func (s *stage) deleteBefore(args []string) {
+	var offset int64
+	stageMust(scan(args[0], &offset), "offset")
+	if offset < 0 {
+		offset += s.ledger.end
+	}
+	offset = min(max(offset, s.log.LogStart()), s.log.HighWatermark())
+	stageMust(s.log.DeleteBefore(offset), "delete records")
+	if start := s.log.LogStart(); start < offset {
+		stageFail("the log begins at %d, deleted below %d", start, offset)
+	}
+	s.ledger.start = offset
+}
+
+// memory sets the cleaner's budget in bytes.
+func (s *stage) memory(args []string) {
+	stageMust(scan(args[0], &s.budget.MemoryBytes), "memory")
+	s.cleaner.Configure(s.budget)
+}

@@ -1,0 +1,87 @@
+package cleaner
+
+import (
+	"fmt"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// print shows the log as it lies on the disk: a line for each segment, its batches apart by bars.
+// "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key; "5-6:empty" is
+// a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer
+// 5. A batch says its codec and producer, if it has one.
+func (s *stage) print() {
+	bases := s.segments()
+	for i, base := range bases {
+		content, err := s.fsys.ReadFile(segmentPath(base))
+		stageMust(err, "read a segment")
+		var batches []string
+		for _, b := range split(stageTB{}, content) {
+			batches = append(batches, printed(b))
+		}
+		name := "segment"
+		if i == len(bases)-1 {
+			name = "active "
+		}
+		s.out.WriteString(strings.TrimRight(fmt.Sprintf("%s %d: %s", name, base,
+			strings.Join(batches, " | ")), " ") + "\n")
+	}
+	if start := s.log.LogStart(); start > 0 {
+		fmt.Fprintf(&s.out, "begins at %d\n", start)
+	}
+}
+
+// printed is a batch in short.
+func printed(b record.Batch) string {
+	var words []string
+	if codec := b.Codec(); codec != 0 {
+		words = append(words, codec.String())
+	}
+	if b.Control() {
+		m, ok, err := b.Marker()
+		if err != nil || !ok {
+			return fmt.Sprintf("%d:a marker without a record", b.BaseOffset())
+		}
+		return fmt.Sprintf("%d:%s(%d)", b.BaseOffset(), map[record.ControlType]string{
+			record.ControlAbort: "ABORT", record.ControlCommit: "COMMIT",
+		}[m.Type], b.ProducerID())
+	}
+	if b.ProducerID() >= 0 {
+		kind := "p"
+		if b.Transactional() {
+			kind = "txn"
+		}
+		words = append(words, fmt.Sprintf("%s%d", kind, b.ProducerID()))
+	}
+	if b.Count() == 0 {
+		return strings.Join(append(words,
+			fmt.Sprintf("%d-%d:empty", b.BaseOffset(), b.LastOffset())), " ")
+	}
+	for _, r := range copiesOf(b) {
+		text := fmt.Sprintf("%d:%s", r.Offset, r.Key)
+		if r.Value != nil {
+			value := string(r.Value)
+			if len(value) > 20 {
+				value = fmt.Sprintf("%.1s*%d", value, len(value))
+			}
+			text += "=" + value
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, " ")
+}
+
+// counts shows a log that is too long to print: how many segments, batches, records and keys there
+// are.
+func (s *stage) counts() {
+	there, keys, tombstones := s.scan(), map[string]bool{}, 0
+	for _, r := range there.records {
+		keys[string(r.Key)] = true
+		if r.Value == nil {
+			tombstones++
+		}
+	}
+	fmt.Fprintf(&s.out, "segments %d, batches %d, records %d, keys %d, tombstones %d\n",
+		len(s.segments()), len(there.batches), len(there.records), len(keys), tombstones)
+}

@@ -1,0 +1,133 @@
+package cleaner
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// patient settings never have a pass begun by themselves.
+func patient() topicconfig.Settings {
+	return compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
+}
+
+func (f *cleanerFixture) ask() int64 {
+	f.t.Helper()
+	ticket, err := f.cleaner.CleanNow(partition)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ticket
+}
+
+// TestARequestIsServedByItsTicket: each is known by a number, and the report tells which pass has
+// served it and what that did.
+func TestARequestIsServedByItsTicket(t *testing.T) {
+	inBubble(t, patient(), Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, latest := updates(100, 5)
+		f.put(keys...)
+		wait(20 * time.Second)
+		if status := f.cleaner.Status(partition); status.LastPass != nil ||
+			status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
+			t.Fatalf("before the request: %+v", status)
+		}
+		first, second := f.ask(), f.ask() // before a pass could begin: one is enough for both
+		if first != 1 || second != 2 {
+			t.Errorf("tickets %d and %d", first, second)
+		}
+		wait(10 * time.Second)
+		status := f.cleaner.Status(partition)
+		if status.CleanNowAsked != 2 || status.CleanNowServed != 2 || status.RunningPass != nil ||
+			status.LastPass == nil {
+			t.Fatalf("after the request: %+v", status)
+		}
+		pass := *status.LastPass
+		if pass.Trigger != triggerRequested || pass.Result != runSuccess || pass.Error != "" ||
+			*pass.Ended < pass.Began ||
+			pass.RemovedRecords != 95 || pass.ReclaimedBytes != status.ReclaimedBytes ||
+			pass.RewrittenSegments == 0 {
+			t.Errorf("the pass: %+v", pass)
+		}
+		if n := f.latest(latest); n != 5 {
+			t.Errorf(
+				"%d records are left of 5 keys: the active segment takes part, and nothing stays for economy",
+				n,
+			)
+		}
+		if status.Runs[runSuccess] != 1 {
+			t.Errorf("runs %v, want one for two requests", status.Runs)
+		}
+
+		f.ask() // there is nothing to do
+		wait(10 * time.Second)
+		if status := f.cleaner.Status(partition); status.CleanNowServed != 3 ||
+			status.LastPass.Result != runNothingToDo {
+			t.Errorf("a request of a clean log: %+v, pass %+v", status, status.LastPass)
+		}
+	})
+}
+
+// TestARequestHoldsWhatTheTopicPromises: minLag, and a cleaner without workers takes none.
+func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
+	inBubble(t, compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MinLag = 100,
+			time.Hour
+	}), Options{},
+		func(t *testing.T, f *cleanerFixture) {
+			keys, _ := updates(100, 5)
+			f.put(keys...)
+			f.ask()
+			wait(time.Minute)
+			status := f.cleaner.Status(partition)
+			if status.CleanNowServed != 1 || status.LastPass.Result != runNothingToDo ||
+				status.Reason != reasonMinLagNotReached {
+				t.Errorf("%+v, pass %+v", status, status.LastPass)
+			}
+			f.cleaner.Configure(Options{Workers: -1})
+			if _, err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrDisabled) {
+				t.Errorf("without workers: %v", err)
+			}
+			if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "none"}); !errors.Is(err, ErrUnknownPartition) {
+				t.Errorf("a log that is not there: %v", err)
+			}
+			f.log.Configure(topicconfig.Default(), true)
+			if _, err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrNotCompacted) {
+				t.Errorf("a log that is not compacted: %v", err)
+			}
+		})
+}
+
+// TestARequestWhosePassFailsIsServed, and the report says what failed. It is asked for in spite of
+// the quarantine.
+func TestARequestWhosePassFailsIsServed(t *testing.T) {
+	inBubble(t, patient(), Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, _ := updates(100, 5)
+		f.put("stays, beside records that go")
+		f.put(keys...)
+		wait(20 * time.Second)
+		f.spoilRecord(f.log, 0)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(f.cleaner.Collector())
+		for round := range int64(2) {
+			f.ask()
+			wait(10 * time.Second)
+			status := f.cleaner.Status(partition)
+			if status.CleanNowServed != round+1 || status.LastPass.Result != runFailed ||
+				status.LastPass.Error == "" || status.Reason != reasonQuarantined {
+				t.Fatalf("%+v, pass %+v", status, status.LastPass)
+			}
+			if value, n := total(t, registry, "heartwood_cleaner_reason"); value != 1 || n != 1 {
+				t.Errorf("%d reasons at once", n)
+			}
+			if value, _ := total(t, registry, "heartwood_cleaner_reason",
+				"Quarantined"); value != 1 {
+				t.Error("the metric does not give the reason")
+			}
+		}
+	})
+}

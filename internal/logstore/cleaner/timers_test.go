@@ -1,0 +1,178 @@
+package cleaner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Nobody writes to the log after the first moment. Kafka would never roll its only segment, and
+// keep the promise of maxLag never.
+func TestI5IdleLogIsRolledAndCleanedByMaxLag(t *testing.T) { // KIP-354
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent,
+			s.MaxLag = 1<<20, 100, time.Hour
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, latest := updates(40, 5)
+		f.put(keys...)
+		wait(59 * time.Minute)
+		f.wantReason(reasonActiveSegmentOnly)
+		wait(2 * time.Minute)
+		if n := f.latest(latest); n != 5 {
+			t.Errorf("%d records are left of 5 keys past maxLag", n)
+		}
+		status := f.cleaner.Status(partition)
+		if status.OverdueSeconds != 0 || status.Runs[runSuccess] != 1 {
+			t.Errorf("status %+v", status)
+		}
+	})
+}
+
+func TestIdleLogIsCleanedBehindMinLag(t *testing.T) { // KIP-58
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinLag, s.SegmentAge = 1<<20, time.Hour, 10*time.Minute
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		keys, latest := updates(40, 5)
+		f.put(keys...)
+		wait(59 * time.Minute)
+		f.wantReason(reasonMinLagNotReached)
+		wait(2 * time.Minute)
+		if n := f.latest(latest); n != 5 {
+			t.Errorf("%d records are left of 5 keys past minLag", n)
+		}
+	})
+}
+
+// What a pass leaves for the sake of I/O goes when the oldest of it has been superseded for maxLag,
+// though nothing is dirty (F7).
+func TestF7GarbageThatWasLeftGoesByMaxLag(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
+		s.MaxLag, s.TombstoneRetention = 2*time.Hour, 10*time.Minute
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.fillWith(f.log, 1_000, 1_000)
+		f.fillWith(f.log, 300, 300)
+		wait(time.Hour)
+		left := f.cleaner.Status(partition)
+		if left.DirtyBytes != 0 || left.ReclaimableBytes == nil || *left.ReclaimableBytes == 0 ||
+			left.NextDue == nil {
+			t.Fatalf("status %+v, want a pass that has left garbage", left)
+		}
+		wait(65 * time.Minute) // past maxLag, by which the active segment was rolled too
+		status := f.cleaner.Status(partition)
+		if n := len(readKeys(t, f.log, 0)); n != 1_000 || status.OverdueSeconds != 0 {
+			t.Errorf("%d records are left of 1000 keys, status %+v", n, status)
+		}
+	})
+}
+
+func TestOverdueTellsHowLate(t *testing.T) {
+	s := topicconfig.Settings{MaxLag: time.Hour}
+	v := logstore.Sections{CleanBytes: 10, DirtyBytes: 10, OldestDirty: epoch0}
+	for name, c := range map[string]struct {
+		v      logstore.Sections
+		oldest time.Time
+		after  time.Duration
+		want   time.Duration
+	}{
+		"not yet":               {v, time.Time{}, time.Hour, 0},
+		"dirty":                 {v, time.Time{}, time.Hour + 5, 5},
+		"left, longer":          {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
+		"left, not as long":     {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
+		"nothing dirty":         {logstore.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour, 0},
+		"nothing dirty, but so": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour, time.Hour},
+	} {
+		if got := overdueBy(c.v, &s, c.oldest, epoch0.Add(c.after)); got != c.want {
+			t.Errorf("%s: overdue by %s, want %s", name, got, c.want)
+		}
+	}
+	s.MaxLag = topicconfig.Unlimited
+	if got := overdueBy(v, &s, epoch0, epoch0.Add(1000*time.Hour)); got != 0 {
+		t.Errorf("overdue by %s without a promise", got)
+	}
+}
+
+// A producer whose clock is ahead must not put off what maxLag promises: the file's own time counts
+// then.
+func TestI5TimestampsInTheFutureDoNotPutOffMaxLag(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		for range 40 {
+			batch := sent{keys: []string{"k"}, value: "a value of some thirty bytes",
+				timestamp: time.Now().Add(50 * time.Minute)}
+			if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.log.AdvanceHighWatermark(f.log.LogEnd())
+		wait(61 * time.Minute)
+		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess] == 0 {
+			t.Errorf("runs %v", runs)
+		}
+	})
+}
+
+func TestOverdueIsSeenWhileAPassCannotRun(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) {
+		s.MinDirtyPercent, s.MaxLag = 100,
+			time.Hour
+	})
+	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
+		keys, _ := updates(40, 5)
+		f.put(keys...)
+		wait(90 * time.Minute)
+		status := f.cleaner.Status(partition)
+		if late := status.OverdueSeconds; late < 29*60 || late > 31*60 {
+			t.Errorf("overdue by %g seconds, want half an hour", late)
+		}
+		if due := status.NextDue; due == nil || *due > float64(time.Now().Unix()) {
+			t.Errorf("next due %v", due)
+		}
+		f.cleaner.Configure(Options{Logger: quiet()})
+		wait(5 * time.Second)
+		if late := f.cleaner.Status(partition).OverdueSeconds; late != 0 {
+			t.Errorf("overdue by %g seconds behind the pass", late)
+		}
+	})
+}
+
+func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
+	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
+	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+		f.put("gone", "later")
+		f.log.Compaction().SetReplicasTombstoneClean(3) // "gone" is deleted at offset 2, "later" at 3
+		f.delete("gone")
+		f.delete("later")
+		keys, _ := updates(20, 3)
+		f.put(keys...)
+		has := func(key string) bool {
+			return slices.ContainsFunc(readKeys(t, f.log, 0),
+				func(text string) bool { return strings.HasSuffix(text, "="+key) })
+		}
+		wait(2 * time.Hour)
+		if has("gone") || !has("later") {
+			t.Errorf("behind the retention: %v; the tombstones of a replica are lonely up to 3",
+				readKeys(t, f.log, 0))
+		}
+		wait(10 * time.Hour)
+		if runs := f.cleaner.Status(partition).Runs; !has("later") || runs[runSuccess]+
+			runs[runNothingToDo] > 8 {
+			t.Errorf("runs %v, %v", runs, readKeys(t, f.log, 0))
+		}
+		f.log.Compaction().SetReplicasTombstoneClean(f.log.Compaction().TombstoneClean())
+		wait(2 * time.Hour)
+		if has("later") {
+			t.Error("the tombstone is there though those of all replicas are lonely above it")
+		}
+	})
+}

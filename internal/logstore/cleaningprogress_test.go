@@ -1,0 +1,75 @@
+package logstore
+
+import (
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// What is cut off says nothing of what comes there; on disk too, before anything is cut (F4).
+func TestF4AgreementIsCutWithTheLog(t *testing.T) {
+	mem := vfs.NewMem()
+	store := openStore(t, mem)
+	log := createLog(t, store,
+		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
+	fill(t, log, 50)
+	store.tick(epoch0, false)
+	if err := log.compaction.setCleaned(log.lineage.Load(),
+		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
+		t.Fatal(err)
+	}
+	log.compaction.SetReplicasTombstoneClean(38)
+	if err := log.TruncateTo(25); err != nil {
+		t.Fatal(err)
+	}
+	after := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
+		l.compaction.SetReplicasTombstoneClean(30) // of before the cut
+		l.compaction.SetReplicasTombstoneClean(39)
+		if l.compaction.TombstoneClean() != 20 {
+			t.Errorf("%s: its tombstones are lonely below %d, want 20", name, l.compaction.TombstoneClean())
+		}
+	}
+	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
+		l.compaction.SetReplicasTombstoneClean(20)
+		if _, ok := l.compaction.progress.forPass().Since(19); !ok {
+			t.Errorf("%s: what was agreed on below the cut is forgotten", name)
+		}
+	}
+	if err := log.StartAt(30); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := log.compaction.progress.forPass().Since(0); ok || log.compaction.TombstoneClean() != 30 {
+		t.Errorf("an empty log: %v, lonely below %d", log.compaction.progress.forPass(), log.compaction.TombstoneClean())
+	}
+}
+
+// A log that was the only replica has removed what it has removed; of what it has not, those that
+// are added may have a copy.
+func TestX1AgreementOfALogThatGetsReplicas(t *testing.T) {
+	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			var a cleaningProgress
+			a.restore(nil, 100)
+			a.advance(onlyReplica, 40, epoch0, time.Hour)
+			if _, ok := a.forPass().Since(99); !ok {
+				t.Error("it is alone, and agrees with nobody")
+			}
+			if restart {
+				steps := a.saved(40)
+				a = cleaningProgress{}
+				a.restore(steps, 100)
+			}
+			a.advance(60, 40, epoch0.Add(30*time.Minute), time.Hour)
+			early, ok := a.forPass().Since(39)
+			late, also := a.forPass().Since(40)
+			if !ok || !also || early >= epoch0.Add(10*time.Minute).UnixMilli() ||
+				late < epoch0.Add(30*time.Minute).UnixMilli() {
+				t.Errorf("below 40 since %d (%t), above since %d (%t)", early, ok, late, also)
+			}
+		})
+	}
+}

@@ -1,0 +1,273 @@
+package logstore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Compaction is the cleaner's view of one log, and the only way in which a cleaner works on it. It
+// reports the log's sections, runs a pass, estimates the garbage, and builds key sidecars. It does
+// not decide when: package cleaner does.
+//
+// A log has one Compaction for its whole life, so its pointer identifies the log: a topic that is
+// deleted and created again has another one. All methods may be called concurrently. They fail with
+// ErrClosed, or do nothing, once the log is closed. At most one pass may run at a time.
+type Compaction struct {
+	log *Log
+
+	// firstDirty is the first dirty offset: everything below was cleaned.
+	firstDirty atomic.Int64
+	// horizon is when the first tombstone below firstDirty may be removed, in Unix milliseconds;
+	// TombstonesNone or TombstonesUnknown.
+	horizon atomic.Int64
+	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if it is not known. See
+	// TombstoneClean.
+	tombstoneClean atomic.Int64
+	progress       cleaningProgress
+	sidecars       sidecars
+	// quarantined is set while the cleaner skips the log because a pass failed; for the metrics.
+	quarantined atomic.Bool
+}
+
+// Values of Sections.TombstonesDue that are not a time.
+const (
+	TombstonesUnknown = 0             // no pass has run, or its result was lost
+	TombstonesNone    = math.MaxInt64 // the last pass left no tombstone that becomes due
+)
+
+// init connects the compaction to its log. It is called once, before the log is used.
+func (c *Compaction) init(l *Log) {
+	c.log, c.sidecars = l, newSidecars(l)
+	c.progress.restore(nil, 0)
+}
+
+// Compaction returns the cleaner's view of the log.
+func (l *Log) Compaction() *Compaction { return &l.compaction }
+
+// ID returns the partition.
+func (c *Compaction) ID() PartitionID { return c.log.id }
+
+// Settings returns the settings in effect. They are immutable, and each change of the configuration
+// has another pointer, so equal pointers mean that nothing was configured in between.
+func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Load().settings }
+
+// Lineage returns a number that rises with each truncation of the log. A result that was computed
+// from an earlier lineage may not hold for the log as it is now.
+func (c *Compaction) Lineage() int64 { return c.log.lineage.Load() }
+
+// Closed reports whether the log is closed.
+func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
+
+// Stopped reports whether no pass may continue: the log is closed, or its disk failed.
+func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
+
+// Sections divides the log as it is now; ok is false if it is closed. It changes nothing, takes no
+// lock and reads no file.
+func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
+	lineage := c.Lineage() // before the list, as in view
+	list, limits := c.limits()
+	if list == nil {
+		return Sections{}, false
+	}
+	defer list.release()
+	s, _ = divide(list.handles, limits, c.Settings(), now)
+	s.Lineage, s.TombstonesDue = lineage, c.tombstonesDue()
+	return s, true
+}
+
+// Roll rolls the active segment if it has records, so that a pass may clean them, and returns the
+// log end.
+func (c *Compaction) Roll() (end int64, err error) { return c.log.rollNow() }
+
+// SetQuarantined reports for the metrics whether the cleaner skips the log because a pass failed.
+func (c *Compaction) SetQuarantined(quarantined bool) { c.quarantined.Store(quarantined) }
+
+// FirstDirty returns the first dirty offset.
+func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
+
+// ResetFirstDirty moves a first dirty offset that is outside the log to the log start, and saves
+// it, also if the log is not cleaned then (reference I3).
+func (c *Compaction) ResetFirstDirty() {
+	was := c.firstDirty.Load()
+	within := firstDirtyWithin(was, c.log.logStart.Load(), c.log.logEnd.Load())
+	if within == was {
+		return
+	}
+	c.log.env.logger.Info("first dirty offset reset", "partition", c.log.id, "from", was, "to",
+		within)
+	if err := c.setFirstDirty(within); err != nil {
+		c.log.env.logger.Warn("failed to save the first dirty offset", "partition", c.log.id,
+			"error", err)
+	}
+}
+
+// setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. The error is that
+// of the write: the offset applies in memory, and after a crash a pass is repeated, which changes
+// nothing (I38).
+func (c *Compaction) setFirstDirty(offset int64) error {
+	c.firstDirty.Store(offset)
+	return c.log.env.saveFirstDirty()
+}
+
+// setCleaned records the result of a pass: the first dirty offset, the tombstone-clean offset, and
+// when the first tombstone is due. The horizon is stored first, for the reason for which
+// writeCheckpoints writes it first. If the log was truncated since the lineage of the pass, it
+// fails with errSegmentsChanged and records nothing.
+func (c *Compaction) setCleaned(lineage int64, stats clean.Stats) error {
+	ms := int64(TombstonesNone)
+	if !stats.NextPass.IsZero() {
+		ms = stats.NextPass.UnixMilli()
+	}
+	l := c.log
+	l.mu.Lock() // a truncation changes the lineage and the first dirty offset under it
+	if l.lineage.Load() != lineage {
+		defer l.mu.Unlock()
+		return errSegmentsChanged
+	}
+	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
+	c.horizon.Store(ms)
+	c.tombstoneClean.Store(stats.TombstoneCleanOffset)
+	c.firstDirty.Store(stats.CleanedTo)
+	l.mu.Unlock()
+	return l.env.saveFirstDirty()
+}
+
+// SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
+// all replicas of the partition, in sync or not; math.MaxInt64 if this is the only one.
+//
+// Tombstones and transaction markers from there on are kept, and those below it for one retention
+// from the first call with it. If one were removed here while another replica still holds a record
+// that it supersedes, that record would come back when the other replica leads, or when a consumer
+// continues there (X1, X3). The offset may fall: a replica was added, or the leader has not heard
+// from all replicas yet. Until the first call the log counts as the only replica.
+func (c *Compaction) SetReplicasTombstoneClean(offset int64) {
+	// It is mostly unchanged: it is set with every fetch of every follower.
+	if c.progress.replicated.Load() != offset {
+		c.progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
+	}
+}
+
+// ReplicasTombstoneClean returns the last value of SetReplicasTombstoneClean.
+func (c *Compaction) ReplicasTombstoneClean() int64 {
+	if offset := c.progress.replicated.Load(); offset != progressUnknown {
+		return offset
+	}
+	return onlyReplica
+}
+
+// ReportedReplicasTombstoneClean is ReplicasTombstoneClean for metrics and reports: for the only
+// replica its own offset.
+func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
+	if offset := c.ReplicasTombstoneClean(); offset != onlyReplica {
+		return offset
+	}
+	return c.TombstoneClean()
+}
+
+// TombstoneClean returns the tombstone-clean offset: every tombstone of this replica below it is
+// removable, because the log holds no older record of its key, neither a value nor garbage. It is
+// at most the first dirty offset, and mostly less: dead records may stay for the sake of I/O. It is
+// at least the log start, below which no record can be read.
+func (c *Compaction) TombstoneClean() int64 {
+	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
+}
+
+// tombstonesDue is Sections.TombstonesDue.
+func (c *Compaction) tombstonesDue() int64 {
+	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
+}
+
+// truncated follows a truncation of the log to end, whose active segment begins at base. Log.mu is
+// held.
+func (c *Compaction) truncated(base, end int64) {
+	c.firstDirty.Store(min(c.firstDirty.Load(), base))
+	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))
+	c.progress.truncate(end)
+}
+
+// emptied follows a truncation that left the log empty at an offset. Log.mu is held.
+func (c *Compaction) emptied(offset int64) {
+	c.firstDirty.Store(offset)
+	c.tombstoneClean.Store(offset)
+	c.progress.truncate(0)
+}
+
+// restore sets the state of a log that was opened, with the offsets [start, end).
+func (c *Compaction) restore(from saved, start, end int64) {
+	c.firstDirty.Store(from.firstDirty)
+	c.tombstoneClean.Store(from.lonelyTo)
+	c.progress.restore(from.agreed, end)
+	c.horizon.Store(from.horizon)
+	if c.TombstoneClean() == start && from.firstDirty > start {
+		// It is not known what became of the tombstones in the clean section: a pass must find out,
+		// whether or not the log is written to.
+		c.horizon.Store(TombstonesUnknown)
+	}
+}
+
+// SidecarBuild bounds what BuildSidecar uses.
+type SidecarBuild struct {
+	Slot     SidecarSlot
+	Throttle func(ctx context.Context, n int) error // bytes read and written; may be nil
+}
+
+// BuildSidecar builds one missing key sidecar, or deletes one that does not pay, and reports
+// whether there may be more to do at once. Errors are logged, and the segment is retried later.
+func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
+	return c.sidecars.buildNext(ctx, now, sidecarOptions{
+		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: b.Throttle},
+		scanned: b.Throttle, background: true, slot: b.Slot,
+	})
+}
+
+// SidecarBytes are the bytes that sidecars built in the background and estimates have cost since
+// the log was opened.
+type SidecarBytes struct {
+	Read, Written int64 // of sidecars and spools
+	Scanned       int64 // of data files
+}
+
+// SidecarBytes returns the bytes so far. A pass counts what it builds itself.
+func (c *Compaction) SidecarBytes() SidecarBytes {
+	return SidecarBytes{Read: c.sidecars.readBytes.Load(), Written: c.sidecars.writtenBytes.Load(),
+		Scanned: c.sidecars.scannedBytes.Load()}
+}
+
+// sidecarLog implementation of Log.
+
+// cleanableEnd returns the end of what may be cleaned: see Log.durable.
+func (l *Log) cleanableEnd() int64 { return l.durable.Load() }
+
+// truncations counts the truncations so far.
+func (l *Log) truncations() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.cuts
+}
+
+// ownsSealed reports whether a segment is the log's, sealed, and the same as when truncations
+// returned the given count. Log.maintain is held, so the result stays valid.
+func (l *Log) ownsSealed(h *handle, truncations int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list.Load()
+	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) &&
+		list.active() != h && l.mu.cuts == truncations
+}
+
+// settleDurableLocked follows a change of unsealed or checkpointed: durable = min(checkpointed,
+// base of unsealed[0]). It is an atomic because Compaction.limits reads it without Log.mu.
+func (l *Log) settleDurableLocked() {
+	durable := l.mu.checkpointed
+	if len(l.mu.unsealed) > 0 {
+		durable = min(durable, l.mu.unsealed[0].segment.Base())
+	}
+	l.durable.Store(durable)
+}

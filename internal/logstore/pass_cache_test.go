@@ -1,0 +1,75 @@
+package logstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// cachedAfterPass cleans a log on the disk, and returns how much of the output is in the page cache
+// then, 0 to 1.
+func cachedAfterPass(t *testing.T, cold bool) float64 {
+	t.Helper()
+	store, err := Open(Options{FS: vfs.OS{}, Dir: t.TempDir(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	log := createLog(t, store,
+		compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 8 << 20 }))
+	value := make([]byte, 20_000)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 1500 { // 30 MB, each third batch of which goes
+		for j := range value {
+			value[j] = byte('a' + random.IntN(26))
+		}
+		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))},
+			value: string(value)}.bytes(t))
+	}
+	if err := log.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.save(); err != nil {
+		t.Fatal(err)
+	}
+	list := log.acquire()
+	for _, h := range list.handles {
+		if cold {
+			vfs.Uncache(h.File(), 0, h.SizeBytes())
+		}
+	}
+	list.release()
+	stats, err := compact(t.Context(), log)
+	if err != nil || stats.SegmentsRewritten == 0 {
+		t.Fatalf("stats %+v, error %v", stats, err)
+	}
+	list = log.acquire()
+	defer list.release()
+	var size, found int64
+	for _, h := range list.handles[:len(list.handles)-1] {
+		bytes, ok := vfs.Cached(h.File(), 0, h.SizeBytes())
+		if !ok {
+			t.Skip("this system does not tell what it caches")
+		}
+		size, found = size+h.SizeBytes(), found+bytes
+	}
+	return float64(found) / float64(size)
+}
+
+func TestF10ColdLogStaysOutOfThePageCache(t *testing.T) {
+	cold, warm := cachedAfterPass(t, true), cachedAfterPass(t, false)
+	t.Logf(
+		"of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one",
+		100*cold,
+		100*warm,
+	)
+	if warm < 0.5 {
+		t.Skip("this machine is short of memory: not even what was just written stays cached")
+	}
+	if cold > warm/2 {
+		t.Errorf("%.2f of the output of a cold log is cached, of a warm one %.2f", cold, warm)
+	}
+}

@@ -1,0 +1,176 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Reasons why bytes at or above the cleanable bound cannot be cleaned now: label values of
+// heartwood_log_blocked_bytes. The cleaner adds BlockedQuarantined.
+const (
+	BlockedActive       = "active_segment"
+	BlockedMinLag       = "min_lag"
+	BlockedUnreplicated = "unreplicated"
+	BlockedTransaction  = "open_transaction"
+	BlockedQuarantined  = "quarantined"
+)
+
+// Sections divides a compacted log at one moment: the clean section below FirstDirty, the dirty
+// section up to Bound, and the rest, which cannot be cleaned now. It holds no segments.
+//
+// Invariant: FirstDirty <= Bound.
+type Sections struct {
+	LogStart   int64
+	FirstDirty int64
+	// Bound is the cleanable bound: the base offset of the first segment that cannot be cleaned
+	// (reference I2).
+	Bound      int64
+	CleanBytes int64
+	DirtyBytes int64
+	// Blocked has the bytes from Bound on by reason.
+	Blocked map[string]int64
+	// OldestDirty is when the oldest dirty segment got its first batch; zero if there is none.
+	OldestDirty time.Time
+	Segments    int   // below Bound
+	Records     int64 // below Bound, an estimate
+	// Lineage is Compaction.Lineage of the log that was divided.
+	Lineage int64
+	// TombstonesDue is when the log needs a pass for its tombstones, in Unix milliseconds;
+	// TombstonesNone or TombstonesUnknown.
+	TombstonesDue int64
+}
+
+// DirtyRatio returns Kafka's dirty ratio, 0 to 1 (reference I4).
+func (s Sections) DirtyRatio() float64 {
+	if s.CleanBytes+s.DirtyBytes == 0 {
+		return 0
+	}
+	return float64(s.DirtyBytes) / float64(s.CleanBytes+s.DirtyBytes)
+}
+
+// cleanableLimits are the offsets that Sections are computed from, besides the segments.
+type cleanableLimits struct {
+	logStart   int64
+	lastStable int64 // nothing above is cleaned: it may still be aborted (I2)
+	replicated int64 // the high watermark; up to lastStable an open transaction blocks
+	end        int64 // Log.durable: nothing above is cleaned
+	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
+}
+
+// limits returns the segment list, which the caller releases, and the limits. It takes no lock: a
+// scrape of the metrics must not wait for an append that waits for the disk.
+//
+// The list is acquired first. A roll lowers Log.durable before it publishes the list with the
+// rolled segment, so the value read here never counts a segment of this list as sealed that is not.
+// A change after that moment makes the result older, not wrong; replaceIn checks all of it again
+// under the lock.
+func (c *Compaction) limits() (*segmentList, cleanableLimits) {
+	l := c.log
+	list := l.acquire()
+	logStart := l.logStart.Load()
+	return list, cleanableLimits{
+		logStart:   logStart,
+		lastStable: l.LastStable(),
+		replicated: l.HighWatermark(),
+		end:        l.durable.Load(),
+		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, l.logEnd.Load()),
+	}
+}
+
+// divide computes the sections of a log, and returns the handles of the segments below the bound.
+//
+// Segments are taken whole. The bound is the base of the first blocked segment (I2), and every
+// later segment counts as blocked for the same reason: a record above a blocked segment must not
+// supersede a record below it. A segment that contains firstDirty counts as dirty as a whole, as in
+// Kafka's ratio (I4).
+func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
+	now time.Time) (s Sections, cleanable []*handle) {
+	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
+	blocked := ""
+	for i, h := range handles {
+		last := i == len(handles)-1
+		if !last && handles[i+1].Base() <= limits.logStart {
+			continue // retention will delete it
+		}
+		dirty := last || handles[i+1].Base() > limits.firstDirty
+		if blocked == "" {
+			blocked = blockedBy(handles, i, dirty, limits, settings, now)
+			s.Bound = h.Base() // of the first blocked segment: the active one is always blocked
+		}
+		switch {
+		case blocked != "" && last:
+			s.Blocked[BlockedActive] += h.SizeBytes()
+			continue
+		case blocked != "":
+			s.Blocked[blocked] += h.SizeBytes()
+			continue
+		case dirty:
+			s.DirtyBytes += h.SizeBytes()
+			if written := h.firstWritten(); h.SizeBytes() > 0 &&
+				(s.OldestDirty.IsZero() || written.Before(s.OldestDirty)) {
+				s.OldestDirty = written
+			}
+		default:
+			s.CleanBytes += h.SizeBytes()
+		}
+		cleanable = append(cleanable, h)
+		s.Records += recordsIn(h)
+	}
+	s.Segments, s.FirstDirty = len(cleanable), min(limits.firstDirty, s.Bound)
+	return s, cleanable
+}
+
+// blockedBy returns the reason why segment i cannot be cleaned; "" if it can. MinLag blocks dirty
+// segments only: a clean one was old enough before, and raising MinLag must not move the bound
+// below firstDirty.
+func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
+	settings *topicconfig.Settings, now time.Time) string {
+	if i == len(handles)-1 {
+		return BlockedActive
+	}
+	end := handles[i+1].Base()
+	lag := settings.MinLag
+	switch {
+	case end > limits.replicated:
+		return BlockedUnreplicated
+	case end > limits.lastStable:
+		return BlockedTransaction
+	case end > limits.end:
+		return BlockedActive // just rolled, and not sealed yet
+	case dirty && lag > 0 && handles[i].newest() > now.Add(-lag).UnixMilli():
+		return BlockedMinLag
+	}
+	return ""
+}
+
+// firstWritten returns when the segment got its first batch: the timestamp of that batch, or the
+// file's modification time if that is earlier or the batch has none. A producer whose clock is
+// ahead must not delay what maxLag promises.
+func (h *handle) firstWritten() time.Time {
+	modified := h.ModTime()
+	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
+		return time.UnixMilli(ms)
+	}
+	return modified
+}
+
+// recordBytesGuess is the assumed size of a record in a segment whose records were not counted.
+const recordBytesGuess = 64
+
+// recordsIn estimates the number of records in a segment. It reads nothing.
+func recordsIn(h *handle) int64 {
+	if state := h.sidecarState(); state != nil && state.records > 0 {
+		return int64(state.records)
+	}
+	return h.SizeBytes() / recordBytesGuess
+}
+
+// firstDirtyWithin returns the first dirty offset, or the log start if it is outside the log
+// (reference I3).
+func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
+	if firstDirty < logStart || firstDirty > logEnd {
+		return logStart
+	}
+	return firstDirty
+}

@@ -1,0 +1,373 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// sidecarState is what is known of a segment's sidecar. It is immutable, behind handle.sidecar; nil
+// until the directory was looked at.
+type sidecarState struct {
+	// logBytes is the size of the data file when the state was computed. A segment that was
+	// truncated since has another size.
+	logBytes int64
+	digest   uint64 // of the existing sidecar; 0: there is none
+	verified bool   // the sidecar was built from the data or compared with it
+	records  int    // of the sidecar that exists or existed; else an estimate
+	retry    time.Time
+}
+
+// sidecarMemoryBytes is the memory that building one sidecar takes at most: the least that sorts a
+// segment of any size in two steps.
+const sidecarMemoryBytes = 16 << 20
+
+// SidecarSlot limits how many key sidecars are built at once over all logs, for the memory that
+// each takes. It is locked before sidecars.building. The zero value does not limit.
+type SidecarSlot struct {
+	Lock   func(ctx context.Context) error
+	Unlock func()
+}
+
+func (s SidecarSlot) lock(ctx context.Context) error {
+	if s.Lock == nil {
+		return nil
+	}
+	return s.Lock(ctx)
+}
+
+func (s SidecarSlot) unlock() {
+	if s.Unlock != nil {
+		s.Unlock()
+	}
+}
+
+// sidecarOptions bound the build of one sidecar. scanned is called with the bytes read of the
+// segment; Options.Spend with all others.
+type sidecarOptions struct {
+	keys.Options
+	scanned    func(ctx context.Context, n int) error // may be nil
+	slot       SidecarSlot
+	background bool // the log counts the bytes; otherwise the pass does
+}
+
+// sidecarRetry is the delay before the next attempt after a sidecar could not be built.
+const sidecarRetry = time.Minute
+
+// sidecarState returns the state of the segment's sidecar, nil if there is none that still applies.
+func (h *handle) sidecarState() *sidecarState {
+	state := h.sidecar.Load()
+	if state == nil || state.logBytes != h.SizeBytes() {
+		return nil
+	}
+	return state
+}
+
+// errNoKeys is returned for a log whose keys are not available: it is not compacted, or its salt
+// cannot be read.
+var errNoKeys = errors.New("the log keeps no keys")
+
+// openOrBuild opens the sidecar of a sealed segment for a pass, and builds it first if it is
+// missing or unusable. It fails with errSegmentsChanged if the segment is no longer in the log. The
+// caller closes the reader, and calls trim when the pass is over.
+func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
+	opts sidecarOptions) (*keys.Reader, error) {
+	h, err := s.hold(of)
+	if err != nil {
+		return nil, err
+	}
+	defer h.release()
+	reader, err := s.open(h, true)
+	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
+		return reader, err
+	}
+	if err := opts.slot.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer opts.slot.unlock()
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.unlock()
+	if reader, err = s.open(h, true); err == nil {
+		return reader, nil // built while this call waited
+	}
+	if err := s.build(ctx, h, opts); err != nil {
+		return nil, err
+	}
+	return s.open(h, true)
+}
+
+// hold returns the handle of a segment of the log, which the caller releases. The other segments
+// are not held: building a sidecar may take long.
+func (s *sidecars) hold(of *segment.Segment) (*handle, error) {
+	list := s.log.acquire()
+	if list == nil {
+		return nil, ErrClosed
+	}
+	defer list.release()
+	for _, h := range list.handles {
+		if h.Segment == of {
+			h.acquire()
+			return h, nil
+		}
+	}
+	return nil, errSegmentsChanged
+}
+
+// build builds the sidecar of a sealed segment, from its spool or by a scan. sidecars.building is
+// held.
+func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) error {
+	if s.salt.Load() == nil {
+		return errNoKeys
+	}
+	if err := s.saveSalt(); err != nil {
+		return err
+	}
+	truncations := s.log.truncations()
+	s.mu.Lock()
+	spool, err := s.spools.takeLocked(h), error(nil)
+	s.mu.Unlock()
+	if spool != nil {
+		if err = s.buildFrom(ctx, h, truncations, spool, opts); errors.Is(err, keys.ErrMismatch) ||
+			keys.Unusable(err) {
+			s.logger.Warn("spooled keys do not match their segment; scanning it",
+				"segment", h.Base(), "error", err)
+			spool, err = nil, nil
+		}
+	}
+	if spool == nil && err == nil {
+		err = s.scan(ctx, h, truncations, opts)
+	}
+	if err != nil {
+		return fmt.Errorf("build the key sidecar of segment %d: %w", h.Base(), err)
+	}
+	return nil
+}
+
+// scanHeldBytes is the part of a scan's spool that stays in memory and is never written to disk and
+// read again: some 200,000 records, which is a gibibyte of records of 5 KB. One scan runs at a time
+// in a log.
+const scanHeldBytes = 4 << 20
+
+// scan builds a sidecar from the data.
+func (s *sidecars) scan(ctx context.Context, h *handle, truncations int,
+	opts sidecarOptions) error {
+	salt := *s.salt.Load()
+	spool := keys.NewSpool(s.fs, s.path(h.Base(), keys.SpoolExtension, ""), h.Base(), salt)
+	spool.Hold(scanHeldBytes)
+	scan := keys.ScanOptions{Read: func(n int) error {
+		if opts.background {
+			s.scannedBytes.Add(int64(n))
+		}
+		if err := ctx.Err(); err != nil || opts.scanned == nil {
+			return err
+		}
+		return opts.scanned(ctx, n)
+	}}
+	if err := keys.Scan(h.Segment, salt.Hasher(), spool, scan); err != nil {
+		s.spools.discard(spool, nil)
+		return err
+	}
+	return s.buildFrom(ctx, h, truncations, spool, opts)
+}
+
+// buildFrom builds a sidecar from a spool, and discards the spool. The sidecar appears only if its
+// segment is still in the log, which Log.maintain decides.
+func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int, spool *keys.Spool,
+	opts sidecarOptions) error {
+	defer s.spools.discard(spool, nil)
+	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
+	opts.Data = h.File()
+	opts.Commit = func(publish func() error) error {
+		s.maintain.Lock()
+		defer s.maintain.Unlock()
+		if !s.log.ownsSealed(h, truncations) {
+			return errSegmentsChanged
+		}
+		return publish()
+	}
+	built, err := keys.Build(ctx, s.fs, spool, identity, s.name(h.Base()), opts.Options)
+	if opts.background {
+		s.readBytes.Add(built.ReadBytes)
+		s.writtenBytes.Add(built.WrittenBytes)
+	}
+	if err != nil {
+		return err
+	}
+	h.sidecar.Store(&sidecarState{
+		logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: built.Records,
+		verified: true,
+	})
+	return nil
+}
+
+// buildNext builds one missing sidecar of the log, or deletes one that does not pay. It reports
+// whether there may be more to do at once.
+func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOptions) (more bool) {
+	if fault := s.spools.fault.Swap(nil); fault != nil {
+		s.logger.Warn("failed to spool the keys of a segment; scanning it later", "error", *fault)
+	}
+	settings := s.log.Settings()
+	if !settings.Compact {
+		if settings.Delete { // a log with neither policy has not been configured yet
+			s.clear(ctx)
+		}
+		return false
+	}
+	s.cleared.Store(false)
+	h, missing := s.next(now)
+	if h == nil {
+		return false
+	}
+	defer h.release()
+	if opts.slot.lock(ctx) != nil {
+		return false
+	}
+	defer opts.slot.unlock()
+	if s.lock(ctx) != nil {
+		return false
+	}
+	defer s.unlock()
+	if !missing {
+		s.remove(h)
+		return true
+	}
+	began := time.Now()
+	err := s.build(ctx, h, opts)
+	switch {
+	case err == nil:
+		s.logger.Debug("key sidecar built", "segment", h.Base(), "took", time.Since(began))
+		return true
+	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed):
+		return false
+	}
+	s.logger.Warn("failed to build a key sidecar", "segment", h.Base(), "error", err)
+	h.sidecar.Store(&sidecarState{logBytes: h.SizeBytes(), retry: now.Add(sidecarRetry)})
+	return true
+}
+
+// next returns the first sealed segment whose sidecar is missing or does not pay, and which of the
+// two; nil if there is none. The caller releases it.
+func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
+	list := s.log.acquire()
+	if list == nil {
+		return nil, false
+	}
+	defer list.release()
+	defer func() {
+		if h != nil {
+			h.acquire()
+		}
+	}()
+	end := s.log.cleanableEnd()
+	for i, h := range list.handles[:len(list.handles)-1] {
+		if list.handles[i+1].Base() > end {
+			break
+		}
+		if h.sidecarState() == nil {
+			s.load(h)
+		}
+		state := h.sidecarState()
+		if state == nil {
+			continue // the disk failed
+		}
+		switch pays := keepsSidecar(state.logBytes, state.records); {
+		case state.digest == 0 && pays && now.After(state.retry):
+			return h, true
+		case state.digest != 0 && !pays:
+			return h, false
+		}
+	}
+	return nil, false
+}
+
+// load sets the state of a segment's sidecar from the directory. A disk error leaves it unset.
+func (s *sidecars) load(h *handle) {
+	size := h.SizeBytes()
+	reader, err := s.open(h, false)
+	switch {
+	case err == nil:
+		_ = reader.Close() // it was only read
+	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
+		h.sidecar.Store(&sidecarState{logBytes: size, records: estimateRecords(h)})
+		if keys.Unusable(err) {
+			s.logger.Info("key sidecar unusable; rebuilding it", "segment", h.Base(),
+				"error", err)
+		}
+	}
+}
+
+// sidecarRecordBytesMin is the mean size of a segment's records on disk from which on its sidecar
+// is kept (ADR 0081).
+const sidecarRecordBytesMin = 100
+
+// keepsSidecar reports whether the sidecar of a segment is kept, and not only built for a pass: an
+// entry has some 18 bytes, which is little beside a record of a kilobyte, and half of one of forty
+// bytes (reference F11).
+func keepsSidecar(logBytes int64, records int) bool {
+	return logBytes >= sidecarRecordBytesMin*int64(records)
+}
+
+// estimateBatches is the number of batches that estimateRecords reads.
+const estimateBatches = 16
+
+// estimateRecords estimates the number of a segment's records from the headers of its first
+// batches. Offsets do not tell how many records a cleaned segment has. What cannot be read counts
+// as no records: the sidecar is then built, or fails with a reason.
+func estimateRecords(h *handle) int {
+	var position, records int64
+	for range estimateBatches {
+		header, err := h.HeaderAt(position)
+		if err != nil {
+			break
+		}
+		records += int64(header.Count())
+		position += int64(header.SizeBytes)
+	}
+	if position == 0 {
+		return 0
+	}
+	return int(float64(records) * float64(h.SizeBytes()) / float64(position))
+}
+
+// clear deletes all sidecars of a log that is not compacted, once. Files that a crash brings back
+// are found at the next start.
+func (s *sidecars) clear(ctx context.Context) {
+	if s.cleared.Load() || s.lock(ctx) != nil {
+		return
+	}
+	defer s.unlock()
+	s.maintain.Lock()
+	defer s.maintain.Unlock()
+	list := s.log.acquire()
+	if list == nil {
+		return // closed: the directory may belong to another log by now
+	}
+	defer list.release()
+	s.mu.Lock()
+	s.spools.discardAllLocked()
+	s.mu.Unlock()
+	entries, err := s.fs.ReadDir(s.dir)
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), keys.Extension) {
+			err = errors.Join(err, s.fs.Remove(filepath.Join(s.dir, entry.Name())))
+		}
+	}
+	if err != nil {
+		s.logger.Warn("failed to delete the key sidecars of a log that is not compacted",
+			"error", err)
+		return
+	}
+	for _, h := range list.handles {
+		h.sidecar.Store(nil)
+	}
+	s.cleared.Store(true)
+}
